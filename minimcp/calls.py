@@ -1,0 +1,245 @@
+"""Calls to one server in the way of its era: sent, waited for, cancelled, all at once, page after page. Floor 6.
+
+Not here: which methods there are and what their results mean (see `client`).
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union
+
+from .cancel import CancelToken
+from .channel import Channel
+from .deadline import Deadline
+from .eras import HandshakeEra
+from .errors import Cancelled, CapabilityNotSupported, ProtocolViolation, UnsupportedRevision, error_from_peer
+from .jsonrpc import Failure, Json
+from .log import Log
+from .negotiation import Era
+from .table import PendingCall
+from .types import Progress
+
+log = Log("client")
+
+T = TypeVar("T")
+OnProgress = Callable[[Progress], Any]
+Result = dict[str, Json]
+
+MOST_PAGES = 1000
+"""Pages of one list; a server that has more is taken to go round in circles."""
+
+AT_ONCE = 64
+"""Requests that leave together at most when many are sent at once."""
+
+NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
+"""Requests that are given up without a word to the server."""
+
+
+class _Default:
+    def __repr__(self) -> str:
+        return "the client's"
+
+
+DEFAULT: Any = _Default()
+"""As ``timeout=``: what the client was connected with."""
+
+
+class Calls:
+    """One connection's calls. Thread-safe.
+
+    Args:
+        channel: The connection.
+        era: What was agreed on it.
+        timeout: Seconds for one call, if the call itself does not say; None waits for ever.
+    """
+
+    def __init__(self, channel: Channel, era: Era, timeout: Optional[float]) -> None:
+        self.channel, self.era, self._timeout = channel, era, timeout
+
+    def deadline(self, timeout: Optional[float]) -> Deadline:
+        """When a call with this ``timeout=`` is given up."""
+        return Deadline(self._timeout if timeout is DEFAULT else timeout)
+
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, Json],
+        timeout: Optional[float],
+        cancel: Optional[CancelToken],
+        on_progress: Optional[OnProgress] = None,
+    ) -> Result:
+        """Call a method and return its result; arguments and errors as `Client.request`."""
+        deadline = self.deadline(timeout)
+        try:
+            return self._ask(method, params, deadline, cancel, on_progress)
+        except UnsupportedRevision as error:
+            if not error.from_peer or isinstance(self.era, HandshakeEra) or not self.era.adopt(error):
+                raise
+            return self._ask(method, params, deadline, cancel, on_progress)
+
+    def _ask(
+        self,
+        method: str,
+        params: Mapping[str, Json],
+        deadline: Deadline,
+        cancel: Optional[CancelToken],
+        on_progress: Optional[OnProgress],
+    ) -> Result:
+        _check(cancel)
+        call = self.channel.calls.call(
+            method,
+            lambda id: self.era.dress(params, {} if on_progress is None else {"progressToken": id}),
+            on_item=None if on_progress is None else _progress_to(on_progress),
+        )
+        return self._outcome(call, deadline, cancel)
+
+    def _outcome(self, call: PendingCall, deadline: Deadline, cancel: Optional[CancelToken]) -> Result:
+        tell = call.method not in NEVER_CANCELLED
+        if cancel is None:
+            ending = self.channel.calls.wait(call, deadline, tell=tell)
+        else:
+            token = cancel
+            retire = self.channel.calls.retire
+            forget = token.on_cancel(
+                lambda: _ignore(retire(call, Cancelled(token.reason or "cancelled"), tell=tell))
+            )
+            try:
+                ending = self.channel.calls.wait(call, deadline, tell=tell)
+            finally:
+                forget()
+        if isinstance(ending, Failure):
+            raise error_from_peer(ending.code, ending.message, ending.data)
+        return self.era.undress(call.method, ending)
+
+    # ------------------------------------------------------------ many at once
+
+    def at_once(
+        self,
+        method: str,
+        params: Sequence[Mapping[str, Json]],
+        timeout: Optional[float],
+        cancel: Optional[CancelToken],
+    ) -> list[Union[Result, Exception]]:
+        """Send many requests of one method from this thread; their results, or what went wrong, in the same order.
+
+        Args:
+            method: Of all of them.
+            params: One for each request.
+            timeout: Seconds for all of them together.
+            cancel: Ends all of them.
+
+        Raises:
+            Cancelled: The token was cancelled before anything was sent.
+            ConnectionLost: Not all of them could be sent.
+            ValueError, TypeError: Some params are no JSON; nothing was sent.
+        """
+        deadline = self.deadline(timeout)
+        _check(cancel)
+        pending = self._send(method, params)
+        outcomes: list[Union[Result, Exception]] = []
+        try:
+            for call in pending:
+                try:
+                    outcomes.append(self._outcome(call, deadline, cancel))
+                except Exception as error:
+                    outcomes.append(error)
+        except BaseException:  # such as Ctrl-C: the server need not go on with the rest
+            self._give_up(pending[len(outcomes):], "the caller gave up")
+            raise
+        return outcomes
+
+    def _send(self, method: str, params: Sequence[Mapping[str, Json]]) -> list[PendingCall]:
+        pending: list[PendingCall] = []
+        lines: list[bytes] = []
+        try:
+            for one in params:
+                call, line = self.channel.calls.prepare(method, lambda id, one=one: self.era.dress(one, {}))  # type: ignore[misc]
+                pending.append(call)
+                lines.append(line)
+            for start in range(0, len(lines), AT_ONCE):
+                self.channel.post(b"".join(lines[start:start + AT_ONCE]))
+        except BaseException:
+            self._give_up(pending, "not sent")
+            raise
+        return pending
+
+    def _give_up(self, pending: Sequence[PendingCall], reason: str) -> None:
+        for call in pending:
+            self.channel.calls.retire(call, Cancelled(reason))
+
+    # ------------------------------------------------------------ lists
+
+    def pages(
+        self,
+        method: str,
+        member: str,
+        read: Callable[[Any], T],
+        timeout: Optional[float],
+        cancel: Optional[CancelToken],
+    ) -> list[T]:
+        """All items of a list, page after page; `timeout` is for all pages together.
+
+        Raises:
+            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages.
+        """
+        deadline = self.deadline(timeout)
+        items: list[T] = []
+        cursors: set[Json] = set()
+        params: dict[str, Json] = {}
+        for _ in range(MOST_PAGES):
+            result = self.request(method, params, deadline.remaining(), cancel)
+            items.extend(_items(method, member, read, result))
+            cursor = result.get("nextCursor")
+            if cursor is None:
+                return items
+            if not isinstance(cursor, str) or cursor in cursors:
+                raise ProtocolViolation(f"a cursor of {method} is a string that comes once", cursor)
+            cursors.add(cursor)
+            params = {"cursor": cursor}
+        raise ProtocolViolation(f"{method} has more than {MOST_PAGES} pages")
+
+    # ------------------------------------------------------------ before a call
+
+    def need(self, capability: str) -> None:
+        """Return if the server declares this.
+
+        Raises:
+            ConnectionLost: The connection has ended.
+            CapabilityNotSupported: It does not.
+        """
+        cause = self.channel.calls.table.cause
+        if cause is not None:
+            raise copy(cause)
+        if not self.era.peer.supports(capability):
+            raise CapabilityNotSupported(f"{self.channel.name}: the server declares no {capability}")
+
+
+def _check(cancel: Optional[CancelToken]) -> None:
+    if cancel is not None and cancel.cancelled:
+        raise Cancelled(cancel.reason or "the token was cancelled before the call")
+
+
+def _ignore(_: object) -> None:
+    return None
+
+
+def _progress_to(on_progress: OnProgress) -> Callable[[Any], None]:
+    def hand_over(params: Any) -> None:
+        try:
+            item = Progress.from_wire(params)
+        except ValueError as error:
+            log.debug("<-- a progress notification that is none: %s", error)
+            return
+        on_progress(item)
+
+    return hand_over
+
+
+def _items(method: str, member: str, read: Callable[[Any], T], result: Mapping[str, Json]) -> list[T]:
+    listed = result.get(member)
+    if not isinstance(listed, list):
+        raise ProtocolViolation(f"a result of {method} has a list of {member}", result)
+    try:
+        return [read(item) for item in listed]
+    except ValueError as error:
+        raise ProtocolViolation(f"a result of {method}: {error}", result) from None

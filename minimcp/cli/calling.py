@@ -1,0 +1,97 @@
+"""``minimcp call``. Floor 8."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any, Sequence
+
+from .. import CallToolResult, Client, Text, Tool
+from .bar import ProgressBar
+from .ending import UsageError
+from .parsing import Parser, client_parser, open_target
+from .screen import clean, say
+from .values import read_object, read_pairs
+
+STDIN = "-"
+
+
+def command(arguments: Sequence[str], prog: str) -> int:
+    """Run the command; its exit code.
+
+    Args:
+        arguments: Those after the command's name.
+        prog: The program and the command.
+    """
+    options = _parser(prog).parse_intermixed_args(arguments)
+    given = _given_whole(options)
+    with open_target(options) as client:
+        tool = _find(client, options.tool)
+        pairs = [word for word in options.arguments if word != STDIN]
+        values = {**given, **read_pairs(pairs, tool.input_schema)}
+        bar = ProgressBar(options.quiet)
+        try:
+            result = client.call_tool(tool.name, values, on_progress=bar, raise_on_error=False)
+        finally:
+            bar.end()
+    return _show(result, options.output, prog)
+
+
+def _parser(prog: str) -> Parser:
+    parser = client_parser(prog, "Call a tool and print what it gives. A tool's own error goes to stderr.")
+    parser.add_argument("tool", metavar="TOOL", help="its name")
+    parser.add_argument(
+        "arguments", nargs="*", default=[], metavar="key=value",
+        help="an argument, read as the tool's schema asks (a list: JSON, or the key several times); "
+             "a lone - takes a JSON object from stdin",
+    )
+    parser.add_argument("--json", metavar="OBJECT", help="the arguments as one JSON object; key=value goes over it")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar on stderr")
+    return parser
+
+
+def _given_whole(options: argparse.Namespace) -> dict[str, Any]:
+    """Arguments that come as JSON, from stdin and from ``--json``."""
+    values: dict[str, Any] = {}
+    if STDIN in options.arguments:
+        values.update(read_object(sys.stdin.read(), "stdin"))
+    if options.json is not None:
+        values.update(read_object(options.json, "--json"))
+    return values
+
+
+def _find(client: Client, name: str) -> Tool:
+    tools = client.list_tools()
+    for tool in tools:
+        if tool.name == name:
+            return tool
+    raise UsageError(f"the server has no tool {name!r}: {', '.join(tool.name for tool in tools) or 'it has none'}")
+
+
+def _show(result: CallToolResult, output: str, prog: str) -> int:
+    if output == "json":
+        say(json.dumps(result.to_wire(), indent=2))
+    elif result.is_error:
+        say(f"{prog}: {clean(result.text) or 'the tool failed and does not say why'}", file=sys.stderr)
+    else:
+        for line in _lines(result):
+            say(line)
+    return 1 if result.is_error else 0
+
+
+def _lines(result: CallToolResult) -> list[str]:
+    if not result.content and result.has_structured_content:
+        return [json.dumps(result.structured_content, indent=2)]
+    return [_block(block) for block in result.content]
+
+
+def _block(block: Any) -> str:
+    """One content block as text; what is none is named."""
+    if isinstance(block, Text):
+        return clean(block.text) if sys.stdout.isatty() else block.text
+    details = [getattr(block, name, None) for name in ("uri", "mime_type")]
+    data = getattr(block, "data", None)
+    size = f"{len(data)} bytes" if isinstance(data, bytes) else None
+    words = [str(word) for word in (getattr(block, "type", "content"), *details, size) if word]
+    return clean(f"[{', '.join(words)}]")

@@ -1,0 +1,72 @@
+"""Arguments that several commands share, and parsers that complain on one line. Floor 8."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn, Optional
+
+from .. import Client, connect
+from .ending import UsageError
+
+TARGET_HELP = 'a file (server.py), or a command line in quotes ("python -m my_server --flag")'
+
+ENDINGS = "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or connection, 4 timeout."
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that raises `UsageError` with one line instead of printing several.
+
+    Args:
+        prog: The program and the command.
+        description: What the command does.
+        epilog: What stands below; None takes the exit codes.
+    """
+
+    def __init__(self, prog: str, description: str, epilog: Optional[str] = ENDINGS) -> None:
+        super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        """As in the standard library, but raised.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def client_parser(prog: str, description: str) -> Parser:
+    """A parser for a command that calls a server."""
+    parser = Parser(prog, description)
+    parser.add_argument("target", metavar="TARGET", help=TARGET_HELP)
+    parser.add_argument("--timeout", type=_seconds, default=60.0, metavar="SECONDS",
+                        help="for connecting, and again for each call (default: 60)")
+    parser.add_argument("--revision", default="auto", metavar="NAME",
+                        help='"auto" finds out (default), "handshake" uses the newest revision with a handshake, '
+                             "a date asks for exactly that revision")
+    parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return seconds
+
+
+def open_target(options: argparse.Namespace) -> Client:
+    """Connect to what the command line names.
+
+    Raises:
+        UsageError: It names nothing that can be a server.
+        McpError: As `connect`.
+    """
+    try:
+        return connect(
+            options.target, revision=options.revision, timeout=options.timeout, connect_timeout=options.timeout
+        )
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None

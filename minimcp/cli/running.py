@@ -1,0 +1,121 @@
+"""``minimcp run``: find the server object in a Python file and serve it. Floor 8."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Sequence
+
+from .ending import UsageError
+from .parsing import Parser
+
+
+def command(arguments: Sequence[str], prog: str) -> int:
+    """Run the command; its exit code.
+
+    Args:
+        arguments: Those after the command's name.
+        prog: The program and the command.
+    """
+    parser = Parser(prog, "Serve the server object in a Python file over stdin and stdout.", None)
+    parser.add_argument(
+        "file", metavar="FILE[:NAME]", help="the file, and the variable that holds the server if there are several"
+    )
+    path, name = split_name(parser.parse_args(arguments).file)
+    server = pick(load(path), name, path)
+    server.run()
+    return 0
+
+
+def split_name(given: str) -> tuple[str, str]:
+    """``FILE[:NAME]`` as file and name; the name is empty when there is none."""
+    path, colon, name = given.rpartition(":")
+    if colon and name.isidentifier() and not os.path.isfile(given):
+        return path, name
+    return given, ""
+
+
+def load(path: str) -> dict[str, Any]:
+    """Import a file as a module and return its variables. What it prints meanwhile goes to stderr.
+
+    Raises:
+        UsageError: There is no such file, or it cannot be imported.
+    """
+    if not os.path.isfile(path):
+        raise UsageError(f"there is no file {path!r}")
+    from contextlib import redirect_stdout
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    name = _module_name(path)
+    spec = spec_from_file_location(name, os.path.abspath(path))
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    try:
+        with redirect_stdout(sys.stderr):  # stdout belongs to the protocol
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{path} cannot be imported: {_reason(error, path)}") from error
+    return vars(module)
+
+
+def _module_name(path: str) -> str:
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return stem if stem not in sys.modules else f"{stem}_served"
+
+
+def _reason(error: BaseException, path: str) -> str:
+    """The exception on one line, with the line of the file that it came from."""
+    line = getattr(error, "lineno", None)
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == os.path.abspath(path):
+            line = step.tb_lineno
+        step = step.tb_next
+    return f"line {line}: {type(error).__name__}: {error}" if line else f"{type(error).__name__}: {error}"
+
+
+def is_server(value: Any) -> bool:
+    """Whether this is a server object, of this package or of a copy under another name."""
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in ("open_pipe", "run"))
+
+
+def pick(variables: dict[str, Any], name: str, path: str) -> Any:
+    """The server to serve.
+
+    Args:
+        variables: Of the file.
+        name: Of the variable; empty takes the only server there is.
+        path: Of the file, for the message.
+
+    Raises:
+        UsageError: There is none, there are several, or the named one is no server.
+    """
+    if name:
+        if name not in variables:
+            raise UsageError(f"{path} has no variable {name!r}{_there_are(variables)}")
+        if not is_server(variables[name]):
+            raise UsageError(f"{name!r} in {path} is no server but {type(variables[name]).__name__}")
+        return variables[name]
+    found = _servers(variables)
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if not found:
+        raise UsageError(f"{path} has no server object: write  server = Server(\"name\")  at its top level")
+    raise UsageError(f"{path} has several servers, say which: {', '.join(f'{path}:{each}' for each in found)}")
+
+
+def _servers(variables: dict[str, Any]) -> dict[str, Any]:
+    """Server objects by the first name that each has."""
+    found: dict[str, Any] = {}
+    for name, value in variables.items():
+        if is_server(value) and not any(value is other for other in found.values()):
+            found[name] = value
+    return found
+
+
+def _there_are(variables: dict[str, Any]) -> str:
+    names = ", ".join(_servers(variables))
+    return f": its servers are {names}" if names else ""

@@ -1,0 +1,288 @@
+"""`Client`: calls to one server, typed and blocking. Floor 6.
+
+https://modelcontextprotocol.io/specification/2026-07-28/client
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+import weakref
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
+
+from .calls import DEFAULT, Calls, OnProgress
+from .cancel import CancelToken
+from .channel import Channel
+from .eras import LOG_LEVEL_KEY, LOG_LEVELS, HandshakeEra
+from .errors import ProtocolViolation, ToolError
+from .jsonrpc import Json, Notification, encode
+from .negotiation import Era
+from .outputs import OutputChecks
+from .types import CallToolResult, Implementation, Tool
+
+
+class Client:
+    """A connection to one server, made by `connect`. Thread-safe; a context manager that closes it.
+
+    Args:
+        channel: The connection.
+        era: What was agreed on it.
+        timeout: Seconds for one call, if the call itself does not say; None waits for ever.
+        stderr_tail: Tells the last lines of the server's stderr.
+    """
+
+    def __init__(
+        self, channel: Channel, era: Era, *, timeout: Optional[float], stderr_tail: Callable[[], str]
+    ) -> None:
+        self._channel, self._era = channel, era
+        self._calls = Calls(channel, era, timeout)
+        self._stderr_tail = stderr_tail
+        self._outputs = OutputChecks()
+        self._closed = False
+        _close_at_exit(self)
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def server_info(self) -> Optional[Implementation]:
+        """How the server describes itself: ``name``, ``version``, ...; None if it does not."""
+        return Implementation.of_peer(self._era.peer.info)
+
+    @property
+    def capabilities(self) -> Mapping[str, Json]:
+        """What the server declares, as it came: ``"tools" in client.capabilities``."""
+        return self._era.peer.capabilities
+
+    @property
+    def instructions(self) -> Optional[str]:
+        """What the server tells the model about itself; None when it says nothing."""
+        return self._era.instructions
+
+    @property
+    def revision(self) -> str:
+        """The name of the revision of the protocol that is spoken: one of those that `connect` takes."""
+        return self._era.revision.name
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last lines of the server process's stderr; empty when there is no process."""
+        return self._stderr_tail()
+
+    # ------------------------------------------------------------ calls
+
+    def request(
+        self,
+        method: str,
+        params: Optional[Mapping[str, Json]] = None,
+        *,
+        timeout: Optional[float] = DEFAULT,
+        cancel: Optional[CancelToken] = None,
+        on_progress: Optional[OnProgress] = None,
+    ) -> dict[str, Json]:
+        """Call any method and return its result as it came.
+
+        Args:
+            method: Of the specification, or the server's own.
+            params: Without what the library adds; None sends none.
+            timeout: Seconds the server may take in all; None waits for ever. Progress does not extend it.
+            cancel: Ends the call from another thread; None for a call that nobody cancels.
+            on_progress: Called with each `Progress`, in order, by this thread, before this returns; None asks for none.
+
+        Raises:
+            RpcError: The server answered an error; its kind depends on the code.
+            RequestTimeout: No answer came in time; the server was told.
+            Cancelled: The token was cancelled; the server was told.
+            ConnectionLost: The connection ended, or is closed.
+            ProtocolViolation: The answer was none.
+            BaseException: Whatever ``on_progress`` raises; the server is told that nobody waits.
+        """
+        return self._calls.request(method, params or {}, timeout, cancel, on_progress)
+
+    def notify(self, method: str, params: Optional[Mapping[str, Json]] = None) -> None:
+        """Send a notification.
+
+        Raises:
+            ConnectionLost: The connection has ended.
+        """
+        self._channel.write(encode(Notification(method, dict(params or {}))), self._calls.deadline(DEFAULT))
+
+    def list_tools(
+        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+    ) -> list[Tool]:
+        """All tools of the server, page after page. Arguments and errors as `request`.
+
+        Raises:
+            CapabilityNotSupported: The server declares no tools.
+            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages.
+        """
+        self._calls.need("tools")
+        tools = self._calls.pages("tools/list", "tools", Tool.from_wire, timeout, cancel)
+        self._outputs.remember(tools)
+        return tools
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Optional[Mapping[str, Json]] = None,
+        *,
+        timeout: Optional[float] = DEFAULT,
+        cancel: Optional[CancelToken] = None,
+        on_progress: Optional[OnProgress] = None,
+        raise_on_error: bool = True,
+    ) -> CallToolResult:
+        """Call a tool. Arguments and errors as `request`, and:
+
+        Args:
+            name: Of the tool.
+            arguments: By parameter; None sends none.
+            raise_on_error: False returns a result that says that the tool failed, instead of raising.
+
+        Raises:
+            ToolError: The tool failed; ``result`` is what it said.
+            InvalidParams: The server has no such tool, or does not take these arguments.
+            CapabilityNotSupported: The server declares no tools.
+        """
+        self._calls.need("tools")
+        result = self._calls.request("tools/call", _call_params(name, arguments), timeout, cancel, on_progress)
+        return self._tool_result(name, result, raise_on_error)
+
+    def call_tools(
+        self,
+        calls: Sequence[tuple[str, Optional[Mapping[str, Json]]]],
+        *,
+        timeout: Optional[float] = DEFAULT,
+        cancel: Optional[CancelToken] = None,
+        return_exceptions: bool = False,
+    ) -> list[Any]:
+        """Send many calls at once, from this thread, and return their results in the order of the calls.
+
+        Args:
+            calls: Pairs of a tool's name and its arguments.
+            timeout: Seconds for all of them together; None waits for ever.
+            cancel: Ends all of them.
+            return_exceptions: True puts an exception in the place of its result; False raises the first one in order,
+                when all calls have ended.
+
+        Raises:
+            McpError: As `call_tool`, unless ``return_exceptions``.
+        """
+        self._calls.need("tools")
+        params = [_call_params(name, arguments) for name, arguments in calls]
+        results = self._calls.at_once("tools/call", params, timeout, cancel)
+        outcomes = [self._outcome(each["name"], result) for each, result in zip(params, results)]
+        if not return_exceptions:
+            for outcome in outcomes:
+                if isinstance(outcome, Exception):
+                    raise outcome
+        return outcomes
+
+    def _outcome(self, name: str, result: Union[dict[str, Json], Exception]) -> Union[CallToolResult, Exception]:
+        if isinstance(result, Exception):
+            return result
+        try:
+            return self._tool_result(name, result, True)
+        except (ToolError, ProtocolViolation) as error:
+            return error
+
+    def _tool_result(self, name: str, result: Mapping[str, Json], raise_on_error: bool) -> CallToolResult:
+        try:
+            typed = CallToolResult.from_wire(result)
+        except ValueError as error:
+            raise ProtocolViolation(f"a result of tools/call: {error}", result) from None
+        self._outputs.fill_in(name, typed)
+        if typed.is_error and raise_on_error:
+            failed = ToolError(typed.text or f"{name} failed", content=typed.content)
+            failed.result = typed
+            raise failed
+        return typed
+
+    def ping(self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None) -> float:
+        """Ask whether the server is there; how many seconds the answer took. Errors as `request`."""
+        began = time.monotonic()
+        self.request("ping" if self._era.revision.handshake else "server/discover", timeout=timeout, cancel=cancel)
+        return time.monotonic() - began
+
+    def set_log_level(
+        self, level: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+    ) -> None:
+        """Have the server send log messages of this level and above. Errors as `request`.
+
+        Args:
+            level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
+
+        Raises:
+            ValueError: The level is none of these.
+            CapabilityNotSupported: The server declares no logging.
+        """
+        if level not in LOG_LEVELS:
+            raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
+        self._calls.need("logging")
+        if isinstance(self._era, HandshakeEra):
+            self.request("logging/setLevel", {"level": level}, timeout=timeout, cancel=cancel)
+        else:
+            self._era.envelope = {**self._era.envelope, LOG_LEVEL_KEY: level}
+
+    def submit(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+        """Run one of this client's calls on a thread of its own.
+
+        Args:
+            function: A method of this client that takes ``cancel=``; the other arguments are handed to it. A token
+                among them ends the call, and is left alone when only the future is cancelled.
+
+        Returns:
+            A `concurrent.futures.Future`, whose ``cancel()`` also ends a running call, on the wire.
+        """
+        from .futures import CallFuture
+
+        token, given = CancelToken(), keywords.get("cancel")
+        future = CallFuture(token)
+        if given is not None:
+            forget = given.on_cancel(lambda: token.cancel(given.reason))
+            future.add_done_callback(lambda _: forget())
+        self._channel.run_aside(lambda: future.run(lambda: function(*args, **{**keywords, "cancel": token})))
+        return future
+
+    def close(self) -> None:
+        """End the connection: calls that wait raise `ConnectionLost`. Idempotent, from any thread."""
+        self._closed = True
+        self._channel.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True) and not self._channel.ended and not sys.is_finalizing():
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+            self._channel.abandon()
+
+    def __repr__(self) -> str:
+        return f"<Client {self._era.revision.name} on {self._channel!r}>"
+
+
+_open: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _close_at_exit(client: Client) -> None:
+    """Have a client closed politely when the interpreter ends, if nobody has closed it by then."""
+    if not _open:
+        import atexit
+
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
+    _open.add(client)
+
+
+def _close_all() -> None:
+    for client in list(_open):
+        if not len(client._channel.calls.table):  # a thread that waits would print its loss as it dies
+            client.close()
+
+
+def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str, Json]:
+    if not isinstance(name, str):
+        raise TypeError(f"a tool's name is a str, not {type(name).__name__}")
+    return {"name": name} if arguments is None else {"name": name, "arguments": dict(arguments)}

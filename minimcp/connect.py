@@ -1,0 +1,215 @@
+"""`connect`: from whatever names a server to a `Client` that has agreed with it. Floor 6.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
+
+from .callbacks import Callbacks, ClientRole
+from .channel import Channel
+from .client import Client
+from .deadline import Deadline
+from .errors import ConnectionFailed, ConnectionLost, RequestTimeout
+from .jsonrpc import Json
+from .limits import Limits
+from .log import tracer
+from .negotiation import Plan, negotiate, wanted_revisions
+from .pipe import Pipe
+from .transports.child import ChildPipe, StdioServer
+from .types import Implementation
+from .version import VERSION
+
+SCRIPTS = {".py": sys.executable, ".js": "node", ".mjs": "node"}
+"""What runs a file, by its ending; other files run themselves."""
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+
+class Target(NamedTuple):
+    """What `connect` took its argument for."""
+
+    what: str
+    """In words, for messages."""
+    server: Optional[StdioServer]
+    """What to start; None when the server is an object in this process."""
+    object: Any = None
+
+
+def read_target(
+    target: Any,
+    *,
+    env: Optional[Mapping[str, str]] = None,
+    cwd: Optional[Union[str, os.PathLike[str]]] = None,
+) -> Target:
+    """Decide what a target is, in the documented order.
+
+    Raises:
+        TypeError: It is nothing that names a server, or an option does not apply to it.
+        ValueError: It is an empty command, or a URL, which this version does not open.
+    """
+    if isinstance(target, type):
+        raise TypeError(f"{target.__name__} is a class: give an instance of it")
+    if callable(getattr(target, "open_pipe", None)):
+        if env is not None or cwd is not None:
+            raise TypeError("env and cwd do not apply to a server in this process")
+        return Target(f"a server in this process ({target!r})", None, target)
+    if isinstance(target, StdioServer):
+        if env is not None or cwd is not None:
+            raise TypeError("env and cwd are part of the StdioServer")
+        return Target("a StdioServer", target)
+    what, command = _command(target)
+    if not command:
+        raise ValueError("an empty command starts nothing")
+    return Target(what, StdioServer(command, env=env, cwd=cwd))
+
+
+def _command(target: Any) -> tuple[str, Sequence[str]]:
+    if isinstance(target, (list, tuple)):
+        return "an argument list", [os.fspath(part) for part in target]
+    if isinstance(target, os.PathLike):
+        return "a file", _run_file(Path(target))
+    if not isinstance(target, str):
+        raise TypeError(f"a server is named by a command, a file or a Server object, not by {type(target).__name__}")
+    if target.startswith(("http://", "https://")):
+        raise ValueError(f"{target} is a URL, and this version speaks over stdio and in memory only")
+    if os.path.isfile(target) or (len(target.split()) == 1 and target.endswith(tuple(SCRIPTS))):
+        return "a file", _run_file(Path(target))
+    try:
+        return "a command line", shlex.split(target, posix=os.name != "nt")
+    except ValueError as error:
+        raise ValueError(f"{target!r} was taken for a command line: {error}") from None
+
+
+def _run_file(path: Path) -> list[str]:
+    """The command for a file. What is there is named from the root, because the server may run in another directory."""
+    runner = SCRIPTS.get(path.suffix)
+    if runner is None:
+        return [str(path.absolute())]
+    return [runner, str(path.absolute() if path.is_file() else path)]
+
+
+def connect(
+    target: Any,
+    *,
+    revision: str = "auto",
+    timeout: Optional[float] = 60.0,
+    connect_timeout: Optional[float] = 60.0,
+    probe_timeout: float = 5.0,
+    handlers: Any = None,
+    on_log: Optional[Callable[[Any], Any]] = None,
+    on_tools_changed: Optional[Callable[[], Any]] = None,
+    client_info: Union[Implementation, Mapping[str, Any], None] = None,
+    extensions: Optional[Mapping[str, Json]] = None,
+    stderr: Any = None,
+    env: Optional[Mapping[str, str]] = None,
+    cwd: Optional[Union[str, os.PathLike[str]]] = None,
+    trace: Any = None,
+    max_message_bytes: Optional[int] = MAX_MESSAGE_BYTES,
+    max_depth: Optional[int] = 256,
+    max_workers: Optional[int] = 64,
+    max_backlog_bytes: Optional[int] = 64 * 1024 * 1024,
+    write_timeout: Optional[float] = 30.0,
+) -> Client:
+    """Start or open a server, agree with it on a revision, and return the client. Use it as a context manager.
+
+    Args:
+        target: A `Server` object (in memory), a `StdioServer`, an argument list, a path or name of a file (.py runs by
+            this Python, .js and .mjs by node), or a command line, which no shell sees.
+        revision: "auto" finds out; "handshake" never probes; a name asks for exactly that revision.
+        timeout: Seconds the server may take for one call; None waits for ever.
+        connect_timeout: Seconds for the start of the process and for agreeing, together; None waits for ever.
+        probe_timeout: How many of these seconds a silent server gets before the older handshake is tried.
+        handlers: An object with any of ``on_log(message)`` and ``on_tools_changed()``; None has none.
+        on_log: The same as a function: called with each log message of the server, one at a time, on one thread.
+        on_tools_changed: Likewise, when the list of tools has changed.
+        client_info: How this client describes itself (``name``, ``version``, ...), as a mapping or an
+            `Implementation`; None describes the running script.
+        extensions: Extensions to declare, by identifier; None declares none.
+        stderr: Where the server's stderr goes: None to ours, or a file, a logger or a callable that gets lines.
+        env: Laid over the environment of this process; None adds nothing.
+        cwd: The server's working directory; None takes ours.
+        trace: A text file, or a callable that gets ("-->" or "<--", message); None for no trace.
+        max_message_bytes: The longest message taken; None means no limit, here and below.
+        max_depth: How deep arrays and objects of a message may nest.
+        max_workers: Handlers that run at the same time.
+        max_backlog_bytes: Bytes that the server has not taken before reading stops.
+        write_timeout: Seconds after which a server that takes no byte is lost.
+
+    Raises:
+        ConnectionFailed: It did not start, went away, or refused; the message says what was run and how it ended.
+        RequestTimeout: It did not answer in time.
+        UnsupportedRevision: There is no revision in common.
+        TypeError, ValueError: An argument cannot be what it is.
+    """
+    found = read_target(target, env=env, cwd=cwd)
+    info = _own_info(client_info)
+    capabilities: dict[str, Json] = {} if extensions is None else {"extensions": dict(extensions)}
+    plan = Plan(wanted_revisions(revision), info, capabilities, capabilities, probe_timeout)
+    callbacks = Callbacks.gather(handlers, on_log=on_log, on_tools_changed=on_tools_changed)
+    limits = Limits(
+        max_depth=max_depth, max_workers=max_workers, max_backlog_bytes=max_backlog_bytes, write_timeout=write_timeout
+    )
+    record = tracer(trace)
+    deadline = Deadline(connect_timeout)
+
+    def attempt(plan: Plan) -> Client:
+        pipe = _open_pipe(found, stderr, max_message_bytes)
+        role = ClientRole(callbacks)
+        channel = Channel(pipe, role, limits=limits, trace=record).open()
+        try:
+            era = negotiate(channel, plan, deadline)
+        except BaseException:
+            channel.close()
+            raise
+        role.era = era
+        return Client(channel, era, timeout=timeout, stderr_tail=lambda: getattr(pipe, "stderr_tail", ""))
+
+    return _attempt(attempt, plan, found)
+
+
+def _attempt(attempt: Callable[[Plan], Client], plan: Plan, found: Target) -> Client:
+    """Connect, and once more without a probe if the server dies of it."""
+    try:
+        try:
+            return attempt(plan)
+        except ConnectionLost:
+            if found.server is None or plan.per_request is None or plan.handshake is None:
+                raise
+            return attempt(plan.without_probe())
+    except ConnectionLost as error:
+        raise ConnectionFailed(
+            f"{found.what}: {error} (while agreeing on a revision, {_spoken(plan)} wanted)",
+            exit_code=error.exit_code,
+            signal=error.signal,
+            stderr_tail=error.stderr_tail,
+        ) from None
+    except (ConnectionFailed, RequestTimeout) as error:
+        error.args = (f"{found.what}: {error}",)
+        raise
+
+
+def _spoken(plan: Plan) -> str:
+    return ", ".join(revision.name for revision in plan.wanted)
+
+
+def _open_pipe(found: Target, stderr: Any, max_message_bytes: Optional[int]) -> Pipe:
+    if found.server is None:
+        if stderr is not None:
+            raise TypeError("stderr does not apply to a server in this process")
+        pipe: Pipe = found.object.open_pipe()
+        return pipe
+    return ChildPipe.start(found.server, stderr=stderr, max_message_bytes=max_message_bytes)
+
+
+def _own_info(given: Union[Implementation, Mapping[str, Any], None]) -> dict[str, Json]:
+    if given is None:
+        return {"name": os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", "version": VERSION}
+    info = given if isinstance(given, Implementation) else Implementation(**given)
+    wire: dict[str, Json] = info.to_wire()
+    return wire

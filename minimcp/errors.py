@@ -1,0 +1,260 @@
+"""Every exception of this library: one flat tree, nothing of the libraries below leaks through. Floor 0.
+
+Codes and their meaning: https://modelcontextprotocol.io/specification/2026-07-28/basic
+An error that a peer sent has ``from_peer`` true; one made here and raised in a handler becomes the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+RESOURCE_NOT_FOUND = -32002
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+URL_ELICITATION_REQUIRED = -32042
+
+RESERVED_CODES = range(-32768, -31999)
+"""The protocol's own range: an application's codes lie outside it."""
+
+
+def _rebuild(kind: type[BaseException], arguments: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+    error = kind.__new__(kind)
+    error.args = arguments
+    error.__dict__.update(state)
+    return error
+
+
+class McpError(Exception):
+    """The root of everything that this library raises about the protocol or a connection."""
+
+    def __reduce__(self) -> tuple[Callable[..., BaseException], tuple[Any, ...]]:
+        return _rebuild, (type(self), self.args, dict(self.__dict__))
+
+
+class RpcError(McpError):
+    """A JSON-RPC error: raised in a handler it becomes the answer, raised by a call it is the peer's answer.
+
+    Args:
+        code: The number. An application's own lies outside -32768 to -32000.
+        message: One short sentence.
+        data: Any JSON value; None sends none.
+
+    Raises:
+        ValueError: The code lies in the protocol's range and no class here stands for it.
+        TypeError: The code is no integer or the message no string.
+    """
+
+    from_peer: bool = False
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        if isinstance(code, bool) or not isinstance(code, int):
+            raise TypeError(f"code must be an int, not {type(code).__name__}")
+        if not isinstance(message, str):
+            raise TypeError(f"message must be a str, not {type(message).__name__}")
+        if code in RESERVED_CODES and code not in _NAMED:
+            raise ValueError(f"{code} is reserved by the protocol: use a code outside -32768 to -32000")
+        super().__init__(message)
+        self.code, self.message, self.data = int(code), message, data  # an IntEnum's member is an int on the wire
+
+    def __str__(self) -> str:
+        return self.message if not self.from_peer else f"{self.message} ({self.code})"
+
+
+class _Kind(RpcError):
+    """An RpcError whose code is its class's."""
+
+    CODE = INTERNAL_ERROR
+
+    def __init__(self, message: str, data: Any = None) -> None:
+        super().__init__(self.CODE, message, data)
+
+
+class ParseError(_Kind):
+    """What arrived was no JSON (-32700)."""
+
+    CODE = PARSE_ERROR
+
+
+class InvalidRequest(_Kind):
+    """What arrived was JSON but no message that may be sent at this point (-32600)."""
+
+    CODE = INVALID_REQUEST
+
+
+class MethodNotFound(_Kind):
+    """The receiver does not have this method, or did not advertise it (-32601)."""
+
+    CODE = METHOD_NOT_FOUND
+
+
+class InvalidParams(_Kind):
+    """The params of a request do not fit (-32602): unknown tool or prompt, a bad cursor, a missing member."""
+
+    CODE = INVALID_PARAMS
+
+
+class RequestStateRejected(InvalidParams):
+    """The server refused the ``requestState`` it was handed back: expired, altered or another request's."""
+
+
+class InternalError(_Kind):
+    """The receiver failed (-32603)."""
+
+    CODE = INTERNAL_ERROR
+
+
+class ResourceNotFound(_Kind):
+    """No resource has this URI (-32002 up to 2025-11-25, -32602 since 2026-07-28)."""
+
+    CODE = RESOURCE_NOT_FOUND
+
+
+class ResourceAccessDenied(_Kind):
+    """The resource exists and this caller may not read it."""
+
+    CODE = RESOURCE_NOT_FOUND
+
+
+class HeaderMismatch(_Kind):
+    """An HTTP header and the body disagree (-32020)."""
+
+    CODE = HEADER_MISMATCH
+
+
+class UnsupportedRevision(_Kind):
+    """The peers have no revision of the protocol in common (-32022 since 2026-07-28)."""
+
+    CODE = UNSUPPORTED_VERSION
+
+
+class CapabilityNotSupported(_Kind):
+    """The peer did not declare what this needs, or the revision does not have it (-32021 since 2026-07-28)."""
+
+    CODE = MISSING_CAPABILITY
+
+
+class UrlElicitationRequired(_Kind):
+    """The request needs the user to open a URL first (-32042, 2025-11-25 only)."""
+
+    CODE = URL_ELICITATION_REQUIRED
+
+
+_NAMED = {
+    PARSE_ERROR: ParseError,
+    INVALID_REQUEST: InvalidRequest,
+    METHOD_NOT_FOUND: MethodNotFound,
+    INVALID_PARAMS: InvalidParams,
+    INTERNAL_ERROR: InternalError,
+    RESOURCE_NOT_FOUND: ResourceNotFound,
+    HEADER_MISMATCH: HeaderMismatch,
+    MISSING_CAPABILITY: CapabilityNotSupported,
+    UNSUPPORTED_VERSION: UnsupportedRevision,
+    URL_ELICITATION_REQUIRED: UrlElicitationRequired,
+}
+
+
+def error_from_peer(code: int, message: str, data: Any = None, *, kind: Optional[type[RpcError]] = None) -> RpcError:
+    """The exception for an error that a peer sent; an unknown code is kept as it came.
+
+    Args:
+        code: The peer's number, whatever it is.
+        message: The peer's sentence.
+        data: The peer's data, None when there was none.
+        kind: The class to use instead of the code's own; None lets the code decide.
+    """
+    chosen: type[RpcError] = _NAMED.get(code, RpcError) if kind is None else kind
+    error: RpcError = chosen.__new__(chosen)
+    error.args = (message,)
+    error.code, error.message, error.data, error.from_peer = code, message, data, True
+    return error
+
+
+class ToolError(McpError):
+    """A tool failed in a way its caller should read: the answer is a result with ``isError``.
+
+    Args:
+        message: What the model is told.
+        content: Content blocks to send instead of the message as text; None sends the message.
+
+    On the client side ``result`` is the whole `CallToolResult`; it is None on the server side.
+    """
+
+    def __init__(self, message: str = "", *, content: Optional[Sequence[Any]] = None) -> None:
+        super().__init__(message)
+        self.content = None if content is None else list(content)
+        self.result: Any = None
+
+
+class ProtocolViolation(McpError):
+    """The peer broke the protocol.
+
+    Args:
+        rule: What it should have done.
+        message: What it sent instead, as it was decoded; None when that is not known.
+    """
+
+    def __init__(self, rule: str, message: Any = None) -> None:
+        super().__init__(rule)
+        self.rule, self.peer_message = rule, message
+
+
+class _ConnectionTrouble(McpError, ConnectionError):
+    def __init__(
+        self,
+        message: str,
+        *,
+        exit_code: Optional[int] = None,
+        signal: Optional[int] = None,
+        stderr_tail: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.exit_code, self.signal, self.stderr_tail = exit_code, signal, stderr_tail
+
+
+class ConnectionFailed(_ConnectionTrouble):
+    """No connection came about.
+
+    Args:
+        message: What was tried and how it ended.
+        exit_code: Of the server's process; None when it did not exit or there was none.
+        signal: Number of the signal that ended it; None when none did.
+        stderr_tail: The last lines that it wrote to stderr.
+    """
+
+
+class ConnectionLost(_ConnectionTrouble):
+    """The connection ended while it was needed, or is used after `close()`. Arguments as `ConnectionFailed`."""
+
+
+class RequestTimeout(McpError, TimeoutError):
+    """No answer came in time; the peer was told that nobody waits any more."""
+
+
+class Cancelled(McpError):
+    """The call was cancelled: raised to the caller, and in a handler by the next thing it does with its Context."""
+
+
+class Refused(McpError):
+    """A host's handler refuses a question (raise it there), or a question was refused (raised to the asker).
+
+    Args:
+        reason: Why; empty says nothing.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Declined(Refused):
+    """The user declined or dismissed a question (`Answer.require()`)."""
+
+
+class AuthorizationError(McpError):
+    """No token could be had, or the server refused the one that was sent."""

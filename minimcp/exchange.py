@@ -1,0 +1,311 @@
+"""One inbound request on its way to an answer, and the border where exceptions become wire errors. Floor 3.
+
+An `Exchange` knows its request, who sent it and whether it was cancelled. Where its messages go is its `Outlet`'s
+business: over stdio and in memory that is the shared pipe.
+https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Callable, Optional, Union
+
+from .deadline import Deadline
+from .eras import Peer
+from .errors import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+    URL_ELICITATION_REQUIRED,
+    Cancelled,
+    RpcError,
+)
+from .jsonrpc import Failure, Id, Json, Notification, Request, Response, encode, encode_result, to_json
+from .lane import Pace
+from .log import Log
+from .workers import here, waiting
+
+log = Log("exchange")
+
+Handler = Callable[["Exchange"], Union[dict[str, Json], str]]
+"""What serves a method: from the exchange to the result, as an object or as JSON text that was made before."""
+
+
+class Route:
+    """Where the requests of one method, or of one tool, go.
+
+    Args:
+        handle: Serves them.
+        control: True for what the connection itself owes (pings, lists): it never waits behind handlers.
+        pace: What is known about its speed; None begins with nothing known.
+        start: Takes the exchange and has it run elsewhere; None uses the connection's hot lane.
+    """
+
+    __slots__ = ("handle", "control", "pace", "start")
+
+    def __init__(
+        self,
+        handle: Handler,
+        *,
+        control: bool = False,
+        pace: Optional[Pace] = None,
+        start: Optional[Callable[[Exchange], None]] = None,
+    ) -> None:
+        self.handle, self.control, self.start = handle, control, start
+        self.pace = Pace() if pace is None else pace
+
+
+class Outlet:
+    """Where everything that belongs to an exchange goes."""
+
+    __slots__ = ()
+
+    def begin(self, exchange: Exchange) -> Optional[RpcError]:
+        """The exchange is about to run; an error refuses it."""
+        raise NotImplementedError
+
+    def answer(self, exchange: Exchange, line: bytes) -> Optional[bytes]:
+        """Give the answer in: the bytes that are now to be written by the caller, None if nobody waits any more."""
+        raise NotImplementedError
+
+    def claim(self, exchange: Exchange) -> bool:
+        """Whether the caller may answer this exchange: true once (rule 5)."""
+        raise NotImplementedError
+
+    def send(self, line: bytes) -> None:
+        """Write a line that belongs to the exchange, before its answer.
+
+        Raises:
+            ConnectionLost: The peer is gone.
+        """
+        raise NotImplementedError
+
+    def owe(self, id: Id, line: bytes) -> None:
+        """Have the answer to a request written by somebody else: never blocks."""
+        raise NotImplementedError
+
+    def run_aside(self, work: Callable[[], None]) -> None:
+        """Run something on a thread that nothing waits for."""
+        raise NotImplementedError
+
+
+class Exchange:
+    """One inbound request.
+
+    ``cancelled`` may be read by any thread; it turns true once. Attributes are set when the request arrives; handlers
+    see them through a `Context`.
+    """
+
+    __slots__ = (
+        "request", "peer", "route", "outlet", "size", "cancelled", "reason", "finished", "server", "progress_token",
+        "_last_progress", "_progress_lock", "_wakers", "_callbacks",
+    )
+
+    def __init__(self, request: Request, peer: Peer, route: Route, outlet: Outlet, size: int = 0) -> None:
+        self.request, self.peer, self.route, self.outlet, self.size = request, peer, route, outlet, size
+        self.cancelled = False
+        self.reason: Optional[str] = None
+        self.finished = False
+        self.server: Any = None
+        meta = request.params.get("_meta")
+        token = meta.get("progressToken") if type(meta) is dict else None
+        self.progress_token: Optional[Id] = token if type(token) is int or type(token) is str else None
+        self._last_progress: Optional[float] = None
+        self._progress_lock = threading.Lock()
+        self._wakers: list[threading.Lock] = []
+        self._callbacks: list[Callable[[], None]] = []
+
+    @property
+    def pace(self) -> Pace:
+        """How quick its handler is (the lane asks)."""
+        return self.route.pace
+
+    # ------------------------------------------------------------ running
+
+    def run(self) -> Optional[bytes]:
+        """Run the handler; returns the answer's bytes, None when nobody waits for one. Never raises."""
+        try:
+            refusal = self.outlet.begin(self)
+            if refusal is not None:
+                raise refusal
+            if self.cancelled:
+                raise Cancelled("cancelled before it began")
+            here.exchange = self
+            result = self.route.handle(self)
+            id = self.request.id
+            line = encode_result(id, result) if type(result) is str else encode(Response(id, result))  # type: ignore[arg-type]
+        except BaseException as error:
+            line = self._failed(error)
+        here.exchange = None
+        self.finished = True
+        return self.outlet.answer(self, line)
+
+    def _failed(self, error: BaseException) -> bytes:
+        found = wire_failure(self.request.id, error, self.peer, self.request.method)
+        try:
+            return encode(found)
+        except Exception as unfit:  # the error's data is no JSON
+            log.error("the data of an error of %s is no JSON: %s", self.request.method, unfit)
+            return encode(Failure(found.id, found.code, found.message))
+
+    # ------------------------------------------------------------ what a handler sends
+
+    def send(self, method: str, params: dict[str, Json]) -> None:
+        """Send a notification that belongs to this request; after the answer it is dropped.
+
+        Raises:
+            Cancelled: The request was cancelled.
+            ConnectionLost: The peer is gone.
+        """
+        self.check()
+        if not self.finished:
+            self.outlet.send(encode(Notification(method, params)))
+
+    def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
+        """Report progress, if the caller asked for it; a report that does not increase is dropped.
+
+        Raises:
+            TypeError, ValueError: ``done`` or ``total`` is no finite number, or ``message`` no text.
+            Cancelled, ConnectionLost: As `send`.
+        """
+        self.check()
+        token = self.progress_token
+        if token is None or self.finished:
+            return
+        line = f'{_PROGRESS}{to_json(token)},"progress":{_number(done)}'
+        if total is not None:
+            line = f'{line},"total":{_number(total)}'
+        if message is not None and self.peer.revision.progress_message:
+            line = f'{line},"message":{_text(message)}'
+        with self._progress_lock:  # two threads of one handler: what is sent increases all the same
+            if self._last_progress is not None and done <= self._last_progress:
+                log.debug("progress %r of %s does not increase: dropped", done, self.request.method)
+                return
+            self._last_progress = done
+            self.outlet.send(f"{line}}}}}\n".encode())
+
+    # ------------------------------------------------------------ cancelling
+
+    def check(self) -> None:
+        """Return if the request still runs.
+
+        Raises:
+            Cancelled: It was cancelled, or its time is over.
+        """
+        if self.cancelled:
+            raise Cancelled(self.reason or "the request was cancelled")
+
+    def cancel(self, reason: Optional[str] = None) -> None:
+        """Set the flag and wake what waits for it; who takes the answer away is the outlet's business. Never blocks."""
+        if self.cancelled:
+            return
+        self.reason = reason
+        self.cancelled = True
+        for waker in list(self._wakers):
+            _release(waker)
+        self._call_back()
+
+    def _call_back(self) -> None:
+        """Run what waits for the cancellation; taking one out is atomic, so each runs once, whoever comes."""
+        while self._callbacks:
+            try:
+                callback = self._callbacks.pop(0)
+            except IndexError:
+                return
+            self.outlet.run_aside(callback)
+
+    def expire(self, line: bytes, reason: str) -> None:
+        """The handler's time is over: give this answer, unless another was given, and cancel what still runs."""
+        if self.outlet.claim(self):
+            self.outlet.owe(self.request.id, line)
+            self.cancel(reason)
+
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        """Have `callback` run on a thread of its own when the request is cancelled; at once if it is already."""
+        self._callbacks.append(callback)
+        if self.cancelled:
+            self._call_back()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, and give the worker's place to others meanwhile.
+
+        Raises:
+            Cancelled: The request was cancelled before the time was over.
+        """
+        waker = threading.Lock()
+        waker.acquire()
+        self._wakers.append(waker)
+        deadline = Deadline(seconds)
+        try:
+            with waiting():
+                while not self.cancelled and not deadline.expired:
+                    waker.acquire(timeout=deadline.wait())
+        finally:
+            self._wakers.remove(waker)
+        self.check()
+
+    def __repr__(self) -> str:
+        state = "cancelled" if self.cancelled else "finished" if self.finished else "open"
+        return f"<Exchange {self.request.method} {self.request.id!r} {state}>"
+
+
+_PROGRESS = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":'
+"""Written by hand, because a tool may report very often: encoding an object takes three times as long."""
+
+
+def _number(value: float) -> str:
+    """A finite number as JSON."""
+    if type(value) is int:
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"progress is a number, not {type(value).__name__}")
+    return to_json(float(value) if isinstance(value, float) else int(value))
+
+
+def _text(value: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a progress message is a str, not {type(value).__name__}")
+    return to_json(value)
+
+
+def current_exchange() -> Optional[Exchange]:
+    """The exchange whose handler runs on this thread; None on any other thread."""
+    return getattr(here, "exchange", None)
+
+
+def _release(lock: threading.Lock) -> None:
+    try:
+        lock.release()
+    except RuntimeError:
+        pass  # it was woken before
+
+
+def wire_failure(id: Optional[Id], error: BaseException, peer: Peer, method: str) -> Failure:
+    """The error that the peer is told: an `RpcError` of ours as it is, anything else without its words."""
+    if isinstance(error, RpcError) and not error.from_peer:
+        return Failure(id, _code_for(error, peer), error.message, error.data)
+    if isinstance(error, Cancelled):
+        return Failure(id, INTERNAL_ERROR, "the request was cancelled")
+    reference = os.urandom(4).hex()
+    log.error("%s failed, reference %s: %s", method, reference, describe(error), exc_info=error)
+    return Failure(id, INTERNAL_ERROR, f"Internal error (reference {reference})")
+
+
+def _code_for(error: RpcError, peer: Peer) -> int:
+    if error.code == RESOURCE_NOT_FOUND:
+        return peer.revision.resource_missing
+    if error.code == MISSING_CAPABILITY and peer.revision.handshake:
+        return METHOD_NOT_FOUND
+    if error.code == URL_ELICITATION_REQUIRED and not peer.revision.url_errors:
+        return INTERNAL_ERROR
+    return error.code
+
+
+def describe(error: BaseException) -> str:
+    """An exception's own words, or its class's name when it has none (or fails to say them)."""
+    try:
+        return str(error) or type(error).__name__
+    except BaseException:
+        return type(error).__name__

@@ -1,0 +1,1 @@
+"""What a server offers, feature by feature: no sockets, no threads, no revision's name in here. Floor 4."""

@@ -1,0 +1,216 @@
+"""`Context`: what a handler sees of the request that it serves. Floor 4.
+
+Everything here blocks and may be used by several threads of one handler; nothing is a coroutine.
+https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Optional
+
+from ..eras import LOG_LEVELS, Peer
+from ..exchange import Exchange, current_exchange
+from ..jsonrpc import Id, Json
+from ..types import Implementation
+
+
+class Caller:
+    """Who asks, by its own words: trust none of them.
+
+    Args:
+        peer: What it said.
+    """
+
+    __slots__ = ("_peer",)
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    @property
+    def info(self) -> Optional[Implementation]:
+        """How it describes itself; None when it does not."""
+        return Implementation.of_peer(self._peer.info)
+
+    @property
+    def capabilities(self) -> Mapping[str, Json]:
+        """What it declares, as it came."""
+        return self._peer.capabilities
+
+    def supports(self, name: str) -> bool:
+        """Whether it declares a capability, by its dotted name: ``"elicitation.url"``, ``"ext:com.example/x"``."""
+        return self._peer.supports(name)
+
+    def __repr__(self) -> str:
+        return f"<Caller {self._peer!r}>"
+
+
+class Context:
+    """The request that a handler serves, and the client behind it.
+
+    Args:
+        exchange: The request; handlers are given their Context and never make one.
+    """
+
+    __slots__ = ("_exchange",)
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    # ------------------------------------------------------------ telling
+
+    def progress(self, done: float, total: Optional[float] = None, message: Optional[str] = None) -> None:
+        """Tell the client how far this is. Nothing is sent if it did not ask.
+
+        Args:
+            done: How much is done; a report that does not increase is dropped.
+            total: How much there is in all; None when that is not known.
+            message: A short text for people; None sends none.
+
+        Raises:
+            Cancelled: The request was cancelled.
+            ConnectionLost: The client is gone.
+        """
+        self._exchange.progress(done, total, message)
+
+    def log(self, level: str, data: Json, logger: Optional[str] = None) -> None:
+        """Send a log message to the client, if it wants messages of this level.
+
+        Args:
+            level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
+            data: Any JSON value; never a secret.
+            logger: The name of what speaks; None sends none.
+
+        Raises:
+            ValueError: The level is none of these.
+            Cancelled: The request was cancelled.
+            ConnectionLost: The client is gone.
+        """
+        rank = LOG_LEVELS.get(level)
+        if rank is None:
+            raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
+        exchange = self._exchange
+        exchange.check()
+        wanted = exchange.peer.log_rank
+        if wanted is None or rank < wanted or not exchange.server.logging:
+            return
+        params = {"level": level, "data": data}
+        if logger is not None:
+            params["logger"] = logger
+        exchange.send("notifications/message", params)
+
+    def debug(self, data: Json) -> None:
+        """`log` at this level."""
+        self.log("debug", data)
+
+    def info(self, data: Json) -> None:
+        """`log` at this level."""
+        self.log("info", data)
+
+    def notice(self, data: Json) -> None:
+        """`log` at this level."""
+        self.log("notice", data)
+
+    def warning(self, data: Json) -> None:
+        """`log` at this level."""
+        self.log("warning", data)
+
+    def error(self, data: Json) -> None:
+        """`log` at this level."""
+        self.log("error", data)
+
+    def critical(self, data: Json) -> None:
+        """`log` at this level."""
+        self.log("critical", data)
+
+    def alert(self, data: Json) -> None:
+        """`log` at this level."""
+        self.log("alert", data)
+
+    def emergency(self, data: Json) -> None:
+        """`log` at this level."""
+        self.log("emergency", data)
+
+    # ------------------------------------------------------------ being cancelled
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client no longer waits, or the handler's time is over. Look at it in loops."""
+        return self._exchange.cancelled
+
+    def check(self) -> None:
+        """Return if the request still runs.
+
+        Raises:
+            Cancelled: It was cancelled, or its time is over.
+        """
+        self._exchange.check()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, without keeping a worker from others; wakes when the request is cancelled.
+
+        Raises:
+            Cancelled: The request was cancelled.
+        """
+        self._exchange.sleep(seconds)
+
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called, on a thread of its own, when the request is cancelled; at once if it is already."""
+        self._exchange.on_cancel(callback)
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def client(self) -> Caller:
+        """Who asks: ``info``, ``capabilities``, ``supports("elicitation.url")``. Its own words: trust none of them."""
+        return Caller(self._exchange.peer)
+
+    @property
+    def revision(self) -> str:
+        """The name of the revision of the protocol that this request is served by."""
+        return self._exchange.peer.revision.name
+
+    @property
+    def request_id(self) -> Id:
+        """The request's id, as the client chose it."""
+        return self._exchange.request.id
+
+    @property
+    def method(self) -> str:
+        """The request's method."""
+        return self._exchange.request.method
+
+    @property
+    def params(self) -> Mapping[str, Json]:
+        """The request's params, as they came."""
+        return self._exchange.request.params
+
+    @property
+    def meta(self) -> Mapping[str, Json]:
+        """The ``_meta`` of the params; empty when there is none."""
+        meta = self._exchange.request.params.get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    @property
+    def session(self) -> Optional[dict[str, Any]]:
+        """A dict that is kept for the session; None where requests stand alone: keep state under an id of your own."""
+        return self._exchange.peer.session
+
+    @property
+    def server(self) -> Any:
+        """The `Server` that serves."""
+        return self._exchange.server.owner
+
+    def __repr__(self) -> str:
+        return f"<Context of {self._exchange!r}>"
+
+
+def current_context() -> Context:
+    """The Context of the handler that runs on this thread.
+
+    Raises:
+        LookupError: No handler runs on this thread. A thread that a handler starts is handed its ``ctx``.
+    """
+    exchange = current_exchange()
+    if exchange is None:
+        raise LookupError("no handler runs on this thread: hand ctx to the threads that a handler starts")
+    return Context(exchange)

@@ -1,0 +1,67 @@
+"""What every feature of one server needs to know about it. Floor 4."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Optional
+
+from ..eras import SERVER_KEY
+from ..jsonrpc import Json, to_json
+from ..revisions import Revision
+
+
+class Facts:
+    """One server's name and options, as features see them.
+
+    Args:
+        info: How the server describes itself, as it goes over the wire.
+        owner: The `Server`, for ``ctx.server``.
+        instructions: For the client's model; None gives none.
+        logging: Whether handlers may send log messages.
+        mask_errors: Whether unexpected errors of tools keep their words to themselves.
+        strict_arguments: Whether wrong arguments are an error of the protocol where the revision allows that.
+        page_size: Items on a page of a list; None puts all on one.
+        list_ttl: Seconds that lists stay true, for clients that keep them.
+        list_cache_scope: "private" or "public".
+    """
+
+    def __init__(
+        self,
+        info: Mapping[str, Json],
+        *,
+        owner: Any = None,
+        instructions: Optional[str] = None,
+        logging: bool = True,
+        mask_errors: bool = False,
+        strict_arguments: bool = False,
+        page_size: Optional[int] = None,
+        list_ttl: float = 0,
+        list_cache_scope: str = "private",
+    ) -> None:
+        self.info, self.owner, self.instructions = info, owner, instructions
+        self.logging, self.mask_errors, self.strict_arguments = logging, mask_errors, strict_arguments
+        self.page_size = page_size
+        self.hints = {"ttlMs": int(list_ttl * 1000), "cacheScope": list_cache_scope}
+        self.changed: Callable[[str], None] = lambda kind: None
+        self._stamp = {SERVER_KEY: dict(info)}
+        self._closing = f',"resultType":"complete","_meta":{to_json(self._stamp)}'
+        self._list_closing = f',{to_json(self.hints)[1:-1]}{self._closing}'
+
+    def described(self, revision: Revision) -> dict[str, Json]:
+        """How the server describes itself in a revision."""
+        return {name: value for name, value in self.info.items() if name in revision.implementation_members}
+
+    def closing(self, revision: Revision) -> str:
+        """What stands at the end of every result in a revision, as JSON text that begins with a comma; often empty."""
+        return self._closing if revision.result_type else ""
+
+    def list_closing(self, revision: Revision) -> str:
+        """The same for a result that clients may keep."""
+        return self._list_closing if revision.cache_hints else self.closing(revision)
+
+    def closed(self, result: dict[str, Json], revision: Revision) -> dict[str, Json]:
+        """A result as an object with what stands at the end of every one; the handler's own members win."""
+        if not revision.result_type:
+            return result
+        own = result.get("_meta")
+        meta = {**self._stamp, **own} if isinstance(own, dict) else self._stamp
+        return {"resultType": "complete", **result, "_meta": meta}

@@ -1,0 +1,80 @@
+"""Lists in pages, serialized once and kept until the list changes. Floor 4.
+
+https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Callable, Mapping, Optional, Sequence
+
+from ..errors import InvalidParams
+from ..jsonrpc import Json, to_json
+from ..revisions import Revision
+
+Describe = Callable[[Revision], Sequence[Mapping[str, Json]]]
+
+
+class Pages:
+    """The answers to one list method, as JSON text.
+
+    Args:
+        member: The name of the list in the result: "tools".
+        page_size: Items on a page; None puts all on one.
+        describe: The items as a revision shows them, always in the same order.
+
+    Thread-safe: what is kept is replaced as a whole when the list changes.
+    """
+
+    def __init__(self, member: str, page_size: Optional[int], describe: Describe) -> None:
+        self._member, self._page_size, self._describe = member, page_size, describe
+        self._kept: dict[tuple[str, int], str] = {}
+
+    def forget(self) -> None:
+        """The list has changed."""
+        self._kept = {}
+
+    def page(self, revision: Revision, params: Mapping[str, Json], closing: str) -> str:
+        """One page as the text of a result.
+
+        Args:
+            revision: Of the request.
+            params: Of the request; ``cursor`` says which page.
+            closing: What the revision wants at the end of the result, as JSON text (see `Facts.closing`).
+
+        Raises:
+            InvalidParams: The cursor is none of ours.
+        """
+        start = self._start(params.get("cursor"))
+        kept = self._kept
+        text = kept.get((revision.name, start))
+        if text is None:
+            text = self._make(revision, start)
+            kept[revision.name, start] = text
+        return f"{text}{closing}}}"
+
+    def _make(self, revision: Revision, start: int) -> str:
+        items = self._describe(revision)
+        if start and start >= len(items):
+            raise InvalidParams("the cursor is none of this server's")
+        end = len(items) if self._page_size is None else start + self._page_size
+        text = f'{{"{self._member}":{to_json(list(items[start:end]))}'
+        return text if end >= len(items) else f'{text},"nextCursor":{to_json(self._cursor(end))}'
+
+    def _cursor(self, start: int) -> str:
+        return base64.urlsafe_b64encode(f"{self._member}:{start}".encode()).decode()
+
+    def _start(self, cursor: Json) -> int:
+        """Where the page of a cursor starts: the same on every connection and in every process."""
+        if cursor is None:
+            return 0
+        try:
+            text = base64.b64decode(str(cursor), altchars=b"-_", validate=True).decode("ascii")
+        except (binascii.Error, ValueError):
+            raise InvalidParams("the cursor is none of this server's") from None
+        member, _, start = text.partition(":")
+        ours = isinstance(cursor, str) and member == self._member and start.isdigit() and start != "0"
+        if not ours or self._cursor(int(start[:9])) != cursor:
+            raise InvalidParams("the cursor is none of this server's")
+        return int(start)

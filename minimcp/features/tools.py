@@ -1,0 +1,360 @@
+"""Tools: functions that a client may call. Floor 4.
+
+https://modelcontextprotocol.io/specification/2026-07-28/server/tools
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
+
+from ..alarm import Alarm
+from ..errors import (
+    Cancelled,
+    CapabilityNotSupported,
+    InvalidParams,
+    RpcError,
+    ToolError,
+    UrlElicitationRequired,
+)
+from ..exchange import Exchange, Route, describe
+from ..jsonrpc import Json, Request, encode_result
+from ..lane import ALWAYS_SLOW
+from ..log import Log, one_line
+from ..revisions import Revision
+from ..schema.check import compile_check
+from ..schema.mismatch import NOTHING, Mismatch
+from ..schema.signature import Signature, read_signature
+from ..types import CallToolResult, Icon, Tool, ToolAnnotations
+from .context import Context
+from .facts import Facts
+from .paging import Pages
+from .results import CONTENT, ResultMaker, error_result, wrapped_schema
+
+log = Log("tools")
+
+GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+
+ToolRunner = Callable[[Exchange], Any]
+
+
+def where(function: Any) -> str:
+    """Where a function stands, for messages: its name, file and line."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    name = getattr(function, "__qualname__", repr(function))
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)
+
+
+class RegisteredTool:
+    """One tool of a server: what it says about itself, and how it is called.
+
+    Args:
+        function: What the author wrote.
+        shown: How it is listed.
+        signature: How arguments become parameters.
+        facts: Of the server.
+        check_input: Checks arguments against a hand-written schema; None when the signature makes the schema.
+        results: Makes results.
+        timeout: Seconds it may run; None sets no limit.
+        requires: Client capabilities that it needs, by dotted name.
+        alarm: Rings when the time is over.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        shown: Tool,
+        signature: Signature,
+        facts: Facts,
+        *,
+        check_input: Optional[Callable[[Any], Optional[str]]],
+        results: ResultMaker,
+        timeout: Optional[float],
+        requires: Sequence[str],
+        alarm: Alarm,
+        executor: Optional[str],
+    ) -> None:
+        self.function, self.shown, self.signature = function, shown, signature
+        self._facts, self._check_input, self._results = facts, check_input, results
+        self._timeout, self._requires, self._alarm = timeout, tuple(requires), alarm
+        self._read = signature.read_arguments
+        self._context_parameter = signature.context_parameter
+        self.route = Route(self.serve, pace=ALWAYS_SLOW if executor == "pool" else None)
+
+    def serve(self, exchange: Exchange) -> Any:
+        """Call the tool for a request.
+
+        Raises:
+            RpcError: The author raised one of his own, or the client lacks a capability.
+            Cancelled: The request was cancelled.
+        """
+        revision = exchange.peer.revision
+        for name in self._requires:
+            if not exchange.peer.supports(name):
+                return self._of_the_author(_lacks(name, self.shown.name), revision)
+        arguments = exchange.request.params.get("arguments")
+        try:
+            keywords = self._keywords({} if arguments is None else arguments)
+        except Mismatch as error:
+            return self._refused(str(error), revision)
+        if self._context_parameter is not None:
+            keywords[self._context_parameter] = Context(exchange)
+        if self._timeout is None:
+            return self._run(exchange, keywords, revision)
+        return self._run_in_time(exchange, keywords, revision, self._timeout)
+
+    def _keywords(self, arguments: dict[str, Json]) -> dict[str, Any]:
+        """The parameters for the function. Raises Mismatch for arguments that do not fit."""
+        if self._check_input is None:
+            return self._read(arguments)
+        problem = self._check_input(arguments)
+        if problem is not None:
+            raise Mismatch("", instead=problem)
+        return dict(arguments)
+
+    def _refused(self, problem: str, revision: Revision) -> Any:
+        if self._facts.strict_arguments and not revision.argument_errors_are_results:
+            raise InvalidParams(f"{self.shown.name}: {problem}")
+        return error_result(self._facts, problem, revision)
+
+    def _run_in_time(
+        self, exchange: Exchange, keywords: dict[str, Any], revision: Revision, timeout: float
+    ) -> Any:
+        text = f"{self.shown.name} did not finish within {timeout:g} s"
+
+        def ring() -> None:
+            result = error_result(self._facts, text, revision)
+            exchange.expire(encode_result(exchange.request.id, result), text)
+
+        forget = self._alarm.at(timeout, ring)
+        try:
+            return self._run(exchange, keywords, revision)
+        finally:
+            forget()
+
+    def _run(self, exchange: Exchange, keywords: dict[str, Any], revision: Revision) -> Any:
+        make: Callable[[Any, Revision], Any] = self._results.make
+        try:
+            value = self.function(**keywords)
+        except ToolError as error:
+            make, value = self._results.failed, error
+        except BaseException as error:
+            return self._failed(error, exchange, revision)
+        try:
+            return make(value, revision)
+        except Exception as error:
+            return self._unexpected(error, f"{self.shown.name} returned a wrong value: {describe(error)}", revision)
+
+    def _failed(self, error: BaseException, exchange: Exchange, revision: Revision) -> Any:
+        """Every exception but ToolError: passed on, or told to the model in the tool's own words."""
+        if isinstance(error, Cancelled) and exchange.cancelled:
+            raise error
+        if isinstance(error, RpcError) and not error.from_peer:
+            return self._of_the_author(error, revision)
+        return self._unexpected(error, describe(error), revision)
+
+    def _of_the_author(self, error: RpcError, revision: Revision) -> Any:
+        """An error of the protocol, if clients of this revision know what to make of it; else words for the model."""
+        if isinstance(error, UrlElicitationRequired):
+            known = revision.url_errors
+        else:
+            known = not (isinstance(error, CapabilityNotSupported) and revision.handshake)
+        if known:
+            raise error
+        return error_result(self._facts, str(error), revision)
+
+    def _unexpected(self, error: BaseException, text: str, revision: Revision) -> Any:
+        """What the model is told of a fault: these words, or where they are masked a reference that the log has."""
+        name = one_line(self.shown.name)
+        if not self._facts.mask_errors:
+            log.error("%s failed: %s", name, one_line(text), exc_info=error)
+            return error_result(self._facts, text, revision)
+        reference = os.urandom(4).hex()
+        log.error("%s failed, reference %s: %s", name, reference, one_line(text), exc_info=error)
+        return error_result(self._facts, f"Internal error (reference {reference})", revision)
+
+    def listed(self, revision: Revision) -> dict[str, Json]:
+        """The tool as a revision lists it."""
+        wire: dict[str, Json] = self.shown.to_wire()
+        output = wire.get("outputSchema")
+        if output is not None and revision.structured == "object":
+            wire["outputSchema"] = wrapped_schema(output)
+        if "title" in wire and "title" not in revision.tool_members and "annotations" in revision.tool_members:
+            wire["annotations"] = {"title": wire["title"], **wire.get("annotations", {})}
+        return {name: member for name, member in wire.items() if name in revision.tool_members}
+
+    def __repr__(self) -> str:
+        return f"<RegisteredTool {self.shown.name!r} = {where(self.function)}>"
+
+
+def _lacks(name: str, tool: str) -> CapabilityNotSupported:
+    needed: dict[str, Json] = {}
+    inner = needed
+    if name.startswith("ext:"):
+        needed["extensions"] = {name[4:]: {}}
+    else:
+        for part in name.split("."):
+            inner[part] = inner = {}
+    return CapabilityNotSupported(f"{tool} needs a client with {name}", {"requiredCapabilities": needed})
+
+
+class Tools:
+    """All tools of one server. Thread-safe: a change replaces the table, readers keep the one they have.
+
+    Args:
+        facts: Of the server.
+        alarm: For timeouts.
+    """
+
+    def __init__(self, facts: Facts, alarm: Alarm) -> None:
+        self._facts, self.alarm = facts, alarm
+        self._tools: dict[str, RegisteredTool] = {}
+        self.offered = False
+        self._pages = Pages("tools", facts.page_size, self._describe)
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: Optional[str] = None,
+        title: Optional[str] = None,
+        description: Optional[str] = None,
+        annotations: Optional[Union[ToolAnnotations, Mapping[str, Json]]] = None,
+        input_schema: Optional[Mapping[str, Json]] = None,
+        output_schema: Optional[Mapping[str, Json]] = None,
+        icons: Optional[Sequence[Icon]] = None,
+        meta: Optional[Mapping[str, Json]] = None,
+        structured: Optional[bool] = None,
+        timeout: Optional[float] = None,
+        executor: Optional[str] = None,
+        requires: Sequence[str] = (),
+        replace: bool = False,
+    ) -> None:
+        """Register a function as a tool. The arguments are those of `Server.tool`.
+
+        Raises:
+            TypeError: The function cannot be a tool; the message says what to write instead.
+            ValueError: The name is taken, or a schema is invalid.
+            ImportError: A schema needs ``jsonschema``, which is not installed.
+        """
+        signature = read_signature(
+            function, context_type=Context, owner=where(function), content_types=(CallToolResult, *CONTENT)
+        )
+        name = name or getattr(function, "__name__", "")
+        if not isinstance(name, str) or not name:
+            raise TypeError("a tool needs a name: say name=...")
+        self._check_name(name, function, replace)
+        if structured is False and output_schema is not None:
+            raise ValueError(f"tool {name!r}: structured=False and an output_schema contradict each other")
+        kind = None if structured is False else signature.output_kind
+        if kind is not None and kind.writes is str and structured is not True:
+            kind = None  # text is sent as text
+        made_schema = None if kind is None else kind.schema or None
+        schema = made_schema if output_schema is None else dict(output_schema)
+        shown = Tool(
+            name,
+            dict(signature.input_schema if input_schema is None else input_schema) or {"type": "object"},
+            title=title,
+            description=description if description is not None else signature.description or None,
+            output_schema=schema,
+            annotations=_annotations(annotations),
+            icons=icons,
+            meta=None if meta is None else dict(meta),
+        )
+        if not shown.description:
+            log.warning("tool %s has no description: a model has only its name to go by", one_line(name))
+        check_output = None if output_schema is None else compile_check(dict(output_schema), where=f"{name} output")
+        tool = RegisteredTool(
+            function,
+            shown,
+            signature,
+            self._facts,
+            check_input=None if input_schema is None else compile_check(shown.input_schema, where=f"{name} input"),
+            results=ResultMaker(self._facts, kind, schema, check_output, structured, blocks=_says_blocks(signature)),
+            timeout=_timeout(timeout),
+            requires=[requires] if isinstance(requires, str) else requires,
+            alarm=self.alarm,
+            executor=executor,
+        )
+        self._tools = {**self._tools, name: tool}
+        self.offered = True
+        self._changed()
+
+    def _check_name(self, name: str, function: Callable[..., Any], replace: bool) -> None:
+        taken = self._tools.get(name)
+        if taken is not None and not replace:
+            raise ValueError(
+                f"the tool {name!r} exists: {where(taken.function)}; now {where(function)}. "
+                "Give one another name=, or say replace=True"
+            )
+        if not GOOD_NAME.match(name):
+            log.warning("tool name %s: use 1 to 128 of A-Z a-z 0-9 _ . -", one_line(name))
+
+    def remove(self, name: str) -> None:
+        """Take a tool away.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        if name not in self._tools:
+            raise KeyError(name)
+        self._tools = {other: tool for other, tool in self._tools.items() if other != name}
+        self._changed()
+
+    def _changed(self) -> None:
+        self._pages.forget()
+        self._facts.changed("tools")
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def get(self, name: str) -> RegisteredTool:
+        """The tool of this name.
+
+        Raises:
+            KeyError: There is none.
+        """
+        return self._tools[name]
+
+    # ------------------------------------------------------------ methods
+
+    def _describe(self, revision: Revision) -> list[dict[str, Json]]:
+        return [tool.listed(revision) for tool in self._tools.values()]
+
+    def list(self, exchange: Exchange) -> str:
+        """Serve `tools/list`."""
+        revision = exchange.peer.revision
+        return self._pages.page(revision, exchange.request.params, self._facts.list_closing(revision))
+
+    def route_of_call(self, request: Request) -> Route:
+        """Where a `tools/call` goes.
+
+        Raises:
+            InvalidParams: It names no tool of this server, or its arguments are no object.
+        """
+        params = request.params
+        name, arguments = params.get("name"), params.get("arguments")
+        tool = self._tools.get(name) if type(name) is str else None
+        if tool is None:
+            raise InvalidParams(f"Unknown tool: {one_line(name)}" if isinstance(name, str) else "name is a string")
+        if arguments is not None and type(arguments) is not dict:
+            raise InvalidParams("arguments is an object")
+        return tool.route
+
+
+def _says_blocks(signature: Signature) -> bool:
+    """Whether the return annotation is there and made of content classes."""
+    return signature.output_kind is None and signature.returns is not NOTHING
+
+
+def _timeout(given: Optional[float]) -> Optional[float]:
+    if given is not None and not given > 0:
+        raise ValueError(f"timeout is more than 0 seconds, not {given}")
+    return given
+
+
+def _annotations(given: Optional[Union[ToolAnnotations, Mapping[str, Json]]]) -> Optional[ToolAnnotations]:
+    if given is None or isinstance(given, ToolAnnotations):
+        return given
+    return ToolAnnotations(**given)

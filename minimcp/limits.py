@@ -1,0 +1,53 @@
+"""What one connection may cost, as numbers with units. Floor 3."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+
+class Limits:
+    """What one connection may cost. None means no limit.
+
+    Args:
+        max_depth: How deep arrays and objects of a message may nest.
+        max_batch: Messages in one array.
+        max_workers: Handlers that run at the same time, not counting those that wait.
+        max_requests: Handlers that are begun and unfinished, waiting ones included.
+        max_queue_bytes: Bytes of requests that wait to begin.
+        max_backlog_bytes: Bytes of answers that the peer has not taken, before reading stops.
+        write_timeout: Seconds after which a peer that takes no byte is lost.
+        drain_grace: Seconds that running requests get when the peer sends no more, or at `close`.
+
+    Raises:
+        ValueError: A count is below 1, or another limit is negative.
+    """
+
+    __slots__ = (
+        "max_depth", "max_batch", "max_workers", "max_requests", "max_queue_bytes", "max_backlog_bytes",
+        "write_timeout", "drain_grace",
+    )
+
+    def __init__(
+        self,
+        *,
+        max_depth: Optional[int] = 256,
+        max_batch: Optional[int] = 100,
+        max_workers: Optional[int] = 64,
+        max_requests: Optional[int] = 1000,
+        max_queue_bytes: Optional[int] = 64 * 1024 * 1024,
+        max_backlog_bytes: Optional[int] = 64 * 1024 * 1024,
+        write_timeout: Optional[float] = 30.0,
+        drain_grace: float = 5.0,
+    ) -> None:
+        self.max_depth, self.max_batch = max_depth, max_batch
+        self.max_workers, self.max_requests = max_workers, max_requests
+        self.max_queue_bytes, self.max_backlog_bytes = max_queue_bytes, max_backlog_bytes
+        self.write_timeout, self.drain_grace = write_timeout, drain_grace
+        for name in self.__slots__:
+            value, least = getattr(self, name), 1 if name in _COUNTS else 0
+            if value is not None and value < least:
+                raise ValueError(f"{name} is at least {least}, not {value}")
+
+
+_COUNTS = frozenset({"max_depth", "max_batch", "max_workers", "max_requests"})
+"""Limits of which 0 would mean that nothing is ever done."""

@@ -1,0 +1,125 @@
+"""The calls of this side, from registering to the one ending. Floor 3.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Callable, Optional, Union
+
+from .deadline import Deadline
+from .errors import Cancelled, RequestTimeout
+from .jsonrpc import Failure, Id, Json, Notification, Request, encode
+from .log import one_line
+from .pipe import nothing
+from .table import PendingCall, RequestTable
+from .workers import waiting
+
+
+class Outgoing:
+    """Calls over one connection. Thread-safe.
+
+    Args:
+        name: Of the connection, for messages.
+        post: Writes a line without ever waiting for the peer. Raises ConnectionLost.
+        owe: Has a line written by the control worker.
+        check: Raises ConnectionLost in a fork of the process that owns the connection: its locks may be held for ever.
+    """
+
+    __slots__ = ("name", "table", "_post", "_owe", "_check")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        post: Callable[[bytes], None],
+        owe: Callable[[bytes], None],
+        check: Callable[[], None] = nothing,
+    ) -> None:
+        self.name = name
+        self.table = RequestTable()
+        self._post, self._owe, self._check = post, owe, check
+
+    def call(
+        self,
+        method: str,
+        params: Callable[[Id], dict[str, Json]],
+        *,
+        on_item: Optional[Callable[[Any], None]] = None,
+    ) -> PendingCall:
+        """Register a call and write its request; never waits for the peer to take it.
+
+        Args:
+            method: What to call.
+            params: Makes the params, given the request's id.
+            on_item: Called with the params of each progress notification by the thread that waits; None drops them.
+
+        Raises:
+            ConnectionLost: The connection has ended or ends now.
+            ValueError, TypeError: The params are no JSON.
+        """
+        call, line = self.prepare(method, params, on_item=on_item)
+        try:
+            self._post(line)
+        except BaseException:
+            self.table.settle(call.id, Cancelled("not sent"))
+            raise
+        return call
+
+    def prepare(
+        self,
+        method: str,
+        params: Callable[[Id], dict[str, Json]],
+        *,
+        on_item: Optional[Callable[[Any], None]] = None,
+    ) -> tuple[PendingCall, bytes]:
+        """Register a call; returns it and the line that is to be posted next. Arguments and errors as `call`."""
+        self._check()
+        call = self.table.register(method, on_item)
+        try:
+            return call, encode(Request(call.id, method, params(call.id)))
+        except BaseException as error:
+            self.table.settle(call.id, error)
+            raise
+
+    def wait(self, call: PendingCall, deadline: Deadline, *, tell: bool = True) -> Union[dict[str, Json], Failure]:
+        """Wait for a call's ending; its callbacks run on this thread.
+
+        Args:
+            call: From `call` or `prepare`.
+            deadline: When to give up.
+            tell: Whether the peer hears of it when this side gives up.
+
+        Returns:
+            The result, or the peer's error.
+
+        Raises:
+            RequestTimeout: The deadline came first.
+            Cancelled: `cancel` was called.
+            ConnectionLost: The connection ended.
+            ProtocolViolation: The answer was no answer.
+            BaseException: Whatever a callback raises; the call is cancelled then.
+        """
+        try:
+            with waiting():
+                ending = call.wait(deadline)
+        except BaseException:
+            self.retire(call, Cancelled("the caller gave up"), tell=tell)
+            raise
+        if ending is None:
+            self.retire(call, RequestTimeout(f"{self.name}: {call.method}: no answer in time"), tell=tell)
+            ending = call.wait(Deadline(None))
+        if isinstance(ending, BaseException):
+            raise copy(ending)  # a loss ends many calls: each caller gets an exception, and a traceback, of its own
+        assert ending is not None
+        return ending
+
+    def retire(self, call: PendingCall, ending: Exception, *, tell: bool = True) -> bool:
+        """End a call from this side and tell the peer; False when it has ended already. Never blocks, any thread."""
+        if not self.table.settle(call.id, ending):
+            return False
+        if tell and self.table.cause is None:
+            params = {"requestId": call.id, "reason": one_line(str(ending))}
+            self._owe(encode(Notification("notifications/cancelled", params)))
+        return True

@@ -1,0 +1,75 @@
+"""What a client knows of the tools it listed: their output schemas, and what results of theirs must look like. Floor 6.
+
+https://modelcontextprotocol.io/specification/2026-07-28/server/tools
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Optional
+
+from .errors import ProtocolViolation
+from .features.results import WRAPPED
+from .log import Log, one_line
+from .schema.check import compile_check
+from .types import CallToolResult, Tool
+
+log = Log("client")
+
+Check = Callable[[Any], Optional[str]]
+
+
+class _Output:
+    """One tool's output schema; its check is made when it is first needed."""
+
+    __slots__ = ("_name", "_schema", "_check", "wrapped")
+
+    def __init__(self, name: str, schema: dict[str, Any]) -> None:
+        self._name, self._schema = name, schema
+        self._check: Optional[Check] = None
+        self.wrapped = schema.get(WRAPPED) is True
+
+    def problem(self, value: Any) -> Optional[str]:
+        """What is wrong with a value; None when it fits, or when its schema cannot be checked here."""
+        if self._check is None:
+            try:
+                self._check = compile_check(self._schema, where=f"{self._name} output")
+            except (ImportError, ValueError) as error:
+                log.warning("results of %s are handed over unchecked: %s", one_line(self._name), error)
+                self._check = _accept
+        return self._check(value)
+
+
+def _accept(value: Any) -> Optional[str]:
+    return None
+
+
+class OutputChecks:
+    """The output schemas of one server's tools, as they were last listed. Thread-safe: replaced as a whole."""
+
+    def __init__(self) -> None:
+        self._outputs: dict[str, _Output] = {}
+
+    def remember(self, tools: Iterable[Tool]) -> None:
+        """Take in a fresh list of tools."""
+        self._outputs = {
+            tool.name: _Output(tool.name, tool.output_schema) for tool in tools if tool.output_schema is not None
+        }
+
+    def fill_in(self, name: str, result: CallToolResult) -> None:
+        """Check a result against the tool's output schema and set its ``value``.
+
+        Raises:
+            ProtocolViolation: The structured content does not fit, or is missing though a schema was declared.
+        """
+        output = self._outputs.get(name)
+        if result.is_error:
+            return
+        structured = result.structured_content
+        if output is not None:
+            if not result.has_structured_content:
+                raise ProtocolViolation(f"{name} declares an output schema, and its result has no structured content")
+            problem = output.problem(structured)
+            if problem is not None:
+                raise ProtocolViolation(f"the result of {name} breaks its output schema: {problem}", structured)
+        wrapped = output is not None and output.wrapped and isinstance(structured, dict)
+        result.value = structured["result"] if wrapped else structured

@@ -1,0 +1,95 @@
+"""What a transport of one connection implements: receive, send, close. Nothing more. Floor 3.
+
+A `Pipe` carries lines: one JSON-RPC message (or batch) each, UTF-8, ended by a line feed. It knows nothing
+of what is inside them. The `Channel` above it has one thread in `receive` and never more than one in `send`.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Union
+
+from .errors import ConnectionLost
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+class TooLong:
+    """Stands in the place of a line that was longer than the limit and was skipped up to its line feed.
+
+    Args:
+        limit: The limit, in bytes.
+    """
+
+    __slots__ = ("limit",)
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+
+Frame = Union[bytes, TooLong]
+"""One received line without its line feed."""
+
+
+class Pipe:
+    """One connection to one peer, as bytes.
+
+    `receive` and `send` run at the same time on different threads; `close` may run on any third one, at any
+    moment, several times, and makes the other two return.
+    """
+
+    __slots__ = ("name",)
+
+    name: str
+    """Shown in logs and errors: the command, "stdio", "memory"."""
+
+    def receive(self, before_wait: Callable[[], None] = nothing) -> list[Frame]:
+        """Wait for lines and return all that are complete, in order, at least one; an empty list at the end.
+
+        Args:
+            before_wait: Called by this thread each time it is about to wait, as the very last thing: threads that it
+                wakes find the interpreter's lock free a moment later.
+
+        The end is the peer's end of stream, a broken connection or `close`. What stands after the last line
+        feed when the peer's stream ends is returned as a last line. Never raises.
+        """
+        raise NotImplementedError
+
+    def send(self, data: bytes, seconds: float) -> int:
+        """Hand bytes to the peer, waiting while it does not take them.
+
+        Args:
+            data: Whole lines, or the rest of what an earlier call could not hand over.
+            seconds: How long to go on, at most.
+
+        Returns:
+            How many bytes were taken, from 0 to all of them.
+
+        Raises:
+            ConnectionLost: The peer is gone, or the pipe is closed.
+        """
+        raise NotImplementedError
+
+    def is_heard(self) -> bool:
+        """Whether the peer may still read what is sent, though it sends no more; True when that cannot be told."""
+        return True
+
+    def finish(self) -> None:
+        """Tell the peer that nothing more will be sent (its end of stream) and go on receiving. Idempotent."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of everything the pipe holds, within a few seconds at most. Idempotent, from any thread.
+
+        In a process forked from the one that made the pipe it only closes descriptors.
+        """
+        raise NotImplementedError
+
+    def lost(self, reason: str) -> ConnectionLost:
+        """The exception that says how this connection ended.
+
+        Args:
+            reason: What was noticed first ("the peer closed the connection").
+        """
+        return ConnectionLost(f"{self.name}: {reason}")

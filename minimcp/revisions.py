@@ -1,0 +1,167 @@
+"""The five revisions of the protocol as five rows of facts, each the previous one with its changes. Floor 2.
+
+This file reads like the changelog of the specification. Other code asks a named fact (``revision.batches``),
+never a revision's name: a revision is a member of a set, not a number, and an unknown one compares to nothing.
+The words of the specification: https://modelcontextprotocol.io/specification/<name of the revision>
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional, Sequence
+
+
+class Revision(NamedTuple):
+    """What is true in one revision of the protocol."""
+
+    name: str
+    """Its date, as it is written on the wire."""
+
+    handshake: bool
+    """True: `initialize` agrees on revision and capabilities for a session, and either side may send requests.
+    False: every request carries all of that itself, and only the client sends requests."""
+
+    batches: bool
+    """Whether an array of messages may arrive as one message."""
+
+    error_without_id: bool
+    """How an error names a request whose id could not be read: True leaves the id out, False writes null."""
+
+    progress_message: bool
+    """Whether a progress notification may carry a text."""
+
+    structured: str
+    """What a tool's structured result may be: "none", "object" or "any"."""
+
+    argument_errors_are_results: bool
+    """Whether the text asks for wrong arguments of a tool to be answered by a result with ``isError``."""
+
+    content_kinds: frozenset[str]
+    """Kinds of content blocks in tool results and prompts."""
+
+    tool_members: frozenset[str]
+    """Members of a tool in `tools/list`."""
+
+    implementation_members: frozenset[str]
+    """Members of the description that each side gives of itself."""
+
+    completions_capability: bool
+    """Whether a server declares that it completes arguments."""
+
+    result_type: bool
+    """Whether every result says by ``resultType`` what it is, and by ``_meta`` who made it."""
+
+    cache_hints: bool
+    """Whether lists and reads say how long, and for whom, they stay true."""
+
+    resource_missing: int
+    """The error code for a resource that does not exist."""
+
+    url_errors: bool
+    """Whether an error may say that the user has to open a URL first."""
+
+    requests_to_server: frozenset[str]
+    """Methods that a client may call."""
+
+    requests_to_client: frozenset[str]
+    """Methods that a server may call."""
+
+
+_2024_11_05 = Revision(
+    name="2024-11-05",
+    handshake=True,
+    batches=True,  # neither defined nor forbidden: taken when they come, never sent
+    error_without_id=False,
+    progress_message=False,
+    structured="none",
+    argument_errors_are_results=False,
+    content_kinds=frozenset({"text", "image", "resource"}),
+    tool_members=frozenset({"name", "description", "inputSchema"}),
+    implementation_members=frozenset({"name", "version"}),
+    completions_capability=False,
+    result_type=False,
+    cache_hints=False,
+    resource_missing=-32002,
+    url_errors=False,
+    requests_to_server=frozenset({
+        "initialize", "ping", "resources/list", "resources/templates/list", "resources/read",
+        "resources/subscribe", "resources/unsubscribe", "prompts/list", "prompts/get", "tools/list",
+        "tools/call", "logging/setLevel", "completion/complete",
+    }),
+    requests_to_client=frozenset({"ping", "sampling/createMessage", "roots/list"}),
+)
+
+# https://modelcontextprotocol.io/specification/2025-03-26/changelog
+_2025_03_26 = _2024_11_05._replace(
+    name="2025-03-26",
+    progress_message=True,
+    content_kinds=_2024_11_05.content_kinds | {"audio"},
+    tool_members=_2024_11_05.tool_members | {"annotations"},
+    completions_capability=True,
+)
+
+# https://modelcontextprotocol.io/specification/2025-06-18/changelog
+_2025_06_18 = _2025_03_26._replace(
+    name="2025-06-18",
+    batches=False,
+    structured="object",
+    content_kinds=_2025_03_26.content_kinds | {"resource_link"},
+    tool_members=_2025_03_26.tool_members | {"title", "_meta", "outputSchema"},
+    implementation_members=_2025_03_26.implementation_members | {"title"},
+    requests_to_client=_2025_03_26.requests_to_client | {"elicitation/create"},
+)
+
+# https://modelcontextprotocol.io/specification/2025-11-25/changelog
+_2025_11_25 = _2025_06_18._replace(
+    name="2025-11-25",
+    url_errors=True,
+    error_without_id=True,
+    argument_errors_are_results=True,
+    tool_members=_2025_06_18.tool_members | {"icons", "execution"},
+    implementation_members=_2025_06_18.implementation_members | {"description", "icons", "websiteUrl"},
+)
+
+# https://modelcontextprotocol.io/specification/2026-07-28/changelog
+_2026_07_28 = _2025_11_25._replace(
+    name="2026-07-28",
+    url_errors=False,
+    handshake=False,
+    structured="any",
+    tool_members=_2025_11_25.tool_members - {"execution"},
+    result_type=True,
+    cache_hints=True,
+    resource_missing=-32602,
+    requests_to_server=(
+        _2025_11_25.requests_to_server
+        - {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+        | {"server/discover", "subscriptions/listen"}
+    ),
+    requests_to_client=frozenset(),
+)
+
+REVISIONS: tuple[Revision, ...] = (_2024_11_05, _2025_03_26, _2025_06_18, _2025_11_25, _2026_07_28)
+"""All of them, oldest first."""
+
+BY_NAME: dict[str, Revision] = {revision.name: revision for revision in REVISIONS}
+
+NEWEST_HANDSHAKE = _2025_11_25
+
+
+def choose(names: Optional[Sequence[str]]) -> tuple[Revision, ...]:
+    """The revisions that somebody wants to speak, oldest first.
+
+    Args:
+        names: Their names, in any order; None means all.
+
+    Raises:
+        ValueError: A name is unknown, or there is none.
+        TypeError: This is one name, not a sequence of them.
+    """
+    if names is None:
+        return REVISIONS
+    if isinstance(names, str):
+        raise TypeError(f"revisions is a sequence of names: did you mean [{names!r}]?")
+    unknown = [name for name in names if name not in BY_NAME]
+    if unknown or not names:
+        known = ", ".join(BY_NAME)
+        raise ValueError(f"unknown revision {unknown[0]!r}: known are {known}" if unknown else f"name one of {known}")
+    return tuple(revision for revision in REVISIONS if revision.name in names)

@@ -1,0 +1,26 @@
+"""From annotations to JSON Schema and back, and from any JSON Schema to a compiled check. Floor 1.
+
+Four doors: `read_signature` for a function, `kind_of` for a type, `write_any` for a value, `compile_check` for a
+schema. All of them work at registration; what they hand back is quick and thread-safe.
+"""
+
+from __future__ import annotations
+
+from .check import compile_check
+from .kind import Kind
+from .kinds import kind_of, write_any
+from .limits import Limits
+from .mismatch import Mismatch
+from .signature import Parameter, Signature, read_signature
+
+__all__ = [
+    "Kind",
+    "Limits",
+    "Mismatch",
+    "Parameter",
+    "Signature",
+    "compile_check",
+    "kind_of",
+    "read_signature",
+    "write_any",
+]

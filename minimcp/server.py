@@ -1,0 +1,352 @@
+"""`Server`: what an author writes, and the role that serves it on each connection. Floor 6.
+
+https://modelcontextprotocol.io/specification/2026-07-28/server
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from functools import partial
+from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union, overload
+
+from .channel import Channel
+from .eras import Peer
+from .errors import ConnectionLost
+from .exchange import Route, current_exchange
+from .features.facts import Facts
+from .features.registry import Registry
+from .jsonrpc import Json, Notification, Request, encode
+from .limits import Limits
+from .log import Log, tracer
+from .pipe import Pipe
+from .revisions import choose
+from .role import Role
+from .session import Offer, ServerSession
+from .types import Icon, Implementation, ToolAnnotations
+
+log = Log("server")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _ServerRole(Role):
+    """One connection's view of a server."""
+
+    hot = True
+    answers_rubbish = True
+
+    def __init__(self, registry: Registry, on_end: Callable[[_ServerRole], None]) -> None:
+        self._registry, self._on_end = registry, on_end
+        self.session = ServerSession(registry.offer)
+        self.facts = registry.facts
+
+    @property
+    def takes_batches(self) -> bool:  # type: ignore[override]
+        return self.session.takes_batches
+
+    @property
+    def error_without_id(self) -> bool:  # type: ignore[override]
+        return self.session.error_without_id
+
+    def admit(self, request: Request) -> tuple[Peer, Route]:
+        peer = self.session.admit(request)
+        return peer, self._registry.route(request, peer)
+
+    def notified(self, notification: Notification) -> None:
+        if notification.method == "notifications/initialized" and self.session.era is not None:
+            self.session.era.initialized = True
+        else:
+            log.debug("<-- %s: ignored", notification.method)
+
+    def lost(self, cause: ConnectionLost) -> None:
+        self._on_end(self)
+
+
+class Server:
+    """A server of the Model Context Protocol. Thread-safe; no connection, so it may be built before a fork.
+
+    Args:
+        name: For programs; clients see it.
+        version: Of the server, as clients see it.
+        title: For people; None sends none.
+        description: What it is for; None sends none.
+        website_url: Where to read more; None sends none.
+        icons: Pictures of it; None sends none.
+        instructions: For the client's model: what the server is good for; None sends none.
+        capabilities: Kinds that count as registered before anything of them is, as in ``{"tools"}``; None adds none.
+        revisions: Names of the revisions to speak; None speaks all five.
+        strict_version: Refuse an unknown revision at `initialize` instead of offering another.
+        strict_arguments: Answer wrong arguments of a tool with -32602 where the revision is older than 2025-11-25.
+        accept_batches: Take arrays of messages in every revision, not only where they exist.
+        page_size: Items on a page of a list; None puts all on one.
+        list_ttl: Seconds that clients may keep lists.
+        list_cache_scope: Who may keep them: "private" (one user) or "public".
+        mask_errors: Keep the words of unexpected errors in tools from the client; a reference names them in the log.
+        logging: Whether handlers may send log messages; False makes ``ctx.log`` do nothing.
+        executor: Where handlers run: None (the hot lane) or "pool" (each on a worker of its own).
+        trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None for no trace.
+        max_message_bytes: The longest message, in bytes; None means no limit, here and below.
+        max_depth: How deep arrays and objects of a message may nest.
+        max_batch: Messages in one array.
+        max_workers: Handlers that run at the same time on one connection, not counting those that wait.
+        max_requests: Handlers of one connection that are begun and unfinished.
+        max_backlog_bytes: Bytes of answers that a client has not taken, before reading stops.
+        write_timeout: Seconds after which a client that takes no byte is lost.
+        drain_grace: Seconds that running requests get when a connection ends or the server closes.
+
+    Raises:
+        ValueError: A revision is unknown, or an option has a value that it cannot have.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0",
+        title: Optional[str] = None,
+        description: Optional[str] = None,
+        website_url: Optional[str] = None,
+        icons: Optional[Sequence[Icon]] = None,
+        instructions: Optional[str] = None,
+        capabilities: Optional[Sequence[str]] = None,
+        revisions: Optional[Sequence[str]] = None,
+        strict_version: bool = False,
+        strict_arguments: bool = False,
+        accept_batches: bool = False,
+        page_size: Optional[int] = None,
+        list_ttl: float = 0,
+        list_cache_scope: str = "private",
+        mask_errors: bool = False,
+        logging: bool = True,
+        executor: Optional[str] = None,
+        trace: Any = None,
+        max_message_bytes: Optional[int] = 64 * 1024 * 1024,
+        max_depth: Optional[int] = 256,
+        max_batch: Optional[int] = 100,
+        max_workers: Optional[int] = 64,
+        max_requests: Optional[int] = 1000,
+        max_backlog_bytes: Optional[int] = 64 * 1024 * 1024,
+        write_timeout: Optional[float] = 30.0,
+        drain_grace: float = 5.0,
+    ) -> None:
+        info = Implementation(
+            name, version, title=title, description=description, website_url=website_url, icons=icons
+        )
+        self.name, self.version = name, version
+        self._limits = Limits(
+            max_depth=max_depth, max_batch=max_batch, max_workers=max_workers, max_requests=max_requests,
+            max_backlog_bytes=max_backlog_bytes, write_timeout=write_timeout, drain_grace=drain_grace,
+        )
+        self._max_message_bytes, self._executor, self._trace = max_message_bytes, _executor(executor), tracer(trace)
+        facts = Facts(
+            info.to_wire(), owner=self, instructions=instructions, logging=logging, mask_errors=mask_errors,
+            strict_arguments=strict_arguments, page_size=_page_size(page_size), list_ttl=list_ttl,
+            list_cache_scope=_scope(list_cache_scope),
+        )
+        offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
+        self._registry = Registry(facts, offer, _kinds(capabilities))
+        facts.changed = self._list_changed
+        self._channels: dict[_ServerRole, Channel] = {}
+        self._state_lock = threading.Lock()
+        self._wakers: list[Callable[[], None]] = []
+        _renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Begin anew in a forked process: its parent's connections and threads are not there, locks may be held."""
+        self._state_lock = threading.Lock()
+        self._channels, self._wakers = {}, []
+        self._registry.tools.alarm.renew()
+
+    # ------------------------------------------------------------ registering
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+    @overload
+    def tool(
+        self,
+        *,
+        name: Optional[str] = None,
+        title: Optional[str] = None,
+        description: Optional[str] = None,
+        annotations: Optional[Union[ToolAnnotations, Mapping[str, Json]]] = None,
+        input_schema: Optional[Mapping[str, Json]] = None,
+        output_schema: Optional[Mapping[str, Json]] = None,
+        icons: Optional[Sequence[Icon]] = None,
+        meta: Optional[Mapping[str, Json]] = None,
+        structured: Optional[bool] = None,
+        timeout: Optional[float] = None,
+        executor: Optional[str] = None,
+        requires: Sequence[str] = (),
+        replace: bool = False,
+    ) -> Callable[[F], F]: ...
+    def tool(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
+        """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or ``server.tool(function)``.
+
+        The parameters' annotations become the input schema, the return annotation the output schema, the docstring
+        the description. A parameter annotated `Context` receives the request's.
+
+        Args:
+            function: The function or bound method; it is returned as it is.
+            name: None takes the function's.
+            title: For people; None sends none.
+            description: For the model; None takes the docstring.
+            annotations: Hints such as ``{"read_only_hint": True}``; None sends none.
+            input_schema: JSON Schema of the arguments; None makes it from the annotations.
+            output_schema: JSON Schema of the result; None makes it from the return annotation.
+            icons: Pictures of it; None sends none.
+            meta: The tool's ``_meta``; None sends none.
+            structured: Whether results are sent as structured content too; None lets the annotation decide.
+            timeout: Seconds it may run, not counting the time in which it waits for the client; None sets no limit.
+            executor: "pool" gives every call a worker of its own; None takes the server's.
+            requires: Client capabilities that it needs, checked before it starts: "sampling", "elicitation.url".
+            replace: Take the place of a tool of the same name.
+
+        Raises:
+            TypeError: This cannot be a tool; the message says what to write instead.
+            ValueError: The name is taken, or a schema is invalid.
+            ImportError: A schema needs ``jsonschema``, which is not installed.
+        """
+        if function is None:
+            return lambda decorated: self.tool(decorated, **options)
+        if isinstance(function, str):
+            raise TypeError(f"server.tool({function!r}): did you mean name={function!r}?")
+        self.add_tool(function, **options)
+        return function
+
+    def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
+        """`tool` as a plain call, also while connections are open: they are told that the list has changed."""
+        options["executor"] = _executor(options.get("executor")) or self._executor
+        self._registry.tools.add(function, **options)
+
+    def remove_tool(self, name: str) -> None:
+        """Take a tool away; open connections are told.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        self._registry.tools.remove(name)
+
+    def _list_changed(self, kind: str) -> None:
+        line = encode(Notification(f"notifications/{kind}/list_changed"))
+        with self._state_lock:
+            channels = list(self._channels.items())
+        for role, channel in channels:
+            if role.session.era is not None and role.session.era.initialized:
+                channel.owe(line)
+
+    # ------------------------------------------------------------ serving
+
+    def open_pipe(self) -> Pipe:
+        """A client's end of a new connection in memory: through the real codec, without a process or a socket."""
+        from .transports.memory import MemoryPipe
+
+        ours, theirs = MemoryPipe.pair(max_message_bytes=self._max_message_bytes)
+        self.connect(ours, name=f"{self.name}-memory")
+        return theirs
+
+    def connect(self, pipe: Pipe, *, name: str = "", on_end: Optional[Callable[[], None]] = None) -> Channel:
+        """Serve one more connection, on threads of its own.
+
+        Args:
+            pipe: The connection; it is closed when it ends.
+            name: For logs and thread names; None takes the pipe's.
+            on_end: Called when the connection has ended, on its reader's thread; None calls nothing.
+        """
+
+        def ended(role: _ServerRole) -> None:
+            with self._state_lock:
+                self._channels.pop(role, None)
+            if on_end is not None:
+                on_end()
+
+        role = _ServerRole(self._registry, ended)
+        channel = Channel(pipe, role, limits=self._limits, name=name, trace=self._trace)
+        with self._state_lock:
+            self._channels[role] = channel
+        return channel.open()
+
+    def run(self, transport: str = "stdio") -> None:
+        """Serve until the input ends, a signal comes or `close` is called; then put everything back as it was.
+
+        In the main thread SIGINT, SIGTERM and SIGHUP end it: running requests get ``drain_grace`` seconds, and a
+        second signal does not wait for them. In any other thread signals are left alone.
+
+        Args:
+            transport: "stdio".
+
+        Raises:
+            ValueError: There is no such transport.
+        """
+        if transport != "stdio":
+            raise ValueError(f"unknown transport {transport!r}: there is 'stdio'")
+        from .run import serve_stdio
+
+        def connect(streams: Pipe, wake: Callable[[], None]) -> Channel:
+            wakers.append(wake)
+            self._wakers += wakers
+            return self.connect(streams, name=self.name, on_end=wake)
+
+        wakers: list[Callable[[], None]] = []
+        try:
+            serve_stdio(connect, max_message_bytes=self._max_message_bytes, grace=self._limits.drain_grace)
+        finally:
+            self._wakers = [wake for wake in self._wakers if wake not in wakers]
+
+    def close(self) -> None:
+        """End every connection: running requests get ``drain_grace`` seconds. `run` returns. Idempotent, any thread.
+
+        In a handler of this server it returns at once: the handler that runs is among those that get this time.
+        """
+        wakers, self._wakers = self._wakers, []
+        for wake in wakers:
+            wake()
+        with self._state_lock:
+            channels = list(self._channels.values())
+        inside = current_exchange()
+        for channel in channels:
+            if inside is not None and inside.server is self._registry.facts:
+                channel.run_aside(partial(channel.close, self._limits.drain_grace))  # this handler is waited for too
+            else:
+                channel.close(self._limits.drain_grace)
+
+    def __repr__(self) -> str:
+        return f"<Server {self.name!r} {len(self._registry.tools)} tools, {len(self._channels)} connections>"
+
+
+def _renew_in_forks(server: Server) -> None:
+    if hasattr(os, "register_at_fork"):
+        found = weakref.ref(server)
+
+        def renew() -> None:
+            kept = found()
+            if kept is not None:
+                kept.renew()
+
+        os.register_at_fork(after_in_child=renew)
+
+
+def _executor(given: Optional[str]) -> Optional[str]:
+    if given not in (None, "pool"):
+        raise ValueError(f"executor is None or 'pool', not {given!r}")
+    return given
+
+
+def _page_size(given: Optional[int]) -> Optional[int]:
+    if given is not None and given < 1:
+        raise ValueError(f"page_size is at least 1, not {given}")
+    return given
+
+
+def _scope(given: str) -> str:
+    if given not in ("private", "public"):
+        raise ValueError(f'list_cache_scope is "private" or "public", not {given!r}')
+    return given
+
+
+def _kinds(given: Optional[Sequence[str]]) -> frozenset[str]:
+    unknown = set(given or ()) - {"tools", "logging"}
+    if unknown:
+        raise ValueError(f"capabilities are tools and logging, not {', '.join(sorted(map(str, unknown)))}")
+    return frozenset(given or ())

@@ -1,0 +1,147 @@
+"""The calls that wait for the peer's answer, keyed by id, and the one place where a call ends. Floor 3.
+
+A call ends exactly once: whoever takes its entry out of the table decides how (answer, error, timeout, cancel or
+loss), and whoever comes second finds nothing and does nothing. https://modelcontextprotocol.io/specification/2026-07-28/basic
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from copy import copy
+from typing import Any, Callable, Optional, Union
+
+from .deadline import Deadline
+from .jsonrpc import Failure, Id, Json
+
+Ending = Union[dict[str, Json], Failure, BaseException]
+"""How a call ended: the result object, the peer's error, or the exception that its caller gets."""
+
+
+class PendingCall:
+    """A mailbox that one caller waits at: progress items and, at last, exactly one ending.
+
+    The thread that waits runs the callbacks (rule 4): items come in order, before the return, on its own thread.
+
+    Args:
+        id: The request's id.
+        method: The request's method, for messages.
+        on_item: Called with each item by the waiting thread; None drops items.
+    """
+
+    __slots__ = ("id", "method", "on_item", "_items", "_ending", "_gate")
+
+    def __init__(self, id: Id, method: str, on_item: Optional[Callable[[Any], None]] = None) -> None:
+        self.id, self.method, self.on_item = id, method, on_item
+        self._items: deque[Any] = deque()
+        self._ending: Optional[Ending] = None
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the ending has arrived."""
+        return self._ending is not None
+
+    def put(self, item: Any) -> None:
+        """Add an item (the reader's thread, which will `wake` the caller when it has read all there is)."""
+        if self.on_item is not None:
+            self._items.append(item)
+
+    def end(self, ending: Ending, *, wake: bool = True) -> None:
+        """Put the ending in; only who took this call out of its table may do so, and so only once."""
+        self._ending = ending
+        if wake:
+            self.wake()
+
+    def wake(self) -> None:
+        """Have the caller look into its mailbox."""
+        try:
+            self._gate.release()
+        except RuntimeError:
+            pass  # the caller was woken already and has not looked yet: it will see this too
+
+    def wait(self, deadline: Deadline) -> Optional[Ending]:
+        """Wait for the ending and run the callback of every item before it; None when time is up.
+
+        Raises whatever the callback raises; the call is then still in its table.
+        """
+        while True:
+            ended = self._ending is not None
+            while self._items and self.on_item is not None:
+                self.on_item(self._items.popleft())
+            if ended:
+                return self._ending
+            if not self._gate.acquire(timeout=deadline.wait()) and deadline.expired and not self.ended:
+                return None
+
+    def __repr__(self) -> str:
+        return f"<PendingCall {self.id!r} {self.method} {'ended' if self.ended else 'waiting'}>"
+
+
+class RequestTable:
+    """All calls of one direction of one connection that are waiting. Thread-safe.
+
+    Once closed it refuses new calls with the cause, and every call that waited has ended with it (rule 5).
+    """
+
+    __slots__ = ("_calls", "_lock", "_last_id", "_cause")
+
+    def __init__(self) -> None:
+        self._calls: dict[Id, PendingCall] = {}
+        self._lock = threading.Lock()
+        self._last_id = 0
+        self._cause: Optional[BaseException] = None
+
+    def register(self, method: str, on_item: Optional[Callable[[Any], None]] = None) -> PendingCall:
+        """A new call with an id that was never used on this connection.
+
+        Raises:
+            BaseException: The cause of the loss, when the table is closed.
+        """
+        with self._lock:
+            if self._cause is not None:
+                raise copy(self._cause)
+            self._last_id += 1
+            call = PendingCall(self._last_id, method, on_item)
+            self._calls[self._last_id] = call
+            return call
+
+    def find(self, id: Id) -> Optional[PendingCall]:
+        """The waiting call with this id (of this very type), or None."""
+        return self._calls.get(id)
+
+    def settle(self, id: Id, ending: Ending) -> bool:
+        """End the call with this id; False when it has ended before or never was."""
+        call = self.take(id, ending)
+        if call is None:
+            return False
+        call.wake()
+        return True
+
+    def take(self, id: Id, ending: Ending) -> Optional[PendingCall]:
+        """As `settle`, but the caller of this has to `wake` the call that is returned; None where there was none."""
+        with self._lock:
+            call = self._calls.pop(id, None)
+        if call is not None:
+            call.end(ending, wake=False)
+        return call
+
+    def close(self, cause: BaseException) -> list[PendingCall]:
+        """Refuse new calls and end the waiting ones with this cause; returns those that were waiting."""
+        with self._lock:
+            if self._cause is None:
+                self._cause = cause
+            calls = list(self._calls.values())
+            self._calls.clear()
+        for call in calls:
+            call.end(self._cause)
+        return calls
+
+    @property
+    def cause(self) -> Optional[BaseException]:
+        """Why the table is closed; None while it is open."""
+        return self._cause
+
+    def __len__(self) -> int:
+        return len(self._calls)

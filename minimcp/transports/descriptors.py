@@ -1,0 +1,359 @@
+"""Descriptors that a thread can wait on and be called away from, and the pipe made of two of them. Floor 5.
+
+Closing a descriptor wakes nobody who waits on it, and its number may be another file's a moment later. So a
+thread here waits on two things at once, its descriptor and a `Bell`, and a descriptor is closed by whoever
+leaves it last. Where `select.poll` does not exist (Windows) a read or a write ends when the peer does.
+
+This file starts no process and touches no standard stream: child.py and stdio.py do.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+import time
+from typing import Any, Callable, Optional
+
+from ..deadline import LONGEST_WAIT
+from ..errors import ConnectionLost
+from ..pipe import Frame, Pipe, nothing
+from .lines import LineSplitter
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows
+    fcntl = None  # type: ignore[assignment]
+
+PIPE_BYTES = 256 * 1024
+"""What a pipe is asked to hold where the system can be asked; the usual 64 KiB cost a switch per 64 KiB."""
+
+LEAVING_SECONDS = 1.0 if hasattr(select, "poll") else 0.0
+"""How long `close` waits for a woken thread to leave a descriptor; nobody can be woken without `poll`."""
+
+_READ_BYTES = 64 * 1024
+_MOST_READ_BYTES = 1024 * 1024
+_SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", 1031)
+
+
+class Bell:
+    """What a thread waits on besides its descriptor, so that it can be called away. Rung once, for good.
+
+    Thread-safe.
+    """
+
+    __slots__ = ("rung", "_hearing", "_ringing", "_lock", "_holders")
+
+    def __init__(self) -> None:
+        self.rung = False
+        self._hearing, self._ringing = os.pipe()
+        self._lock = threading.RLock()
+        self._holders = 1
+
+    def ring(self) -> None:
+        """Wake everybody who waits with this bell, now and later. Idempotent."""
+        with self._lock:
+            if not self.rung:
+                self.rung = True
+                os.write(self._ringing, b"!")
+                self.release()
+
+    def poller(self, number: int, events: int) -> Any:
+        """A `select.poll` object for one thread that wakes for `number` and for the bell; None without poll."""
+        with self._lock:
+            self._holders += 1
+        if not hasattr(select, "poll"):
+            return None
+        poller = select.poll()
+        poller.register(number, events)
+        poller.register(self._hearing, select.POLLIN)
+        return poller
+
+    def release(self) -> None:
+        """One holder less. The last one closes the bell."""
+        with self._lock:
+            self._holders -= 1
+            if not self._holders:
+                self.abandon()
+
+    def abandon(self) -> None:
+        """Close the bell without ringing: in a forked process, where the other side of it is the parent's."""
+        for number in (self._hearing, self._ringing):
+            close_quietly(number)
+        self._hearing = self._ringing = -1
+
+
+class Descriptor:
+    """A descriptor that is closed when it is retired and the last thread that uses it has left.
+
+    Args:
+        number: The descriptor, owned from now on.
+        bell: Calls away whoever waits.
+        events: What a waiting thread waits for (`select.POLLIN` or `select.POLLOUT`).
+        nonblocking: Whether to switch it to non-blocking; it is switched back before it is closed, because
+            whoever shares its open file shares that flag.
+
+    Thread-safe; but only one thread may read, or write, at a time.
+    """
+
+    __slots__ = ("number", "bell", "gone", "_lock", "_users", "_retired", "_poller", "_switched")
+
+    def __init__(self, number: int, bell: Bell, events: int, *, nonblocking: bool) -> None:
+        self.number = number
+        self.bell = bell
+        self.gone = threading.Event()
+        # Re-entrant, like every lock of this folder: the collector may run `close` in a thread that holds it.
+        self._lock = threading.RLock()
+        self._users = 0
+        self._retired = False
+        self._switched = nonblocking and os.get_blocking(number)
+        if self._switched:
+            os.set_blocking(number, False)
+        self._poller = bell.poller(number, events)
+
+    def enter(self) -> bool:
+        """Keep the descriptor open until `leave`; False when it is retired."""
+        with self._lock:
+            if self._retired:
+                return False
+            self._users += 1
+            return True
+
+    def leave(self) -> None:
+        """The end of what `enter` began."""
+        with self._lock:
+            self._users -= 1
+            self._close_if_unused()
+
+    def retire(self) -> None:
+        """Close it, now or when the last user leaves. Idempotent."""
+        with self._lock:
+            self._retired = True
+            self._close_if_unused()
+
+    def abandon(self) -> None:
+        """Close it in a forked process: no lock (its holder does not exist here), no flag that the parent shares."""
+        number, self.number = self.number, -1
+        close_quietly(number)
+
+    def _close_if_unused(self) -> None:
+        if self._retired and not self._users and self.number >= 0:
+            number, self.number = self.number, -1
+            if self._switched:
+                os.set_blocking(number, True)
+            close_quietly(number)
+            self.bell.release()
+            self.gone.set()
+
+    def wait(self, milliseconds: Optional[float] = None) -> bool:
+        """Wait until something can be done with it or the bell rings; False when the time is over.
+
+        Args:
+            milliseconds: How long; None waits for ever.
+        """
+        return self._poller is None or bool(self._poller.poll(milliseconds))
+
+
+class Source(Descriptor):
+    """A descriptor to read from."""
+
+    __slots__ = ("_size", "_ends_with_process")
+
+    def __init__(self, number: int, bell: Bell, *, nonblocking: bool = False) -> None:
+        super().__init__(number, bell, getattr(select, "POLLIN", 0), nonblocking=nonblocking)
+        self._size = _READ_BYTES
+        self._ends_with_process = False
+
+    def end_with(self, exit_number: int) -> None:
+        """Take the end of a process for the end of the stream, when nothing is left to read; for non-blocking ones.
+
+        Args:
+            exit_number: A descriptor that becomes readable when the process has ended.
+        """
+        if self._poller is not None:
+            self._poller.register(exit_number, select.POLLIN)
+            self._ends_with_process = True
+
+    def read(self, before_wait: Callable[[], None] = nothing) -> Optional[bytes]:
+        """Wait for bytes and return them; empty at the end of the stream, None when it broke or the bell rang.
+
+        Args:
+            before_wait: Called each time before waiting, as the last thing.
+        """
+        if not self.enter():
+            return None
+        try:
+            while True:
+                before_wait()
+                self.wait()
+                if self.bell.rung:
+                    return None
+                try:
+                    chunk = os.read(self.number, self._size)
+                except BlockingIOError:
+                    if self._ends_with_process:
+                        return b""  # nothing to read: what woke us was the end of the process
+                    continue
+                # A buffer of the full size is made for every read, so it is large only while that is of use.
+                self._size = _READ_BYTES if len(chunk) < self._size else min(self._size * 4, _MOST_READ_BYTES)
+                return chunk
+        except OSError:
+            return None
+        finally:
+            self.leave()
+
+
+class Sink(Descriptor):
+    """A descriptor to write to."""
+
+    __slots__ = ("_blocks", "_piece")
+
+    def __init__(self, number: int, bell: Bell, *, nonblocking: bool) -> None:
+        super().__init__(number, bell, getattr(select, "POLLOUT", 0), nonblocking=nonblocking)
+        self._blocks = not nonblocking
+        # So much a blocking pipe takes at once when it has room.
+        self._piece = sys.maxsize if nonblocking else getattr(select, "PIPE_BUF", _READ_BYTES)
+
+    def write(self, data: bytes, seconds: float) -> int:
+        """Write, waiting for `seconds` at most while there is no room; returns how many bytes were taken.
+
+        Raises:
+            OSError: The peer is gone, the bell rang or the descriptor is retired.
+        """
+        if not self.enter():
+            raise BrokenPipeError("it is closed")
+        try:
+            if not self._blocks and not self.bell.rung:
+                try:  # nearly always all of it is taken at once
+                    taken = os.write(self.number, data)
+                except BlockingIOError:
+                    taken = 0
+                if taken == len(data) or not seconds:
+                    return taken
+                return taken + self._write(memoryview(data)[taken:], time.monotonic() + min(seconds, LONGEST_WAIT))
+            return self._write(memoryview(data), time.monotonic() + min(seconds, LONGEST_WAIT))
+        finally:
+            self.leave()
+
+    def _write(self, data: memoryview, until: float) -> int:
+        done = 0
+        while done < len(data):
+            if self._blocks and not self._has_room(until):
+                break
+            if self.bell.rung:
+                raise BrokenPipeError("it is closed")
+            try:
+                done += os.write(self.number, data[done : done + self._piece])
+            except BlockingIOError:
+                if not self._has_room(until):
+                    break
+        return done
+
+    def is_heard(self) -> bool:
+        """Whether anybody could still read what is written; True where the system cannot tell."""
+        if self._poller is None or not self.enter():
+            return self._poller is None
+        try:
+            broken = select.POLLERR | select.POLLHUP
+            return not any(events & broken for number, events in self._poller.poll(0) if number == self.number)
+        finally:
+            self.leave()
+
+    def _has_room(self, until: float) -> bool:
+        """Wait for room, or for the bell; False when the time is over."""
+        left = until - time.monotonic()
+        return self.wait(left * 1000 + 1 if left > 0 else 0)
+
+
+class DescriptorPipe(Pipe):
+    """A pipe made of two descriptors. Who opened them, and what else there is to close, is a subclass's business.
+
+    Args:
+        name: Shown in logs and errors.
+        source: Where the peer's lines come from.
+        sink: Where ours go to. Both have the same bell.
+        max_message_bytes: Bytes of one line; None sets no limit.
+    """
+
+    __slots__ = ("_pid", "_source", "_sink", "_bell", "_splitter", "_ended")
+
+    def __init__(self, name: str, source: Source, sink: Sink, max_message_bytes: Optional[int]) -> None:
+        self.name = name
+        self._pid = os.getpid()
+        self._source = source
+        self._sink = sink
+        self._bell = source.bell
+        self._splitter = LineSplitter(max_message_bytes)
+        self._ended = False
+
+    def is_heard(self) -> bool:
+        """As `Pipe.is_heard`."""
+        return os.getpid() == self._pid and self._sink.is_heard()
+
+    def receive(self, before_wait: Callable[[], None] = nothing) -> list[Frame]:
+        """As `Pipe.receive`; empty at once in a forked process."""
+        if os.getpid() != self._pid:
+            return []
+        while not self._ended:
+            chunk = self._source.read(before_wait)
+            if chunk:
+                frames = self._splitter.feed(chunk)
+            else:
+                # A terminal's end of input does not last, ours does.
+                self._ended = True
+                frames = [] if chunk is None else self._splitter.rest()
+            if frames:
+                return frames
+        return []
+
+    def send(self, data: bytes, seconds: float) -> int:
+        """As `Pipe.send`."""
+        if os.getpid() != self._pid:
+            raise ConnectionLost(f"{self.name}: the connection belongs to the process that made it, not to its fork")
+        try:
+            return self._sink.write(data, seconds)
+        except OSError as error:
+            raise self.lost(f"nothing can be sent: {error.strerror or error}") from error
+
+    def finish(self) -> None:
+        """As `Pipe.finish`; bytes that another thread is handing over at this moment are still handed over."""
+        if os.getpid() == self._pid:
+            self._sink.retire()
+
+    def close(self) -> None:
+        """As `Pipe.close`."""
+        if os.getpid() != self._pid:
+            self._abandon()
+            return
+        self._bell.ring()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close both descriptors, after whoever is using them has left."""
+        for end in (self._sink, self._source):
+            end.retire()
+            end.gone.wait(LEAVING_SECONDS)
+
+    def _abandon(self) -> None:
+        """Close the descriptors in a forked process."""
+        for end in (self._sink, self._source, self._bell):
+            end.abandon()
+
+
+def close_quietly(number: int) -> None:
+    """Close a descriptor that may be closed already; -1 stands for none."""
+    if number >= 0:
+        try:
+            os.close(number)
+        except OSError:
+            pass
+
+
+def enlarge(number: int) -> None:
+    """Ask for a pipe that holds `PIPE_BYTES`; what is no pipe, or may not grow, stays as it is."""
+    if fcntl is not None and sys.platform == "linux":
+        try:
+            fcntl.fcntl(number, _SET_PIPE_SIZE, PIPE_BYTES)
+        except OSError:
+            pass

@@ -1,0 +1,108 @@
+"""The folder's base: a stream of bytes cut into lines. No descriptor, no thread, no JSON. Floor 5."""
+
+from __future__ import annotations
+
+import sys
+from typing import Optional
+
+from ..pipe import Frame, TooLong
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""Bytes of one line. A longer one is skipped and reported as `TooLong`."""
+
+_PIECE_BYTES = 64 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+class LineSplitter:
+    """Cuts a stream of bytes into lines, in time linear in its length however it arrives.
+
+    Only LF ends a line. One CR before it is dropped, empty lines are skipped, a byte order mark is dropped at
+    the very start; every other byte is left alone.
+
+    Args:
+        limit: Bytes that a line may have, without its line end. None sets no limit.
+
+    For one thread.
+    """
+
+    __slots__ = ("_limit", "_pieces", "_small", "_size", "_skipping", "_first")
+
+    def __init__(self, limit: Optional[int] = MAX_MESSAGE_BYTES) -> None:
+        self._limit = sys.maxsize if limit is None else limit
+        # The line in progress, joined once. Small chunks are gathered into pieces first: a peer that writes two
+        # bytes at a time would make the list twenty times as large as the line. One growing buffer for all of
+        # it costs more memory than both: it moves as it grows.
+        self._pieces: list[bytes] = []
+        self._small = bytearray()
+        self._size = 0
+        self._skipping = False
+        self._first = True
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The lines that `chunk` completes, in order; often none."""
+        lines = chunk.split(b"\n")
+        tail = lines.pop()
+        frames: list[Frame] = []
+        if lines:
+            if self._first or self._size or self._skipping:
+                self._complete(lines.pop(0), frames)
+            self._add_whole(lines, chunk, frames)
+        if tail and not self._skipping:
+            self._collect(tail, frames)
+        return frames
+
+    def rest(self) -> list[Frame]:
+        """What stands after the last line feed: at most one line. To be called at the end of the stream."""
+        frames: list[Frame] = []
+        self._complete(b"", frames)
+        return frames
+
+    def _collect(self, part: bytes, frames: list[Frame]) -> None:
+        self._size += len(part)
+        # One byte more may still turn out to be the CR of the line's end.
+        if self._size > self._limit + 1:
+            self._take()
+            self._skipping = True
+            frames.append(TooLong(self._limit))
+            return
+        self._small += part
+        if len(self._small) >= _PIECE_BYTES:
+            self._pieces.append(bytes(self._small))
+            self._small = bytearray()
+
+    def _take(self) -> list[bytes]:
+        """The pieces of the line in progress, which is begun anew."""
+        pieces = [*self._pieces, bytes(self._small)]
+        self._pieces, self._small, self._size = [], bytearray(), 0
+        return pieces
+
+    def _complete(self, end: bytes, frames: list[Frame]) -> None:
+        """The line in progress ends with `end`."""
+        line = end
+        if self._size:
+            line = b"".join([*self._take(), end])
+        if self._first:
+            self._first = False
+            if line.startswith(_BOM):
+                line = line[len(_BOM) :]
+        if self._skipping:
+            self._skipping = False
+        else:
+            self._add(line, frames)
+
+    def _add_whole(self, lines: list[bytes], chunk: bytes, frames: list[Frame]) -> None:
+        """Lines that arrived in one piece, as nearly all do: they get a short way when nothing is special."""
+        if len(chunk) <= self._limit and b"\r" not in chunk:
+            frames += [line for line in lines if line]
+        else:
+            for line in lines:
+                self._add(line, frames)
+
+    def _add(self, line: bytes, frames: list[Frame]) -> None:
+        if line.endswith(b"\r"):
+            line = line[:-1]
+        if len(line) > self._limit:
+            frames.append(TooLong(self._limit))
+        elif line:
+            frames.append(line)

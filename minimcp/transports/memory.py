@@ -1,0 +1,174 @@
+"""Two connected pipes inside one process, for a server in the same program and for tests. Floor 5.
+
+Bounded like a real pipe: a peer that does not read makes `send` wait. Not a way round the codec: bytes go
+in, lines come out.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Callable, Optional
+
+from ..deadline import LONGEST_WAIT
+from ..errors import ConnectionLost
+from ..pipe import Frame, Pipe, nothing
+from .lines import MAX_MESSAGE_BYTES, LineSplitter
+
+CAPACITY_BYTES = 256 * 1024
+"""Bytes that may be on their way in one direction before the sender waits."""
+
+
+class _Gate:
+    """Where one thread waits until another opens. An opening that comes early is not lost."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def open(self) -> None:
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # It is open already.
+
+    def wait(self, seconds: float) -> None:
+        self._lock.acquire(timeout=min(seconds, LONGEST_WAIT))
+
+
+class _Stream:
+    """The bytes that are on their way in one direction."""
+
+    __slots__ = ("_capacity", "_lock", "_bytes", "_arrived", "_taken", "_finished", "closed")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        # Re-entrant: the collector may run `close` of one end in a thread that holds it for the other end.
+        self._lock = threading.RLock()
+        self._bytes = bytearray()
+        self._arrived = _Gate()
+        self._taken = _Gate()
+        self._finished = False
+        self.closed = False
+
+    def put(self, data: bytes, seconds: float) -> Optional[int]:
+        """As `Pipe.send`; None when nobody will read it."""
+        view = memoryview(data)
+        done = 0
+        until = time.monotonic() + seconds
+        while done < len(view):
+            with self._lock:
+                if self.closed or self._finished:
+                    return None
+                room = self._capacity - len(self._bytes)
+                if room > 0:
+                    part = view[done : done + room]
+                    self._bytes += part
+                    done += len(part)
+            if room > 0:
+                self._arrived.open()
+                continue
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            self._taken.wait(left)
+        return done
+
+    def take(self, before_wait: Callable[[], None]) -> Optional[bytes]:
+        """Wait for bytes and return them; empty at the sender's end, None when the receiver closed."""
+        while True:
+            with self._lock:
+                if self.closed:
+                    return None
+                if self._bytes or self._finished:
+                    chunk = bytes(self._bytes)
+                    self._bytes = bytearray()
+                    break
+            before_wait()
+            self._arrived.wait(LONGEST_WAIT)
+        self._taken.open()
+        return chunk
+
+    def finish(self) -> None:
+        """The sender sends no more."""
+        self._finished = True
+        self._wake()
+
+    def close(self) -> None:
+        """The receiver reads no more."""
+        with self._lock:
+            self.closed = True
+            self._bytes = bytearray()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._arrived.open()
+        self._taken.open()
+
+
+class MemoryPipe(Pipe):
+    """One end of a connection inside this process. Made by `pair`."""
+
+    __slots__ = ("_pid", "_incoming", "_outgoing", "_splitter")
+
+    def __init__(self, incoming: _Stream, outgoing: _Stream, max_message_bytes: Optional[int]) -> None:
+        self.name = "memory"
+        self._pid = os.getpid()
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._splitter = LineSplitter(max_message_bytes)
+
+    @classmethod
+    def pair(
+        cls, max_message_bytes: Optional[int] = MAX_MESSAGE_BYTES, *, capacity: int = CAPACITY_BYTES
+    ) -> tuple[MemoryPipe, MemoryPipe]:
+        """Two ends: what is sent into one is received from the other.
+
+        Args:
+            max_message_bytes: Bytes of one line, for both ends; None sets no limit.
+            capacity: Bytes that each direction holds before `send` waits.
+        """
+        there, back = _Stream(capacity), _Stream(capacity)
+        return cls(back, there, max_message_bytes), cls(there, back, max_message_bytes)
+
+    def receive(self, before_wait: Callable[[], None] = nothing) -> list[Frame]:
+        """As `Pipe.receive`."""
+        before_wait()
+        while os.getpid() == self._pid:
+            chunk = self._incoming.take(before_wait)
+            if chunk is None:
+                break
+            frames = self._splitter.feed(chunk) if chunk else self._splitter.rest()
+            if frames or not chunk:
+                return frames
+        return []
+
+    def send(self, data: bytes, seconds: float) -> int:
+        """As `Pipe.send`."""
+        if os.getpid() != self._pid:
+            raise ConnectionLost("memory: the connection belongs to the process that made it, not to its fork")
+        done = self._outgoing.put(data, seconds)
+        if done is None:
+            raise self.lost("nothing can be sent: it is closed")
+        return done
+
+    def is_heard(self) -> bool:
+        """As `Pipe.is_heard`."""
+        return not self._outgoing.closed
+
+    def finish(self) -> None:
+        """As `Pipe.finish`."""
+        if os.getpid() == self._pid:
+            self._outgoing.finish()
+
+    def close(self) -> None:
+        """As `Pipe.close`; what the peer has not read yet it can still read."""
+        if os.getpid() == self._pid:
+            self._outgoing.finish()
+            self._incoming.close()
+
+    def __repr__(self) -> str:
+        return f"<MemoryPipe {'closed' if self._incoming.closed else 'open'}>"

@@ -1,0 +1,102 @@
+"""Typed, snake_case objects for what goes over the wire. All camelCase of the protocol lives here. Floor 1.
+
+Each class reads with ``from_wire(mapping)`` (ValueError when a peer sent something else) and writes with
+``to_wire()``. What this library does not know is kept in ``extra``. Which revision knows which member is no
+matter of this package: whoever writes for an older one drops what it does not know.
+"""
+
+from .base import Wire, member_name
+from .common import Annotations, Icon, Implementation, Role
+from .completion import Completion
+from .content import (
+    Audio,
+    Content,
+    EmbeddedResource,
+    Image,
+    ResourceLink,
+    Text,
+    UnknownContent,
+    content_from_wire,
+)
+from .kinds import ABSENT, Absent, Json, decode_base64, encode_base64
+from .notices import CHANGES, LOG_LEVELS, LOG_ORDER, Change, LogMessage, Progress, log_level
+from .prompt import GetPromptResult, Prompt, PromptArgument, PromptMessage
+from .resource import (
+    BlobResourceContents,
+    ReadResourceResult,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+    TextResourceContents,
+    contents_from_wire,
+)
+from .root import Root
+from .sampling import (
+    ModelHint,
+    ModelPreferences,
+    SampleResult,
+    SamplingContent,
+    SamplingMessage,
+    ToolResult,
+    ToolUse,
+    sampling_content_from_wire,
+)
+from .tool import CallToolResult, Tool, ToolAnnotations, ToolExecution
+
+Message = PromptMessage
+"""The shorter name."""
+
+__all__ = [
+    "ABSENT",
+    "Absent",
+    "Annotations",
+    "Audio",
+    "BlobResourceContents",
+    "CHANGES",
+    "CallToolResult",
+    "Change",
+    "Completion",
+    "Content",
+    "EmbeddedResource",
+    "GetPromptResult",
+    "Icon",
+    "Image",
+    "Implementation",
+    "Json",
+    "LOG_LEVELS",
+    "LOG_ORDER",
+    "LogMessage",
+    "Message",
+    "ModelHint",
+    "ModelPreferences",
+    "Progress",
+    "Prompt",
+    "PromptArgument",
+    "PromptMessage",
+    "ReadResourceResult",
+    "Resource",
+    "ResourceContents",
+    "ResourceLink",
+    "ResourceTemplate",
+    "Role",
+    "Root",
+    "SampleResult",
+    "SamplingContent",
+    "SamplingMessage",
+    "Text",
+    "TextResourceContents",
+    "Tool",
+    "ToolAnnotations",
+    "ToolExecution",
+    "ToolResult",
+    "ToolUse",
+    "UnknownContent",
+    "Wire",
+    "content_from_wire",
+    "contents_from_wire",
+    "decode_base64",
+    "encode_base64",
+    "log_level",
+    "member_name",
+    "sampling_content_from_wire",
+]

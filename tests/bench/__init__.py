@@ -1,0 +1,1 @@
+"""Whole-process benchmarks against a hand-written stdlib loop; ``python -m tests.bench`` prints the table."""

@@ -1,0 +1,101 @@
+"""The limit, client side: hand-written, standard library only, nothing checked.
+
+A lone caller reads its own reply; for 64 threads there is a reader thread and a bare lock per call.
+Arguments: the command of the server.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from client_loop import obey
+
+encode = json.JSONEncoder(separators=(",", ":")).encode
+decode = json.JSONDecoder().decode
+SET_PIPE_SIZE = 1031
+
+
+class Connection:
+    def __init__(self, command: list[str]) -> None:
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.into, self.out = self.process.stdin.fileno(), self.process.stdout.fileno()
+        for descriptor in (self.into, self.out):
+            fcntl.fcntl(descriptor, SET_PIPE_SIZE, 262144)
+        self.ids = itertools.count(1)
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "limit", "version": "0"}}
+        self.send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
+        self.receive()
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def send(self, message: dict[str, Any]) -> None:
+        data = encode(message).encode() + b"\n"
+        while data:
+            data = data[os.write(self.into, data) :]
+
+    def receive(self) -> bytes:
+        pieces = []
+        while True:
+            chunk = os.read(self.out, 262144)
+            if not chunk:
+                raise SystemExit("the server closed its stdout")
+            pieces.append(chunk)
+            if chunk.endswith(b"\n"):
+                return b"".join(pieces)
+
+    def request(self, ident: int, text: str) -> dict[str, Any]:
+        params = {"name": "echo", "arguments": {"text": text}}
+        return {"jsonrpc": "2.0", "id": ident, "method": "tools/call", "params": params}
+
+    def call(self, text: str) -> str:
+        self.send(self.request(next(self.ids), text))
+        reply = decode(self.receive().decode())
+        return str(reply["result"]["content"][0]["text"])
+
+
+class Shared(Connection):
+    def __init__(self, command: list[str]) -> None:
+        super().__init__(command)
+        self.waiting: dict[int, threading.Lock] = {}
+        self.replies: dict[int, Any] = {}
+        self.writing = threading.Lock()
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self) -> None:
+        rest = b""
+        while True:
+            chunk = os.read(self.out, 262144)
+            if not chunk:
+                return
+            lines = (rest + chunk).split(b"\n")
+            rest = lines.pop()
+            for line in lines:
+                reply = decode(line.decode())
+                self.replies[reply["id"]] = reply["result"]
+                self.waiting.pop(reply["id"]).release()
+
+    def call(self, text: str) -> str:
+        ident, gate = next(self.ids), threading.Lock()
+        gate.acquire()
+        self.waiting[ident] = gate
+        data = encode(self.request(ident, text)).encode() + b"\n"
+        with self.writing:
+            os.write(self.into, data)
+        gate.acquire()
+        return str(self.replies.pop(ident)["content"][0]["text"])
+
+
+if __name__ == "__main__":
+    lone, shared = Connection(sys.argv[1:]), Shared(sys.argv[1:])
+    obey(lone.call, shared.call)
+    for connection in (lone, shared):
+        os.close(connection.into)
+        connection.process.wait(5)

@@ -1,0 +1,60 @@
+"""The subject, server side: what a user of minimcp writes. Modes as in `limit_server`."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from minimcp import Context, Server
+
+server = Server("bench", version="0")
+
+
+@server.tool
+def echo(text: str) -> str:
+    """Give the text back."""
+    return text
+
+
+@server.tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@server.tool
+def count(n: int, ctx: Context) -> str:
+    """Report progress n times."""
+    for done in range(1, n + 1):
+        ctx.progress(done, n)
+    return "done"
+
+
+@server.tool
+def sleep(seconds: float) -> str:
+    """Sleep, as a tool does that waits for something else."""
+    time.sleep(seconds)
+    return "slept"
+
+
+def add_many() -> None:
+    def forecast(city: str, days: int = 3, units: str = "metric") -> str:
+        """Forecast it."""
+        return city
+
+    for number in range(1000):
+        server.add_tool(forecast, name=f"tool_{number}")
+
+
+if __name__ == "__main__":
+    mode = sys.argv[1] if len(sys.argv) > 1 else "plain"
+    if mode == "records":
+        import record_tools
+
+        server.tool(record_tools.records)
+        server.tool(record_tools.tally)
+    elif mode == "many":
+        for tool in ("echo", "add", "count", "sleep"):
+            server.remove_tool(tool)
+        add_many()
+    server.run()

@@ -1,0 +1,114 @@
+"""Servers for the commands to talk to, and ways to run a command: in this process, and as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, List, NamedTuple
+
+import pytest
+
+from minimcp.cli import main
+
+from ..support import ROOT, WAIT
+
+SHOP = """
+import sys
+from typing import Dict, List, Literal, Optional
+from minimcp import Audio, Context, Image, ResourceLink, Server, Text, ToolError
+
+server = Server("shop", version="3", instructions="Sells things.\\nAsk for prices.")
+
+@server.tool
+def order(
+    item: str, ctx: Context, count: int = 1, price: float = 0.5, tags: Optional[List[str]] = None, gift: bool = False,
+    size: Literal["s", "m"] = "m", more: Optional[Dict[str, int]] = None,
+) -> dict:
+    '''Order something.
+
+    Args:
+        item: What to buy.
+    '''
+    for step in range(1, 5):
+        ctx.progress(step, 4, "step %d" % step)
+    return {"item": item, "count": count, "price": price, "tags": tags, "gift": gift, "size": size, "more": more}
+
+@server.tool
+def fail() -> str:
+    "Fail."
+    raise ToolError("out of stock,\\nsorry")
+
+@server.tool
+def slow(ctx: Context) -> str:
+    "Take for ever."
+    print("slow has begun", file=sys.stderr, flush=True)
+    ctx.sleep(600)
+    return "no"
+
+@server.tool
+def pictures():
+    "Show what is no text."
+    return [Text("a\\x1b[31mb"), Image(b"12345", "image/png"), ResourceLink("file:///x", "x")]
+
+@server.tool
+def nothing() -> None:
+    "Return nothing."
+
+if __name__ == "__main__":
+    server.run()
+"""
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The file of a server with several tools; its folder is the working directory, paths with blanks included."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    (folder / "shop.py").write_text(SHOP, encoding="utf-8")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return "shop.py"
+
+
+@pytest.fixture
+def minimcp(capfd: Any) -> Callable[..., Done]:
+    """Call `main` in this process; what the server's process writes to stderr is in ``err`` too."""
+
+    def call(*arguments: str) -> Done:
+        capfd.readouterr()
+        code = main(arguments)
+        out, err = capfd.readouterr()
+        return Done(code, out, err)
+
+    return call
+
+
+def command_line(*arguments: str) -> List[str]:
+    """The command as a process of its own."""
+    return [sys.executable, "-m", "minimcp", *arguments]
+
+
+def run_process(*arguments: str, stdin: str = "", **options: Any) -> Done:
+    """Run a command as a process, bounded by three times the common wait: two Pythons start."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command_line(*arguments), input=stdin, capture_output=True, text=True, timeout=3 * WAIT, env=environment,
+        **options,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def quoted(*words: str) -> str:
+    """Words as a TARGET that is a command line."""
+    return " ".join(shlex.quote(word) for word in words)

@@ -1,0 +1,153 @@
+"""list, call and ping: in this process against a server in a child process."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Callable
+
+import pytest
+
+from .conftest import Done, quoted, run_process
+
+LISTED = """\
+shop 3, revision 2026-07-28
+  Sells things.
+  Ask for prices.
+
+order(item: string, count: integer = 1, price: number = 0.5,"""
+
+
+def test_list(shop: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("list", shop)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(LISTED)
+    assert 'size: one of "s", "m" = "m"' in done.out
+    assert "\n    Order something.\n      item: What to buy.\n" in done.out
+    assert "\nfail()\n    Fail.\n" in done.out
+
+
+def test_list_as_json(shop: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("list", shop, "--output", "json")
+    assert [tool["name"] for tool in json.loads(done.out)["tools"]] == ["order", "fail", "slow", "pictures", "nothing"]
+
+
+def test_list_of_a_server_without_tools(shop: str, minimcp: Callable[..., Done]) -> None:
+    with open("bare.py", "w", encoding="utf-8") as file:
+        file.write("from minimcp import Server\nServer('bare').run()\n")
+    assert minimcp("list", "bare.py").out == "bare 0, revision 2026-07-28\n\nno tools\n"
+    assert json.loads(minimcp("list", "bare.py", "--output", "json").out) == {"tools": []}
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
+def test_ping(shop: str, revision: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("ping", shop, "--revision", revision)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("shop 3 answered in ")
+    assert done.out.endswith(f" ms, revision {revision}\n")
+
+
+def test_ping_as_json(shop: str, minimcp: Callable[..., Done]) -> None:
+    said = json.loads(minimcp("ping", shop, "--output", "json", "--revision", "handshake").out)
+    assert (said["serverInfo"], said["revision"]) == ({"name": "shop", "version": "3"}, "2025-11-25")
+    assert said["seconds"] > 0
+
+
+def test_call_reads_arguments_by_the_schema(shop: str, minimcp: Callable[..., Done]) -> None:
+    words = ["item=7", "count=2", "price=3", "tags=a", "tags=b", "gift=yes", "size=s", 'more={"x": 1}']
+    done = minimcp("call", shop, "order", *words, "--quiet")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out) == {
+        "item": "7", "count": 2, "price": 3, "tags": ["a", "b"], "gift": True, "size": "s", "more": {"x": 1},
+    }  # fmt: skip
+
+
+def test_call_takes_options_between_arguments(shop: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("call", "--quiet", shop, "order", "item=a", "--json", '{"item": "b", "count": 3}', "gift=on")
+    assert [json.loads(done.out)[name] for name in ("item", "count", "gift")] == ["a", 3, True]
+
+
+def test_call_takes_arguments_from_stdin(
+    shop: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"item": "x", "count": 9, "gift": true}'))
+    done = minimcp("call", shop, "order", "-", "--json", '{"count": 8}', "item=y", "--quiet")
+    assert [json.loads(done.out)[name] for name in ("item", "count", "gift")] == ["y", 8, True]
+
+
+def test_call_shows_progress_on_stderr(shop: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("call", shop, "order", "item=a")
+    assert done.err.splitlines() == [
+        "[#####...............]  25% step 1",
+        "[##########..........]  50% step 2",
+        "[###############.....]  75% step 3",
+        "[####################] 100% step 4",
+    ]
+
+
+def test_call_as_json(shop: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("call", shop, "pictures", "--output", "json", "--revision", "2025-06-18")
+    assert done.code == 0
+    assert [block["type"] for block in json.loads(done.out)["content"]] == ["text", "image", "resource_link"]
+
+
+def test_call_names_what_is_no_text(shop: str, minimcp: Callable[..., Done]) -> None:
+    assert minimcp("call", shop, "pictures").out == "a\x1b[31mb\n[image, image/png, 5 bytes]\n[resource_link, file:///x]\n"
+
+
+def test_call_of_a_tool_that_returns_nothing(shop: str, minimcp: Callable[..., Done]) -> None:
+    assert minimcp("call", shop, "nothing") == Done(0, "null\n", "")
+
+
+def test_a_tools_error_is_exit_code_1(shop: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("call", shop, "fail")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.endswith(" call: out of stock,\nsorry\n")
+    done = minimcp("call", shop, "fail", "--output", "json")
+    assert (done.code, json.loads(done.out)["isError"]) == (1, True)
+
+
+def test_wrong_arguments_are_the_servers_to_judge(shop: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("call", shop, "order", "itme=a")
+    assert (done.code, done.out) == (1, "")
+    assert "itme" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nix"], "the server has no tool 'nix': order, fail, slow, pictures, nothing"),
+        (["order", "count=many"], "count: expected integer, got 'many'"),
+        (["order", "item"], "'item' is not key=value"),
+        (["order", "--json", "[]"], "--json: a JSON object was expected"),
+    ],
+)
+def test_wrong_usage_of_call(words: str, said: str, shop: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("call", shop, *words)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err
+
+
+def test_a_timeout_is_exit_code_4(shop: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("call", shop, "slow", "--timeout", "1.5")
+    assert (done.code, done.out) == (4, "")
+    assert "no answer in time" in done.err
+
+
+def test_a_server_that_dies_is_exit_code_3(shop: str, minimcp: Callable[..., Done]) -> None:
+    with open("dying.py", "w", encoding="utf-8") as file:
+        file.write("import os\nfrom minimcp import Server\ns = Server('dying')\n@s.tool\ndef die() -> str:\n")
+        file.write("    'Die.'\n    os._exit(9)\ns.run()\n")
+    done = minimcp("call", "dying.py", "die")
+    assert (done.code, done.out, done.err.count("\n")) == (3, "", 1)
+    assert "exited with code 9" in done.err
+
+
+def test_the_commands_as_processes_with_a_command_line_as_target(shop: str) -> None:
+    target = quoted("env", "A=b", "python3", "-m", "minimcp", "run", shop)
+    assert run_process("ping", target).code == 0
+    assert run_process("list", target).out.startswith(LISTED)
+    done = run_process("call", target, "order", "-", stdin='{"item": "x"}')
+    assert (done.code, json.loads(done.out)["item"]) == (0, "x")
+    assert run_process("call", target, "fail").code == 1
+    assert run_process("call", target, "nix").code == 2

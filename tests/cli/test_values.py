@@ -1,0 +1,97 @@
+"""``key=value`` words, read as a tool's schema asks."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import pytest
+
+from minimcp.cli.ending import UsageError
+from minimcp.cli.values import read_object, read_pairs
+
+ROOT: Dict[str, Any] = {
+    "$defs": {
+        "Colour": {"enum": ["red", 3, None]},
+        "Round": {"$ref": "#/$defs/Round"},
+        "a/b": {"type": "integer"},
+    }
+}
+
+READS = [
+    ({"type": "string"}, "1", "1"),
+    ({"type": "string"}, "a=b", "a=b"),
+    ({"type": "string"}, "", ""),
+    ({"type": "integer"}, "-12", -12),
+    ({"type": "number"}, "12", 12),
+    ({"type": "number"}, "1e3", 1000.0),
+    ({"type": "boolean"}, "True", True),
+    ({"type": "boolean"}, "no", False),
+    ({"type": "null"}, "null", None),
+    ({"type": "object"}, '{"a": [1]}', {"a": [1]}),
+    ({"type": "array"}, "[1, 2]", [1, 2]),
+    ({"type": "array", "items": {"type": "integer"}}, "5", [5]),
+    ({"type": "array", "items": {"type": "string"}}, "x", ["x"]),
+    ({"type": ["string", "null"]}, "null", None),
+    ({"type": ["string", "integer"]}, "7", 7),
+    ({"type": ["string", "integer"]}, "seven", "seven"),
+    ({"anyOf": [{"type": "string"}, {"type": "number"}]}, "2.5", 2.5),
+    ({"anyOf": [{"type": "string"}, {"type": "number"}]}, "two", "two"),
+    ({"oneOf": [{"$ref": "#/$defs/Colour"}, {"type": "boolean"}]}, "yes", True),
+    ({"$ref": "#/$defs/Colour"}, "red", "red"),
+    ({"$ref": "#/$defs/Colour"}, "3", 3),
+    ({"$ref": "#/$defs/Colour"}, "null", None),
+    ({"$ref": "#/$defs/a~1b"}, "3", 3),
+    ({"const": 5}, "5", 5),
+    ({"type": "strange"}, "5", 5),
+    ({}, "5", 5),
+    ({}, "five", "five"),
+    ({}, "NaN", "NaN"),
+    (True, "[]", []),
+    ({"$ref": "#/$defs/Missing/deeper"}, "5", 5),
+    ({"$ref": "#/$defs/Round"}, "5", 5),
+    ({"$ref": "https://example.org/schema"}, "5", 5),
+]
+
+
+@pytest.mark.parametrize(("schema", "text", "value"), READS)
+def test_a_value_is_read_by_its_schema(schema: Any, text: str, value: Any) -> None:
+    read = read_pairs([f"x={text}"], {**ROOT, "properties": {"x": schema}})
+    assert read == {"x": value}
+    assert type(read["x"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "words", "said"),
+    [
+        ({"type": "integer"}, ["x=1.5"], "x: expected integer, got '1.5'"),
+        ({"type": "number"}, ["x=inf"], "x: expected number, got 'inf'"),
+        ({"type": "number"}, ["x=much"], "x: expected number, got 'much'"),
+        ({"type": "boolean"}, ["x=2"], "x: expected boolean, got '2'"),
+        ({"type": "object"}, ["x=[]"], "x: expected object, got '[]'"),
+        ({"type": ["integer", "null"]}, ["x=a"], "x: expected integer or null, got 'a'"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, ["x=a"], "x: expected integer or null, got 'a'"),
+        ({"enum": ["a", 1]}, ["x=b"], "x: expected one of a, 1, got 'b'"),
+        ({"type": "integer"}, ["x=1", "x=2"], "x: expected one value, got '1', '2'"),
+        ({}, ["x"], "'x' is not key=value"),
+        ({}, ["=x"], "'=x' is not key=value"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_wrong_usage(schema: Any, words: List[str], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_pairs(words, {"properties": {"x": schema}})
+    assert str(caught.value) == said
+
+
+def test_a_key_that_comes_twice_makes_a_list() -> None:
+    schema = {"properties": {"x": {"type": "array", "items": {"type": "integer"}}}}
+    assert read_pairs(["x=1", "x=2", "y=a", "y=b"], schema) == {"x": [1, 2], "y": ["a", "b"]}
+
+
+def test_a_schema_without_properties() -> None:
+    assert read_pairs(["x=1"], {}) == {"x": 1}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "1", "{", '{"a": NaN}', "[" * 100_000])
+def test_what_is_no_object(text: str) -> None:
+    with pytest.raises(UsageError, match="--json: "):
+        read_object(text, "--json")

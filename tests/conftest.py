@@ -1,0 +1,65 @@
+"""What holds for every test: it leaves nothing behind.
+
+pytest's own plugins turn what reaches `threading.excepthook` and `sys.unraisablehook` into warnings, and
+setup.cfg turns every warning into a failure: tests/test_conftest.py shows that both work.
+MINIMCP_SWITCH_INTERVAL (seconds) sets the interpreter's switch interval for the whole run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from typing import Iterator, List
+
+import pytest
+
+from .support import KEPT, eventually, held
+
+SETTLE = 2.0
+"""Seconds that the threads, descriptors and children of a test may take to go away after it."""
+
+
+MANIFEST_LINE = pytest.StashKey[str]()
+"""How many rows of the specification are tested; left here by tests/test_requirements.py."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the switch interval that the environment asks for."""
+    interval = os.environ.get("MINIMCP_SWITCH_INTERVAL")
+    if interval:
+        sys.setswitchinterval(float(interval))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the count of the manifest, passed or failed."""
+    if MANIFEST_LINE in config.stash:
+        terminalreporter.write_line(config.stash[MANIFEST_LINE])
+
+
+def _left_behind(before: "Counter[str]") -> List[str]:
+    now = held()
+    opened, closed = now - before - KEPT, before - now
+    return [*opened.elements(), *(f"closed, though not the test's own: {what}" for what in closed.elements())]
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind() -> Iterator[None]:
+    """Fail a test after which there is a thread, a descriptor or a child process more than before.
+
+    What a fixture of wider scope opens while a test runs, it opens inside `support.outlives_the_test`.
+    """
+    KEPT.clear()
+    threads, before = set(threading.enumerate()), held()
+    yield
+    end = time.monotonic() + SETTLE
+    for thread in set(threading.enumerate()) - threads:
+        eventually(lambda thread=thread: thread.ident is not None)  # it may only just begin
+        thread.join(max(0.0, end - time.monotonic()))
+    eventually(lambda: not _left_behind(before), max(0.0, end - time.monotonic()))
+    left = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in threads]
+    left += _left_behind(before)
+    if left:
+        pytest.fail("left behind: " + "; ".join(left), pytrace=False)

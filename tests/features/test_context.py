@@ -1,0 +1,99 @@
+"""What a handler sees and says through its Context, without a connection."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from minimcp import Cancelled, Context, current_context
+from minimcp.eras import LOG_LEVELS
+from minimcp.types import Implementation
+from minimcp.workers import here
+
+from ..answering import R1, R4, R5
+from .support import exchange, facts, sent
+
+
+def context(**options: Any) -> "tuple[Context, Any]":
+    made = exchange(**options)
+    return Context(made), made
+
+
+def test_facts_of_the_request() -> None:
+    owner = object()
+    ctx, made = context(
+        params={"name": "x", "_meta": {"a": 1}}, of=facts(owner=owner), info={"name": "c", "version": "2"},
+        capabilities={"sampling": {}},
+    )
+    assert (ctx.revision, ctx.request_id, ctx.method, ctx.server) == (R4, 1, "tools/call", owner)
+    assert ctx.params is made.request.params and ctx.meta == {"a": 1} and ctx.session == {}
+    assert ctx.client.info == Implementation("c", "2") and ctx.client.capabilities == {"sampling": {}}
+    assert ctx.client.supports("sampling") and not ctx.client.supports("roots")
+    assert repr(ctx) == "<Context of <Exchange tools/call 1 open>>" and "'c'" in repr(ctx.client)
+    for meta in ({}, {"_meta": 5}):
+        other, _ = context(params=meta, revision=R5)
+        assert other.meta == {} and other.session is None and other.client.info is None
+
+
+@pytest.mark.requirement("PROG-03", "PROG-04")
+def test_progress() -> None:
+    for revision, extra in ((R1, {}), (R4, {"message": "m"})):
+        ctx, made = context(params={"_meta": {"progressToken": "t"}}, revision=revision)
+        ctx.progress(1, 4, "m")
+        ctx.progress(1)
+        ctx.progress(2.5)
+        assert [each["params"] for each in sent(made)] == [
+            {"progressToken": "t", "progress": 1, "total": 4, **extra}, {"progressToken": "t", "progress": 2.5},
+        ]
+    ctx, made = context()
+    ctx.progress(1)
+    assert sent(made) == []
+
+
+@pytest.mark.requirement("LOG-04")
+def test_log_messages() -> None:
+    ctx, made = context(log_rank=LOG_LEVELS["warning"])
+    for level in LOG_LEVELS:
+        getattr(ctx, level)({"level": level})
+    ctx.log("error", "x", "me")
+    messages = [each["params"] for each in sent(made)]
+    loud = list(LOG_LEVELS)[LOG_LEVELS["warning"]:]
+    assert messages == [
+        *({"level": level, "data": {"level": level}} for level in loud),
+        {"level": "error", "data": "x", "logger": "me"},
+    ]
+    with pytest.raises(ValueError, match="loud"):
+        ctx.log("loud", "x")
+    for options in ({}, {"log_rank": 0, "of": facts(logging=False)}):
+        quiet, other = context(**options)
+        quiet.emergency("x")
+        assert sent(other) == []
+
+
+def test_after_a_cancellation_everything_says_so() -> None:
+    ctx, made = context(log_rank=0, params={"_meta": {"progressToken": 1}})
+    called = threading.Event()
+    ctx.on_cancel(called.set)
+    ctx.check()
+    assert not ctx.cancelled
+    made.cancel("enough")
+    assert ctx.cancelled and len(made.outlet.aside) == 1
+    made.outlet.aside[0]()
+    assert called.is_set()
+    for act in (ctx.check, lambda: ctx.progress(1), lambda: ctx.info("x"), lambda: ctx.sleep(60)):
+        with pytest.raises(Cancelled, match="enough"):
+            act()
+    ctx.on_cancel(lambda: None)
+    assert len(made.outlet.aside) == 2 and sent(made) == []
+    fresh, _ = context()
+    fresh.sleep(0)
+
+
+def test_the_context_of_this_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LookupError, match="hand ctx"):
+        current_context()
+    _, made = context()
+    monkeypatch.setattr(here, "exchange", made, raising=False)
+    assert current_context().request_id == 1 and repr(current_context()) == repr(Context(made))

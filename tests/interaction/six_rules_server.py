@@ -1,0 +1,72 @@
+"""The server of test_six_rules: in memory when it is imported, a real process when it is run."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from typing import Any
+
+from minimcp import Context, Server
+
+
+def make_server(**options: Any) -> Server:
+    """A server whose tools are what the rules are tried with."""
+    server = Server("rules", drain_grace=0.2, **options)
+    begun, released = threading.Semaphore(0), threading.Event()
+
+    @server.tool
+    def echo(text: str) -> str:
+        """Give the text back."""
+        return text
+
+    @server.tool
+    def big(size: int) -> str:
+        """Give back a text of this size."""
+        return "x" * size
+
+    @server.tool
+    def count(n: int, ctx: Context) -> str:
+        """Report n steps of progress."""
+        for done in range(1, n + 1):
+            ctx.progress(done)
+        return str(n)
+
+    @server.tool(executor="pool")
+    def sleep(seconds: float, ctx: Context) -> str:
+        """Sleep as a tool should."""
+        begun.release()
+        ctx.sleep(seconds)
+        return "slept"
+
+    @server.tool(executor="pool")
+    def hold(seconds: float) -> str:
+        """Sleep as a tool should not: it keeps its worker."""
+        begun.release()
+        return "let go" if released.wait(seconds) else "held"
+
+    @server.tool
+    def let_go() -> str:
+        """End all that hold."""
+        released.set()
+        return "done"
+
+    @server.tool
+    def wait_for(number: int) -> str:
+        """Return when so many sleepers have begun."""
+        for _ in range(number):
+            begun.acquire()
+        return "all sleep"
+
+    @server.tool
+    def leave() -> str:
+        """End the process without a word."""
+        import os
+
+        os._exit(3)
+
+    return server
+
+
+if __name__ == "__main__":
+    make_server(**json.loads(sys.argv[1] if len(sys.argv) > 1 else "{}")).run()

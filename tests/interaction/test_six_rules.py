@@ -1,0 +1,400 @@
+"""The six rules of threads (the top of minimcp/channel.py), each under stress."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import traceback
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Callable, Iterator, List
+
+import pytest
+
+import minimcp
+from minimcp import Cancelled, CancelToken, ConnectionLost, Context, Server
+from minimcp.channel import Channel
+from minimcp.deadline import Deadline
+from minimcp.errors import RequestTimeout
+from minimcp.transports.memory import MemoryPipe
+
+from ..scripted import ScriptedPipe, ScriptedRole, Task, open_channel, result, wait_for
+from ..support import ROOT, WAIT, eventually
+from .six_rules_server import make_server
+
+SERVER = Path(__file__).with_name("six_rules_server.py")
+SIZE = 20 * 1024 * 1024
+LONG = 6 * WAIT
+"""Seconds for what moves many megabytes or makes tens of thousands of calls on a busy machine."""
+
+
+def started(**options: Any) -> Any:
+    """How to start the server of these tests as a process."""
+    command = [sys.executable, str(SERVER), json.dumps(options)]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    return minimcp.StdioServer(command, env={"PYTHONPATH": path})
+
+
+@pytest.fixture(params=["memory", "process"])
+def target(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """What to connect to."""
+    if request.param == "process":
+        yield started()
+        return
+    server = make_server()
+    yield server
+    server.close()
+
+
+# ------------------------------------------------------------ rule 1
+
+
+def test_rule_1_both_sides_send_20_mb_at_once(target: Any) -> None:
+    """A reader that writes, or waits for a lock that a writer holds, stops here for ever."""
+    text = "y" * SIZE
+    with minimcp.connect(target, timeout=LONG) as client:
+        there = Task(lambda: client.call_tool("echo", {"text": text}).text == text)
+        back = [Task(lambda: client.call_tool("big", {"size": SIZE}).text == "x" * SIZE) for _ in range(2)]
+        assert there.result(LONG)
+        assert all(task.result(LONG) for task in back)
+        assert client.ping(timeout=WAIT) < WAIT
+
+
+def test_rule_1_many_large_calls_cross(target: Any) -> None:
+    """20 MB in pieces of all sizes, each way, from many threads."""
+    with minimcp.connect(target, timeout=LONG) as client:
+
+        def work(index: int) -> None:
+            for n in range(10):
+                text = str(index) * (40_000 * (n + 1))
+                assert client.call_tool("echo", {"text": text}).text == text
+
+        tasks = [Task(work, index) for index in range(10)]
+        for task in tasks:
+            task.result(LONG)
+
+
+# ------------------------------------------------------------ rule 2
+
+
+class Overtaking(ScriptedPipe):
+    """A peer that answers a request before the write of it has returned."""
+
+    __slots__ = ("read",)
+
+    def receive(self, before_wait: Callable[[], None] = lambda: None) -> List[Any]:
+        before_wait()
+        self.read.set()
+        return super().receive()
+
+    def send(self, data: bytes, seconds: float) -> int:
+        for written in data.splitlines():
+            id = json.loads(written)["id"]
+            self.read.clear()
+            self.give(result(id, n=id))
+            wait_for(self.read)
+        return super().send(data, seconds)
+
+
+@pytest.mark.requirement("CANC-07")
+def test_rule_2_a_reply_that_beats_the_write() -> None:
+    pipe = Overtaking()
+    pipe.read = threading.Event()
+    with closing(Channel(pipe, ScriptedRole(), name="test").open()) as channel:
+        wait_for(pipe.read)
+        for _ in range(1000):
+            call = channel.calls.call("work", lambda id: {})
+            assert call.ended
+            assert channel.calls.wait(call, Deadline(WAIT)) == {"n": call.id}
+        assert len(channel.calls.table) == 0
+
+
+def test_rule_2_a_failed_write_leaves_nothing_behind() -> None:
+    with open_channel() as (channel, pipe, _):
+        pipe.failing = ConnectionLost("broken pipe")
+        for _ in range(100):
+            with pytest.raises(ConnectionLost, match="broken pipe"):
+                channel.calls.call("work", lambda id: {})
+        assert len(channel.calls.table) == 0
+
+
+# ------------------------------------------------------------ rule 3
+
+
+def test_rule_3_nobody_holds_a_lock_while_a_peer_does_not_read() -> None:
+    """One writer waits for the peer; everything that only changes state goes on."""
+    with open_channel(room=0) as (channel, pipe, _):
+        writing = Task(channel.write, b"x" * 100_000 + b"\n")
+        assert pipe.stuck.wait(WAIT)
+        calls = [Task(channel.calls.call, "work", lambda id: {}).result() for _ in range(100)]
+        assert [channel.calls.retire(call, Cancelled("enough")) for call in calls] == [True] * 100
+        pipe.give(*[result(n) for n in range(200)])
+        assert eventually(lambda: pipe.frames.empty())
+        pipe.take(None)
+        writing.result()
+        assert eventually(lambda: pipe.sent.count(b"\n") == 201)
+
+
+# ------------------------------------------------------------ rule 4
+
+
+def test_rule_4_100_000_reports_in_order_on_the_callers_thread_before_the_return(target: Any) -> None:
+    number = 100_000
+    seen: List[float] = []
+    threads = set()
+
+    def report(progress: Any) -> None:
+        seen.append(progress.progress)
+        threads.add(threading.get_ident())
+
+    with minimcp.connect(target, timeout=LONG) as client:
+        assert client.call_tool("count", {"n": number}, on_progress=report).text == str(number)
+        assert len(seen) == number
+        assert seen == sorted(seen)
+    assert threads == {threading.get_ident()}
+
+
+def test_rule_4_an_exception_of_a_callback_reaches_the_caller(target: Any) -> None:
+    def fail(progress: Any) -> None:
+        raise LookupError(progress.progress)
+
+    with minimcp.connect(target, timeout=WAIT) as client:
+        for _ in range(20):
+            with pytest.raises(LookupError):
+                client.call_tool("count", {"n": 1000}, on_progress=fail)
+        assert client.call_tool("echo", {"text": "still there"}).text == "still there"
+
+
+# ------------------------------------------------------------ rule 5
+
+
+def lose(target: Any, client: Any) -> None:
+    """Make the server go away."""
+    if isinstance(target, Server):
+        target.close()
+    else:
+        client.submit(client.call_tool, "leave")
+
+
+def test_rule_5_loss_ends_100_waiters_with_one_cause_and_refuses_new_calls(target: Any) -> None:
+    with minimcp.connect(target, timeout=None) as client:
+        waiters = [Task(client.call_tool, "sleep", {"seconds": 3600.0}) for _ in range(100)]
+        assert client.call_tool("wait_for", {"number": 100}, timeout=LONG).text == "all sleep"
+        lose(target, client)
+        causes = []
+        for waiter in waiters:
+            with pytest.raises(ConnectionLost) as caught:
+                waiter.result()
+            causes.append(caught.value)
+        assert len({str(cause) for cause in causes}) == 1
+        assert len(set(map(id, causes))) == 100
+        lengths = set()
+        for _ in range(20):
+            with pytest.raises(ConnectionLost, match="^" + str(causes[0])[:20]) as refused:
+                client.ping()
+            lengths.add(len(traceback.extract_tb(refused.value.__traceback__)))
+        assert len(lengths) == 1
+
+
+@pytest.mark.requirement("CANC-06", "CANC-07", "M:CAN-5")
+def test_rule_5_a_cancel_races_the_answer_10_000_times() -> None:
+    """Each call ends once: with its own answer or as cancelled, and nothing is left in any table."""
+    server = make_server()
+    number, workers = 10_000, 4
+    outcomes: List[str] = []
+    with minimcp.connect(server, timeout=WAIT) as client:
+
+        def race(index: int) -> None:
+            for n in range(number // workers):
+                token, text = CancelToken(), f"{index}/{n}"
+                tokens.append(token)
+                try:
+                    assert client.call_tool("echo", {"text": text}, cancel=token).text == text
+                    outcomes.append("answered")
+                except Cancelled:
+                    outcomes.append("cancelled")
+
+        def cancel() -> None:
+            while not done.is_set():
+                try:
+                    tokens.pop().cancel("raced")
+                except IndexError:
+                    done.wait(0.0001)
+
+        tokens: List[CancelToken] = []
+        done = threading.Event()
+        canceller = Task(cancel)
+        racers = [Task(race, index) for index in range(workers)]
+        for racer in racers:
+            racer.result(LONG)
+        done.set()
+        canceller.result()
+        assert len(outcomes) == number
+        assert set(outcomes) == {"answered", "cancelled"}
+        assert ", 0 outgoing" in repr(client)
+        assert client.call_tool("echo", {"text": "still there"}).text == "still there"
+    server.close()
+
+
+# ------------------------------------------------------------ rule 6
+
+
+def test_rule_6_nested_calls_far_beyond_the_cap() -> None:
+    """Each level waits for the next on a connection of the same server, whose cap is two."""
+    depth = 40
+    server = Server("nested", max_workers=2, capabilities=["tools"])
+    with minimcp.connect(server, timeout=LONG) as client:
+
+        @server.tool
+        def down(n: int) -> int:
+            """Call the next level over the same connection."""
+            return 0 if n == 0 else 1 + client.call_tool("down", {"n": n - 1}).value
+
+        assert client.call_tool("down", {"n": depth}).value == depth
+        width = [Task(client.call_tool, "down", {"n": 5}) for _ in range(20)]
+        assert [task.result(LONG).value for task in width] == [5] * 20
+    server.close()
+
+
+@pytest.mark.parametrize("executor", [None, "pool"])
+def test_rule_6_nested_calls_over_connections_of_their_own(executor: Any) -> None:
+    server = Server("nested", max_workers=2, executor=executor)
+
+    @server.tool
+    def down(n: int) -> int:
+        """Open another connection and call the next level there."""
+        if n == 0:
+            return 0
+        with minimcp.connect(server, timeout=LONG) as inner:
+            value: int = 1 + inner.call_tool("down", {"n": n - 1}).value
+            return value
+
+    with minimcp.connect(server, timeout=LONG) as client:
+        tasks = [Task(client.call_tool, "down", {"n": 6}) for _ in range(6)]
+        assert [task.result(LONG).value for task in tasks] == [6] * 6
+    server.close()
+
+
+def test_rule_6_two_servers_call_each_other() -> None:
+    servers = [Server(name, max_workers=2, capabilities=["tools"]) for name in ("left", "right")]
+    clients = [minimcp.connect(server, timeout=LONG) for server in servers]
+
+    def register(server: Server, other: Any) -> None:
+        @server.tool
+        def bounce(n: int, ctx: Context) -> int:
+            """Call the other server."""
+            ctx.check()
+            return 0 if n == 0 else 1 + other.call_tool("bounce", {"n": n - 1}).value
+
+    register(servers[0], clients[1])
+    register(servers[1], clients[0])
+    tasks = [Task(clients[n % 2].call_tool, "bounce", {"n": 30}) for n in range(10)]
+    assert [task.result(LONG).value for task in tasks] == [30] * 10
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.parametrize("tool", ["sleep", "hold"])
+def test_rule_6_a_ping_within_0_2_s_behind_100_sleeping_tools(target: Any, tool: str) -> None:
+    """The figure is the requirement; the best of a few pings counts, for the machine may be busy."""
+    running = 100 if tool == "sleep" else 64  # those that keep their workers fill the cap; the others wait behind them
+    with minimcp.connect(target, timeout=LONG, revision="handshake") as client:
+        token = CancelToken()
+        sleepers = [Task(lambda: client.call_tool(tool, {"seconds": LONG}, cancel=token).text) for _ in range(100)]
+        assert client.call_tool("wait_for", {"number": running}).text == "all sleep"
+        assert min(client.ping(timeout=WAIT) for _ in range(5)) < 0.2
+        assert client.list_tools(timeout=WAIT)
+        if tool == "hold":
+            assert client.call_tool("let_go").text == "done"
+            assert [sleeper.result() for sleeper in sleepers] == ["let go"] * 100
+            return
+        token.cancel()
+        for sleeper in sleepers:
+            with pytest.raises(Cancelled):
+                sleeper.result()
+
+
+def test_rule_6_a_peer_that_stops_reading_stops_the_reader_and_nothing_is_lost() -> None:
+    """Requests keep coming, answers are not taken: reading stops at the limit and goes on when they are."""
+    server = make_server(max_backlog_bytes=100_000, write_timeout=None)
+    ours, theirs = MemoryPipe.pair()
+    channel = server.connect(ours)
+    asked = 8_000
+    sending = Task(send_all, theirs.send, unknown_requests(asked))
+    assert eventually(lambda: channel._outbox._reader_waits)
+    assert sending.thread.is_alive()
+    ids = [json.loads(frame)["id"] for frame in receive(theirs, asked)]
+    sending.result(LONG)
+    assert ids == list(range(asked))
+    theirs.close()
+    assert channel.wait_until_ended(WAIT)
+
+
+def test_rule_6_a_process_that_is_not_read_loses_nothing() -> None:
+    """The same over a real pipe: all that is asked is answered as soon as somebody reads."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    asked = 8_000
+    with subprocess.Popen(
+        [sys.executable, str(SERVER), json.dumps({"max_backlog_bytes": 100_000})],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        stdin = process.stdin
+
+        def feed() -> None:
+            stdin.writelines(unknown_requests(asked))
+            stdin.close()
+
+        feeding = Task(feed)
+        ids = [json.loads(answer)["id"] for answer in process.stdout]
+        feeding.result(LONG)
+        assert process.wait(WAIT) == 0
+    assert ids == list(range(asked))
+
+
+def unknown_requests(number: int) -> List[bytes]:
+    """Requests that the reader refuses, so that nothing but their answers waits for the peer."""
+    message = {"jsonrpc": "2.0", "method": "vendor/unknown", "params": {"padding": "x" * 100}}
+    return [json.dumps({**message, "id": n}).encode() + b"\n" for n in range(number)]
+
+
+def send_all(send: Callable[[bytes, float], int], lines: List[bytes]) -> None:
+    rest = b"".join(lines)
+    while rest:
+        rest = rest[send(rest, LONG) :]
+
+
+def receive(pipe: MemoryPipe, number: int) -> List[Any]:
+    frames: List[Any] = []
+    while len(frames) < number:
+        some = pipe.receive()
+        assert some, "the server closed"
+        frames.extend(some)
+    return frames
+
+
+def test_rule_6_a_server_that_does_not_read_costs_its_callers_their_timeout_only() -> None:
+    """K: a call of 5 MB to a deaf server ends after its own timeout, and others after theirs."""
+    deaf = [sys.executable, "-c", "import sys, time\nsys.stdin.buffer.readline()\n" + DEAF]
+    with minimcp.connect(deaf, revision="2025-06-18", timeout=WAIT) as client:
+        big = Task(client.request, "vendor/big", {"text": "x" * 5_000_000})
+        with pytest.raises(RequestTimeout):
+            client.request("vendor/small", timeout=0.1)
+        client.close()
+        with pytest.raises(ConnectionLost):
+            big.result()
+
+
+DEAF = """
+import json
+answer = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "deaf", "version": "0"}}
+print(json.dumps({"jsonrpc": "2.0", "id": 1, "result": answer}), flush=True)
+import signal
+signal.pause()
+"""

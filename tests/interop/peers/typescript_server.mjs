@@ -1,0 +1,142 @@
+// The shared tools on a server of the TypeScript SDK over stdio: 1.x, or 2.x (both eras) where that is installed.
+
+import { z } from 'zod';
+
+const PIXEL =
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+
+const text = (value) => ({ content: [{ type: 'text', text: value }] });
+
+// Ends the wait of the count that is held.
+let release = () => {};
+
+// How many slow calls were cancelled, and who waits for the next.
+let cancelled = 0;
+let waiting = [];
+
+function addCancelled() {
+  cancelled += 1;
+  for (const look of waiting) look();
+}
+
+function reach(expected) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve(cancelled), 5000);
+    const look = () => {
+      if (cancelled < expected) return;
+      clearTimeout(timer);
+      waiting = waiting.filter((other) => other !== look);
+      resolve(cancelled);
+    };
+    waiting.push(look);
+    look();
+  });
+}
+
+function sleep(seconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, seconds * 1000);
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer);
+      addCancelled();
+      reject(new Error('cancelled'));
+    });
+  });
+}
+
+// `call(extra)` hides what differs: { progress(done, total, message), log(data), signal }.
+function register(server, call) {
+  // An empty shape would make 1.x take its arguments in another order: give every tool a schema.
+  const tool = (name, description, shape, handler, outputSchema) =>
+    server.registerTool(name, { description, inputSchema: z.object(shape), outputSchema },
+      (args, extra) => handler(args, call(extra)));
+
+  tool('echo', 'Give the text back.', { text: z.string() }, ({ text: value }) => text(value));
+
+  tool('add', 'Add two numbers.', { a: z.number().int(), b: z.number().int() }, ({ a, b }) => ({
+    ...text(String(a + b)), structuredContent: { result: a + b },
+  }), z.object({ result: z.number() }));
+
+  const weather = z.object({
+    place: z.object({ city: z.string(), tags: z.array(z.string()) }), degrees: z.number(),
+  });
+  tool('weather', 'Tell a nested record.', { city: z.string() }, ({ city }) => {
+    const record = { place: { city, tags: ['å', 'b'] }, degrees: 21.5 };
+    return { ...text(JSON.stringify(record)), structuredContent: record };
+  }, weather);
+
+  const held = { n: z.number().int(), hold: z.boolean().default(false) };
+  tool('count', 'Report progress n times; with hold, answer only after a release.', held, async ({ n, hold }, request) => {
+    const released = hold && new Promise((resolve) => {
+      release = resolve;
+      setTimeout(resolve, 5000).unref();
+    });
+    for (let i = 1; i <= n; i++) await request.progress(i, n, `step ${i}`);
+    await released;
+    return text(String(n));
+  });
+
+  tool('release', 'Let the last count answer.', {}, () => {
+    release();
+    return text('released');
+  });
+
+  tool('fail', 'Fail always.', {}, () => {
+    throw new Error('this tool fails');
+  });
+
+  tool('slow', 'Report once, then take the seconds.', { seconds: z.number() }, async ({ seconds }, request) => {
+    await request.progress(1);
+    await sleep(seconds, request.signal);
+    return text('done');
+  });
+
+  tool('cancellations', 'Wait until so many slow calls were cancelled, and tell how many were.',
+    { expected: z.number().int() }, async ({ expected }) => text(String(await reach(expected))));
+
+  tool('image', 'Give a picture of one pixel.', {}, () => ({
+    content: [{ type: 'image', data: PIXEL, mimeType: 'image/png' }],
+  }));
+
+  tool('note', 'Send one log message.', { text: z.string() }, async ({ text: value }, request) => {
+    await request.log(value);
+    return text('noted');
+  });
+}
+
+const identity = { name: 'interop', version: '0' };
+const options = { capabilities: { logging: {} }, instructions: 'Tools of the interop grid.' };
+
+const progressOf = (meta, notify) => async (progress, total, message) => {
+  const progressToken = meta?.progressToken;
+  if (progressToken === undefined) return;
+  await notify({ method: 'notifications/progress', params: { progressToken, progress, total, message } });
+};
+
+async function serve1() {
+  const { McpServer } = await import('@modelcontextprotocol/sdk/server/mcp.js');
+  const { StdioServerTransport } = await import('@modelcontextprotocol/sdk/server/stdio.js');
+  const server = new McpServer(identity, options);
+  register(server, (extra) => ({
+    signal: extra.signal,
+    log: (data) => server.sendLoggingMessage({ level: 'info', data }),
+    progress: progressOf(extra._meta, extra.sendNotification),
+  }));
+  await server.connect(new StdioServerTransport());
+}
+
+async function serve2({ McpServer }) {
+  const { serveStdio } = await import('@modelcontextprotocol/server/stdio');
+  serveStdio(() => {
+    const server = new McpServer(identity, options);
+    register(server, (context) => ({
+      signal: context.mcpReq.signal,
+      log: (data) => context.mcpReq.log('info', data),
+      progress: progressOf(context.mcpReq._meta, context.mcpReq.notify),
+    }));
+    return server;
+  });
+}
+
+const version2 = await import('@modelcontextprotocol/server').catch(() => null);
+await (version2 === null ? serve1() : serve2(version2));

@@ -1,0 +1,85 @@
+"""The peers, as data: what to install, which scripts play which role, which revisions they speak.
+
+To add a peer, add an entry. A script below `peers/` prints or serves as the shared ones do; a server of
+somebody else's with tools of its own names its set of checks in `our_client.CHECKS`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .environments import Environment, NodeEnvironment, PythonEnvironment
+
+R1, R2, R3, R4, R5 = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
+HANDSHAKE = (R1, R2, R3, R4)
+ALL = (*HANDSHAKE, R5)
+
+
+class Asked(NamedTuple):
+    """How a client is told to negotiate, and the revision that has to come of it."""
+
+    revision: str
+    agreed: str
+
+
+def exactly(*revisions: str) -> tuple[Asked, ...]:
+    return tuple(Asked(revision, revision) for revision in revisions)
+
+
+class Peer(NamedTuple):
+    """One piece of foreign software.
+
+    `server` and `client` are scripts: a path below `peers/`, or, for something that is served as it came, a
+    path inside node_modules or the name of a module. An empty one means that the peer does not play that
+    role.
+    """
+
+    name: str
+    version: str
+    environment: Environment
+    server: str = ""
+    server_arguments: tuple[str, ...] = ()
+    serves: tuple[Asked, ...] = ()
+    tools: str = "shared"
+    client: str = ""
+    speaks: tuple[Asked, ...] = ()
+
+
+ZOD = "zod@4.6.7"
+
+PEERS = (
+    Peer(
+        "python-sdk-1", "1.30.0", PythonEnvironment("python-sdk-1", ["mcp==1.30.0"]),
+        server="python_server.py",
+        serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)),
+        client="python_client.py", speaks=exactly(*HANDSHAKE),
+    ),
+    Peer(
+        "python-sdk-2", "2.3.0", PythonEnvironment("python-sdk-2", ["mcp==2.3.0"]),
+        server="python_server.py",
+        serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
+        client="python_client.py", speaks=(*exactly(*ALL), Asked("auto", R5)),
+    ),
+    Peer(
+        "typescript-sdk-1", "1.32.2",
+        NodeEnvironment("typescript-sdk-1", ["@modelcontextprotocol/sdk@1.32.2", ZOD]),
+        server="typescript_server.mjs",
+        serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)),
+        client="typescript_client.mjs", speaks=exactly(*HANDSHAKE),
+    ),
+    Peer(
+        "typescript-sdk-2", "2.4.0",
+        NodeEnvironment("typescript-sdk-2", [
+            "@modelcontextprotocol/server@2.4.0", "@modelcontextprotocol/client@2.4.0", ZOD,
+        ]),
+        server="typescript_server.mjs",
+        serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
+        client="typescript_client.mjs", speaks=(*exactly(*ALL), Asked("auto", R5)),
+    ),
+    Peer(
+        "server-everything", "2026.8.31",
+        NodeEnvironment("server-everything", ["@modelcontextprotocol/server-everything@2026.8.31"]),
+        server="@modelcontextprotocol/server-everything/dist/index.js", server_arguments=("stdio",),
+        serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)), tools="everything",
+    ),
+)

@@ -1,0 +1,158 @@
+"""One session: a client process, the server that it starts, a deadline, and the checks that it printed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple
+
+from ..support import eventually
+from .roster import Asked, Peer
+
+HERE = Path(__file__).resolve().parent
+SESSION_SECONDS = 90.0
+"""When a session that is not over is killed, with everything that it started."""
+
+
+class Session(NamedTuple):
+    """Who talks to whom, and at which revision. `role` is the foreign side's."""
+
+    peer: Peer
+    role: str
+    asked: Asked
+
+    @property
+    def title(self) -> str:
+        return f"{self.peer.name} as {self.role}, {self.asked.revision}"
+
+
+class Outcome(NamedTuple):
+    """What came of a session: the revision in use, and for each check True or what went wrong."""
+
+    session: Session
+    revision: str
+    checks: dict[str, Any]
+    stderr: str
+
+    @property
+    def passed(self) -> int:
+        return sum(result is True for result in self.checks.values())
+
+    @property
+    def failed(self) -> bool:
+        return self.passed < len(self.checks)
+
+
+def sessions_of(peer: Peer) -> Iterator[Session]:
+    """Yield every session to hold with a peer."""
+    for asked in peer.serves:
+        yield Session(peer, "server", asked)
+    for asked in peer.speaks:
+        yield Session(peer, "client", asked)
+
+
+def _peer_script(peer: Peer, script: str) -> list[str]:
+    own = HERE / "peers" / script
+    return peer.environment.command(str(own) if own.is_file() else script)
+
+
+def _commands(session: Session, life: Path) -> tuple[list[str], list[str]]:
+    """Return the client's argument list, without its server's, and the server's."""
+    peer, revision = session.peer, session.asked.revision
+    if session.role == "server":
+        client = [sys.executable, str(HERE / "our_client.py"), peer.tools, revision]
+        return client, [*_peer_script(peer, peer.server), *peer.server_arguments]
+    server = [sys.executable, str(HERE / "our_server.py"), str(life)]
+    return [*_peer_script(peer, peer.client), revision], server
+
+
+def hold(session: Session, wire: Path | None = None) -> Outcome:
+    """Run one session to its end or its deadline.
+
+    Args:
+        session: Which.
+        wire: A folder that gets a file with every line both sides wrote; None for none.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        life = Path(folder) / "life"
+        client, server = _commands(session, life)
+        if wire is not None:
+            log = wire / f"{session.title.replace(', ', '-').replace(' ', '-')}.txt"
+            server = [sys.executable, str(HERE / "wire.py"), str(log), *server]
+        printed, stderr, problem = _run([*client, *server], Path(folder), session.peer)
+        report = _parsed(printed)
+        checks = dict(report["checks"])
+        if problem:
+            checks["session"] = problem
+        agreed = str(report["revision"])
+        checks["revision"] = agreed == session.asked.agreed or f"{agreed}, not {session.asked.agreed}"
+        if session.role == "client":
+            checks["server ended"] = _ended(life)
+    return Outcome(session, agreed, checks, stderr)
+
+
+def _parsed(printed: bytes) -> dict[str, Any]:
+    try:
+        report: dict[str, Any] = json.loads(printed.decode("utf-8"))
+        return report
+    except ValueError:
+        return {"revision": None, "checks": {"report": f"no JSON but {printed[-300:]!r}"}}
+
+
+def _ended(life: Path) -> bool | str:
+    """Return whether every server of ours came to its own end, soon after the client's."""
+    def counts() -> tuple[int, int]:
+        lines = life.read_text("utf-8").split() if life.is_file() else []
+        return lines.count("started"), lines.count("ended")
+
+    if counts()[0] and eventually(lambda: len(set(counts())) == 1):
+        return True
+    started, ended = counts()
+    return f"started {started} times, ended by itself {ended} times"
+
+
+def _run(command: list[str], folder: Path, peer: Peer) -> tuple[bytes, str, str]:
+    """Run a client and return what it printed, the end of its stderr, and what was wrong with its end."""
+    with open(folder / "stdout", "w+b") as out, open(folder / "stderr", "w+b") as err:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder,
+                                   start_new_session=True, env={**os.environ, **peer.environment.variables()})
+        problem = ""
+        try:
+            code = process.wait(SESSION_SECONDS)
+            if code:
+                problem = f"the client ended with {code}"
+        except subprocess.TimeoutExpired:
+            problem = f"killed after {SESSION_SECONDS:.0f} s"
+        finally:
+            if process.poll() is None:
+                _kill_tree(process)
+        out.seek(0)
+        err.seek(0)
+        return out.read(), err.read().decode("utf-8", "replace")[-4000:], problem
+
+
+def _kill_tree(process: subprocess.Popen[bytes]) -> None:
+    """Kill a running client and all below it: it may have put its server into a group of its own."""
+    below = _descendants(process.pid)
+    os.killpg(process.pid, signal.SIGKILL)
+    for pid in below:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def _descendants(root: int) -> set[int]:
+    command = ["ps", "-A", "-o", "pid=,ppid="]
+    listed = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=30).stdout.decode()
+    parents = [tuple(map(int, line.split())) for line in listed.splitlines()]
+    found, before = {root}, 0
+    while len(found) > before:
+        before = len(found)
+        found |= {pid for pid, parent in parents if parent in found}
+    return found - {root}

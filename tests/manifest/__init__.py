@@ -1,0 +1,1 @@
+"""The rows of the manifest as plain data; `tests.requirements` makes them into one table."""

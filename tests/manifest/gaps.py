@@ -1,0 +1,59 @@
+"""Rows without a test, each with its reason. A row that gets a test leaves this table."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable
+
+
+def _all(rows: Iterable[str], reason: str) -> Dict[str, str]:
+    return dict.fromkeys(rows, reason)
+
+
+LATER: Dict[str, str] = {
+    **_all(
+        ("BATCH-10", "BATCH-11", "BATCH-12", "BATCH-13", "BATCH-14", "LIFE-28", "CANC-12", "M:VER-S10", "M:VER-S11")
+        + ("M:VER-C14", "M:VER-C15", "M:VER-C16", "M:VER-C17", "M:VER-C18", "M:VER-C25", "M:PROG-9"),
+        "Speaks of HTTP only; the HTTP transports come with an issue of their own.",
+    ),
+    **_all(("CANC-10", "PROG-12"), "Tasks come with an issue of their own."),
+    **_all(("M:STD-6", "M:STD-13"), "subscriptions/listen comes with the issue about subscriptions."),
+    "M:BASE-23": "Discovery is there; input_required and listen come with later issues.",
+    "M:BASE-12": "Only questions to the client span requests of several processes; they come with a later issue.",
+    "M:META-15": "Questions to the client, the only use of its capabilities, come with a later issue.",
+    "M:META-19": "The members that differ by era are those of roots and tasks; both come with later issues.",
+    "PAGE-09": "Shown for tools; resources, templates, prompts and tasks come with later issues.",
+    "M:DISC-5": "Keeping results by their ttl comes with the client's cache, checklist 1.17.",
+    "M:STD-12": "Starting a lost server anew (restart=True) comes with an issue of its own.",
+    **_all(
+        ("M:META-11", "M:META-12"),
+        "Keys of _meta and names of extensions are not checked yet; that comes with extensions, checklist 1.28.",
+    ),
+}
+"""What an issue after this one brings."""
+
+CHOSEN: Dict[str, str] = {
+    "LIFE-21": "A MAY that we do not take: a call's timeout is a limit that progress does not extend.",
+    **_all(
+        ("PING-03", "PING-04", "PING-05", "PING-06", "PING-07"),
+        "The public surface has no keep-alive: a host calls ping(timeout=...) when it wants to know.",
+    ),
+    **_all(
+        ("PROG-10", "M:PROG-6"),
+        "Every report is sent, in order: coalescing would lose some. Only how fast the peer reads limits the rate.",
+    ),
+    "LOG-08": "There is no limiter: rate, names and content of log messages are the handler's own.",
+    **_all(
+        ("LOG-09", "M:LOG-5"),
+        "What a handler logs is its author's; the library itself sends no log message to a peer.",
+    ),
+    **_all(
+        ("LOG-12", "M:LOG-9"),
+        "There is no filter between a handler and its log messages; middleware is the place for one.",
+    ),
+    "M:VER-C20": "A MAY that we do not take: each new process is asked which era it speaks.",
+    "M:VER-C21": "Nothing is remembered over stdio beyond the life of one process, so there is no key.",
+    **_all(("TRANS-03", "M:META-13"), "Advice to authors of transports and extensions; the library has no part in it."),
+}
+"""What we do not do, with the reason."""
+
+GAPS: Dict[str, str] = {**LATER, **CHOSEN}

@@ -1,0 +1,265 @@
+# type: ignore
+# ruff: noqa: F401, PIE796
+"""Classes that the tests of the types use. Executed twice: as it stands, and with annotations as strings."""
+
+import datetime as dt
+import enum
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+from decimal import Decimal
+from pathlib import Path, PurePosixPath
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Dict,
+    FrozenSet,
+    Generic,
+    List,
+    Literal,
+    NamedTuple,
+    NewType,
+    Optional,
+    Set,
+    Tuple,
+    TypedDict,
+    TypeVar,
+    Union,
+)
+
+import annotated_types as at
+import attr
+import attrs
+import pydantic
+import typing_extensions as te
+
+from minimcp.schema import Limits
+
+T = TypeVar("T")
+N = TypeVar("N", int, str)
+B = TypeVar("B", bound=float)
+
+
+@dataclass
+class Point:
+    """A place.
+
+    Args:
+        x: To the right.
+    """
+
+    x: float
+    y: float = field(metadata={"description": "Upwards."})
+
+
+@dataclass
+class Record:
+    id: int
+    name: str
+    tags: List[str]
+    position: Point
+
+
+@dataclass
+class Options:
+    depth: int = 3
+    names: List[str] = field(default_factory=list)
+    colour: Optional[str] = None
+    when: Optional[dt.date] = dt.date(1999, 1, 2)
+    shared: ClassVar[int] = 1
+    extra: InitVar[int] = 0
+
+
+@dataclass
+class Tree:
+    value: int
+    children: List["Tree"] = field(default_factory=list)
+
+
+@dataclass
+class Chain:
+    next: Optional["Chain"] = None
+
+
+@dataclass
+class Even:
+    number: int
+
+    def __post_init__(self):
+        if self.number % 2:
+            raise ValueError(f"{self.number} is odd")
+
+
+@dataclass
+class Area:
+    side: float
+    size: float = field(init=False, default=0.0)
+
+    def __post_init__(self):
+        self.size = self.side * self.side
+
+
+@dataclass(frozen=True)
+class Frozen:
+    a: int
+
+
+@dataclass
+class Box(Generic[T]):
+    content: T
+    more: "List[T]" = field(default_factory=list)
+
+
+@dataclass
+class IntBox(Box[int]):
+    label: str = ""
+
+
+@dataclass
+class Pair(Generic[T]):
+    left: Box[T]
+    right: "Box[List[T]]"
+
+
+@dataclass
+class Left:
+    child: "Union[Left, Right, None]"
+    x: int
+
+
+@dataclass
+class Right:
+    child: "Union[Left, Right, None]"
+    x: str
+
+
+@dataclass
+class Circle:
+    kind: Literal["circle"]
+    radius: float
+
+
+@dataclass
+class Square:
+    kind: Literal["square"]
+    side: float
+
+
+@dataclass
+class Empty:
+    pass
+
+
+class Movie(TypedDict):
+    """A film.
+
+    Attributes:
+        title: What it is called.
+    """
+
+    title: str
+    year: int
+
+
+class Partial(TypedDict, total=False):
+    a: int
+    b: str
+
+
+class Wider(Partial):
+    c: bool
+
+
+class Mixed(te.TypedDict):
+    must: int
+    may: te.NotRequired[str]
+    frozen: te.ReadOnly[te.NotRequired[int]]
+
+
+class Loose(te.TypedDict, total=False):
+    must: te.Required[int]
+    noted: Annotated[te.Required[int], "noted"]
+    may: str
+
+
+class Span(NamedTuple):
+    start: int
+    end: Optional[int] = None
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    GREEN = "green"
+    ROUGE = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Odd(enum.Enum):
+    ONE = (1, 2)
+    TWO = object()
+
+
+class Single(enum.Enum):
+    ONLY = "only"
+
+
+@attrs.define
+class Attrs:
+    a: int
+    _b: str = "x"
+    c: List[int] = attrs.field(factory=list)
+    d: int = attrs.field(init=False, default=7)
+
+
+@attr.s
+class OldAttrs:
+    a = attr.ib(type=int)
+    b = attr.ib(default=None)
+
+
+class Model(pydantic.BaseModel):
+    a: int
+    b: List[str] = []
+    when: Optional[dt.date] = None
+
+
+class Inner(pydantic.BaseModel):
+    x: int
+
+
+class Outer(pydantic.BaseModel):
+    inner: Inner
+    others: List[Inner] = []
+
+
+class Family(pydantic.BaseModel):
+    name: str
+    children: "List[Family]" = []
+
+
+class Picky(pydantic.BaseModel):
+    n: int
+
+    @pydantic.field_validator("n")
+    @classmethod
+    def even(cls, n):
+        if n % 2:
+            raise ValueError("odd")
+        return n
+
+
+@pydantic.dataclasses.dataclass
+class Checked:
+    a: int
+
+
+UserId = NewType("UserId", int)
+Named = NewType("Named", Point)
+Json = Union[None, bool, int, float, str, List["Json"], Dict[str, "Json"]]
+Alias = te.TypeAliasType("Alias", "Union[int, List[Alias]]")
+Wrapped = te.TypeAliasType("Wrapped", List[T], type_params=(T,))

@@ -1,0 +1,224 @@
+# ruff: noqa: E501
+"""Any JSON Schema as a compiled check: our words, the words and dialects of `jsonschema`, and the bounds."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import sys
+from typing import Any, Dict, List, Tuple
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from minimcp.schema import compile_check, dialects
+
+from .test_schema_types import JSON
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+NODE = {
+    "$defs": {"node": {"type": "object", "properties": {"n": {"type": "integer"}, "kids": {"items": {"$ref": "#/$defs/node"}}}}},
+    "$ref": "#/$defs/node",
+}
+
+WORDS: List[Tuple[Any, List[Any], List[Tuple[Any, str]]]] = [
+    (True, [1, None], []),
+    (False, [], [(1, "expected nothing here, got the number 1")]),
+    ({}, [1], []),
+    ({"type": "integer"}, [1, 1.0], [(True, "expected an integer, got true"), (1.5, "expected an integer, got the number 1.5")]),
+    ({"type": ["string", "null"]}, ["a", None], [(1, "expected a string or null, got the number 1")]),
+    ({"type": ["integer", "number"]}, [1.5], [("x", "expected an integer or a number, got the string 'x'")]),
+    ({"enum": ["red", "green", 1]}, ["red", 1.0], [
+        ("gren", "expected one of 'red', 'green' or the number 1 (did you mean 'green'?), got the string 'gren'"),
+        (True, "expected one of 'red', 'green' or the number 1, got true")]),
+    ({"enum": []}, [], [(1, "expected nothing, got the number 1")]),
+    ({"const": {"a": [1, True]}}, [{"a": [1.0, True]}], [({"a": [1, 1]}, "expected an object with a, got an object with a")]),
+    ({"minimum": 1, "maximum": 3}, [1, 3, "x"], [(0, "expected a number of at least 1, got the number 0"), (4, "expected a number of at most 3, got the number 4")]),
+    ({"exclusiveMinimum": 1, "exclusiveMaximum": 3}, [2], [(1, "expected a number above 1, got the number 1"), (3, "expected a number below 3, got the number 3")]),
+    ({"multipleOf": 0.1}, [0.3, "x"], [(0.35, "expected a multiple of 0.1, got the number 0.35")]),
+    ({"multipleOf": 5}, [10], [(11, "expected a multiple of 5, got the number 11")]),
+    ({"minLength": 1, "maxLength": 2}, ["a", 5], [("", "expected at least 1 character, got 0"), ("abc", "expected at most 2 characters, got 3")]),
+    ({"pattern": "^a"}, ["ab", 5], [("b", "expected a string that matches ^a, got the string 'b'")]),
+    ({"minItems": 1, "maxItems": 2}, [[1], {}], [([], "expected at least 1 item, got 0"), ([1, 2, 3], "expected at most 2 items, got 3")]),
+    ({"uniqueItems": True}, [[1, True, "a", [1], {"a": 1}], "aa"], [([1, 1.0], "expected a list without duplicates, got the same item twice")]),
+    ({"uniqueItems": False}, [[1, 1]], []),
+    ({"minProperties": 1, "maxProperties": 1}, [{"a": 1}], [({}, "expected at least 1 field, got 0")]),
+    ({"properties": {"a": {"type": "string"}}, "required": ["a"]}, [{"a": "x", "b": 1}, 5], [
+        ({}, "a: expected a value, got nothing"), ({"a": 1}, "a: expected a string, got the number 1")]),
+    ({"properties": {"city": {}}, "patternProperties": {"^x": {"type": "null"}}, "additionalProperties": False}, [{"city": 1, "xy": None}, 1], [
+        ({"citty": 1}, "unknown field 'citty', did you mean 'city'?"), ({"other": 1}, "unknown field 'other'"), ({"x": 1}, "x: expected null, got the number 1")]),
+    ({"additionalProperties": {"type": "integer"}}, [{"a": 1}], [({"a b": "x"}, "['a b']: expected an integer, got the string 'x'")]),
+    ({"patternProperties": {"^x": {"type": "null"}}}, [5, {"y": 1}], []),
+    ({"propertyNames": {"maxLength": 1}}, [{"a": 1}, 5], [({"ab": 1}, "the name 'ab': expected at most 1 character, got 2")]),
+    ({"items": {"type": "integer"}}, [[1], 5], [([1, "x"], "[1]: expected an integer, got the string 'x'")]),
+    ({"prefixItems": [{"type": "integer"}], "items": False}, [[1], [], 5], [(["x"], "[0]: expected an integer, got the string 'x'"), ([1, 2], "[1]: expected nothing here, got the number 2")]),
+    ({"allOf": [{"type": "integer"}, {"minimum": 2}]}, [2], [(1, "expected a number of at least 2, got the number 1")]),
+    ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, [1, "a"], [(None, "expected an integer or a string, got null")]),
+    ({"anyOf": [{"minLength": 2}, {"properties": {"a": False}}]}, ["ab"], []),
+    ({"anyOf": [{"type": "integer"}, {"type": "object", "required": ["a"]}]}, [{"a": 1}], [
+        ({}, "fits none of 2 forms (expected an integer, got an empty object; a: expected a value, got nothing)")]),
+    ({"oneOf": [{"type": "integer"}, {"minimum": 2}]}, [1, "x", 2.5], [(3, "fits 2 of 2 forms, but must fit exactly one"), (1.5, "expected an integer or a number of at least 2, got the number 1.5")]),
+    ({"not": {"type": "integer"}}, ["x"], [(1, "expected something else, got the number 1")]),
+    (NODE, [{"n": 1, "kids": [{"n": 2}]}], [({"kids": [{"n": 1}, {"n": "x"}]}, "kids[1].n: expected an integer, got the string 'x'")]),
+    ({"$anchor": "me", "items": {"$ref": "#me"}, "type": "array", "default": {"$anchor": 3}}, [[[]]], [([[1]], "[0][0]: expected a list, got the number 1")]),
+    ({"definitions": {"a/b c": [{"type": "null"}]}, "$ref": "#/definitions/a~1b%20c/0"}, [None], [(1, "expected null, got the number 1")]),
+    ({"$ref": "#"}, [], [(1, "the schema refers to itself without end")]),
+    ({"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "integer"}, "unused": True}}, [1], [("x", "expected an integer, got the string 'x'")]),
+    ({"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "integer"}}}, [1], [("x", "expected an integer, got the string 'x'")]),
+    ({"x-anything": 1, "format": "date", "title": "t", "type": "string"}, ["no date"], []),
+    ({"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://example.com/s", "type": "null"}, [None], [(1, "expected null, got the number 1")]),
+    ({"$schema": DRAFT_7, "items": {"type": "null"}, "$ref": "#/definitions/x", "definitions": {"x": {}}}, [[1]], []),
+    ({"$schema": DRAFT_7, "items": {"type": "null"}}, [[None]], [([1], "[0]: expected null, got the number 1")]),
+    ({"$schema": DRAFT_7, "prefixItems": [False]}, [[1]], []),
+]  # fmt: skip
+
+
+# Rows M:SCH-1, M:SCH-9, M:SCH-10, JSCH-01: to be marked when the manifest lists their sections.
+@pytest.mark.parametrize(("schema", "fits", "refused"), WORDS, ids=[json.dumps(row[0])[:40] for row in WORDS])
+def test_each_word(schema: Any, fits: List[Any], refused: List[Tuple[Any, str]]) -> None:
+    check = compile_check(schema, where="test")
+    assert [check(value) for value in fits] == [None] * len(fits)
+    assert [check(value) for value, _ in refused] == [message for _, message in refused]
+
+
+# Rows JSCH-06, M:SCH-11: to be marked when the manifest lists their sections.
+@pytest.mark.parametrize(
+    "schema",
+    [
+        3, {"type": "strin"}, {"type": []}, {"type": ["null", "null"]}, {"type": 3}, {"enum": "x"}, {"minimum": "1"},
+        {"multipleOf": 0}, {"minLength": -1}, {"minLength": 1.5}, {"pattern": "("}, {"pattern": 1}, {"uniqueItems": 1},
+        {"properties": []}, {"properties": {"a": 3}}, {"required": "a"}, {"required": [1]}, {"items": [{}]},
+        {"allOf": []}, {"anyOf": {}}, {"title": 1}, {"$defs": {"a": {"type": "x"}}}, {"$defs": []}, {"$ref": 1},
+        {"$ref": "#/$defs/a"}, {"$ref": "#none"}, {"allOf": [{}], "$ref": "#/allOf/1"}, {"if": 3}, {"$ref": "#/title/x", "title": "t"},
+    ],
+)  # fmt: skip
+def test_an_invalid_schema_is_refused_when_it_is_compiled(schema: Any) -> None:
+    with pytest.raises(ValueError, match="^tool 't': "):
+        compile_check(schema, where="tool 't'")
+
+
+# Rows JSCH-01, JSCH-03, JSCH-04, JSCH-02, M:SCH-3: to be marked when the manifest lists their sections.
+def test_other_words_and_dialects_are_left_to_jsonschema() -> None:
+    needs = compile_check({"dependentRequired": {"a": ["b"]}}, where="test")
+    assert needs({"a": 1, "b": 1}) is None
+    assert needs({"a": 1}) == "'b' is a dependency of 'a'"
+    older = compile_check({"$schema": DRAFT_7, "items": [{"type": "integer"}]}, where="test")
+    assert older(["x"]) == "[0]: 'x' is not of type 'integer'"
+    for name in ("2019-09", "2020-12"):
+        uri = f"https://json-schema.org/draft/{name}/schema"
+        assert compile_check({"$schema": uri, "if": True, "then": False}, where="test")(1)
+    assert compile_check({"$schema": DRAFT_7, "$ref": "#/definitions/a", "type": "null", "definitions": {"a": {}}}, where="t")(1) is None
+    inner = {"items": {"$id": "https://example.com/a", "type": "integer"}}
+    assert compile_check(inner, where="test")(["x"])
+    meta = compile_check({"$ref": "https://json-schema.org/draft/2020-12/schema"}, where="test")
+    assert meta({"type": "string"}) is None
+    assert meta({"type": 3})
+
+
+# Rows JSCH-05, M:SCH-2: to be marked when the manifest lists their sections.
+@pytest.mark.parametrize("dialect", ["x:y", "http://json-schema.org/draft-03/schema#", 3, ["x"]])
+def test_an_unknown_dialect_is_refused_by_name(dialect: Any) -> None:
+    with pytest.raises(ValueError, match="dialect .* is not supported; these are: https"):
+        compile_check({"$schema": dialect}, where="test")
+
+
+# Rows JSCH-08, M:SCH-4, M:SCH-6: to be marked when the manifest lists their sections.
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "http://127.0.0.1:9/x.json"},
+        {"items": {"$ref": "other.json#/a"}},
+        {"$id": "https://example.com/a", "$ref": "b"},
+        {"$dynamicRef": "https://example.com/b"},
+        {"$schema": DRAFT_7, "if": True, "items": [{"$ref": "#/nowhere"}]},
+    ],
+)
+def test_nothing_is_fetched_and_a_dangling_reference_is_refused(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_socket(*arguments: Any) -> None:
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr("socket.socket.connect", no_socket)
+    with pytest.raises(ValueError, match="leads nowhere"):
+        compile_check(schema, where="test")
+
+
+def bomb(last: Any, **words: Any) -> Dict[str, Any]:
+    definitions: Dict[str, Any] = {f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(60)}
+    return {"$ref": "#/$defs/a0", "$defs": {**definitions, "a60": last}, **words}
+
+
+# Rows M:SCH-7: to be marked when the manifest lists their sections.
+def test_schemas_that_repeat_their_work_without_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = compile_check(bomb({"type": "integer"}), where="test")
+    assert check(1) is None
+    assert check("x") == "expected an integer, got the string 'x'"
+    monkeypatch.setattr(dialects, "MAX_STEPS", 500)
+    foreign = compile_check(bomb({"properties": {"x": True}}, unevaluatedProperties=False), where="test")
+    assert foreign({"x": 1}) == dialects.TOO_MUCH
+    assert compile_check(bomb({}, **{"if": True}), where="test")(1) == dialects.TOO_MUCH
+
+
+# Rows M:SCH-7: to be marked when the manifest lists their sections.
+def test_deep_schemas_and_values_do_not_overflow_the_stack() -> None:
+    deep: Any = {"type": "integer"}
+    for _ in range(10_000):
+        deep = {"allOf": [deep]}
+    with pytest.raises(ValueError, match="nests deeper than 256"):
+        compile_check(deep, where="test")
+    chain: Dict[str, Any] = {f"a{i}": {"$ref": f"#/$defs/a{i + 1}"} for i in range(10_000)}
+    check = compile_check({"$ref": "#/$defs/a0", "$defs": {**chain, "a10000": {}}}, where="test")
+    assert check(1) == "the value nests too deep"
+    value: Any = []
+    for _ in range(sys.getrecursionlimit()):
+        value = [value]
+    assert compile_check({"items": {"$ref": "#"}}, where="test")(value) == "the value nests too deep"
+    monster = {"if": True, "items": {"$ref": "#"}}
+    assert compile_check(monster, where="test")(value) == dialects.TOO_MUCH
+
+
+def test_a_schema_too_deep_for_jsonschema_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_deep(schema: Any) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(jsonschema.Draft202012Validator, "check_schema", too_deep)
+    with pytest.raises(ValueError, match="nests too deep"):
+        compile_check({"if": True}, where="test")
+
+
+def test_without_jsonschema_our_own_words_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def blocked(name: str, *arguments: Any, **options: Any) -> Any:
+        if name.partition(".")[0] in ("jsonschema", "referencing"):
+            raise ImportError(f"No module named {name!r}")
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", blocked)
+    assert compile_check({"type": "integer"}, where="test")("x")
+    with pytest.raises(ImportError, match="tool 't': .* pip install jsonschema"):
+        compile_check({"if": True}, where="tool 't'")
+
+
+PARTS = st.sampled_from(
+    [{"type": "integer"}, {"type": ["string", "null"]}, {"minimum": 0}, {"maxLength": 1}, {"const": 1}, {"enum": [True, "a", []]},
+     {"required": ["a"]}, {"additionalProperties": False, "properties": {"a": {}}}, {"uniqueItems": True}, {"maxItems": 1}, True, False]
+)  # fmt: skip
+SCHEMAS = st.recursive(
+    PARTS,
+    lambda inner: st.fixed_dictionaries({}, optional={
+        "items": inner, "prefixItems": st.lists(inner, min_size=1, max_size=2), "properties": st.dictionaries(st.sampled_from("axy"), inner),
+        "additionalProperties": inner, "anyOf": st.lists(inner, min_size=1, max_size=2), "oneOf": st.lists(inner, min_size=1, max_size=2),
+        "allOf": st.lists(inner, min_size=1, max_size=2), "not": inner, "patternProperties": st.dictionaries(st.sampled_from(["^a", "y$"]), inner),
+        "propertyNames": inner,
+    }),
+    max_leaves=5,
+)  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(schema=SCHEMAS, value=JSON)
+def test_our_words_and_jsonschema_agree(schema: Any, value: Any) -> None:
+    found = compile_check(schema, where="test")(value)
+    assert (found is None) == jsonschema.Draft202012Validator(schema).is_valid(value)
+    assert "\n" not in (found or "")

@@ -1,0 +1,63 @@
+"""The wording: paths, values, suggestions."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional
+
+import pytest
+
+from minimcp.schema.mismatch import NOTHING, Mismatch, described, listed, nearest, shown_path
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        ("x" * 70, f"the string '{'x' * 60}...'"),
+        ("a\nb", "the string 'a\\nb'"),
+        (1.5, "the number 1.5"),
+        pytest.param(10**5000, "the number (over 300 digits)", id="huge"),
+        ([], "an empty list"),
+        ((1, 2), "a list of 2"),
+        ({}, "an empty object"),
+        ({"a": 1, "b": 2}, "an object with a, b"),
+        (NOTHING, "nothing"),
+        (b"", "a value of type bytes"),
+    ],
+)
+def test_values_in_words(value: Any, text: str) -> None:
+    assert described(value) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "found"),
+    [
+        ("Days", ["days"], "days"),
+        ("max-days", ["maxDays"], "maxDays"),
+        ("ctiy", ["country", "city"], "city"),
+        ("daysy", ["days", "daisy"], "days"),
+        ("a", ["b"], None),
+        ("temperature", ["city"], None),
+        ("x" * 100, ["x" * 100], None),
+    ],
+)
+def test_near_misses(name: str, known: List[str], found: Optional[str]) -> None:
+    assert nearest(name, known) == found
+
+
+def test_the_path_grows_from_the_inside_out() -> None:
+    error = Mismatch("a string", 1).inside("b").inside(2).inside("a")
+    assert str(error) == "a[2].b: expected a string, got the number 1"
+    assert str(error.copy().inside("x y")) == "['x y'].a[2].b: expected a string, got the number 1"
+    assert shown_path([]) == ""
+
+
+def test_a_message_is_one_line_whatever_came() -> None:
+    error = Mismatch("", instead="a\nb\x1b[0m\ud800")
+    assert str(error) == "a\\nb\\x1b[0m\\ud800"
+
+
+def test_small_words() -> None:
+    assert listed(["a", "b", "c"], "and") == "a, b and c"
+    assert repr(NOTHING) == "nothing"

@@ -1,0 +1,239 @@
+"""A pipe, a role and an outlet that follow a test's script, for the tests of the engine. Nothing waits unbounded."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import pytest
+
+from minimcp.channel import Channel
+from minimcp.eras import Peer
+from minimcp.errors import ConnectionLost, MethodNotFound
+from minimcp.exchange import Exchange, Outlet, Route
+from minimcp.jsonrpc import Notification, Request
+from minimcp.limits import Limits
+from minimcp.pipe import Frame, Pipe
+from minimcp.revisions import NEWEST_HANDSHAKE
+from minimcp.role import Role
+
+from .support import WAIT
+
+
+class Task:
+    """A function on a thread of its own, whose result or exception is waited for with a bound."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self._function, self._arguments = function, arguments
+        self._value: Any = None
+        self._error: Optional[BaseException] = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._function(*self._arguments)
+        except BaseException as error:
+            self._error = error
+
+    def result(self, seconds: float = WAIT) -> Any:
+        """What the function returned; its exception is raised."""
+        self.thread.join(seconds)
+        assert not self.thread.is_alive(), "it hangs"
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+def wait_for(event: threading.Event) -> None:
+    """Wait for an event, with the bound of all tests."""
+    assert event.wait(WAIT), "it did not come"
+
+
+class ScriptedPipe(Pipe):
+    """The end of a pipe whose other end is the test.
+
+    Args:
+        room: Bytes that the peer takes before `send` waits; None means that it takes everything.
+    """
+
+    __slots__ = ("frames", "sent", "room", "closed", "finished", "failing", "stuck", "_changed")
+
+    def __init__(self, room: Optional[int] = None) -> None:
+        self.name = "scripted"
+        self.frames: "SimpleQueue[List[Frame]]" = SimpleQueue()
+        self.sent = b""
+        self.room = room
+        self.closed = False
+        self.failing: Optional[BaseException] = None
+        self.stuck = threading.Event()
+        self._changed = threading.Condition(threading.Lock())
+
+    def receive(self, before_wait: Callable[[], None] = lambda: None) -> List[Frame]:
+        before_wait()
+        return self.frames.get(timeout=6 * WAIT)
+
+    def send(self, data: bytes, seconds: float) -> int:
+        with self._changed:
+            if self.room == 0:
+                self.stuck.set()
+            if seconds:
+                self._changed.wait_for(lambda: self.room != 0 or self.closed, timeout=min(seconds, WAIT))
+            if self.failing is not None:
+                raise self.failing
+            if self.closed:
+                raise self.lost("closed")
+            taken = len(data) if self.room is None else min(self.room, len(data))
+            if self.room is not None:
+                self.room -= taken
+            self.sent += data[:taken]
+            self._changed.notify_all()
+            return taken
+
+    def close(self) -> None:
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
+        self.frames.put([])
+
+    # What the test does.
+
+    def take(self, room: Optional[int]) -> None:
+        """Have the peer take so many bytes more; None is all that comes."""
+        with self._changed:
+            self.room = room
+            self.stuck.clear()
+            self._changed.notify_all()
+
+    def give(self, *messages: Any) -> None:
+        """Have messages arrive in one piece: objects, or frames as they are."""
+        self.frames.put([m if isinstance(m, bytes) or not isinstance(m, (dict, list)) else dumps(m) for m in messages])
+
+    def end(self) -> None:
+        """Have the peer close its side."""
+        self.frames.put([])
+
+    def lines(self, count: int) -> List[Any]:
+        """What was sent so far, decoded, once there are so many lines."""
+        with self._changed:
+            enough = self._changed.wait_for(lambda: self.sent.count(b"\n") >= count, timeout=WAIT)
+            assert enough, f"only {self.sent!r} was sent"
+            return [json.loads(line) for line in self.sent.splitlines()]
+
+
+def dumps(value: Any) -> bytes:
+    """One frame."""
+    return json.dumps(value).encode()
+
+
+def request(id: Any, method: str, **params: Any) -> Dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def notice(method: str, **params: Any) -> Dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def result(id: Any, **members: Any) -> Dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "result": members}
+
+
+def cancelled(id: Any, reason: str = "never mind") -> Dict[str, Any]:
+    return notice("notifications/cancelled", requestId=id, reason=reason)
+
+
+class ScriptedRole(Role):
+    """Serves what the test puts into `routes`, by method; remembers what it was told."""
+
+    answers_rubbish = True
+    takes_batches = True
+
+    def __init__(self, *, hot: bool = True) -> None:
+        self.hot = hot
+        self.routes: Dict[str, Route] = {"ping": Route(lambda exchange: {}, control=True)}
+        self.peer = Peer(NEWEST_HANDSHAKE)
+        self.notices: List[Notification] = []
+        self.noticed: Callable[[Notification], None] = self.notices.append
+        self.losses: List[ConnectionLost] = []
+
+    def serve(self, method: str, handle: Callable[[Exchange], Any], **options: Any) -> None:
+        self.routes[method] = Route(handle, **options)
+
+    def admit(self, request: Request) -> Optional[Tuple[Peer, Route]]:
+        if request.method == "silent":
+            return None
+        route = self.routes.get(request.method)
+        if route is None:
+            raise MethodNotFound(f"no {request.method}")
+        return self.peer, route
+
+    def notified(self, notification: Notification) -> None:
+        self.noticed(notification)
+
+    def lost(self, cause: ConnectionLost) -> None:
+        self.losses.append(cause)
+
+
+class RecordingOutlet(Outlet):
+    """Takes everything and remembers it; `refusal` is what `begin` answers."""
+
+    __slots__ = ("refusal", "lines", "owed", "aside", "open")
+
+    def __init__(self) -> None:
+        self.refusal: Any = None
+        self.lines: List[bytes] = []
+        self.owed: List[Tuple[Any, bytes]] = []
+        self.aside: List[Callable[[], None]] = []
+        self.open = True
+
+    def begin(self, exchange: Exchange) -> Any:
+        return self.refusal
+
+    def answer(self, exchange: Exchange, line: bytes) -> Optional[bytes]:
+        return line if self.claim(exchange) else None
+
+    def claim(self, exchange: Exchange) -> bool:
+        was, self.open = self.open, False
+        return was
+
+    def send(self, line: bytes) -> None:
+        self.lines.append(line)
+
+    def owe(self, id: Any, line: bytes) -> None:
+        self.owed.append((id, line))
+
+    def run_aside(self, work: Callable[[], None]) -> None:
+        self.aside.append(work)
+
+
+@contextmanager
+def open_channel(
+    role: Optional[ScriptedRole] = None, *, room: Optional[int] = None, trace: Any = None, **limits: Any
+) -> Iterator[Tuple[Channel, ScriptedPipe, ScriptedRole]]:
+    """A channel over a scripted pipe; closed at the end."""
+    pipe = ScriptedPipe(room)
+    served = role or ScriptedRole()
+    channel = Channel(pipe, served, limits=Limits(**limits), name="test", trace=trace).open()
+    try:
+        yield channel, pipe, served
+    finally:
+        channel.close()
+        assert channel.wait_until_ended(WAIT)
+
+
+@contextmanager
+def no_threads(monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[None]:
+    """While it lasts the system gives no thread whose name contains one of these; without names none at all."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if not names or any(name in thread.name for name in names):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        yield

@@ -1,0 +1,92 @@
+"""What many tests share: one bound for every wait, and a look at what this process holds open."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Callable, Dict, FrozenSet, Iterator, Optional, Sequence
+
+WAIT = 10.0
+"""Seconds. Every wait in the tests is bounded by this and ends in a failure, never in a hang."""
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The top of the repository."""
+
+_TICK = 0.01
+
+
+def eventually(condition: Callable[[], object], seconds: float = WAIT) -> bool:
+    """Look at `condition` until it is true; False when it is still not after `seconds`.
+
+    For what has no event to wait for (the kernel's tables, another process). Inside this process wait for
+    an event, a join or a future instead.
+    """
+    end, pause = time.monotonic() + seconds, threading.Event()
+    while not condition():
+        if time.monotonic() >= end:
+            return False
+        pause.wait(_TICK)  # nobody sets it: there is nothing to be told by
+    return True
+
+
+def open_descriptors() -> Dict[int, str]:
+    """What each descriptor of this process points to; empty where the system has no /proc."""
+    found = {}
+    for name in os.listdir("/proc/self/fd") if sys.platform == "linux" else ():
+        try:
+            found[int(name)] = os.readlink("/proc/self/fd/" + name)
+        except OSError:
+            pass  # the descriptor of the listing itself
+    return found
+
+
+def child_processes() -> FrozenSet[int]:
+    """Process ids of our children, zombies included; empty where the system has no /proc."""
+    found = set()
+    for thread in os.listdir("/proc/self/task") if sys.platform == "linux" else ():
+        try:
+            with open(f"/proc/self/task/{thread}/children", encoding="ascii") as listing:
+                found.update(int(pid) for pid in listing.read().split())
+        except OSError:
+            pass  # that thread has ended meanwhile; its children are another thread's now
+    return frozenset(found)
+
+
+def held() -> "Counter[str]":
+    """What this process holds that the next test should not inherit: open descriptors and child processes."""
+    found = Counter(f"descriptor on {target}" for target in open_descriptors().values())
+    found.update(f"child process {pid}" for pid in child_processes())
+    return found
+
+
+KEPT: "Counter[str]" = Counter()
+"""What the running test opened for a fixture of a wider scope; emptied before each test."""
+
+
+@contextmanager
+def outlives_the_test() -> Iterator[None]:
+    """What is opened inside belongs to a module's or the session's fixture, which closes it: no leak of the test."""
+    before = held()
+    yield
+    KEPT.update(held() - before)
+
+
+def run_python(
+    arguments: Sequence[str],
+    *,
+    cwd: Optional[Path] = None,
+    env: Optional[Dict[str, str]] = None,
+    stdin: bytes = b"",
+    seconds: float = WAIT,
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run this Python with `arguments`, bounded, and hand over how it ended and what it printed."""
+    options: Dict[str, Any] = {"cwd": str(cwd or ROOT), "input": stdin, "timeout": seconds}
+    if env is not None:
+        options["env"] = {**os.environ, **env}
+    return subprocess.run([sys.executable, *arguments], capture_output=True, **options)

@@ -1,0 +1,94 @@
+"""The alarm clock: in order, taken back, and never silent because of one bad order."""
+
+from __future__ import annotations
+
+import threading
+from typing import List
+
+import pytest
+
+from minimcp.alarm import Alarm
+
+from .scripted import no_threads, wait_for
+from .support import WAIT, eventually
+
+LATER = 3600.0
+
+
+def alarm_threads() -> List[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "test-alarm"]
+
+
+@pytest.fixture
+def alarm() -> Alarm:
+    return Alarm("test")
+
+
+def test_it_rings_in_the_order_of_time(alarm: Alarm) -> None:
+    rung: List[int] = []
+    done = threading.Event()
+    forget = alarm.at(LATER, lambda: rung.append(9))
+    alarm.at(0.02, lambda: rung.append(2) or done.set())  # type: ignore[func-returns-value]
+    alarm.at(0.0, lambda: rung.append(1))
+    wait_for(done)
+    assert rung == [1, 2]
+    forget()
+    forget()
+    assert eventually(lambda: not alarm_threads())
+
+
+def test_its_thread_lives_while_there_is_something_to_wait_for(alarm: Alarm) -> None:
+    rung = threading.Event()
+    forget = [alarm.at(LATER, rung.set), alarm.at(LATER, rung.set)]
+    assert len(alarm_threads()) == 1
+    forget[0]()
+    assert len(alarm_threads()) == 1
+    forget[1]()
+    assert eventually(lambda: not alarm_threads())
+    alarm.at(0, rung.set)
+    wait_for(rung)
+    assert eventually(lambda: not alarm_threads())
+
+
+@pytest.mark.parametrize("seconds", [1e12, float("inf")])
+def test_a_time_that_never_comes_does_not_hurt_the_others(alarm: Alarm, seconds: float) -> None:
+    """A condition refuses to wait that long."""
+    rung = threading.Event()
+    forget = alarm.at(seconds, rung.set)
+    alarm.at(0.01, rung.set)
+    wait_for(rung)
+    forget()
+    assert eventually(lambda: not alarm_threads())
+
+
+def test_one_that_raises_does_not_silence_the_others(alarm: Alarm, caplog: pytest.LogCaptureFixture) -> None:
+    rung = threading.Event()
+
+    def fail() -> None:
+        raise RuntimeError("can't start new thread")
+
+    alarm.at(0, fail)
+    alarm.at(0.01, rung.set)
+    wait_for(rung)
+    assert "can't start new thread" in caplog.text
+
+
+def test_no_thread_orders_nothing_and_hurts_nothing_later(alarm: Alarm, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong, rung = threading.Event(), threading.Event()
+    with no_threads(monkeypatch), pytest.raises(RuntimeError):
+        alarm.at(0, wrong.set)
+    alarm.at(0, rung.set)
+    wait_for(rung)
+    assert not wrong.is_set()
+
+
+def test_it_begins_anew_in_a_fork(alarm: Alarm) -> None:
+    rung = threading.Event()
+    forget = alarm.at(LATER, rung.set)
+    alarm.renew()  # as if its thread were not there
+    alarm.at(0, rung.set)
+    wait_for(rung)
+    forget()
+    alarm_of_the_parent = [thread for thread in threading.enumerate() if thread.name == "test-alarm"]
+    for thread in alarm_of_the_parent:
+        thread.join(WAIT / 100)

@@ -1,0 +1,148 @@
+"""A host's own functions: how they are gathered, on which thread they run, what a client answers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any, List
+
+import pytest
+
+import minimcp
+from minimcp import callbacks as module
+from minimcp.callbacks import Callbacks, Dispatcher
+
+from .answering import R4, R5, Answering
+from .scripted import cancelled, notice, wait_for
+from .support import WAIT, eventually
+
+
+class Host:
+    """Handlers as methods."""
+
+    def __init__(self) -> None:
+        self.heard: List[Any] = []
+        self.event = threading.Event()
+
+    def on_log(self, message: Any) -> None:
+        self.heard.append((message.level, message.data, threading.current_thread().name))
+        self.event.set()
+
+    on_tools_changed = None
+
+
+def test_an_object_and_keywords_are_one_set() -> None:
+    host = Host()
+    both = Callbacks.gather(host, on_log=None, on_tools_changed=print).functions
+    assert set(both) == {"on_log", "on_tools_changed"} and both["on_tools_changed"] is print
+    assert Callbacks.gather(None).functions == {}
+    for handlers, keywords, text in (
+        (host, {"on_log": print}, "twice"),
+        (Host, {}, "class"),
+        (None, {"on_log": 5}, "int cannot"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            Callbacks.gather(handlers, **keywords)  # type: ignore[arg-type]
+
+
+def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+    dispatcher, seen, done = Dispatcher(), [], threading.Event()  # type: ignore[var-annotated]
+
+    def fail() -> None:
+        raise SystemExit(3)
+
+    dispatcher.put(fail)
+    for number in range(100):
+        dispatcher.put(lambda number=number: seen.append((number, threading.current_thread().name)))  # type: ignore[misc]
+    dispatcher.put(done.set)
+    wait_for(done)
+    assert seen == [(number, "minimcp-callbacks") for number in range(100)]
+    assert "a callback failed: 3" in caplog.text
+    dispatcher.close()
+    dispatcher.put(fail)
+    dispatcher.close()
+    idle = Dispatcher()
+    idle.close()
+
+
+def test_what_waits_is_run_after_close() -> None:
+    dispatcher, gate, seen = Dispatcher(), threading.Event(), []  # type: ignore[var-annotated]
+    dispatcher.put(lambda: wait_for(gate))
+    dispatcher.put(lambda: seen.append(1))
+    dispatcher.close()
+    gate.set()
+    assert eventually(lambda: seen == [1])
+
+
+def test_a_slow_callback_loses_the_oldest(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(module, "MOST_NOTICES", 3)
+    dispatcher, begun, gate, seen = Dispatcher(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
+
+    def slow() -> None:
+        begun.set()
+        wait_for(gate)
+
+    dispatcher.put(slow)
+    wait_for(begun)
+    for number in range(6):
+        dispatcher.put(lambda number=number: seen.append(number))  # type: ignore[misc]
+    gate.set()
+    dispatcher.close()
+    assert eventually(lambda: seen == [3, 4, 5])
+    assert caplog.text.count("the oldest are dropped") == 1
+
+
+def test_notices_reach_their_callbacks(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "minimcp.client")
+    host, changed = Host(), threading.Event()
+    server = Answering()
+    with minimcp.connect(server, handlers=host, on_tools_changed=changed.set, revision=R4):
+        server.pipe.give(
+            notice("notifications/message", level=5, data="x"),
+            notice("notifications/message", level="info", data={"a": 1}),
+            notice("notifications/tools/list_changed"),
+            notice("notifications/prompts/list_changed"),
+        )
+        wait_for(host.event)
+        wait_for(changed)
+        assert host.heard == [("info", {"a": 1}, "minimcp-callbacks")]
+        assert eventually(lambda: "prompts/list_changed: nobody listens" in caplog.text)
+    assert "a log message that is none" in caplog.text
+
+
+@pytest.mark.requirement("PING-01", "BASE-17", "BASE-18")
+def test_what_a_server_may_ask() -> None:
+    server = Answering({"ping": lambda message: {"result": {}}})
+    with minimcp.connect(server, revision=R4):
+        server.pipe.ask("ping")
+        server.pipe.ask("elicitation/create", message="?")
+        assert eventually(lambda: len([each for each in server.pipe.messages if "method" not in each]) == 2)
+    answers = [each for each in server.pipe.messages if "method" not in each]
+    assert {"jsonrpc": "2.0", "id": "s1", "result": {}} in answers
+    assert [each["error"]["code"] for each in answers if "error" in each] == [-32601]
+
+
+def test_a_ping_before_anything_is_agreed() -> None:
+    asked = threading.Event()
+
+    def begin(message: Any) -> Any:
+        server.pipe.ask("ping")
+        server.pipe.give([notice("notifications/x")])
+        asked.set()
+
+    server = Answering({"server/discover": begin})
+    with minimcp.connect(server, probe_timeout=0.05, connect_timeout=WAIT) as client:
+        assert client.revision == R4 and asked.is_set()
+        assert eventually(lambda: {"jsonrpc": "2.0", "id": "s1", "result": {}} in server.pipe.messages)
+
+
+@pytest.mark.requirement("M:BASE-9", "M:STD-5")
+def test_where_a_server_must_not_ask(caplog: pytest.LogCaptureFixture) -> None:
+    server = Answering(modern=True)
+    with minimcp.connect(server) as client:
+        assert client.revision == R5
+        server.pipe.ask("ping")
+        server.pipe.give(cancelled(99))
+        assert eventually(lambda: "must not send requests" in caplog.text)
+        assert client.ping() >= 0
+    assert all("method" in each for each in server.pipe.messages)

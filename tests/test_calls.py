@@ -1,0 +1,230 @@
+"""Calls in the way of their era: what they carry, how they end, and what happens on Ctrl-C."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any, Dict, List
+
+import pytest
+
+import minimcp
+from minimcp import CancelToken, calls as module
+from minimcp.calls import DEFAULT, Calls
+
+from .answering import R4, R5, Answering, discovered, error, initialized, result, silence
+from .scripted import Task, notice
+from .support import WAIT, eventually
+
+TOOL = {"name": "t", "inputSchema": {"type": "object"}}
+
+
+def connected(answers: Dict[str, Any], revision: str = R4, **options: Any) -> "tuple[minimcp.Client, Any]":
+    server = Answering(answers, modern=revision == R5)
+    options.setdefault("timeout", WAIT)
+    return minimcp.connect(server, revision=revision, **options), server
+
+
+def sent(server: Any, method: str) -> List[Any]:
+    return [each.get("params") for each in server.pipe.messages if each.get("method") == method]
+
+
+def test_the_default_has_a_name() -> None:
+    assert repr(DEFAULT) == "the client's"
+
+
+def test_timeouts_are_the_clients_unless_a_call_says_more() -> None:
+    calls = Calls(None, None, 5)  # type: ignore[arg-type]
+    left = calls.deadline(DEFAULT).remaining()
+    assert left is not None and 4 < left <= 5
+    assert calls.deadline(None).remaining() is None and calls.deadline(0).remaining() == 0
+
+
+@pytest.mark.requirement("M:META-1", "M:META-2")
+def test_each_era_dresses_its_calls() -> None:
+    for revision in (R4, R5):
+        client, server = connected({"x": result(a=1)}, revision)
+        with client:
+            assert client.request("x", {"p": 1, "_meta": {"mine": 2}}, on_progress=lambda report: None)["a"] == 1
+            assert client.request("x") == {"a": 1}
+        meta = sent(server, "x")[0]["_meta"]
+        assert meta["mine"] == 2 and meta["progressToken"] == server.pipe.messages[-2]["id"]
+        assert ("io.modelcontextprotocol/protocolVersion" in meta) == (revision == R5)
+        assert "progressToken" not in ((sent(server, "x")[1] or {}).get("_meta") or {})
+
+
+def test_progress_goes_to_the_caller_and_nonsense_goes_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "minimcp.client")
+    client, server = connected({})
+
+    def work(message: Any) -> Any:
+        token = message["params"]["_meta"]["progressToken"]
+        server.pipe.give(notice("notifications/progress", progressToken=token, progress="x"))
+        server.pipe.give(notice("notifications/progress", progressToken=token, progress=1, message="m"))
+        return {"result": {}}
+
+    server.answers["work"] = work
+    seen: List[Any] = []
+    with client:
+        client.request("work", on_progress=lambda report: seen.append((report.progress, report.total, report.message)))
+    assert seen == [(1, None, "m")] and "a progress notification that is none" in caplog.text
+
+
+def test_a_revision_that_is_refused_later_is_asked_again_once() -> None:
+    refused = error(-32022, "not that one", {"supported": [R5]})
+    stranger = error(-32022, data={"supported": []})
+    client, server = connected({"x": [refused, result(a=1)], "y": refused, "z": stranger}, R5)
+    with client:
+        assert client.request("x") == {"a": 1}
+        for method in ("y", "z"):
+            with pytest.raises(minimcp.UnsupportedRevision):
+                client.request(method)
+        assert [len(sent(server, method)) for method in "xyz"] == [2, 2, 1]
+    client, server = connected({"x": refused})
+    with client, pytest.raises(minimcp.UnsupportedRevision):
+        client.request("x")
+    assert len(sent(server, "x")) == 1
+
+
+def test_what_no_answer_comes_for() -> None:
+    client, server = connected({"x": silence, "server/discover": [discovered(), silence]}, R5)
+    with client:
+        with pytest.raises(minimcp.RequestTimeout):
+            client.request("x", timeout=0.01)
+        assert eventually(lambda: len(sent(server, "notifications/cancelled")) == 1)
+        with pytest.raises(minimcp.RequestTimeout):
+            client.ping(timeout=0.01)
+    assert len(sent(server, "notifications/cancelled")) == 1, "the opening calls are given up without a word"
+
+
+@pytest.mark.requirement("CANC-01")
+def test_a_token_ends_a_call_and_is_let_go() -> None:
+    token, begun = CancelToken(), threading.Event()
+    client, server = connected({"x": lambda message: begun.set(), "y": result()})
+    with client:
+        client.request("y", cancel=token)
+        assert not token._callbacks, "a token that serves many calls does not keep them"
+        task = Task(lambda: client.request("x", cancel=token))
+        assert begun.wait(WAIT)
+        token.cancel()
+        with pytest.raises(minimcp.Cancelled):
+            task.result()
+        assert eventually(lambda: len(sent(server, "notifications/cancelled")) == 1)
+        with pytest.raises(minimcp.Cancelled, match="before the call"):
+            client.request("y", cancel=token)
+    assert len(sent(server, "y")) == 1
+
+
+# ---------------------------------------------------------------- many at once
+
+
+def test_many_leave_in_few_pieces_and_in_order() -> None:
+    client, server = connected({"tools/call": lambda message: {"result": {"content": [], "number": message["id"]}}})
+    with client:
+        results = client.call_tools([(f"t{number}", None) for number in range(150)])
+    assert [each["name"] for each in sent(server, "tools/call")] == [f"t{number}" for number in range(150)]
+    numbers = [each.extra["number"] for each in results]
+    assert numbers == sorted(numbers)
+
+
+def test_nothing_is_sent_of_a_batch_that_is_no_json() -> None:
+    client, server = connected({})
+    with client:
+        for bad in ({"x": float("nan")}, {"x": {1}}):
+            with pytest.raises((ValueError, TypeError)):
+                client.call_tools([("a", None), ("b", bad)])
+        assert sent(server, "tools/call") == [] and "0 outgoing" in repr(client)
+
+
+def test_a_batch_has_one_time_limit_and_one_token() -> None:
+    client, server = connected({"tools/call": silence})
+    with client:
+        outcomes = client.call_tools([("a", None)] * 3, timeout=0.01, return_exceptions=True)
+        assert [type(each) for each in outcomes] == [minimcp.RequestTimeout] * 3
+        token = CancelToken()
+        task = Task(lambda: client.call_tools([("a", None)] * 3, cancel=token, return_exceptions=True))
+        assert eventually(lambda: len(sent(server, "tools/call")) == 6)
+        token.cancel("enough")
+        assert [type(each) for each in task.result()] == [minimcp.Cancelled] * 3
+        assert eventually(lambda: len(sent(server, "notifications/cancelled")) == 6)
+
+
+def test_ctrl_c_ends_the_whole_batch_on_the_wire() -> None:
+    client, server = connected({"tools/call": [result(content=[]), silence]})
+
+    class Interrupted(CancelToken):
+        """Ctrl-C comes while the second call is waited for."""
+
+        waits = 0
+
+        def on_cancel(self, callback: Any) -> Any:
+            self.waits += 1
+            if self.waits == 2:
+                raise KeyboardInterrupt
+            return super().on_cancel(callback)
+
+    with client:
+        with pytest.raises(KeyboardInterrupt):
+            client.call_tools([("a", None)] * 4, cancel=Interrupted())
+        assert eventually(lambda: len(sent(server, "notifications/cancelled")) == 3)
+        assert "0 outgoing" in repr(client)
+
+
+def test_a_batch_of_results_that_are_none() -> None:
+    client, _ = connected({"tools/call": [result(content=5), result(content=[], isError=True), error(-32602, "bad")]})
+    with client:
+        outcomes = client.call_tools([("a", None)] * 3, return_exceptions=True)
+    assert [type(each) for each in outcomes] == [minimcp.ProtocolViolation, minimcp.ToolError, minimcp.InvalidParams]
+
+
+# ---------------------------------------------------------------- lists
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {},
+        {"tools": None},
+        {"tools": [{"name": "no schema"}]},
+        {"tools": [], "nextCursor": 5},
+        {"tools": [], "nextCursor": "always"},
+    ],
+)
+def test_pages_that_make_no_sense(page: Any) -> None:
+    client, _ = connected({"tools/list": result(**page)})
+    with client, pytest.raises(minimcp.ProtocolViolation, match="tools/list"):
+        client.list_tools()
+
+
+def test_pages_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_PAGES", 5)
+    client, server = connected(
+        {"tools/list": lambda message: {"result": {"tools": [TOOL], "nextCursor": str(message["id"])}}}
+    )
+    with client, pytest.raises(minimcp.ProtocolViolation, match="more than 5 pages"):
+        client.list_tools()
+    cursors = [(params or {}).get("cursor") for params in sent(server, "tools/list")]
+    assert len(cursors) == 5 and cursors[0] is None and all(cursors[1:])
+
+
+def test_all_pages_share_one_time_limit() -> None:
+    client, _ = connected({"tools/list": [result(tools=[TOOL], nextCursor="2"), silence]})
+    with client, pytest.raises(minimcp.RequestTimeout):
+        client.list_tools(timeout=0.05)
+
+
+# ---------------------------------------------------------------- before a call
+
+
+def test_what_is_needed() -> None:
+    client, server = connected({"initialize": initialized(R4, logging={})})
+    with client:
+        for ask in (client.list_tools, lambda: client.call_tools([("a", None)]), lambda: client.call_tool("a")):
+            with pytest.raises(minimcp.CapabilityNotSupported, match="no tools"):
+                ask()
+        assert len(server.pipe.methods()) == 2, "nothing was sent"
+    with pytest.raises(minimcp.ConnectionLost, match="closed") as first:
+        client.list_tools()
+    with pytest.raises(minimcp.ConnectionLost) as second:
+        client.call_tools([("a", None)])
+    assert first.value is not second.value, "each caller gets an exception of its own"

@@ -1,0 +1,168 @@
+"""`Client`: its facts, its calls where a script shows more than a server could, and its end."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from typing import Any
+
+import pytest
+
+import minimcp
+from minimcp import client as module
+from minimcp.types import Implementation
+
+from .answering import R1, R4, R5, Answering, discovered, error, initialized, result
+from .support import WAIT, eventually, run_python
+
+
+def test_facts() -> None:
+    with minimcp.connect(Answering({"initialize": initialized(R1, tools={}, vendor=1)}), revision=R1) as client:
+        assert client.revision == R1 and isinstance(client.revision, str)
+        assert client.server_info == Implementation("scripted", "0")
+        assert client.capabilities == {"tools": {}, "vendor": 1} and client.instructions is None
+        assert client.stderr_tail == "" and repr(client).startswith(f"<Client {R1} on <Channel")
+    stamp = {"io.modelcontextprotocol/serverInfo": {"name": "new", "version": "2", "icons": 5}}
+    with minimcp.connect(Answering({"server/discover": discovered(_meta=stamp)})) as client:
+        assert client.revision == R5
+        assert client.server_info == Implementation("new", "2"), "as far as it can be read"
+    with minimcp.connect(Answering({"server/discover": discovered()})) as client:
+        assert client.server_info is None
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ({"name": "a", "version": "1", "title": "A"}, Implementation("a", "1", title="A")),
+        ({"name": "a"}, Implementation("a", "")),
+        ({"name": "a", "version": "1", "title": 5}, Implementation("a", "1")),
+        ({"version": "1"}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_what_a_peer_says_of_itself(said: Any, read: Any) -> None:
+    assert Implementation.of_peer(said) == read
+
+
+def test_a_call_of_a_tool() -> None:
+    server = Answering({"tools/call": [
+        result(content=[{"type": "text", "text": "hello"}], structuredContent=[1], other=2),
+        result(content=[], isError=True),
+        result(content=[{"type": "text", "text": "why"}], isError=True),
+        result(content="no list"),
+        error(-32602, "unknown"),
+    ]})
+    with minimcp.connect(server, revision=R4) as client:
+        done = client.call_tool("t", {"a": 1})
+        assert (done.text, done.structured_content, done.value, done.extra) == ("hello", [1], [1], {"other": 2})
+        assert server.pipe.messages[-1]["params"] == {"name": "t", "arguments": {"a": 1}}
+        with pytest.raises(minimcp.ToolError, match="t failed"):
+            client.call_tool("t")
+        assert server.pipe.messages[-1]["params"] == {"name": "t"}
+        with pytest.raises(minimcp.ToolError, match="why") as caught:
+            client.call_tool("t")
+        assert caught.value.result.is_error
+        with pytest.raises(minimcp.ProtocolViolation, match="tools/call"):
+            client.call_tool("t")
+        with pytest.raises(minimcp.InvalidParams) as unknown:
+            client.call_tool("t")
+        assert unknown.value.from_peer
+
+
+@pytest.mark.requirement("M:LOG-1")
+def test_a_log_level_travels_as_the_era_wants() -> None:
+    old = Answering({"logging/setLevel": result()})
+    with minimcp.connect(old, revision=R4) as client:
+        client.set_log_level("error")
+    assert old.pipe.messages[-1] == {
+        "jsonrpc": "2.0", "id": 2, "method": "logging/setLevel", "params": {"level": "error"},
+    }
+    new = Answering({"x": result()}, modern=True)
+    with minimcp.connect(new) as client:
+        client.set_log_level("error")
+        client.request("x")
+    assert new.pipe.messages[-1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == "error"
+    assert "logging/setLevel" not in new.pipe.methods()
+
+
+def test_notifications_and_pings() -> None:
+    for modern in (False, True):
+        server = Answering({"ping": result()}, modern=modern)
+        with minimcp.connect(server, revision=R5 if modern else R4) as client:
+            client.notify("notifications/vendor", {"a": 1})
+            client.notify("notifications/bare")
+            assert 0 <= client.ping() < WAIT
+            assert server.pipe.methods()[-3:] == [
+                "notifications/vendor", "notifications/bare", "server/discover" if modern else "ping",
+            ]
+        with pytest.raises(minimcp.ConnectionLost):
+            client.notify("notifications/bare")
+        client.close()
+
+
+def test_a_client_that_is_collected_open_warns() -> None:
+    server = Answering()
+    held = [minimcp.connect(server, revision=R4)]
+
+    def drop() -> None:
+        held.clear()
+        gc.collect()
+
+    with pytest.warns(ResourceWarning, match="unclosed <Client"):
+        drop()
+    assert eventually(lambda: server.pipe.closed)
+
+
+def test_a_client_whose_connection_ended_does_not_warn() -> None:
+    server = Answering()
+    client = minimcp.connect(server, revision=R4)
+    server.pipe.end()
+    assert client._channel.wait_until_ended(WAIT)
+    del client
+    gc.collect()
+
+
+def test_open_clients_are_closed_at_exit() -> None:
+    idle, busy = Answering(), Answering({"x": lambda message: None})
+    first, second = (minimcp.connect(each, revision=R4) for each in (idle, busy))
+    waiting = second.submit(second.request, "x")
+    assert eventually(lambda: "x" in busy.pipe.methods())
+    module._close_all()
+    assert idle.pipe.closed and not busy.pipe.closed, "a thread that waits would print its loss as it dies"
+    second.close()
+    assert isinstance(waiting.exception(WAIT), minimcp.ConnectionLost)
+    first.close()
+
+
+LEFT_OPEN = """
+import sys, minimcp
+server = minimcp.Server("left")
+@server.tool
+def echo(text: str) -> str:
+    "Echo."
+    return text
+if "serve" in sys.argv:
+    server.run()
+else:
+    client = minimcp.connect([sys.executable, __file__, "serve"])
+    print(client.call_tool("echo", {"text": "hello"}).text)
+"""
+
+
+def test_a_program_that_forgets_to_close_ends_quietly(tmp_path: Any) -> None:
+    script = tmp_path / "left.py"
+    script.write_text(LEFT_OPEN, encoding="utf-8")
+    done = run_python(["-W", "error", str(script)], env={"PYTHONPATH": "."})
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"hello\n", b"")
+
+
+def test_a_second_call_after_a_loss_says_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    server = Answering()
+    with minimcp.connect(server, revision=R4) as client:
+        server.pipe.end()
+        assert client._channel.wait_until_ended(WAIT)
+        for _ in range(2):
+            with pytest.raises(minimcp.ConnectionLost, match="the peer closed"):
+                client.request("x")

@@ -1,0 +1,195 @@
+"""`connect`: what it takes a target for, what it says when that fails, and which options do not apply."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+import minimcp
+from minimcp import Server, StdioServer
+from minimcp.connect import read_target
+from minimcp.transports.child import ChildPipe
+from minimcp.types import Implementation
+
+from .answering import R1, R4, R5, Answering, error
+from .support import ROOT, WAIT
+
+QUICK = """
+import sys, json
+sys.path.insert(0, {root!r})
+import minimcp
+server = minimcp.Server("quick")
+@server.tool
+def where() -> list[str]:
+    "Where it runs."
+    import os
+    return [os.getcwd(), os.environ.get("MARK", "")]
+server.run()
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "quick.py"
+    file.write_text(QUICK.format(root=str(ROOT)), encoding="utf-8")
+    return file
+
+
+def command(target: Any) -> List[str]:
+    server = read_target(target).server
+    assert server is not None
+    return list(server.command)
+
+
+def test_the_order_of_decisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    server = Server("x")
+    assert read_target(server).object is server and read_target(server).server is None
+    stdio = StdioServer(["a"])
+    assert read_target(stdio).server is stdio
+    assert command(["a", Path("b")]) == ["a", "b"] == command(("a", "b"))
+    for name in ("here.py", "two words.py", "tool"):
+        (tmp_path / name).write_text("", encoding="utf-8")
+    assert command("here.py") == [sys.executable, str(tmp_path / "here.py")] == command(Path("here.py"))
+    assert command("two words.py") == [sys.executable, str(tmp_path / "two words.py")]
+    assert command("tool") == [str(tmp_path / "tool")]
+    assert command("gone.py") == [sys.executable, "gone.py"] and command("gone.js") == ["node", "gone.js"]
+    assert command("gone.mjs") == ["node", "gone.mjs"]
+    assert command("prog 'an argument' $HOME;") == ["prog", "an argument", "$HOME;"]
+    assert read_target("prog x").what == "a command line" and read_target("here.py").what == "a file"
+
+
+def test_what_names_no_server() -> None:
+    for target, kind, text in (
+        (Server, TypeError, "class"),
+        (5, TypeError, "int"),
+        (b"x", TypeError, "bytes"),
+        ("https://example.com/mcp", ValueError, "URL"),
+        ("http://localhost", ValueError, "URL"),
+        ([], ValueError, "empty"),
+        ("", ValueError, "empty"),
+        ("'open", ValueError, "a command line"),
+    ):
+        with pytest.raises(kind, match=text):
+            read_target(target)
+
+
+def test_options_that_do_not_apply() -> None:
+    for target in (Server("x"), StdioServer(["a"])):
+        for options in ({"env": {}}, {"cwd": "."}):
+            with pytest.raises(TypeError, match="env and cwd"):
+                minimcp.connect(target, **options)
+    with pytest.raises(TypeError, match="stderr"):
+        minimcp.connect(Server("x"), stderr=print)
+    with pytest.raises(ValueError, match="revision"):
+        minimcp.connect(Server("x"), revision="newest")
+    with pytest.raises(TypeError, match="class"):
+        minimcp.connect(Server("x"), handlers=Answering)
+    with pytest.raises(TypeError):
+        minimcp.connect(Server("x"), client_info={"name": "no version"})
+    with pytest.raises(TypeError, match="trace"):
+        minimcp.connect(Server("x"), trace=5)
+
+
+@pytest.mark.parametrize("revision", ["auto", "handshake"])
+def test_a_file_is_run_where_and_with_what_is_asked(script: Path, tmp_path: Path, revision: str) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with minimcp.connect(str(script), revision=revision, cwd=other, env={"MARK": "x"}, timeout=WAIT) as client:
+        client.list_tools()
+        assert client.call_tool("where").value == [os.path.realpath(other), "x"]
+
+
+def test_a_relative_file_is_ours_not_the_servers(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with minimcp.connect(script.name, cwd="elsewhere", timeout=WAIT) as client:
+        client.list_tools()
+        assert client.call_tool("where").value[0] == os.path.realpath(tmp_path / "elsewhere")
+
+
+def test_what_is_told_of_a_server_that_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(minimcp.ConnectionFailed, match="a command line.*no-such-program"):
+        minimcp.connect("no-such-program --serve")
+    crash = [sys.executable, "-c", "import sys; print('out of luck', file=sys.stderr); sys.exit(4)"]
+    with pytest.raises(minimcp.ConnectionFailed) as caught:
+        minimcp.connect(crash, connect_timeout=WAIT, stderr=lambda line: None)
+    assert str(caught.value).startswith("an argument list: ") and "out of luck" in caught.value.stderr_tail
+    assert caught.value.exit_code == 4 and R5 in str(caught.value), "what was wanted"
+
+
+class Dying(Answering):
+    """Dies of what it does not know, so many times."""
+
+    def __init__(self, deaths: int) -> None:
+        super().__init__()
+        self.deaths, self.opened = deaths, 0
+
+    def open_pipe(self) -> Any:
+        self.opened += 1
+        pipe = super().open_pipe()
+        if self.opened <= self.deaths:
+            pipe.answers = {"server/discover": lambda message: pipe.end(), "initialize": lambda message: pipe.end()}
+        return pipe
+
+
+@pytest.mark.requirement("M:VER-C13")
+def test_only_a_process_is_started_again_without_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(minimcp.ConnectionFailed, match="in this process"):
+        minimcp.connect(Dying(1))
+    def dying(deaths: int) -> Dying:
+        server = Dying(deaths)
+        monkeypatch.setattr(ChildPipe, "start", lambda *_, **__: server.open_pipe())
+        return server
+
+    once = dying(1)
+    with minimcp.connect(["a"]) as client:
+        assert client.revision == R4 and once.pipe.methods()[0] == "initialize" and once.opened == 2
+    for deaths, options, opened in ((2, {}, 2), (1, {"revision": "handshake"}, 1), (1, {"revision": R5}, 1)):
+        server = dying(deaths)
+        with pytest.raises(minimcp.ConnectionFailed, match="an argument list"):
+            minimcp.connect(["a"], **options)  # type: ignore[arg-type]
+        assert server.opened == opened
+
+
+def test_a_refusal_and_a_silence_say_what_the_target_was_taken_for() -> None:
+    with pytest.raises(minimcp.ConnectionFailed, match="a server in this process.*refused"):
+        minimcp.connect(Answering({"initialize": error(-32603)}))
+    with pytest.raises(minimcp.RequestTimeout, match="a server in this process"):
+        minimcp.connect(Answering({"initialize": lambda message: None}), connect_timeout=0.02)
+
+
+def test_how_the_client_describes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(**options: Any) -> Any:
+        server = Answering()
+        with minimcp.connect(server, revision=R1, **{"connect_timeout": WAIT, **options}):
+            raise AssertionError("it answers another revision")
+
+    def opening(**options: Any) -> Any:
+        server = Answering()
+        with minimcp.connect(server, revision=R4, **options):
+            return server.pipe.messages[0]["params"]
+
+    with pytest.raises(minimcp.UnsupportedRevision):
+        told()
+    monkeypatch.setattr(sys, "argv", ["/a/host.py"])
+    assert opening()["clientInfo"]["name"] == "host.py" and opening()["capabilities"] == {}
+    for argv in ([""], []):
+        monkeypatch.setattr(sys, "argv", argv)
+        assert opening()["clientInfo"]["name"] == "minimcp"
+    for info in (Implementation("me", "1"), {"name": "me", "version": "1"}):
+        assert opening(client_info=info)["clientInfo"] == {"name": "me", "version": "1"}
+    extensions = {"com.example/x": {"a": 1}}
+    assert opening(extensions=extensions)["capabilities"] == {"extensions": extensions}
+
+
+def test_a_trace_of_every_message() -> None:
+    lines: List[Any] = []
+    with minimcp.connect(Server("x"), revision=R4, trace=lambda arrow, text: lines.append((arrow, text))) as client:
+        client.ping()
+    assert [arrow for arrow, _ in lines] == ["-->", "<--", "-->", "-->", "<--"]
+    assert '"initialize"' in lines[0][1] and '"ping"' in lines[3][1]

@@ -1,0 +1,239 @@
+"""The way out: whole frames in order, whoever sends them, whatever time they have, and a reader that is held back."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Optional
+
+import pytest
+
+from minimcp.deadline import Deadline
+from minimcp.errors import ConnectionLost
+from minimcp.outbox import Outbox
+
+from .scripted import ScriptedPipe, Task, wait_for
+from .support import WAIT, eventually
+
+
+def outbox(
+    room: Optional[int] = None, *, patience: Optional[float] = WAIT, max_backlog: Optional[int] = 10
+) -> "tuple[Outbox, ScriptedPipe]":
+    pipe = ScriptedPipe(room)
+    return Outbox(pipe, patience=patience, max_backlog=max_backlog), pipe
+
+
+def test_what_is_written_has_been_taken() -> None:
+    out, pipe = outbox()
+    assert out.write(b"a\n")
+    assert pipe.sent == b"a\n"
+    assert out.waiting == 0
+    assert out.flush()
+
+
+def test_what_is_enqueued_goes_out_first_and_together() -> None:
+    out, pipe = outbox()
+    out.enqueue(b"a\n")
+    out.enqueue(b"b\n")
+    assert pipe.sent == b""
+    assert out.waiting == 4
+    assert out.write(b"c\n")
+    assert pipe.sent == b"a\nb\nc\n"
+
+
+def test_more_than_fits_into_one_write() -> None:
+    out, pipe = outbox()
+    frames = [bytes([97 + n]) * 50_000 for n in range(5)]
+    for frame in frames:
+        out.enqueue(frame)
+    assert out.flush()
+    assert pipe.sent == b"".join(frames)
+
+
+def test_a_frame_that_was_begun_is_finished_before_any_other() -> None:
+    out, pipe = outbox(room=3)
+    assert not out.write(b"first\n", Deadline(0.001))
+    assert pipe.sent == b"fir"
+    assert out.waiting == 3
+    assert not out.write(b"second\n", Deadline(0))
+    pipe.take(None)
+    assert out.flush()
+    assert pipe.sent == b"first\nsecond\n"
+
+
+def test_a_deadline_that_comes_while_another_writes() -> None:
+    out, pipe = outbox(room=0)
+    writing = Task(out.write, b"a\n")
+    wait_for(pipe.stuck)
+    assert not out.write(b"b\n", Deadline(0.001))
+    pipe.take(None)
+    assert writing.result()
+    assert out.flush()
+    assert pipe.sent == b"a\nb\n"
+
+
+def test_a_peer_that_takes_little_at_a_time_is_waited_for() -> None:
+    out, pipe = outbox(room=0)
+    writing = Task(out.write, b"abc\n", Deadline(WAIT))
+    for _ in range(4):
+        wait_for(pipe.stuck)
+        pipe.take(1)
+    assert writing.result()
+    assert pipe.sent == b"abc\n"
+
+
+@pytest.mark.parametrize("patience", [0.001, 0.0])
+def test_a_peer_that_takes_nothing_is_lost(patience: float) -> None:
+    out, _ = outbox(room=0, patience=patience)
+    with pytest.raises(ConnectionLost, match="took no byte for 0"):
+        out.write(b"a\n")
+
+
+def test_a_peer_that_is_gone_is_told_to_every_writer() -> None:
+    out, pipe = outbox()
+    pipe.close()
+    for _ in range(2):
+        with pytest.raises(ConnectionLost, match="closed"):
+            out.write(b"a\n")
+        with pytest.raises(ConnectionLost, match="closed"):
+            out.post(b"a\n")
+
+
+def test_no_patience_at_all_waits_for_the_peer() -> None:
+    out, pipe = outbox(room=0, patience=None)
+    writing = Task(out.write, b"a\n")
+    wait_for(pipe.stuck)
+    pipe.take(None)
+    assert writing.result()
+
+
+def test_whoever_writes_returns_only_when_its_frame_was_taken() -> None:
+    """Also when another thread sends it: the answers that have been written are counted by it."""
+    out, pipe = outbox(room=0)
+    out.enqueue(b"theirs\n")
+    out.enqueue(b"ours\n")
+    sending = Task(out.flush)
+    wait_for(pipe.stuck)
+    assert out.waiting == 0  # both are in the other thread's hands
+    flushing = Task(out.flush)
+    assert not out.flush(Deadline(0.001))
+    pipe.take(None)
+    assert flushing.result()
+    assert sending.result()
+    assert pipe.sent == b"theirs\nours\n"
+
+
+# ------------------------------------------------------------ post
+
+
+def test_a_post_goes_out_at_once() -> None:
+    out, pipe = outbox()
+    assert out.post(b"a\n")
+    assert pipe.sent == b"a\n"
+
+
+def test_a_post_never_waits_and_says_that_somebody_has_to_go_on() -> None:
+    out, pipe = outbox(room=1)
+    assert not out.post(b"a\n")
+    assert not out.post(b"b\n")
+    pipe.take(None)
+    assert out.flush()
+    assert pipe.sent == b"a\nb\n"
+
+
+def test_a_post_leaves_its_frame_to_whoever_writes_now() -> None:
+    out, pipe = outbox(room=0)
+    writing = Task(out.write, b"a\n")
+    wait_for(pipe.stuck)
+    assert out.post(b"b\n")
+    pipe.take(None)
+    assert writing.result()
+    assert pipe.sent == b"a\nb\n"
+
+
+def test_a_post_does_not_send_for_others_for_ever() -> None:
+    out, pipe = outbox()
+    for _ in range(20):
+        out.enqueue(b"x" * 64 * 1024)
+    assert not out.post(b"a\n")
+    assert out.waiting > 0
+    assert out.flush()
+    assert pipe.sent.endswith(b"a\n")
+
+
+def test_a_post_finds_its_frame_sent_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, pipe = outbox()
+
+    class Overtaken:
+        def append(self, data: bytes) -> None:
+            pipe.sent += data
+
+        def __len__(self) -> int:
+            return 0
+
+    monkeypatch.setattr(out, "_frames", Overtaken())
+    assert out.post(b"a\n")
+    assert pipe.sent == b"a\n"
+
+
+# ------------------------------------------------------------ the reader
+
+
+def test_a_reader_is_not_held_back_below_the_limit() -> None:
+    out, _ = outbox(room=0)
+    assert not out.is_full()
+    out.enqueue(b"x" * 10)
+    assert not out.is_full()
+    out.enqueue(b"x")
+    assert out.is_full()
+
+
+def test_a_reader_is_never_held_back_without_a_limit() -> None:
+    out, _ = outbox(room=0, max_backlog=None)
+    out.enqueue(b"x" * 100)
+    assert not out.is_full()
+    out.wait_for_room()
+
+
+def test_a_reader_waits_until_half_of_the_limit_is_gone() -> None:
+    out, pipe = outbox(room=0)
+    out.enqueue(b"x" * 20)
+    reading = Task(out.wait_for_room)
+    assert eventually(lambda: out._reader_waits)
+    pipe.take(14)
+    assert not out.flush(Deadline(0.001))
+    assert out.waiting == 6
+    assert reading.thread.is_alive()
+    pipe.take(1)
+    assert not out.flush(Deadline(0.001))
+    reading.result()
+
+
+def test_close_lets_a_reader_go() -> None:
+    out, _ = outbox(room=0)
+    out.enqueue(b"x" * 20)
+    reading = Task(out.wait_for_room)
+    assert eventually(lambda: out._reader_waits)
+    out.close()
+    reading.result()
+    out.wait_for_room()
+
+
+def test_many_writers_never_mix_their_frames() -> None:
+    out, pipe = outbox(room=None)
+    frames = [[b"%d:%d\n" % (writer, n) for n in range(200)] for writer in range(8)]
+    start = threading.Barrier(8)
+
+    def work(mine: Any, post: bool) -> None:
+        start.wait(WAIT)
+        for frame in mine:
+            if post:
+                out.post(frame) or out.flush()
+            else:
+                out.write(frame)
+
+    tasks = [Task(work, mine, n % 2) for n, mine in enumerate(frames)]
+    for task in tasks:
+        task.result()
+    out.flush()
+    lines = pipe.sent.splitlines(keepends=True)
+    assert [[line for line in lines if line.startswith(b"%d:" % n)] for n in range(8)] == frames

@@ -1,0 +1,83 @@
+"""What a client checks of results, by the schemas that it listed."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from minimcp import CallToolResult, ProtocolViolation, Text, Tool, outputs as module
+from minimcp.outputs import OutputChecks
+
+NUMBER = {"type": "object", "properties": {"result": {"type": "number"}}, "required": ["result"]}
+
+
+def checks(schema: Any, name: str = "tool") -> OutputChecks:
+    made = OutputChecks()
+    made.remember([Tool(name, {"type": "object"}, output_schema=schema), Tool("plain", {"type": "object"})])
+    return made
+
+
+def filled(made: OutputChecks, name: str = "tool", **members: Any) -> CallToolResult:
+    result = CallToolResult([Text("x")], **members)
+    made.fill_in(name, result)
+    return result
+
+
+def test_the_value_of_what_was_not_listed_is_what_came() -> None:
+    assert filled(OutputChecks()).value is None
+    assert filled(OutputChecks(), structured_content={"result": 1}).value == {"result": 1}
+    assert filled(checks(NUMBER), "plain", structured_content=[1]).value == [1]
+
+
+def test_only_our_own_wrapping_is_taken_off() -> None:
+    assert filled(checks(NUMBER), structured_content={"result": 1}).value == {"result": 1}
+    assert filled(checks({**NUMBER, "x-minimcp-wrapped": True}), structured_content={"result": 1}).value == 1
+
+
+def test_what_breaks_the_schema() -> None:
+    made = checks({**NUMBER, "x-minimcp-wrapped": True})
+    for structured in ({"result": "one"}, {}, [1], None):
+        with pytest.raises(ProtocolViolation, match="breaks its output schema"):
+            filled(made, structured_content=structured)
+    with pytest.raises(ProtocolViolation, match="no structured content"):
+        filled(made)
+    assert filled(made, is_error=True).value is None, "an error need not fit"
+
+
+def test_the_check_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, compiled = checks(NUMBER), []
+    compile_check = module.compile_check
+
+    def count(*arguments: Any, **keywords: Any) -> Any:
+        compiled.append(arguments)
+        return compile_check(*arguments, **keywords)
+
+    monkeypatch.setattr(module, "compile_check", count)
+    for _ in range(3):
+        filled(made, structured_content={"result": 1})
+    assert len(compiled) == 1
+
+
+@pytest.mark.parametrize("error", [ImportError("no jsonschema"), ValueError("no schema")])
+def test_what_cannot_be_checked_is_handed_over_with_one_warning(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: Any, **keywords: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(module, "compile_check", fail)
+    caplog.set_level(logging.WARNING, "minimcp")
+    made = checks(NUMBER, "od\nd")
+    for _ in range(2):
+        assert filled(made, "od\nd", structured_content={"result": "one"}).value == {"result": "one"}
+    assert [record.getMessage() for record in caplog.records] == [
+        f"results of od\\nd are handed over unchecked: {error}"
+    ]
+
+
+def test_the_last_list_counts() -> None:
+    made = checks(NUMBER)
+    made.remember([])
+    assert filled(made, structured_content={"result": "x"}).value == {"result": "x"}

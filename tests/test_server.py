@@ -1,0 +1,616 @@
+"""`Server`: registering, its options, serving in every way, closing from everywhere, and forks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import json
+import logging
+import os
+import threading
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+
+import minimcp
+from minimcp import Context, Server, run as run_module
+from minimcp.transports.memory import MemoryPipe
+
+from .answering import R1, R3, R4, R5, REVISIONS
+from .scripted import Task, dumps, notice, request, wait_for
+from .support import WAIT, eventually, run_python
+
+
+def echo(text: str = "echo") -> str:
+    """Echo."""
+    return text
+
+
+def made(**options: Any) -> Server:
+    server = Server("made", **options)
+    server.add_tool(echo)
+    return server
+
+
+class Raw:
+    """A client that sends what it likes."""
+
+    def __init__(self, server: Server) -> None:
+        self.pipe = server.open_pipe()
+        self._frames: List[Any] = []
+
+    def send(self, message: Any) -> None:
+        self.pipe.send(dumps(message) + b"\n", WAIT)
+
+    def next(self) -> Any:
+        if not self._frames:
+            self._frames = Task(self.pipe.receive).result()
+        return json.loads(self._frames.pop(0))
+
+    def ask(self, method: str, **params: Any) -> Any:
+        self.send(request(1, method, **params))
+        return self.next()
+
+    def initialize(self, revision: str = R4) -> Any:
+        info = {"name": "raw", "version": "1"}
+        return self.ask("initialize", protocolVersion=revision, capabilities={}, clientInfo=info)
+
+
+@pytest.fixture
+def raw() -> Iterator[Callable[[Server], Raw]]:
+    opened: List[Raw] = []
+
+    def open_one(server: Server) -> Raw:
+        opened.append(Raw(server))
+        return opened[-1]
+
+    yield open_one
+    for each in opened:
+        each.pipe.close()
+
+
+# ---------------------------------------------------------------- registering
+
+
+def test_every_way_to_register_gives_the_function_back() -> None:
+    server = Server("x")
+    assert server.tool(echo) is echo
+
+    @server.tool
+    def one() -> str:
+        """One."""
+        return "1"
+
+    @server.tool()
+    def two() -> str:
+        """Two."""
+        return "2"
+
+    @server.tool(name="three", title="Three")
+    def other() -> str:
+        """Three."""
+        return "3"
+
+    server.add_tool(one, name="four")
+    assert (one(), two(), other()) == ("1", "2", "3")
+    assert repr(server) == "<Server 'x' 5 tools, 0 connections>"
+    with minimcp.connect(server) as client:
+        assert [tool.name for tool in client.list_tools()] == ["echo", "one", "two", "three", "four"]
+        assert [client.call_tool(name).text for name in ("two", "three", "four")] == ["2", "3", "1"]
+        assert repr(server) == "<Server 'x' 5 tools, 1 connections>"
+
+
+def test_a_method_is_a_tool_without_self() -> None:
+    class Notes:
+        def __init__(self) -> None:
+            self.kept: List[str] = []
+
+        def add(self, text: str) -> int:
+            """Keep it."""
+            self.kept.append(text)
+            return len(self.kept)
+
+    server, notes = Server("x"), Notes()
+    server.tool(notes.add)
+    with minimcp.connect(server) as client:
+        assert [client.call_tool("add", {"text": word}).value for word in "ab"] == [1, 2]
+    assert notes.kept == ["a", "b"]
+
+
+async def coroutine() -> str:
+    return ""
+
+
+def generator() -> Iterator[str]:
+    yield ""
+
+
+async def async_generator() -> Any:
+    yield ""
+
+
+def stars(*words: str) -> str:
+    return ""
+
+
+def more(**words: str) -> str:
+    return ""
+
+
+def bare(word) -> str:  # type: ignore[no-untyped-def]
+    return ""
+
+
+def unknown(word: "Nowhere") -> str:  # type: ignore[name-defined]  # noqa: F821
+    return ""
+
+
+def raw_bytes(data: bytes) -> str:
+    return ""
+
+
+def contexts(one: Context, two: Context) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (coroutine, "plain def"),
+        (generator, "return a list"),
+        (async_generator, "plain def"),
+        (stars, r"\*words"),
+        (more, r"\*\*words"),
+        (bare, "no annotation"),
+        (unknown, "Nowhere"),
+        (raw_bytes, "bytes"),
+        (contexts, "two parameters"),
+        (Server, "class"),
+        (asyncio.Lock, "class"),
+        ("name", "did you mean name="),
+        (print, "no Python function"),
+        (5, "no Python function"),
+    ],
+)
+def test_what_cannot_be_a_tool(function: Any, text: str) -> None:
+    server = Server("x")
+    for register in (server.tool, server.tool()):
+        if register != server.tool and isinstance(function, str):
+            continue
+        with pytest.raises(TypeError, match=text):
+            register(function)
+    assert "0 tools" in repr(server)
+
+
+def test_a_name_is_taken_once() -> None:
+    server = made()
+
+    def another() -> str:
+        """Another."""
+        return "another"
+
+    with pytest.raises(ValueError, match=r"echo.*test_server\.py:\d+.*another.*test_server\.py:\d+"):
+        server.add_tool(another, name="echo")
+    with minimcp.connect(server) as client:
+        assert client.call_tool("echo").text == "echo"
+        server.add_tool(another, name="echo", replace=True)
+        assert client.call_tool("echo").text == "another"
+        assert len(client.list_tools()) == 1
+    server.remove_tool("echo")
+    with pytest.raises(KeyError):
+        server.remove_tool("echo")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"executor": "main"}, "executor"),
+        ({"page_size": 0}, "page_size"),
+        ({"list_cache_scope": "secret"}, "list_cache_scope"),
+        ({"capabilities": {"prompts"}}, "prompts"),
+        ({"revisions": ["1999-01-01"]}, "1999-01-01"),
+        ({"revisions": []}, "name one of"),
+        ({"max_workers": 0}, "max_workers"),
+        ({"drain_grace": -1}, "drain_grace"),
+    ],
+)
+def test_options_that_a_server_cannot_have(options: Dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Server("x", **options)
+    for wrong in ({"revisions": R4}, {"trace": 5}):
+        with pytest.raises(TypeError):
+            Server("x", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        Server(5)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- what is declared and spoken
+
+
+def test_what_is_announced_counts_as_registered() -> None:
+    for capabilities, options, declared in (
+        ({"tools"}, {}, {"tools"}),
+        ({"logging"}, {}, {"logging"}),
+        ({"tools", "logging"}, {"logging": False}, {"tools"}),
+        (None, {}, set()),
+    ):
+        for revision in (R3, R5):
+            with minimcp.connect(Server("x", capabilities=capabilities, **options), revision=revision) as client:  # type: ignore[arg-type]
+                assert set(client.capabilities) == declared
+                if "tools" in declared:
+                    assert client.list_tools() == []
+                if "logging" in declared:
+                    client.set_log_level("debug")
+
+
+def test_a_kind_stays_declared_when_its_last_tool_goes() -> None:
+    server = made()
+    for revision in (R4, R5):
+        with minimcp.connect(server, revision=revision) as client:
+            assert client.list_tools()
+            server.remove_tool("echo")
+            assert client.list_tools() == [], "an empty list, and no error"
+        server.add_tool(echo)
+
+
+def test_revisions_in_a_subset() -> None:
+    for names, spoken in (([R1], R1), ([R3, R1], R3), ([R5], R5), ([R4, R5], R5)):
+        with minimcp.connect(made(revisions=names)) as client:
+            assert client.revision == spoken and client.call_tool("echo").text == "echo"
+    for names, wanted in (([R1], R5), ([R5], R4), ([R4, R5], R1), ([R5], "handshake")):
+        with pytest.raises(minimcp.UnsupportedRevision):
+            minimcp.connect(made(revisions=names), revision=wanted)
+
+
+@pytest.mark.requirement("LIFE-10")
+def test_an_unknown_revision_is_offered_another_or_refused(raw: Any) -> None:
+    offered = raw(made()).initialize("1999-01-01")
+    assert offered["result"]["protocolVersion"] == R4
+    refused = raw(made(strict_version=True)).initialize("1999-01-01")
+    assert refused["error"]["code"] == -32602
+    assert refused["error"]["data"] == {"supported": list(reversed(REVISIONS)), "requested": "1999-01-01"}
+
+
+def test_lists_say_how_long_they_are_true() -> None:
+    with minimcp.connect(made(list_ttl=1.5, list_cache_scope="public"), revision=R5) as client:
+        listed = client.request("tools/list")
+        assert (listed["ttlMs"], listed["cacheScope"]) == (1500, "public")
+
+
+def test_arrays_where_the_author_takes_them(raw: Any) -> None:
+    ping = [request(1, "ping"), request(2, "ping")]
+    for options, taken in (({}, False), ({"accept_batches": True}, True)):
+        client = raw(made(**options))
+        client.initialize()
+        client.send(ping)
+        assert isinstance(client.next(), list) is taken
+
+
+def test_the_servers_executor_is_the_tools() -> None:
+    threads: List[str] = []
+
+    def where() -> str:
+        """Where it runs."""
+        threads.append(threading.current_thread().name)
+        return ""
+
+    server = Server("x", executor="pool")
+    server.add_tool(where)
+    with pytest.raises(ValueError, match="executor"):
+        server.add_tool(where, name="b", executor="main")
+    with minimcp.connect(server) as client:
+        assert client.call_tools([("where", None)] * 2)
+    assert len(threads) == 2
+
+
+@pytest.mark.requirement("LIFE-05")
+def test_only_initialized_sessions_are_told_of_changes(raw: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "minimcp.server")
+    server = made()
+    client, stranger = raw(server), raw(server)
+    client.initialize()
+    server.add_tool(echo, name="early")
+    assert client.ask("ping")["id"] == 1, "nothing came before"
+    client.send(notice("notifications/initialized"))
+    client.send(notice("notifications/vendor"))
+    assert client.ask("ping")["id"] == 1
+    server.add_tool(echo, name="late")
+    assert client.next()["method"] == "notifications/tools/list_changed"
+    stranger.send(notice("notifications/initialized"))
+    assert stranger.ask("ping")["id"] == 1
+    assert caplog.text.count("notifications/vendor: ignored") == 1
+    assert caplog.text.count("notifications/initialized: ignored") == 1
+
+
+# ---------------------------------------------------------------- trace
+
+
+def test_a_trace_is_a_callable_or_a_file() -> None:
+    lines: List[Any] = []
+    for trace in (lambda arrow, text: lines.append((arrow, json.loads(text).get("method"))), io.StringIO()):
+        with minimcp.connect(made(trace=trace), revision=R4) as client:
+            client.call_tool("echo")
+        if isinstance(trace, io.StringIO):
+            written = [line.split(" ", 1)[0] for line in trace.getvalue().splitlines()]
+            assert written == [arrow for arrow, _ in lines]
+    assert lines == [
+        ("<--", "initialize"), ("-->", None), ("<--", "notifications/initialized"),
+        ("<--", "tools/call"), ("-->", None),
+    ]
+
+
+def test_a_trace_that_fails_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(arrow: str, text: str) -> None:
+        raise OSError("disk full")
+
+    with minimcp.connect(made(trace=fail), trace=fail) as client:
+        assert client.call_tool("echo").text == "echo"
+    assert caplog.text.count("trace= failed: OSError('disk full')") == 2, "once for each end"
+
+
+# ---------------------------------------------------------------- closing
+
+
+class Gate:
+    """A tool that lasts until the test lets it go."""
+
+    def __init__(self) -> None:
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.begun.set()
+        wait_for(self.go)
+
+
+def gated(**options: Any) -> "tuple[Server, Gate]":
+    server, gate = made(**options), Gate()
+
+    @server.tool
+    def hold() -> str:
+        """Hold."""
+        gate()
+        return "held"
+
+    return server, gate
+
+
+def test_close_gives_running_requests_their_time() -> None:
+    server, gate = gated(drain_grace=WAIT)
+    client = minimcp.connect(server)
+    call = Task(lambda: client.call_tool("hold").text)
+    wait_for(gate.begun)
+    closing = Task(server.close)
+    gate.go.set()
+    assert call.result() == "held"
+    closing.result()
+    with pytest.raises(minimcp.ConnectionLost):
+        client.call_tool("echo")
+    server.close()
+    client.close()
+    assert "0 connections" in repr(server)
+
+
+def test_close_does_not_wait_longer_than_that() -> None:
+    server, gate = gated(drain_grace=0.01)
+    client = minimcp.connect(server)
+    call = Task(lambda: client.call_tool("hold"))
+    wait_for(gate.begun)
+    server.close()
+    with pytest.raises(minimcp.ConnectionLost):
+        call.result()
+    gate.go.set()
+    client.close()
+    with minimcp.connect(server) as again:
+        assert again.call_tool("echo").text == "echo", "a server is no connection: it serves the next one"
+
+
+@pytest.mark.parametrize("executor", [None, "pool"])
+def test_close_from_a_handler(executor: Any) -> None:
+    server = made(drain_grace=6 * WAIT, executor=executor)
+
+    @server.tool
+    def stop() -> str:
+        """Stop serving."""
+        server.close()
+        return "bye"
+
+    with minimcp.connect(server, timeout=WAIT) as client, minimcp.connect(server) as other:
+        assert client.call_tool("stop").text == "bye", "it does not wait for itself"
+        assert eventually(lambda: "0 connections" in repr(server))
+        with pytest.raises(minimcp.ConnectionLost):
+            other.call_tool("echo")
+
+
+def test_close_from_a_handler_of_another_server() -> None:
+    inner, outer = made(), Server("outer")
+
+    @outer.tool
+    def stop_inner() -> str:
+        """Stop the other one."""
+        inner.close()
+        return repr(inner)
+
+    with minimcp.connect(inner), minimcp.connect(outer) as client:
+        assert client.call_tool("stop_inner").text == "<Server 'made' 1 tools, 0 connections>"
+
+
+def test_the_end_is_told() -> None:
+    ended = threading.Event()
+    ours, theirs = MemoryPipe.pair()
+    channel = made().connect(ours, name="named", on_end=ended.set)
+    assert "'named' open" in repr(channel)
+    theirs.close()
+    wait_for(ended)
+    plain, other = MemoryPipe.pair()
+    unnamed = made().connect(plain)
+    other.close()
+    assert unnamed.wait_until_ended(WAIT)
+
+
+# ---------------------------------------------------------------- running
+
+
+class Streams(MemoryPipe):
+    """Standard streams whose other end is in this process."""
+
+    __slots__ = ()
+
+    def restore(self) -> None:
+        self.close()
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> Any:
+    ours, theirs = Streams.pair()
+
+    class Taken:
+        take = staticmethod(lambda *, max_message_bytes: ours)
+
+    class Target:
+        open_pipe = staticmethod(lambda: theirs)
+
+    monkeypatch.setattr(run_module, "StandardStreams", Taken)
+    return Target()
+
+
+@contextmanager
+def ending(streams: Any) -> Iterator[None]:
+    """Whatever happens inside, the input ends after it: `run` must not wait for ever."""
+    try:
+        yield
+    finally:
+        streams.open_pipe().close()
+
+
+@pytest.mark.parametrize("in_main_thread", [True, False])
+def test_run_until_the_input_ends(streams: Any, in_main_thread: bool) -> None:
+    server = made()
+
+    def talk() -> str:
+        with ending(streams), minimcp.connect(streams, timeout=WAIT) as client:
+            return client.call_tool("echo").text
+
+    for other in ("http", "streamable-http", "pigeon"):
+        with pytest.raises(ValueError, match="unknown transport"):
+            server.run(other)
+    task = Task(talk if in_main_thread else server.run)
+    assert (server.run if in_main_thread else talk)() == (None if in_main_thread else "echo")
+    assert task.result() == ("echo" if in_main_thread else None)
+    assert server._wakers == []
+
+
+@pytest.mark.parametrize("where", ["thread", "handler"])
+def test_run_until_it_is_closed(streams: Any, where: str) -> None:
+    server, answered = made(drain_grace=6 * WAIT), threading.Event()
+
+    @server.tool
+    def stop() -> str:
+        """Stop."""
+        server.close()
+        return "bye"
+
+    def talk() -> str:
+        with ending(streams), minimcp.connect(streams, timeout=WAIT) as client:
+            if where == "handler":
+                return client.call_tool("stop").text
+            text = client.call_tool("echo").text
+            answered.set()
+            server.close()
+            return text
+
+    task = Task(talk)
+    server.run("stdio")
+    assert task.result() == ("bye" if where == "handler" else "echo")
+
+
+IN_A_THREAD = """
+import signal, threading, minimcp
+server = minimcp.Server("threaded")
+@server.tool
+def thread() -> bool:
+    "Whether signals are as they were."
+    return signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+worker = threading.Thread(target=server.run)
+worker.start()
+worker.join()
+print("over")
+"""
+
+
+def test_run_in_another_thread_of_a_process(tmp_path: Any) -> None:
+    script = tmp_path / "threaded.py"
+    script.write_text(IN_A_THREAD, encoding="utf-8")
+    with minimcp.connect(script, env={"PYTHONPATH": os.getcwd()}, timeout=WAIT) as client:
+        assert client.call_tool("thread").text == "true"
+
+
+# ---------------------------------------------------------------- forks
+
+FORKED = """
+import os, sys, threading, time, minimcp
+from minimcp import Context
+
+server = minimcp.Server("forked")
+
+@server.tool(timeout=60)
+def pid() -> int:
+    "The process."
+    return os.getpid()
+
+@server.tool(timeout=0.01)
+def slow(ctx: Context) -> str:
+    "Too slow."
+    ctx.sleep(60)
+    return "never"
+
+client = minimcp.connect(server)
+assert client.call_tool("pid").text == str(os.getpid())
+server._state_lock.acquire()
+server._registry.tools.alarm._changed.acquire()
+child = os.fork()
+if not child:
+    code = 1
+    try:
+        with minimcp.connect(server, timeout=8) as mine:
+            assert mine.call_tool("pid").text == str(os.getpid())
+            assert "did not finish" in mine.call_tool("slow", raise_on_error=False).text
+            server.add_tool(pid, name="more")
+        try:
+            client.call_tool("pid")
+        except minimcp.ConnectionLost:
+            code = 0
+        server.close()
+    finally:
+        os._exit(code)
+server._registry.tools.alarm._changed.release()
+server._state_lock.release()
+assert os.waitpid(child, 0)[1] == 0, "the child"
+assert client.call_tool("pid").text == str(os.getpid())
+client.close()
+print("both")
+"""
+
+
+def test_a_server_works_on_both_sides_of_a_fork(tmp_path: Any) -> None:
+    script = tmp_path / "forked.py"
+    script.write_text(FORKED, encoding="utf-8")
+    done = run_python([str(script)], env={"PYTHONPATH": os.getcwd()})
+    assert (done.returncode, done.stdout) == (0, b"both\n"), done.stderr.decode()
+
+
+def test_a_server_is_renewed_after_a_fork_while_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    renewals: List[Any] = []
+    remember = lambda *, after_in_child: renewals.append(after_in_child)  # noqa: E731
+    monkeypatch.setattr(os, "register_at_fork", remember, raising=False)
+    server = made()
+    with minimcp.connect(server):
+        server._state_lock.acquire()
+        renewals[0]()
+        assert not server._state_lock.locked() and "0 connections" in repr(server)
+    Server("gone")
+    gc.collect()
+    renewals[1]()  # of one that nobody has any more
+    monkeypatch.delattr(os, "register_at_fork")
+    assert made().name == "made"

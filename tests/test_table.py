@@ -1,0 +1,148 @@
+"""The calls that wait: one ending each, whoever comes second does nothing."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any, List
+
+import pytest
+
+from minimcp.deadline import Deadline
+from minimcp.errors import ConnectionLost
+from minimcp.jsonrpc import Failure
+from minimcp.table import PendingCall, RequestTable
+
+from .scripted import Task
+from .support import WAIT
+
+
+def soon() -> Deadline:
+    return Deadline(WAIT)
+
+
+@pytest.mark.requirement("BASE-04")
+def test_ids_are_never_used_twice() -> None:
+    table = RequestTable()
+    first = table.register("a")
+    table.settle(first.id, {})
+    assert table.register("b").id != first.id
+    assert len(table) == 1
+
+
+def test_an_answer_ends_a_call_once() -> None:
+    table = RequestTable()
+    call = table.register("a")
+    assert repr(call) == "<PendingCall 1 a waiting>"
+    assert not call.ended
+    assert table.settle(call.id, {"n": 1})
+    assert not table.settle(call.id, Failure(call.id, 1, "late"))
+    assert call.wait(soon()) == {"n": 1}
+    assert call.wait(soon()) == {"n": 1}
+    assert repr(call) == "<PendingCall 1 a ended>"
+
+
+@pytest.mark.requirement("BASE-05")
+def test_an_answer_to_another_id_is_nobodys() -> None:
+    table = RequestTable()
+    call = table.register("a")
+    assert table.find(call.id) is call
+    assert table.find("1") is None
+    assert not table.settle("1", {})
+    assert not table.settle(7, {})
+    assert len(table) == 1
+
+
+def test_an_ending_wakes_the_thread_that_waits() -> None:
+    table = RequestTable()
+    call = table.register("a")
+    waiting = Task(call.wait, Deadline(None))
+    table.settle(call.id, {"n": 1})
+    assert waiting.result() == {"n": 1}
+
+
+def test_items_come_in_order_before_the_return_on_the_thread_that_waits() -> None:
+    table = RequestTable()
+    got: List[int] = []
+    call = table.register("a", got.append)
+    for n in range(100):
+        call.put(n)
+    table.settle(call.id, {})
+    assert got == []
+    call.wait(soon())
+    assert got == list(range(100))
+
+
+def test_items_that_nobody_wants_are_dropped() -> None:
+    table = RequestTable()
+    call = table.register("a")
+    call.put(1)
+    assert call.wait(Deadline(0)) is None
+    table.settle(call.id, {})
+    assert call.wait(soon()) == {}
+
+
+def test_an_exception_of_a_callback_reaches_the_caller_and_the_call_stays() -> None:
+    table = RequestTable()
+
+    def fail(item: Any) -> None:
+        raise KeyError(item)
+
+    call = table.register("a", fail)
+    call.put("x")
+    with pytest.raises(KeyError):
+        call.wait(soon())
+    assert table.find(call.id) is call
+
+
+def test_time_is_up() -> None:
+    assert RequestTable().register("a").wait(Deadline(0)) is None
+
+
+class _Crossing(Deadline):
+    """A deadline that comes in the moment in which the last item and the ending do."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: PendingCall) -> None:
+        super().__init__(0)
+        self.call = call
+
+    @property
+    def expired(self) -> bool:
+        if not self.call.ended:
+            self.call.put("last")
+            self.call.end({"n": 1})
+        return True
+
+
+def test_what_comes_with_the_deadline_is_not_lost() -> None:
+    got: List[str] = []
+    call = PendingCall(1, "a", got.append)
+    assert call.wait(_Crossing(call)) == {"n": 1}
+    assert got == ["last"]
+
+
+def test_loss_ends_all_with_one_cause_and_refuses_new_ones_with_it() -> None:
+    table = RequestTable()
+    calls = [table.register("a") for _ in range(3)]
+    assert table.cause is None
+    cause = ConnectionLost("gone", exit_code=3)
+    assert table.close(cause) == calls
+    assert [call.wait(soon()) for call in calls] == [cause] * 3
+    assert table.close(ConnectionLost("later")) == []
+    assert table.cause is cause
+    assert len(table) == 0
+    with pytest.raises(ConnectionLost, match="gone") as caught:
+        table.register("a")
+    assert caught.value.exit_code == 3
+
+
+def test_a_cause_that_is_raised_again_and_again_does_not_grow() -> None:
+    table = RequestTable()
+    table.close(ConnectionLost("gone"))
+    lengths = set()
+    for _ in range(5):
+        with pytest.raises(ConnectionLost) as caught:
+            table.register("a")
+        lengths.add(len(traceback.extract_tb(caught.value.__traceback__)))
+    assert len(lengths) == 1

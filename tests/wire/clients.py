@@ -1,0 +1,198 @@
+"""What the tests of the client share: a scripted server to connect to, and what it wrote down about us."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import pytest
+
+import minimcp
+
+from ..support import WAIT, eventually
+from .messages import CAPABILITIES_KEY, HANDSHAKES, MODERN, VERSION_KEY, check, decode
+
+PEER = Path(__file__).resolve().parent / "peer.py"
+
+HANDSHAKE = HANDSHAKES[-1]
+ERAS = (HANDSHAKE, MODERN)
+"""One revision of each era, for what must hold in both."""
+
+SLACK = float(os.environ.get("MINIMCP_SLACK", "5"))
+"""How many times longer than its figure a wait may take on a machine that others use too."""
+
+
+class ScriptedServer:
+    """One script of `peer.py` and its journal.
+
+    Args:
+        directory: Where the journal goes.
+        script: As `peer.py` describes it.
+    """
+
+    def __init__(self, directory: Path, **script: Any) -> None:
+        self.path = directory / f"journal-{len(list(directory.iterdir()))}"
+        self.path.touch()
+        self.command = [sys.executable, "-E", "-S", str(PEER), str(self.path), json.dumps(script)]
+
+    def connect(self, revision: str = "auto", **options: Any) -> minimcp.Client:
+        """A client of a new process of this server; its stderr goes nowhere unless told."""
+        options.setdefault("stderr", lambda line: None)
+        return minimcp.connect(self.command, revision=revision, **options)
+
+    def journal(self, event: Optional[str] = None) -> List[Dict[str, Any]]:
+        """What happened to the server so far: all, or the events of one kind."""
+        records = [json.loads(line) for line in self.path.read_text("utf-8").split("\n")[:-1]]
+        return [record for record in records if event in (None, record["event"])]
+
+    def lines(self) -> List[bytes]:
+        """The lines that the client wrote, to all processes, in order; long ones are cut."""
+        return [record["text"].encode("latin-1") for record in self.journal("line")]
+
+    def messages(self, method: Optional[str] = None) -> List[Dict[str, Any]]:
+        """The same as messages, each checked: all, those of a method, or (for "answer") those without one."""
+        found = []
+        for record in self.journal("line"):
+            if record["length"] == len(record["text"]):
+                found.append(check(decode(record["text"].encode("latin-1"))))
+        if method == "answer":
+            return [message for message in found if "method" not in message]
+        return [message for message in found if method in (None, message.get("method"))]
+
+    def methods(self) -> List[str]:
+        """The methods of those messages."""
+        return [message.get("method", "answer") for message in self.messages()]
+
+    def heard(self, method: str, count: int = 1) -> List[Dict[str, Any]]:
+        """Wait until the server has received so many messages of a method, and return them."""
+        assert eventually(lambda: len(self.messages(method)) >= count), (method, self.methods())
+        return self.messages(method)
+
+    def happened(self, event: str, count: int = 1) -> List[Dict[str, Any]]:
+        """Wait for events of a kind, and return them."""
+        assert eventually(lambda: len(self.journal(event)) >= count), (event, self.journal())
+        return self.journal(event)
+
+    def check(self) -> None:
+        """Insist on what must hold for every line that a client ever writes."""
+        requests: Dict[int, List[Any]] = {}
+        for record in self.journal("line"):
+            if record["length"] != len(record["text"]):
+                continue
+            text = record["text"]
+            message = check(decode(text.encode("latin-1")))
+            assert isinstance(message, dict), f"a client sends no batches: {text}"
+            assert text.isascii() and "\r" not in text, text
+            if "method" in message and "id" in message:
+                seen = requests.setdefault(record["pid"], [])
+                identity = (type(message["id"]), message["id"])
+                assert type(message["id"]) in (int, str) and identity not in seen, f"id used twice: {text}"
+                seen.append(identity)
+                meta = message.get("params", {}).get("_meta", {})
+                assert (VERSION_KEY in meta) == (CAPABILITIES_KEY in meta), text
+
+    def end(self) -> None:
+        """End what the journal says was started and did not end by itself."""
+        for record in self.journal("grandchild"):
+            try:
+                os.kill(record["child"], signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+Script = Callable[..., ScriptedServer]
+
+
+@pytest.fixture(name="scripted")
+def make_scripted(tmp_path: Path) -> Iterator[Script]:
+    """Make scripted servers; after the test every line that they received is checked."""
+    made: List[ScriptedServer] = []
+
+    def make(**script: Any) -> ScriptedServer:
+        made.append(ScriptedServer(tmp_path, **script))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.end()
+    for server in made:
+        server.check()
+
+
+def spoken(client: minimcp.Client) -> str:
+    """The name of the revision that a client speaks."""
+    return client.revision
+
+
+def lives(client: minimcp.Client) -> None:
+    """Show end to end that the connection still works."""
+    assert client.call_tool("echo", {"text": "alive"}, timeout=WAIT).text == "alive"
+
+
+@contextmanager
+def cpu_below(seconds: float) -> Iterator[None]:
+    """Bound the processor time of this process in the block: others move it less than the clock."""
+    before = time.process_time()
+    yield
+    spent = time.process_time() - before
+    assert spent < seconds, f"{spent:.2f} s of processor time, not {seconds}"
+
+
+@contextmanager
+def wall_below(seconds: float) -> Iterator[None]:
+    """Bound the time of the block: its figure times the slack of this machine."""
+    before = time.monotonic()
+    yield
+    spent = time.monotonic() - before
+    assert spent < seconds * SLACK, f"{spent:.2f} s, not {seconds}"
+
+
+@contextmanager
+def memory_below(megabytes: float) -> Iterator[None]:
+    """Bound the growth of this process at its highest within the block."""
+    before = _rss("VmRSS")
+    try:
+        Path("/proc/self/clear_refs").write_text("5", "ascii")  # the high-water mark begins anew
+    except OSError:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    grown = (_rss("VmHWM") - before) / 1024
+    assert grown < megabytes, f"{grown:.0f} MB more, not {megabytes}"
+
+
+def _rss(field: str) -> int:
+    for line in Path("/proc/self/status").read_text("ascii").splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1])
+    raise AssertionError(f"no {field}")
+
+
+class InThread:
+    """Run a function on a thread of the test's own and hand over how it ended."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
+        self._outcome: List[Any] = []
+
+        def run() -> None:
+            try:
+                self._outcome.append((function(*arguments, **keywords), None))
+            except BaseException as error:
+                self._outcome.append((None, error))
+
+        self.thread = threading.Thread(target=run, name="in-thread", daemon=True)
+        self.thread.start()
+
+    def ended(self) -> Any:
+        """Wait for the end; returns the result or the exception."""
+        self.thread.join(WAIT)
+        assert not self.thread.is_alive(), "the call has not ended"
+        value, error = self._outcome[0]
+        return value if error is None else error

@@ -1,0 +1,387 @@
+"""A server for raw bytes: plain tools, and tools that do what no tool should.
+
+Called with one argument, a JSON object of keywords for `Server`. "tools": false leaves the tools out, "preset"
+names a function below that is run before the server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from minimcp import (  # noqa: E402
+    CallToolResult,
+    Cancelled,
+    Context,
+    InvalidParams,
+    ResourceNotFound,
+    RpcError,
+    Server,
+    Text,
+    ToolError,
+    UrlElicitationRequired,
+)
+
+OPTIONS = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+TOOLS, PRESET = OPTIONS.pop("tools", True), OPTIONS.pop("preset", None)
+
+server = Server("plain", **{"version": "1.2.3", **OPTIONS})
+gates: dict[str, threading.Event] = {}
+reached: dict[str, threading.Event] = {}
+ended: dict[str, str] = {}
+lock = threading.Lock()
+
+
+def gate(name: str, table: dict[str, threading.Event]) -> threading.Event:
+    """The event of this name."""
+    with lock:
+        return table.setdefault(name, threading.Event())
+
+
+def echo(text: str) -> str:
+    """Give the text back."""
+    return text
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def take(value: Any) -> dict[str, Any]:
+    """Give any value back, in an object."""
+    return {"value": value}
+
+
+def length(text: str) -> str:
+    """How many characters came."""
+    return str(len(text))
+
+
+def big(size: int) -> str:
+    """A text of this many characters."""
+    return "x" * size
+
+
+def slow(seconds: float, ctx: Context) -> str:
+    """Sleep as a tool should."""
+    ctx.sleep(seconds)
+    return "slept"
+
+
+def deaf_slow(seconds: float) -> str:
+    """Sleep as a tool should not."""
+    time.sleep(seconds)
+    return "slept"
+
+
+def hold(name: str) -> str:
+    """Wait until `release` is called with this name, whatever happens."""
+    gate(name, reached).set()
+    gate(name, gates).wait(60)
+    return "released"
+
+
+def release(name: str) -> str:
+    """Let `hold` go on."""
+    gate(name, gates).set()
+    return "done"
+
+
+def never() -> str:
+    """Never return."""
+    threading.Event().wait()
+    return "impossible"
+
+
+def watch(name: str, ctx: Context) -> str:
+    """Sleep until cancelled, and remember how it ended."""
+    gate(name, reached).set()
+    try:
+        ctx.sleep(60)
+        ended[name] = "slept"
+    except Cancelled:
+        ended[name] = f"cancelled {ctx.cancelled}"
+        raise
+    finally:
+        gate(name, gates).set()
+    return "slept"
+
+
+def wait_for(name: str, what: str) -> str:
+    """Wait until a `hold` or `watch` of this name has begun or ended, and say how it ended."""
+    table = reached if what == "begin" else gates
+    happened = gate(name, table).wait(30)
+    return ended.get(name, "open") if happened else "nothing happened"
+
+
+def count(n: int, ctx: Context) -> str:
+    """Report n steps of progress."""
+    for i in range(1, n + 1):
+        ctx.progress(i, n, f"step {i}")
+    return str(n)
+
+
+def report(values: list[float], ctx: Context) -> str:
+    """Report these numbers as progress, without a total."""
+    for value in values:
+        ctx.progress(value)
+    return "reported"
+
+
+def report_late(name: str, ctx: Context) -> str:
+    """Return at once and report progress and a log line from another thread when `release` is called."""
+
+    def late() -> None:
+        gate(name, gates).wait(60)
+        try:
+            ctx.progress(1, 1, "late")
+            ctx.error("late")
+        except Exception as error:
+            ended[name] = type(error).__name__
+        gate(name, reached).set()
+
+    threading.Thread(target=late, daemon=True).start()
+    return "returned"
+
+
+def report_when_released(name: str, ctx: Context) -> str:
+    """Report 1, hold, report 2: the second is refused after a cancel."""
+    ctx.progress(1)
+    gate(name, gates).wait(60)
+    try:
+        ctx.progress(2)
+        ended[name] = "reported"
+    except Cancelled:
+        ended[name] = "cancelled"
+        raise
+    finally:
+        gate(name, reached).set()
+    return "returned"
+
+
+def log(level: str, data: Any, ctx: Context, logger: str = "") -> str:
+    """Send one log line."""
+    ctx.log(level, data, logger=logger or None)
+    return "logged"
+
+
+def log_all(ctx: Context) -> str:
+    """Send one log line of each level, mildest first."""
+    for level in ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"):
+        getattr(ctx, level)(level)
+    return "logged"
+
+
+def about(ctx: Context) -> dict[str, Any]:
+    """What the handler sees of its request."""
+    return {
+        "revision": ctx.revision,
+        "id": ctx.request_id,
+        "id_type": type(ctx.request_id).__name__,
+        "meta": dict(ctx.meta or {}),
+        "session": getattr(ctx, "session", None) is not None,
+        "sampling": ctx.client.supports("sampling"),
+        "info": str(getattr(ctx.client.info, "name", ctx.client.info)),
+    }
+
+
+def fail(message: str) -> str:
+    """Fail as a tool should."""
+    raise ToolError(message)
+
+
+class Wordless(Exception):
+    """An exception that cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+class Stray(BaseException):
+    """No Exception at all."""
+
+
+def recurse(n: int) -> int:
+    """Never return."""
+    return recurse(n + 1) + 1
+
+
+RAISED = {
+    "SystemExit": SystemExit,
+    "KeyboardInterrupt": KeyboardInterrupt,
+    "MemoryError": MemoryError,
+    "GeneratorExit": GeneratorExit,
+    "StopIteration": StopIteration,
+    "Wordless": Wordless,
+    "Stray": Stray,
+    "OSError": lambda: OSError(28, "No space left on device"),
+    "BrokenPipeError": BrokenPipeError,
+    "ValueError": lambda: ValueError("a\nb \ud800 \u2028"),
+    "InvalidParams": lambda: InvalidParams("not these"),
+    "ResourceNotFound": lambda: ResourceNotFound("gone"),
+    "UrlElicitationRequired": lambda: UrlElicitationRequired("open it", {"elicitations": []}),
+    "Own": lambda: RpcError(1234, "my own", {"x": [1]}),
+}
+
+
+def raiser(kind: str) -> str:
+    """Raise this."""
+    if kind == "RecursionError":
+        return str(recurse(0))
+    if kind == "exit":
+        sys.exit("bye")
+    raise RAISED[kind]()
+
+
+class Unprintable:
+    """An object that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+    __str__ = __repr__
+
+
+def cycle() -> list[Any]:
+    """A list that holds itself."""
+    knot: list[Any] = []
+    knot.append(knot)
+    return knot
+
+
+def nested(depth: int) -> Any:
+    """A list in a list in a list."""
+    found: Any = 1
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+RETURNED = {
+    "nan": lambda: float("nan"),
+    "infinity": lambda: {"x": [float("inf")]},
+    "bytes": lambda: b"raw",
+    "cycle": cycle,
+    "unprintable": Unprintable,
+    "unprintable inside": lambda: {"x": Unprintable()},
+    "set": lambda: {1, 2},
+    "complex": lambda: 1j,
+    "odd keys": lambda: {(1, 2): 3},
+    "generator": lambda: (i for i in range(3)),
+    "function": lambda: print,
+    "surrogate": lambda: "\ud800",
+    "surrogate inside": lambda: {"x\udfff": ["\ud800"]},
+    "deep": lambda: nested(100_000),
+    "huge number": lambda: int("9" * 4000) ** 2,
+    "none": lambda: None,
+    "large": lambda: "x" * 10_000_000,
+}
+
+
+def returns(kind: str):  # type: ignore[no-untyped-def]
+    """Return this."""
+    return RETURNED[kind]()
+
+
+CHILD = "import os, sys; sys.stdout.write('stray child %d\\n' % len(sys.stdin.read())); sys.stdout.flush()"
+
+
+def prints(kind: str) -> str:
+    """Write where the wire should be."""
+    if kind == "print":
+        print("stray print")
+        sys.stdout.flush()
+    elif kind == "os.write":
+        os.write(1, b"stray os.write\n")
+    elif kind == "sys.__stdout__":
+        assert sys.__stdout__ is not None
+        print("stray sys.__stdout__", file=sys.__stdout__, flush=True)
+    elif kind == "buffer":
+        sys.stdout.buffer.write(b"stray buffer\n")
+        sys.stdout.flush()
+    elif kind == "child":
+        import subprocess  # here, because it makes every start slower
+
+        subprocess.run([sys.executable, "-c", CHILD], check=True)
+    elif kind == "system":
+        os.system("echo stray system")
+    elif kind == "input":
+        return repr(sys.stdin.read())
+    return "printed"
+
+
+def child_descriptors() -> str:
+    """What a child process that inherits all it can has open, as "number target" lines."""
+    import subprocess
+
+    program = "import os; print('\\n'.join(f'{n} ' + os.readlink(f'/proc/self/fd/{n}') for n in range(64)"
+    program += " if os.path.exists(f'/proc/self/fd/{n}') or os.path.islink(f'/proc/self/fd/{n}')))"
+    done = subprocess.run([sys.executable, "-c", program], close_fds=False, stdout=subprocess.PIPE, check=True)
+    return done.stdout.decode()
+
+
+def limit_files(most: int) -> str:
+    """Allow this process so many open files."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return "limited"
+
+
+def no_more_threads(on: bool) -> str:
+    """From now on no thread starts (or threads start again)."""
+
+    def refuse(self: threading.Thread) -> None:
+        if threading.current_thread() is threading.main_thread():
+            return START(self)  # it may still be setting the server up
+        raise RuntimeError("can't start new thread")
+
+    threading.Thread.start = refuse if on else START  # type: ignore[method-assign]
+    return "done"
+
+
+SHARED_META = {"com.example/mine": [1], "io.modelcontextprotocol/serverInfo": {"name": "other", "version": "9"}}
+
+
+def tagged() -> CallToolResult:
+    """A result with a `_meta` of its own, the same object every time."""
+    return CallToolResult([Text(json.dumps(SHARED_META))], meta=SHARED_META)
+
+
+def needs_sampling() -> str:
+    """Run only for clients that can sample."""
+    return "ran"
+
+
+def grow(name: str) -> str:
+    """Register another tool while the server runs."""
+    server.add_tool(echo, name=name, description="Another one.")
+    return "grown"
+
+
+START = threading.Thread.start
+
+if TOOLS:
+    for tool in (
+        echo, add, take, length, big, slow, deaf_slow, hold, release, never, watch, wait_for, count, report,
+        report_late, report_when_released, log, log_all, about, fail, raiser, returns, prints, child_descriptors,
+        limit_files, no_more_threads, tagged, grow,
+    ):  # fmt: skip
+        server.tool(tool)
+    server.tool(requires=("sampling", "elicitation.url"))(needs_sampling)
+if PRESET == "many":
+    for index in range(23):
+        server.add_tool(echo, name=f"many-{index:02}", description="One of many.")
+
+if __name__ == "__main__":
+    server.run()

@@ -1,0 +1,161 @@
+"""C17 and C24 to C27 of the fault catalogue: floods, peers that do not read, and more work than workers."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Serve
+from .messages import INTERNAL, MODERN, encode, modern, notification, request
+
+MEGABYTE = 1 << 20
+
+
+def call(id: object, tool: str, arguments: dict[str, object]) -> bytes:
+    """A call in a handshake session."""
+    return encode(request(id, "tools/call", {"name": tool, "arguments": arguments}))
+
+
+@pytest.mark.requirement("BASE-10", "M:BASE-8")
+@pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
+def test_c17_fifty_thousand_unknown_notifications(serve: Serve, revision: str) -> None:
+    server = serve(revision)
+    server.lives()
+    base, spent = server.status("VmRSS"), server.cpu()
+    flood = encode(notification("notifications/nobody/knows", {"x": [1, 2, 3]})) * 5_000
+    for _ in range(10):
+        server.send(flood)
+    assert server.fence() == []
+    assert server.cpu() - spent < 5.0  # 10,000 a second
+    assert server.status("VmRSS") - base < 10_000
+    server.lives()
+
+
+def test_c24_twenty_thousand_requests_before_anything_is_read(serve: Serve) -> None:
+    server = serve("2025-06-18")
+    base = server.status("VmRSS")
+    flood = b"".join(call(n, "echo", {"text": "x" * 100}) for n in range(20_000))
+    taken = server.send(flood, reading=False, wait=1.0)
+    server.send(flood[taken:])
+    seen = set()
+    for _ in range(20_000):
+        message = server.message()
+        assert message["result"]["content"][0]["text"] == "x" * 100, message
+        seen.add(message["id"])
+    assert seen == set(range(20_000))
+    assert server.status("VmRSS") - base < 120_000
+    server.lives()
+
+
+def test_c24_answers_nobody_takes_are_not_piled_up(serve: Serve) -> None:
+    """Fifty megabytes of answers against a backlog of 0.2: nothing is lost, and they are never all in memory."""
+    server = serve("2025-06-18", max_backlog_bytes=200_000)
+    base = server.status("VmRSS")
+    flood = b"".join(call(n, "big", {"size": 5_000}) for n in range(10_000))
+    taken = server.send(flood, reading=False, wait=1.0)
+    assert server.status("VmRSS") - base < 30_000
+    server.send(flood[taken:])
+    for n in range(10_000):
+        assert len(server.answer(n)["result"]["content"][0]["text"]) == 5_000
+    server.lives()
+
+
+def test_c25_a_slow_reader_costs_bounded_memory(serve: Serve) -> None:
+    server = serve("2025-06-18", max_backlog_bytes=8 * MEGABYTE)
+    server.lives()
+    base = server.status("VmRSS")
+    server.send(b"".join(call(n, "big", {"size": MEGABYTE}) for n in range(60)), reading=False, wait=1.0)
+    for _ in range(20):
+        server.poll(0.02)  # one read of a pipe's worth, then a pause
+    assert (server.status("VmRSS") - base) * 1024 < 40 * MEGABYTE
+    for n in range(60):
+        assert len(server.answer(n)["result"]["content"][0]["text"]) == MEGABYTE
+    server.lives()
+
+
+def test_c25_a_peer_that_takes_nothing_is_lost_in_time(serve: Serve) -> None:
+    server = serve("2025-06-18", write_timeout=0.5, drain_grace=0.5)
+    server.send(call(1, "big", {"size": 5 * MEGABYTE}))
+    assert server.exit() == 0
+
+
+@pytest.mark.requirement("M:BASE-15")
+def test_c26_two_hundred_sleepers(serve: Serve) -> None:
+    server = serve("2025-06-18")
+    threads = []
+    server.send(b"".join(call(n, "deaf_slow", {"seconds": 0.1}) for n in range(200)))
+    for _ in range(200):
+        assert server.message()["result"]["content"][0]["text"] == "slept"
+        threads.append(server.status("Threads"))
+    assert max(threads) <= 64 + 8  # workers, and the connection's own
+    assert max(threads) >= 32  # and they ran at once
+    server.lives()
+
+
+@pytest.mark.requirement("M:BASE-15", "M:STD-17")
+@pytest.mark.parametrize("executor", [None, "pool"])
+@pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
+def test_c27_a_fast_call_behind_a_blocked_one(serve: Serve, revision: str, executor: str) -> None:
+    server = serve(revision, **({"executor": executor} if executor else {}))
+    server.begin_call("hold", {"name": "slow"}, id="slow")
+    server.lives()
+    assert server.text("add", {"a": 2, "b": 3}) == "5"
+    server.text("release", {"name": "slow"})
+    assert server.answer("slow")["result"]["content"][0]["text"] == "released"
+
+
+@pytest.mark.requirement("PING-01", "PING-09", "M:STD-17")
+@pytest.mark.parametrize("executor", [None, "pool"])
+def test_c27_the_control_lane_behind_a_full_pool(serve: Serve, executor: str) -> None:
+    """Every worker is busy and more calls wait: ping, lists, discover, refusals and cancels go on."""
+    options = {"executor": executor} if executor else {}
+    server = serve("2025-06-18", max_workers=4, drain_grace=0.2, **options)
+    for n in range(12):
+        server.begin_call("hold", {"name": "full"}, id=n)
+    for _ in range(20):
+        assert server.result("ping") == {}
+    assert server.result("tools/list")["tools"]
+    server.write(request("d", "server/discover", modern()))
+    assert "result" in server.answer("d")
+    assert server.error(b"garbage") == -32700
+    assert server.ask("no/such/method")["error"]["code"] == -32601
+    server.notify("notifications/cancelled", {"requestId": 11})
+    assert server.fence() == []
+    server.close_input()  # nobody can call `release`: the grace ends it
+    server.rest()
+    assert server.exit() == 0
+
+
+@pytest.mark.requirement("PING-09")
+def test_c27_ping_behind_a_hundred_sleepers(serve: Serve) -> None:
+    server = serve("2025-06-18", drain_grace=0.2)
+    for n in range(100):
+        server.begin_call("hold", {"name": "crowd"}, id=n)
+    for _ in range(50):
+        assert server.result("ping") == {}
+    server.close_input()
+    server.rest()
+    assert server.exit() == 0
+
+
+def test_more_requests_than_may_be_unfinished_are_refused(serve: Serve) -> None:
+    server = serve("2025-06-18", max_workers=20, max_requests=10, executor="pool", drain_grace=0.2)
+    for n in range(15):
+        server.begin_call("hold", {"name": "many"}, id=n)
+    refused = [server.message() for _ in range(5)]
+    assert [message["error"]["code"] for message in refused] == [INTERNAL] * 5
+    assert server.fence() == []
+    server.close_input()
+    server.rest()
+    assert server.exit() == 0
+
+
+@pytest.mark.requirement("STDIO-12", "M:STD-14")
+@pytest.mark.parametrize("executor", [None, "pool"])
+def test_writers_never_interleave(serve: Serve, executor: str) -> None:
+    """Every line is looked at: one that held two pieces would not be JSON."""
+    server = serve("2025-06-18", **({"executor": executor} if executor else {}))
+    sizes = [10, 70_000, 200, 5_000, 300_000]
+    server.send(b"".join(call(n, "big", {"size": sizes[n % 5]}) for n in range(250)))
+    for n in range(250):
+        assert server.answer(n)["result"]["content"][0]["text"] == "x" * sizes[n % 5]
+    server.lives()
