@@ -1,4 +1,4 @@
-"""`Server`: what an author writes, and the role that serves it on each connection. Floor 6.
+"""`Server`: what an author makes, and how it is served on each connection. Floor 6.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server
 """
@@ -9,62 +9,24 @@ import os
 import threading
 import weakref
 from functools import partial
-from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union, overload
+from typing import Any, Callable, Optional, Sequence
 
 from .channel import Channel
-from .eras import Peer
-from .errors import ConnectionLost
-from .exchange import Route, current_exchange
+from .exchange import current_exchange
 from .features.facts import Facts
 from .features.registry import Registry
-from .jsonrpc import Json, Notification, Request, encode
+from .jsonrpc import Notification, encode
 from .limits import Limits
-from .log import Log, tracer
+from .log import tracer
 from .pipe import Pipe
+from .registration import Registration, executor_of
 from .revisions import choose
-from .role import Role
-from .session import Offer, ServerSession
-from .types import Icon, Implementation, ToolAnnotations
-
-log = Log("server")
-
-F = TypeVar("F", bound=Callable[..., Any])
+from .server_role import ServerRole
+from .session import Offer
+from .types import Icon, Implementation
 
 
-class _ServerRole(Role):
-    """One connection's view of a server."""
-
-    hot = True
-    answers_rubbish = True
-
-    def __init__(self, registry: Registry, on_end: Callable[[_ServerRole], None]) -> None:
-        self._registry, self._on_end = registry, on_end
-        self.session = ServerSession(registry.offer)
-        self.facts = registry.facts
-
-    @property
-    def takes_batches(self) -> bool:  # type: ignore[override]
-        return self.session.takes_batches
-
-    @property
-    def error_without_id(self) -> bool:  # type: ignore[override]
-        return self.session.error_without_id
-
-    def admit(self, request: Request) -> tuple[Peer, Route]:
-        peer = self.session.admit(request)
-        return peer, self._registry.route(request, peer)
-
-    def notified(self, notification: Notification) -> None:
-        if notification.method == "notifications/initialized" and self.session.era is not None:
-            self.session.era.initialized = True
-        else:
-            log.debug("<-- %s: ignored", notification.method)
-
-    def lost(self, cause: ConnectionLost) -> None:
-        self._on_end(self)
-
-
-class Server:
+class Server(Registration):
     """A server of the Model Context Protocol. Thread-safe; no connection, so it may be built before a fork.
 
     Args:
@@ -139,7 +101,7 @@ class Server:
             max_depth=max_depth, max_batch=max_batch, max_workers=max_workers, max_requests=max_requests,
             max_backlog_bytes=max_backlog_bytes, write_timeout=write_timeout, drain_grace=drain_grace,
         )
-        self._max_message_bytes, self._executor, self._trace = max_message_bytes, _executor(executor), tracer(trace)
+        self._max_message_bytes, self._executor, self._trace = max_message_bytes, executor_of(executor), tracer(trace)
         facts = Facts(
             info.to_wire(), owner=self, instructions=instructions, logging=logging, mask_errors=mask_errors,
             strict_arguments=strict_arguments, page_size=_page_size(page_size), list_ttl=list_ttl,
@@ -148,7 +110,7 @@ class Server:
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         self._registry = Registry(facts, offer, _kinds(capabilities))
         facts.changed = self._list_changed
-        self._channels: dict[_ServerRole, Channel] = {}
+        self._channels: dict[ServerRole, Channel] = {}
         self._state_lock = threading.Lock()
         self._wakers: list[Callable[[], None]] = []
         _renew_in_forks(self)
@@ -158,75 +120,6 @@ class Server:
         self._state_lock = threading.Lock()
         self._channels, self._wakers = {}, []
         self._registry.tools.alarm.renew()
-
-    # ------------------------------------------------------------ registering
-
-    @overload
-    def tool(self, function: F, /) -> F: ...
-    @overload
-    def tool(
-        self,
-        *,
-        name: Optional[str] = None,
-        title: Optional[str] = None,
-        description: Optional[str] = None,
-        annotations: Optional[Union[ToolAnnotations, Mapping[str, Json]]] = None,
-        input_schema: Optional[Mapping[str, Json]] = None,
-        output_schema: Optional[Mapping[str, Json]] = None,
-        icons: Optional[Sequence[Icon]] = None,
-        meta: Optional[Mapping[str, Json]] = None,
-        structured: Optional[bool] = None,
-        timeout: Optional[float] = None,
-        executor: Optional[str] = None,
-        requires: Sequence[str] = (),
-        replace: bool = False,
-    ) -> Callable[[F], F]: ...
-    def tool(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
-        """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or ``server.tool(function)``.
-
-        The parameters' annotations become the input schema, the return annotation the output schema, the docstring
-        the description. A parameter annotated `Context` receives the request's.
-
-        Args:
-            function: The function or bound method; it is returned as it is.
-            name: None takes the function's.
-            title: For people; None sends none.
-            description: For the model; None takes the docstring.
-            annotations: Hints such as ``{"read_only_hint": True}``; None sends none.
-            input_schema: JSON Schema of the arguments; None makes it from the annotations.
-            output_schema: JSON Schema of the result; None makes it from the return annotation.
-            icons: Pictures of it; None sends none.
-            meta: The tool's ``_meta``; None sends none.
-            structured: Whether results are sent as structured content too; None lets the annotation decide.
-            timeout: Seconds it may run, not counting the time in which it waits for the client; None sets no limit.
-            executor: "pool" gives every call a worker of its own; None takes the server's.
-            requires: Client capabilities that it needs, checked before it starts: "sampling", "elicitation.url".
-            replace: Take the place of a tool of the same name.
-
-        Raises:
-            TypeError: This cannot be a tool; the message says what to write instead.
-            ValueError: The name is taken, or a schema is invalid.
-            ImportError: A schema needs ``jsonschema``, which is not installed.
-        """
-        if function is None:
-            return lambda decorated: self.tool(decorated, **options)
-        if isinstance(function, str):
-            raise TypeError(f"server.tool({function!r}): did you mean name={function!r}?")
-        self.add_tool(function, **options)
-        return function
-
-    def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
-        """`tool` as a plain call, also while connections are open: they are told that the list has changed."""
-        options["executor"] = _executor(options.get("executor")) or self._executor
-        self._registry.tools.add(function, **options)
-
-    def remove_tool(self, name: str) -> None:
-        """Take a tool away; open connections are told.
-
-        Raises:
-            KeyError: There is none of this name.
-        """
-        self._registry.tools.remove(name)
 
     def _list_changed(self, kind: str) -> None:
         line = encode(Notification(f"notifications/{kind}/list_changed"))
@@ -255,13 +148,13 @@ class Server:
             on_end: Called when the connection has ended, on its reader's thread; None calls nothing.
         """
 
-        def ended(role: _ServerRole) -> None:
+        def ended(role: ServerRole) -> None:
             with self._state_lock:
                 self._channels.pop(role, None)
             if on_end is not None:
                 on_end()
 
-        role = _ServerRole(self._registry, ended)
+        role = ServerRole(self._registry, ended)
         channel = Channel(pipe, role, limits=self._limits, name=name, trace=self._trace)
         with self._state_lock:
             self._channels[role] = channel
@@ -325,12 +218,6 @@ def _renew_in_forks(server: Server) -> None:
                 kept.renew()
 
         os.register_at_fork(after_in_child=renew)
-
-
-def _executor(given: Optional[str]) -> Optional[str]:
-    if given not in (None, "pool"):
-        raise ValueError(f"executor is None or 'pool', not {given!r}")
-    return given
 
 
 def _page_size(given: Optional[int]) -> Optional[int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Callable, Union
+from typing import Optional
 
 from ..alarm import Alarm
-from ..eras import Peer, log_rank
+from ..eras import Peer
 from ..errors import MethodNotFound
 from ..exchange import Exchange, Route
 from ..jsonrpc import Json, Request
@@ -14,10 +14,9 @@ from ..log import one_line
 from ..revisions import Revision
 from ..session import Offer
 from .facts import Facts
+from .feature import Destination, Feature
+from .logs import Logs
 from .tools import Tools
-
-Destination = Union[Route, Callable[[Request], Route]]
-"""A route, or what finds one for a request."""
 
 
 class Registry:
@@ -30,31 +29,23 @@ class Registry:
     """
 
     def __init__(self, facts: Facts, offer: Offer, announced: frozenset[str] = frozenset()) -> None:
-        self.facts, self.offer, self._announced = facts, offer, announced
+        self.facts, self.offer = facts, offer
         self.tools = Tools(facts, Alarm(f"minimcp-{facts.info['name']}"))
-        self._fixed: dict[str, Destination] = {
-            "initialize": Route(self._initialize, pace=Pace(known=True)),  # in order with the calls behind it
-            "ping": Route(lambda exchange: {}, control=True),
-            "server/discover": Route(self._discover, control=True),
-            "logging/setLevel": Route(self._set_level, control=True),
-            "tools/list": Route(self.tools.list, control=True),
-            "tools/call": self.tools.route_of_call,
+        self.logs = Logs(facts, beside=(self.tools,))
+        self.features: tuple[Feature, ...] = (self.logs, self.tools)
+        self._destinations: dict[str, tuple[Destination, Optional[Feature]]] = {
+            "initialize": (Route(self._initialize, pace=Pace(known=True)), None),  # in order with the calls behind it
+            "ping": (Route(lambda exchange: {}, control=True), None),
+            "server/discover": (Route(self._discover, control=True), None),
         }
-
-    def _offers(self, kind: str) -> bool:
-        """Whether a kind is declared: once it was, taking the last tool away does not change that."""
-        if kind == "logging" and not self.facts.logging:
-            return False
-        return self.tools.offered or kind in self._announced
+        for feature in self.features:
+            if feature.kind in announced:
+                feature.offered = True
+            self._destinations.update({method: (where, feature) for method, where in feature.routes().items()})
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
         """What is declared to a client of this revision: nothing that is not served."""
-        declared: dict[str, Json] = {}
-        if self._offers("logging"):
-            declared["logging"] = {}
-        if self._offers("tools"):
-            declared["tools"] = {"listChanged": True} if revision.handshake else {}
-        return declared
+        return {feature.kind: dict(feature.declared(revision)) for feature in self.features if feature.offered}
 
     def route(self, request: Request, peer: Peer) -> Route:
         """Where a request goes.
@@ -64,12 +55,11 @@ class Registry:
             InvalidParams: It names nothing that there is.
         """
         method = request.method
-        destination = self._fixed.get(method)
+        destination, feature = self._destinations.get(method, _NOWHERE)
         if destination is None or method not in peer.revision.requests_to_server:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
-        kind = _KINDS.get(method)
-        if kind is not None and not self._offers(kind):
-            raise MethodNotFound(f"{method}: this server declares no {kind}")
+        if feature is not None and not feature.offered:
+            raise MethodNotFound(f"{method}: this server declares no {feature.kind}")
         return destination if type(destination) is Route else destination(request)  # type: ignore[operator]
 
     # ------------------------------------------------------------ the protocol's own methods
@@ -96,10 +86,6 @@ class Registry:
             result["instructions"] = self.facts.instructions
         return self.facts.closed(result, revision)
 
-    def _set_level(self, exchange: Exchange) -> dict[str, Json]:
-        exchange.peer.log_rank = log_rank(exchange.request.params.get("level"))
-        return {}
 
-
-_KINDS = {"tools/list": "tools", "tools/call": "tools", "logging/setLevel": "logging"}
-"""What must be offered for a method to exist."""
+_NOWHERE = (None, None)
+"""Where an unknown method goes."""

@@ -29,6 +29,7 @@ from ..schema.signature import Signature, read_signature
 from ..types import CallToolResult, Icon, Tool, ToolAnnotations
 from .context import Context
 from .facts import Facts
+from .feature import Destination, Feature
 from .paging import Pages
 from .results import CONTENT, ResultMaker, error_result, wrapped_schema
 
@@ -199,7 +200,7 @@ def _lacks(name: str, tool: str) -> CapabilityNotSupported:
     return CapabilityNotSupported(f"{tool} needs a client with {name}", {"requiredCapabilities": needed})
 
 
-class Tools:
+class Tools(Feature):
     """All tools of one server. Thread-safe: a change replaces the table, readers keep the one they have.
 
     Args:
@@ -207,10 +208,11 @@ class Tools:
         alarm: For timeouts.
     """
 
+    kind = "tools"
+
     def __init__(self, facts: Facts, alarm: Alarm) -> None:
         self._facts, self.alarm = facts, alarm
         self._tools: dict[str, RegisteredTool] = {}
-        self.offered = False
         self._pages = Pages("tools", facts.page_size, self._describe)
 
     def add(
@@ -318,6 +320,12 @@ class Tools:
         return self._tools[name]
 
     # ------------------------------------------------------------ methods
+
+    def routes(self) -> Mapping[str, Destination]:
+        return {"tools/list": Route(self.list, control=True), "tools/call": self.route_of_call}
+
+    def declared(self, revision: Revision) -> Mapping[str, Json]:
+        return {"listChanged": True} if revision.handshake else {}
 
     def _describe(self, revision: Revision) -> list[dict[str, Json]]:
         return [tool.listed(revision) for tool in self._tools.values()]

@@ -1,0 +1,33 @@
+"""`Feature`: what each kind of thing that a server offers has in common. Floor 4."""
+
+from __future__ import annotations
+
+from typing import Callable, ClassVar, Mapping, Union
+
+from ..exchange import Route
+from ..jsonrpc import Json, Request
+from ..revisions import Revision
+
+Destination = Union[Route, Callable[[Request], Route]]
+"""Where the requests of a method go: a route, or what finds one for a request (it may raise an RpcError)."""
+
+
+class Feature:
+    """One kind of thing that a server offers: its methods, and what is declared to clients.
+
+    ``offered`` turns true with the first thing of its kind, or when the kind is announced, and stays so: taking the
+    last one away does not change what was declared.
+    """
+
+    kind: ClassVar[str]
+    """Its name among the server's capabilities, and in ``Server(capabilities={...})``."""
+
+    offered = False
+
+    def routes(self) -> Mapping[str, Destination]:
+        """Its methods. One that the revision of a request does not have is refused before it gets here."""
+        raise NotImplementedError
+
+    def declared(self, revision: Revision) -> Mapping[str, Json]:
+        """What stands under its name in the capabilities, once it is offered."""
+        raise NotImplementedError
