@@ -18,6 +18,7 @@ from .content import (
     UnknownContent,
     content_from_wire,
 )
+from .elicitation import ACTIONS, Answer
 from .kinds import ABSENT, Absent, Json, decode_base64, encode_base64
 from .notices import CHANGES, LOG_LEVELS, LOG_ORDER, Change, LogMessage, Progress, log_level
 from .prompt import GetPromptResult, Prompt, PromptArgument, PromptMessage
@@ -48,8 +49,10 @@ Message = PromptMessage
 
 __all__ = [
     "ABSENT",
+    "ACTIONS",
     "Absent",
     "Annotations",
+    "Answer",
     "Audio",
     "BlobResourceContents",
     "CHANGES",
