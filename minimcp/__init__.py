@@ -26,7 +26,6 @@ Importing this package starts nothing and imports neither third-party code nor a
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
@@ -59,7 +58,7 @@ from .version import VERSION as __version__
 if TYPE_CHECKING:
     from .cancel import CancelToken
     from .client import Client
-    from .connect import connect
+    from .connecting import connect
     from .features.context import Context, current_context
     from .server import Server
     from .transports.child import StdioServer
@@ -79,7 +78,7 @@ if TYPE_CHECKING:
 _LATE = {
     "CancelToken": "cancel",
     "Client": "client",
-    "connect": "connect",
+    "connect": "connecting",
     "Context": "features.context",
     "current_context": "features.context",
     "Server": "server",
@@ -93,17 +92,6 @@ _LATE = {
     ),
 }
 """Names that are imported when somebody asks for them: a client does not pay for the server, nor a server for it."""
-
-
-class _Package(type(sys)):  # type: ignore[misc]
-    """This package, whose `connect` is the function, also after somebody has imported the file of the same name."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name != "connect" or not isinstance(value, type(sys)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

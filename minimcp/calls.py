@@ -12,10 +12,18 @@ from .cancel import CancelToken
 from .channel import Channel
 from .deadline import Deadline
 from .eras import HandshakeEra
-from .errors import Cancelled, CapabilityNotSupported, ProtocolViolation, UnsupportedRevision, error_from_peer
+from .errors import (
+    Cancelled,
+    CapabilityNotSupported,
+    McpError,
+    ProtocolViolation,
+    UnsupportedRevision,
+    error_from_peer,
+)
 from .jsonrpc import Failure, Json
 from .log import Log
 from .negotiation import Era
+from .outgoing import NEVER_CANCELLED
 from .table import PendingCall
 from .types import Progress
 
@@ -30,9 +38,6 @@ MOST_PAGES = 1000
 
 AT_ONCE = 64
 """Requests that leave together at most when many are sent at once."""
-
-NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
-"""Requests that are given up without a word to the server."""
 
 
 class _Default:
@@ -57,25 +62,33 @@ class Calls:
         self.channel, self.era, self._timeout = channel, era, timeout
 
     def deadline(self, timeout: Optional[float]) -> Deadline:
-        """When a call with this ``timeout=`` is given up."""
-        return Deadline(self._timeout if timeout is DEFAULT else timeout)
+        """When a call with this ``timeout=`` is given up.
+
+        Raises:
+            TypeError: It is no number.
+        """
+        return moment("timeout", self._timeout if timeout is DEFAULT else timeout)
 
     def request(
         self,
         method: str,
         params: Mapping[str, Json],
-        timeout: Optional[float],
+        deadline: Deadline,
         cancel: Optional[CancelToken],
         on_progress: Optional[OnProgress] = None,
     ) -> Result:
         """Call a method and return its result; arguments and errors as `Client.request`."""
-        deadline = self.deadline(timeout)
         try:
             return self._ask(method, params, deadline, cancel, on_progress)
         except UnsupportedRevision as error:
-            if not error.from_peer or isinstance(self.era, HandshakeEra) or not self.era.adopt(error):
+            if not self._adopts(error):
                 raise
             return self._ask(method, params, deadline, cancel, on_progress)
+
+    def _adopts(self, outcome: object) -> bool:
+        """Whether this is the server's word that it speaks another revision, which is spoken from now on."""
+        refused = isinstance(outcome, UnsupportedRevision) and outcome.from_peer
+        return refused and not isinstance(self.era, HandshakeEra) and self.era.adopt(outcome)  # type: ignore[arg-type]
 
     def _ask(
         self,
@@ -86,17 +99,21 @@ class Calls:
         on_progress: Optional[OnProgress],
     ) -> Result:
         _check(cancel)
+        if on_progress is not None and not callable(on_progress):
+            raise TypeError(f"on_progress is a function that takes a Progress, or None, not {shown(on_progress)}")
         call = self.channel.calls.call(
             method,
             lambda id: self.era.dress(params, {} if on_progress is None else {"progressToken": id}),
             on_item=None if on_progress is None else _progress_to(on_progress),
         )
-        return self._outcome(call, deadline, cancel)
+        return self._outcome(call, params, deadline, cancel)
 
-    def _outcome(self, call: PendingCall, deadline: Deadline, cancel: Optional[CancelToken]) -> Result:
-        tell = call.method not in NEVER_CANCELLED
+    def _outcome(
+        self, call: PendingCall, params: Mapping[str, Json], deadline: Deadline, cancel: Optional[CancelToken]
+    ) -> Result:
+        tell, about = call.method not in NEVER_CANCELLED, params.get("name", params.get("uri"))
         if cancel is None:
-            ending = self.channel.calls.wait(call, deadline, tell=tell)
+            ending = self.channel.calls.wait(call, deadline, tell=tell, about=about)
         else:
             token = cancel
             retire = self.channel.calls.retire
@@ -104,7 +121,7 @@ class Calls:
                 lambda: _ignore(retire(call, Cancelled(token.reason or "cancelled"), tell=tell))
             )
             try:
-                ending = self.channel.calls.wait(call, deadline, tell=tell)
+                ending = self.channel.calls.wait(call, deadline, tell=tell, about=about)
             finally:
                 forget()
         if isinstance(ending, Failure):
@@ -117,15 +134,17 @@ class Calls:
         self,
         method: str,
         params: Sequence[Mapping[str, Json]],
-        timeout: Optional[float],
+        deadline: Deadline,
         cancel: Optional[CancelToken],
     ) -> list[Union[Result, Exception]]:
         """Send many requests of one method from this thread; their results, or what went wrong, in the same order.
 
+        What the server refuses for its revision is sent once more in one that it names, as `request` does.
+
         Args:
             method: Of all of them.
             params: One for each request.
-            timeout: Seconds for all of them together.
+            deadline: Of all of them together.
             cancel: Ends all of them.
 
         Raises:
@@ -133,14 +152,32 @@ class Calls:
             ConnectionLost: Not all of them could be sent.
             ValueError, TypeError: Some params are no JSON; nothing was sent.
         """
-        deadline = self.deadline(timeout)
         _check(cancel)
+        outcomes = self._round(method, params, deadline, cancel)
+        refused = [place for place, outcome in enumerate(outcomes) if self._adopts(outcome)]
+        if refused:
+            try:
+                _check(cancel)
+                again = self._round(method, [params[place] for place in refused], deadline, cancel)
+            except McpError as error:  # what was answered before is not lost with it
+                again = [copy(error) for _ in refused]
+            for place, outcome in zip(refused, again):
+                outcomes[place] = outcome
+        return outcomes
+
+    def _round(
+        self,
+        method: str,
+        params: Sequence[Mapping[str, Json]],
+        deadline: Deadline,
+        cancel: Optional[CancelToken],
+    ) -> list[Union[Result, Exception]]:
         pending = self._send(method, params)
         outcomes: list[Union[Result, Exception]] = []
         try:
-            for call in pending:
+            for call, one in zip(pending, params):
                 try:
-                    outcomes.append(self._outcome(call, deadline, cancel))
+                    outcomes.append(self._outcome(call, one, deadline, cancel))
                 except Exception as error:
                     outcomes.append(error)
         except BaseException:  # such as Ctrl-C: the server need not go on with the rest
@@ -174,20 +211,19 @@ class Calls:
         method: str,
         member: str,
         read: Callable[[Any], T],
-        timeout: Optional[float],
+        deadline: Deadline,
         cancel: Optional[CancelToken],
     ) -> list[T]:
-        """All items of a list, page after page; `timeout` is for all pages together.
+        """All items of a list, page after page; the deadline is for all pages together.
 
         Raises:
             ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages.
         """
-        deadline = self.deadline(timeout)
         items: list[T] = []
         cursors: set[Json] = set()
         params: dict[str, Json] = {}
         for _ in range(MOST_PAGES):
-            result = self.request(method, params, deadline.remaining(), cancel)
+            result = self.request(method, params, deadline, cancel)
             items.extend(_items(method, member, read, result))
             cursor = result.get("nextCursor")
             if cursor is None:
@@ -214,7 +250,30 @@ class Calls:
             raise CapabilityNotSupported(f"{self.channel.name}: the server declares no {capability}")
 
 
+def shown(value: object) -> str:
+    """A wrong argument, for a message: "the str 'x'"."""
+    return f"the {type(value).__name__} {repr(value):.60}"
+
+
+def moment(name: str, seconds: Optional[float]) -> Deadline:
+    """When this many seconds are over.
+
+    Args:
+        name: Of the argument, for the message.
+        seconds: Its value; None never comes.
+
+    Raises:
+        TypeError: It is no number.
+    """
+    try:
+        return Deadline(seconds)
+    except TypeError:
+        raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None
+
+
 def _check(cancel: Optional[CancelToken]) -> None:
+    if cancel is not None and not isinstance(cancel, CancelToken):
+        raise TypeError(f"cancel is a CancelToken or None, not {shown(cancel)}")
     if cancel is not None and cancel.cancelled:
         raise Cancelled(cancel.reason or "the token was cancelled before the call")
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import os
 import threading
+from copy import copy
 from typing import Any, Callable, Optional
 
 from .control import ControlWorker
@@ -48,6 +49,9 @@ _WAKE_EVERY = 64
 
 FAREWELL_SECONDS = 0.5
 """How long `Channel.close` waits for what is owed to the peer to be written."""
+
+LAST_WORDS_SECONDS = 0.5
+"""How long a write that failed waits for the reader: what the peer wrote before it left, and its end, tell more."""
 
 
 def _no_thread(exchange: Exchange) -> dict[str, Any]:
@@ -88,10 +92,12 @@ class Channel:
         self.workers = Workers(self.limits.max_workers, name=f"minimcp-{self.name}")
         self._lane = HotLane(self.workers, self._write_answer) if role.hot else None
         self._control = ControlWorker(self._enqueue, self._flush)
-        self.calls = Outgoing(self.name, post=self.post, owe=self.owe, check=self._check_process)
+        self.calls = Outgoing(
+            self.name, post=self.post, owe=self.owe, check=self._check_process, remark=self._odd_line
+        )
         self.inbound = Inbound(self.limits, send=self.write, owe=self.owe, run_aside=self._aside)
         self._threads: list[threading.Thread] = []
-        self._ended = threading.Event()
+        self._read_out, self._ended = threading.Event(), threading.Event()
         self._intake = Intake(
             role, self.limits, self.inbound, self.calls.table, dispatch=self._dispatch, owe=self.owe, trace=trace
         )
@@ -131,6 +137,7 @@ class Channel:
                 if self._outbox.is_full():
                     self._wake()
                     self._outbox.wait_for_room()
+                del frames, frame  # a connection that waits keeps nothing of what came
         except BaseException as error:  # a fault of ours must end in a loss, not in silence
             log.error("%s: the reader failed: %s", self.name, error, exc_info=error)
             reason = f"the reader failed: {describe(error)}"
@@ -157,10 +164,9 @@ class Channel:
         """The stream has ended: end the calls, let running requests finish, let go of everything."""
         self._wake()  # a reader that failed has not
         closed = ConnectionLost(f"{self.name}: closed")
-        line = self._intake.odd_line
-        odd = f"; it wrote a line that is no message: {line}" if line else ""
-        cause = closed if self._closing else self._pipe.lost(reason + odd)
+        cause = closed if self._closing else self._pipe.lost(reason + self._odd_line())
         self.calls.table.close(cause)
+        self._read_out.set()
         if not self._closing and self._pipe.is_heard() and not self.inbound.wait_until_empty(self.limits.drain_grace):
             log.warning("%s: %d requests still run after %g s", self.name, len(self.inbound), self.limits.drain_grace)
         try:
@@ -168,6 +174,11 @@ class Channel:
             self._role.lost(cause)
         finally:
             self._ended.set()
+
+    def _odd_line(self) -> str:
+        """What a peer that writes other things than messages has written, as the end of a message of ours."""
+        line = self._intake.odd_line
+        return f"; it wrote a line that is no message: {line}" if line else ""
 
     def _let_go(self) -> None:
         self.inbound.abandon("the connection has ended")
@@ -233,7 +244,9 @@ class Channel:
             if not self._outbox.write(line, deadline):
                 self._control.flush()  # it goes on where a caller without time had to stop
         except ConnectionLost as error:
-            self._broken_pipe(error)
+            raise self._broken_pipe(error)
+        except BaseException:  # a signal handler's, at whatever point: what it left is still written
+            self._control.flush()
             raise
 
     def post(self, line: bytes) -> None:
@@ -248,7 +261,9 @@ class Channel:
             if not self._outbox.post(line):
                 self._control.flush()
         except ConnectionLost as error:
-            self._broken_pipe(error)
+            raise self._broken_pipe(error)
+        except BaseException:  # a signal handler's, at whatever point: what it left is still written
+            self._control.flush()
             raise
 
     def _note_sent(self, line: bytes) -> None:
@@ -271,10 +286,14 @@ class Channel:
             if answers:
                 self.inbound.written(answers)
 
-    def _broken_pipe(self, cause: ConnectionLost) -> None:
-        self.calls.table.close(self.calls.table.cause or cause)
+    def _broken_pipe(self, found: ConnectionLost) -> BaseException:
+        """End the connection after a failed write; what to raise: the reader's cause, where it comes soon."""
         self._outbox.close()
+        if len(self.calls.table) and isinstance(found.__cause__, OSError):  # the peer has left: so it will be read out
+            self._read_out.wait(LAST_WORDS_SECONDS)
+        self.calls.table.close(found)
         self._aside(self._pipe.close)
+        return copy(self.calls.table.cause or found)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -282,24 +301,31 @@ class Channel:
 
     # ------------------------------------------------------------ the end
 
-    def close(self, grace: float = 0.0) -> None:
+    def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
         """End the connection. Idempotent, from any thread, in any order; in a fork it only closes descriptors.
+
+        The peer is told of the calls that still wait, if it takes that at once: it need not go on with them.
 
         Args:
             grace: Seconds that running requests get first.
+            reason: Why they are cancelled before that, for their handlers; None lets them run.
         """
         if os.getpid() != self._process:
             self._pipe.close()
             return
         if grace and not self._ended.is_set():
+            if reason is not None:
+                self.inbound.interrupt(reason)
             self.inbound.wait_until_empty(grace)
         self._closing = True
-        self.calls.table.close(ConnectionLost(f"{self.name}: closed"))
-        self._control.close()
+        farewell = self.calls.close(ConnectionLost(f"{self.name}: closed"))
+        if farewell:
+            self._enqueue(farewell)
+        self._control.close()  # the last that it does is to write what waits
         if not self._threads:
             self._end("never opened")
         elif threading.current_thread() not in self._threads:
-            self._control.ended.wait(FAREWELL_SECONDS)  # a cancellation that is owed still goes out
+            self._control.ended.wait(FAREWELL_SECONDS)  # cancellations that are owed still go out
         self.inbound.abandon("the connection is closed")  # the reader may be waiting for what still runs
         self._outbox.close()
         self._pipe.close()

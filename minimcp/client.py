@@ -11,15 +11,22 @@ import warnings
 import weakref
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from .calls import DEFAULT, Calls, OnProgress
+from .calls import DEFAULT, Calls, OnProgress, Result, shown
 from .cancel import CancelToken
 from .channel import Channel
+from .deadline import Deadline
 from .eras import LOG_LEVEL_KEY, LOG_LEVELS, HandshakeEra
-from .errors import ProtocolViolation, ToolError
+from .errors import McpError, ProtocolViolation, ToolError
 from .jsonrpc import Json, Notification, encode
+from .log import Log, one_line
 from .negotiation import Era
 from .outputs import OutputChecks
 from .types import CallToolResult, Implementation, Tool
+
+log = Log("client")
+
+LOOK_UP_SECONDS = 5.0
+"""What listing the tools for the schema of one may take: a server that does not answer must not hold up a call."""
 
 
 class Client:
@@ -97,7 +104,7 @@ class Client:
             ProtocolViolation: The answer was none.
             BaseException: Whatever ``on_progress`` raises; the server is told that nobody waits.
         """
-        return self._calls.request(method, params or {}, timeout, cancel, on_progress)
+        return self._calls.request(method, params or {}, self._calls.deadline(timeout), cancel, on_progress)
 
     def notify(self, method: str, params: Optional[Mapping[str, Json]] = None) -> None:
         """Send a notification.
@@ -117,7 +124,10 @@ class Client:
             ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages.
         """
         self._calls.need("tools")
-        tools = self._calls.pages("tools/list", "tools", Tool.from_wire, timeout, cancel)
+        return self._listed(self._calls.deadline(timeout), cancel)
+
+    def _listed(self, deadline: Deadline, cancel: Optional[CancelToken]) -> list[Tool]:
+        tools = self._calls.pages("tools/list", "tools", Tool.from_wire, deadline, cancel)
         self._outputs.remember(tools)
         return tools
 
@@ -142,10 +152,14 @@ class Client:
             ToolError: The tool failed; ``result`` is what it said.
             InvalidParams: The server has no such tool, or does not take these arguments.
             CapabilityNotSupported: The server declares no tools.
+
+        Where a revision wraps values, the tools are listed once if they have not been: only the schema of a tool tells
+        whether its ``{"result": ...}`` is a wrapping, which ``value`` is without.
         """
         self._calls.need("tools")
-        result = self._calls.request("tools/call", _call_params(name, arguments), timeout, cancel, on_progress)
-        return self._tool_result(name, result, raise_on_error)
+        deadline, params = self._calls.deadline(timeout), _call_params(name, arguments)
+        result = self._calls.request("tools/call", params, deadline, cancel, on_progress)
+        return self._tool_result(name, result, deadline, cancel, raise_on_error=raise_on_error)
 
     def call_tools(
         self,
@@ -168,34 +182,54 @@ class Client:
             McpError: As `call_tool`, unless ``return_exceptions``.
         """
         self._calls.need("tools")
-        params = [_call_params(name, arguments) for name, arguments in calls]
-        results = self._calls.at_once("tools/call", params, timeout, cancel)
-        outcomes = [self._outcome(each["name"], result) for each, result in zip(params, results)]
+        deadline, params = self._calls.deadline(timeout), [_call_params(*_pair(call)) for call in calls]
+        results = self._calls.at_once("tools/call", params, deadline, cancel)
+        outcomes = [self._outcome(each["name"], result, deadline, cancel) for each, result in zip(params, results)]
         if not return_exceptions:
             for outcome in outcomes:
                 if isinstance(outcome, Exception):
                     raise outcome
         return outcomes
 
-    def _outcome(self, name: str, result: Union[dict[str, Json], Exception]) -> Union[CallToolResult, Exception]:
+    def _outcome(
+        self, name: str, result: Union[Result, Exception], deadline: Deadline, cancel: Optional[CancelToken]
+    ) -> Union[CallToolResult, Exception]:
         if isinstance(result, Exception):
             return result
         try:
-            return self._tool_result(name, result, True)
+            return self._tool_result(name, result, deadline, cancel)
         except (ToolError, ProtocolViolation) as error:
             return error
 
-    def _tool_result(self, name: str, result: Mapping[str, Json], raise_on_error: bool) -> CallToolResult:
+    def _tool_result(
+        self,
+        name: str,
+        result: Result,
+        deadline: Deadline,
+        cancel: Optional[CancelToken],
+        *,
+        raise_on_error: bool = True,
+    ) -> CallToolResult:
         try:
             typed = CallToolResult.from_wire(result)
         except ValueError as error:
             raise ProtocolViolation(f"a result of tools/call: {error}", result) from None
+        if self._era.revision.structured == "object" and self._outputs.needs_list(name, typed):
+            self._look_up(name, deadline.within(LOOK_UP_SECONDS), cancel)
         self._outputs.fill_in(name, typed)
         if typed.is_error and raise_on_error:
             failed = ToolError(typed.text or f"{name} failed", content=typed.content)
             failed.result = typed
             raise failed
         return typed
+
+    def _look_up(self, name: str, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
+        """List the tools for the schema of one whose call has been made: the result is kept whatever comes of this."""
+        try:
+            self._listed(deadline, cancel)
+        except McpError as error:
+            log.warning("what %s returned may be wrapped, and its schema cannot be had: %s", one_line(name), error)
+        self._outputs.give_up(name)
 
     def ping(self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None) -> float:
         """Ask whether the server is there; how many seconds the answer took. Errors as `request`."""
@@ -232,7 +266,15 @@ class Client:
 
         Returns:
             A `concurrent.futures.Future`, whose ``cancel()`` also ends a running call, on the wire.
+
+        Raises:
+            TypeError: The function is none, such as the name of a tool.
         """
+        if not callable(function):
+            raise TypeError(
+                "submit takes a method of this client and then its arguments, as in "
+                f'client.submit(client.call_tool, "name", {{...}}), not {shown(function)}'
+            )
         from .futures import CallFuture
 
         token, given = CancelToken(), keywords.get("cancel")
@@ -244,7 +286,12 @@ class Client:
         return future
 
     def close(self) -> None:
-        """End the connection: calls that wait raise `ConnectionLost`. Idempotent, from any thread."""
+        """End the connection. Idempotent, from any thread.
+
+        Calls that wait raise `ConnectionLost`, and the server is told that nobody wants their answers, if it takes
+        that at once. A server process gets the end of its input and 2 s to exit, then SIGTERM and 2 s more, then
+        SIGKILL, with all that it has started; so this lasts about 4 s at most.
+        """
         self._closed = True
         self._channel.close()
 
@@ -284,5 +331,19 @@ def _close_all() -> None:
 
 def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str, Json]:
     if not isinstance(name, str):
-        raise TypeError(f"a tool's name is a str, not {type(name).__name__}")
-    return {"name": name} if arguments is None else {"name": name, "arguments": dict(arguments)}
+        raise TypeError(f"a tool's name is a str, not {shown(name)}")
+    if arguments is None:
+        return {"name": name}
+    if type(arguments) is not dict and not isinstance(arguments, Mapping):
+        what = f'the arguments of {name!r} are a dict by parameter name, such as {{"city": "Oslo"}}'
+        raise TypeError(f"{what}, not {shown(arguments)}")
+    return {"name": name, "arguments": dict(arguments)}
+
+
+def _pair(call: Any) -> Any:
+    if isinstance(call, (tuple, list)) and len(call) == 2:
+        return call
+    raise TypeError(
+        "call_tools takes pairs of a tool's name and its arguments, "
+        f'such as [("forecast", {{"city": "Oslo"}})], not {repr(call):.60}'
+    )

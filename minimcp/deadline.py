@@ -15,12 +15,13 @@ class Deadline:
     Args:
         seconds: How far away the moment is, in seconds. None means that it never comes.
 
-    Thread-safe.
+    Thread-safe. ``seconds`` keeps the argument.
     """
 
-    __slots__ = ("_at",)
+    __slots__ = ("seconds", "_at")
 
     def __init__(self, seconds: Optional[float]) -> None:
+        self.seconds = seconds
         self._at = None if seconds is None else time.monotonic() + seconds
 
     def remaining(self) -> Optional[float]:

@@ -304,8 +304,23 @@ def _code_for(error: RpcError, peer: Peer) -> int:
 
 
 def describe(error: BaseException) -> str:
-    """An exception's own words, or its class's name when it has none (or fails to say them)."""
+    """An exception's own words, or its class's name when it has none (or fails to say them).
+
+    Words that only show a value, as those of ``KeyError("x")``, and those of what is no `Exception`, as `SystemExit`,
+    tell nobody what happened: they stand behind the name.
+    """
+    name = type(error).__name__
     try:
-        return str(error) or type(error).__name__
+        words = str(error)
     except BaseException:
-        return type(error).__name__
+        return name
+    if not words.strip():
+        return name
+    return words if isinstance(error, Exception) and not _shows_a_value(error, words) else f"{name}: {words}"
+
+
+def _shows_a_value(error: Exception, words: str) -> bool:
+    try:
+        return words in (*map(repr, error.args[:1]), repr(error.args))
+    except BaseException:  # an argument that cannot be shown was not shown
+        return False

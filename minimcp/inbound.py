@@ -10,7 +10,18 @@ from typing import Callable, Optional, Union
 
 from .errors import InternalError, InvalidRequest, RpcError
 from .exchange import Exchange, Outlet
-from .jsonrpc import Broken, Failure, Id, Message, Notification, Request, Response, encode_batch
+from .jsonrpc import (
+    Broken,
+    Failure,
+    Id,
+    Message,
+    Notification,
+    Request,
+    Response,
+    encode,
+    encode_batch,
+    failure,
+)
 from .limits import Limits
 from .log import Log, one_line
 
@@ -75,9 +86,24 @@ class Inbound(Outlet):
 
     def answer(self, exchange: Exchange, line: bytes) -> Optional[bytes]:
         if self.leave(exchange):
-            return line
+            return self.fitting(exchange, line)
         self.written(1)
         return None
+
+    def fitting(self, exchange: Exchange, line: bytes, beside: int = 0) -> bytes:
+        """The answer, or in its place an error if it is longer than a message may be.
+
+        Args:
+            exchange: What it answers.
+            line: The answer.
+            beside: Bytes of the message that are taken already.
+        """
+        limit, size = self._limits.max_message_bytes, len(line) - 1 + beside
+        if limit is None or size <= limit:
+            return line
+        log.warning("the answer to %s has %d bytes: an error is sent in its place", exchange.request.method, size)
+        reason = f"the answer is longer than {limit} bytes, the max_message_bytes of its sender: ask for less"
+        return encode(failure(exchange.request.id, InternalError(reason)))
 
     def leave(self, exchange: Exchange) -> bool:
         """The exchange has run; whether it may be answered. Until `written` is called something counts as unwritten."""
@@ -134,6 +160,12 @@ class Inbound(Outlet):
             self._abandoned = True
             self._empty.notify_all()
 
+    def interrupt(self, reason: str) -> None:
+        """Cancel everything that still runs, but for what the connection owes; who answers all the same is heard."""
+        for exchange in list(self._exchanges.values()):
+            if not exchange.route.control:
+                exchange.cancel(reason)
+
     def wait_until_empty(self, seconds: float) -> bool:
         """Wait for the running requests, or until they are abandoned; False when some still run after that time."""
         with self._empty:
@@ -165,7 +197,7 @@ class Batch(Outlet):
 
     def answer(self, exchange: Exchange, line: bytes) -> Optional[bytes]:
         claimed = self._inbound.leave(exchange)
-        whole = self._collect(exchange.request.id, line if claimed else None)
+        whole = self._collect(exchange.request.id, line if claimed else None, exchange)
         if whole is None:
             self._inbound.written(1)
         return whole
@@ -177,13 +209,16 @@ class Batch(Outlet):
         """The array is read to its end: its answers, if all are there already."""
         return self._collect(None, None)
 
-    def _collect(self, id: Optional[Id], line: Optional[bytes]) -> Optional[bytes]:
+    def _collect(
+        self, id: Optional[Id], line: Optional[bytes], exchange: Optional[Exchange] = None
+    ) -> Optional[bytes]:
         with self._lock:
             if id not in self._open:
                 return None  # answered before, because its time was over
             self._open.remove(id)
             if line is not None:
-                self._lines.append(line)
+                beside = sum(map(len, self._lines)) + 2
+                self._lines.append(line if exchange is None else self._inbound.fitting(exchange, line, beside))
             return encode_batch(self._lines) if not self._open and self._lines else None
 
     def send(self, line: bytes) -> None:

@@ -14,6 +14,7 @@ from .inbound import Batch, Inbound, why_no_batch
 from .jsonrpc import Broken, Failure, Id, Message, Notification, Request, Response, decode, encode, failure
 from .limits import Limits
 from .log import Log, one_line
+from .overlong import judge
 from .pipe import Frame, TooLong
 from .role import Role
 from .table import PendingCall, RequestTable
@@ -70,7 +71,7 @@ class Intake:
     def take(self, frame: Frame) -> None:
         """Take one frame in; callers that it is for are woken by `wake`."""
         if isinstance(frame, TooLong):
-            self._rubbish(Broken(INVALID_REQUEST, f"a message is longer than {frame.limit} bytes"), b"")
+            self._too_long(frame)
             return
         if self._trace is not None:
             self._trace("<--", frame)
@@ -156,6 +157,18 @@ class Intake:
             self._to_wake.append(call)
         else:
             log.debug("<-- an answer to %s, which nobody waits for", one_line(id))
+
+    def _too_long(self, frame: TooLong) -> None:
+        """Tell whom a line that was too long belonged to; if it was an answer to nobody knows what, all that wait."""
+        shown = frame.head + b" ... " + frame.tail
+        reason = f"a message is longer than {frame.limit} bytes, the max_message_bytes of its receiver"
+        broken = judge(frame.head, frame.tail, reason)
+        if broken.kind != "response" or broken.id is not None:
+            self._rubbish(broken, shown)
+            return
+        log.warning("<-- an answer is longer than %d bytes and does not say whose: all calls end", frame.limit)
+        for id in self._calls.ids():
+            self._calls.settle(id, ProtocolViolation(reason, shown.decode("utf-8", "replace")))
 
     def _rubbish(self, broken: Broken, frame: bytes) -> None:
         """Deal with what is no message: a server says so, a client must not."""

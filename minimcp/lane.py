@@ -140,6 +140,7 @@ class HotLane:
         while True:
             if queue.empty():
                 self._flush(turn)
+                job = answer = None  # a worker that waits keeps nothing of the last call
             job = queue.get()
             if job is None:
                 self._flush(turn)

@@ -9,6 +9,7 @@ class Limits:
     """What one connection may cost. None means no limit.
 
     Args:
+        max_message_bytes: Bytes of one answer of this side; what the peer sends is the pipe's to measure.
         max_depth: How deep arrays and objects of a message may nest.
         max_batch: Messages in one array.
         max_workers: Handlers that run at the same time, not counting those that wait.
@@ -23,13 +24,14 @@ class Limits:
     """
 
     __slots__ = (
-        "max_depth", "max_batch", "max_workers", "max_requests", "max_queue_bytes", "max_backlog_bytes",
-        "write_timeout", "drain_grace",
+        "max_message_bytes", "max_depth", "max_batch", "max_workers", "max_requests", "max_queue_bytes",
+        "max_backlog_bytes", "write_timeout", "drain_grace",
     )
 
     def __init__(
         self,
         *,
+        max_message_bytes: Optional[int] = 64 * 1024 * 1024,
         max_depth: Optional[int] = 256,
         max_batch: Optional[int] = 100,
         max_workers: Optional[int] = 64,
@@ -39,7 +41,7 @@ class Limits:
         write_timeout: Optional[float] = 30.0,
         drain_grace: float = 5.0,
     ) -> None:
-        self.max_depth, self.max_batch = max_depth, max_batch
+        self.max_message_bytes, self.max_depth, self.max_batch = max_message_bytes, max_depth, max_batch
         self.max_workers, self.max_requests = max_workers, max_requests
         self.max_queue_bytes, self.max_backlog_bytes = max_queue_bytes, max_backlog_bytes
         self.write_timeout, self.drain_grace = write_timeout, drain_grace

@@ -110,8 +110,6 @@ def _probe(
         if verdict.next == "per-request" and isinstance(answer, dict):
             return _opened(verdict, plan, answer), False
         if verdict.error is not None:
-            if answer is None:
-                raise RequestTimeout(f"{channel.name}: no answer to server/discover")
             raise verdict.error
         assert verdict.revision is not None
         revision = verdict.revision
@@ -126,6 +124,8 @@ def _discover(
         within = deadline if plan.handshake is None else deadline.within(plan.probe_timeout)
         return _ask(channel, "server/discover", {"_meta": envelope}, within)
     except RequestTimeout:
+        if plan.handshake is None:
+            raise
         return None
     except (RpcError, ProtocolViolation) as error:
         return error

@@ -23,8 +23,24 @@ _ROUNDS = 16
 _NEVER = Deadline(None)
 
 
+_Begun = tuple[list[bytes], list[int]]
+"""The frames at the very front, out of the queue and not yet all with the peer, and the bytes of them that it took.
+
+What leaves the queue is noted here in one step for signal handlers, and so is what the peer takes: whenever one raises,
+this is right, and the next writer goes on where it stopped.
+"""
+
+
+def _rest(begun: _Begun) -> int:
+    """Bytes that are still to be sent."""
+    return sum(map(len, begun[0])) - sum(begun[1])
+
+
 class Outbox:
-    """Writes to a pipe. Thread-safe.
+    """Writes to a pipe. Thread-safe; an exception that a signal handler raises tears no frame and keeps no lock.
+
+    Such an exception strikes the main thread between any two steps of Python code, but never within a call into C. So
+    what must not come apart (to take the lock and to know it, to send bytes and to count them) is one such call here.
 
     Args:
         pipe: Where to.
@@ -32,13 +48,17 @@ class Outbox:
         max_backlog: Bytes that may wait for the peer before `wait_for_room` waits too; None means no limit.
     """
 
-    __slots__ = ("_pipe", "_patience", "_max_backlog", "_write_lock", "_frames", "_room", "_reader_waits", "_closed")
+    __slots__ = (
+        "_pipe", "_patience", "_max_backlog", "_write_lock", "_frames", "_begun", "_room", "_reader_waits", "_closed",
+    )
 
     def __init__(self, pipe: Pipe, *, patience: Optional[float], max_backlog: Optional[int]) -> None:
         self._pipe, self._patience, self._max_backlog = pipe, patience, max_backlog
         self._write_lock = threading.Lock()
         self._frames: deque[bytes] = deque()
-        self._room = threading.Condition(threading.Lock())
+        self._begun: _Begun = ([], [])
+        self._room = threading.Lock()  # a gate for the reader, which a signal handler may open at any point
+        self._room.acquire()
         self._reader_waits = False
         self._closed = False
 
@@ -57,17 +77,13 @@ class Outbox:
 
         Raises:
             ConnectionLost: The peer is gone.
+            BaseException: What a signal handler raised; the frames stay in the queue, and somebody has to `flush`.
         """
         self._frames.append(data)
         for _ in range(_ROUNDS):
-            if not self._frames or not self._write_lock.acquire(False):
-                return True
-            try:
-                whole = self._send_front(None)
-            finally:
-                self._write_lock.release()
+            whole = self._take_turn(None) if self._frames else None
             if not whole:
-                return False
+                return whole is None
         return not self._frames
 
     def write(self, data: bytes, deadline: Optional[Deadline] = None) -> bool:
@@ -82,6 +98,7 @@ class Outbox:
 
         Raises:
             ConnectionLost: The peer is gone or takes nothing any more.
+            BaseException: What a signal handler raised; the frames stay in the queue, to be sent by whoever is next.
         """
         self._frames.append(data)
         return self.flush(deadline)
@@ -89,71 +106,102 @@ class Outbox:
     def flush(self, deadline: Optional[Deadline] = None) -> bool:
         """Send what waits, waiting for the peer. Arguments, result and errors as `write`."""
         until = deadline or _NEVER
-        while True:  # once at least: somebody else may be sending what stood here, and has not done so yet
-            if not self._write_lock.acquire(False) and not self._write_lock.acquire(timeout=until.wait()):
-                return False
-            try:
-                whole = self._send_front(until)
-            finally:
-                self._write_lock.release()
+        while self._take_turn(until):  # once at least: somebody else may be sending what stood here
             if not self._frames:
                 return True
-            if not whole and until.expired:
-                return False
+        return False
 
-    def _send_front(self, deadline: Optional[Deadline]) -> bool:
-        """Send frames from the front, under the write lock; what is not taken goes back to the front.
+    def _take_turn(self, deadline: Optional[Deadline]) -> Optional[bool]:
+        """Send under the write lock.
 
         Args:
+            deadline: Until when to send all that waits; None sends one piece of it and does not wait at all.
+
+        Returns:
+            Whether the peer took it; None when the lock was not to be had in time.
+        """
+        held: list[Optional[bool]] = []
+        whole = None
+        try:
+            held.extend(map(self._write_lock.acquire, (True,), (0.0 if deadline is None else deadline.wait(),)))
+            if held[0]:
+                whole = self._send_front(deadline)
+                while whole and self._frames and deadline is not None:
+                    whole = self._send_front(deadline)
+            self._let_go(held)
+        except BaseException:  # no `finally`: the exception may have struck in the midst of letting go
+            self._let_go(held)
+            raise
+        return whole
+
+    def _let_go(self, held: list[Optional[bool]]) -> None:
+        """Release the write lock if it is held; idempotent."""
+        if held == [True]:
+            held.extend(map(self._write_lock.__exit__, (None,), (None,), (None,)))
+
+    def _send_front(self, deadline: Optional[Deadline]) -> bool:
+        """Send frames from the front, under the write lock; what is not taken stays there. Arguments as `_send`."""
+        begun, counts = self._begun
+        size = _rest(self._begun) if begun else 0
+        while self._frames and size < _AT_ONCE:
+            begun.extend(map(deque.popleft, (self._frames,)))
+            size += len(begun[-1])
+        if size and not self._send(b"".join(begun)[sum(counts) :], counts, deadline):
+            return False
+        self._begun = ([], [])
+        return True
+
+    def _send(self, data: bytes, counts: list[int], deadline: Optional[Deadline]) -> bool:
+        """Whether the peer takes all of this.
+
+        Args:
+            data: What to send.
+            counts: Where the bytes are counted that it takes.
             deadline: How long to go on; None does not wait at all.
         """
-        frames, parts = self._frames, []
-        size = done = 0
-        try:
-            while frames and size < _AT_ONCE:
-                parts.append(frames.popleft())
-                size += len(parts[-1])
-            data = parts[0] if len(parts) == 1 else b"".join(parts)
-            done = self._pipe.send(data, 0.0) if parts else 0
-            silence = None
-            while done < size and deadline is not None and not deadline.expired:
-                silence = silence or Deadline(self._patience)
-                taken = self._pipe.send(data[done:], silence.within(deadline.remaining()).wait())
-                done += taken
-                if taken:
-                    silence = None
-                elif silence.expired:
-                    raise self._pipe.lost(f"the peer took no byte for {self._patience:g} s")
-        finally:
-            if done < size:
-                frames.appendleft(b"".join(parts)[done:])
+        before, silence = sum(counts), None
+        self._pipe.send_counted(data, 0.0, counts)
+        done = sum(counts) - before
+        while done < len(data) and deadline is not None and not deadline.expired:
+            silence = silence or Deadline(self._patience)
             if self._reader_waits:
                 self._tell_reader()
-        return done == size
+            self._pipe.send_counted(data[done:], silence.within(deadline.remaining()).wait(), counts)
+            taken = sum(counts) - before - done
+            done += taken
+            if taken:
+                silence = None
+            elif silence.expired:
+                raise self._pipe.lost(f"the peer took no byte for {self._patience:g} s")
+        if self._reader_waits:
+            self._tell_reader()
+        return done == len(data)
 
     @property
     def waiting(self) -> int:
         """Bytes that wait for the peer."""
-        return sum(map(len, list(self._frames)))
+        return sum(map(len, list(self._frames))) + _rest(self._begun)
 
     def is_full(self) -> bool:
         """Whether more waits for the peer than may."""
         limit = self._max_backlog
-        return bool(self._frames) and limit is not None and self.waiting > limit
+        return bool(self._frames or self._begun[0]) and limit is not None and self.waiting > limit
 
     def wait_for_room(self) -> None:
         """Return at once unless too much waits for the peer; then wait until half of that is gone, or until `close`."""
         limit = self._max_backlog
         if limit is None or not self.is_full():
             return
-        with self._room:
-            self._reader_waits = True
-            self._room.wait_for(lambda: self._closed or self.waiting <= limit // 2)
-            self._reader_waits = False
+        self._reader_waits = True
+        while not self._closed and self.waiting > limit // 2:
+            self._room.acquire()
+        self._reader_waits = False
 
     def _tell_reader(self) -> None:
-        with self._room:
-            self._room.notify_all()
+        try:
+            self._room.release()
+        except RuntimeError:
+            pass  # it was told already and has not looked yet
 
     def close(self) -> None:
         """Let `wait_for_room` go. The pipe itself is closed by its owner."""

@@ -9,12 +9,15 @@ from copy import copy
 from typing import Any, Callable, Optional, Union
 
 from .deadline import Deadline
-from .errors import Cancelled, RequestTimeout
+from .errors import Cancelled, ConnectionLost, RequestTimeout
 from .jsonrpc import Failure, Id, Json, Notification, Request, encode
 from .log import one_line
 from .pipe import nothing
 from .table import PendingCall, RequestTable
 from .workers import waiting
+
+NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
+"""Requests that are given up without a word to the peer."""
 
 
 class Outgoing:
@@ -25,9 +28,10 @@ class Outgoing:
         post: Writes a line without ever waiting for the peer. Raises ConnectionLost.
         owe: Has a line written by the control worker.
         check: Raises ConnectionLost in a fork of the process that owns the connection: its locks may be held for ever.
+        remark: What else is known when no answer comes, as the end of a message; empty when nothing is.
     """
 
-    __slots__ = ("name", "table", "_post", "_owe", "_check")
+    __slots__ = ("name", "table", "_post", "_owe", "_check", "_remark")
 
     def __init__(
         self,
@@ -36,10 +40,11 @@ class Outgoing:
         post: Callable[[bytes], None],
         owe: Callable[[bytes], None],
         check: Callable[[], None] = nothing,
+        remark: Callable[[], str] = str,
     ) -> None:
         self.name = name
         self.table = RequestTable()
-        self._post, self._owe, self._check = post, owe, check
+        self._post, self._owe, self._check, self._remark = post, owe, check, remark
 
     def call(
         self,
@@ -62,8 +67,9 @@ class Outgoing:
         call, line = self.prepare(method, params, on_item=on_item)
         try:
             self._post(line)
-        except BaseException:
-            self.table.settle(call.id, Cancelled("not sent"))
+        except BaseException as error:  # one of a signal handler's does not stop the request: it is sent by others
+            sent = not isinstance(error, ConnectionLost) and method not in NEVER_CANCELLED
+            self.retire(call, Cancelled("the caller gave up"), tell=sent)
             raise
         return call
 
@@ -83,13 +89,16 @@ class Outgoing:
             self.table.settle(call.id, error)
             raise
 
-    def wait(self, call: PendingCall, deadline: Deadline, *, tell: bool = True) -> Union[dict[str, Json], Failure]:
+    def wait(
+        self, call: PendingCall, deadline: Deadline, *, tell: bool = True, about: Json = None
+    ) -> Union[dict[str, Json], Failure]:
         """Wait for a call's ending; its callbacks run on this thread.
 
         Args:
             call: From `call` or `prepare`.
             deadline: When to give up.
             tell: Whether the peer hears of it when this side gives up.
+            about: The name of the tool, or whatever else the call is about, for the message of a timeout.
 
         Returns:
             The result, or the peer's error.
@@ -108,18 +117,31 @@ class Outgoing:
             self.retire(call, Cancelled("the caller gave up"), tell=tell)
             raise
         if ending is None:
-            self.retire(call, RequestTimeout(f"{self.name}: {call.method}: no answer in time"), tell=tell)
+            self.retire(call, self._late(call, deadline, about), tell=tell)
             ending = call.wait(Deadline(None))
         if isinstance(ending, BaseException):
             raise copy(ending)  # a loss ends many calls: each caller gets an exception, and a traceback, of its own
         assert ending is not None
         return ending
 
+    def _late(self, call: PendingCall, deadline: Deadline, about: Json) -> RequestTimeout:
+        called = f"{call.method} {about[:100]!r}" if isinstance(about, str) else call.method
+        return RequestTimeout(f"{self.name}: {called}: no answer within {deadline.seconds:g} s{self._remark()}")
+
     def retire(self, call: PendingCall, ending: Exception, *, tell: bool = True) -> bool:
         """End a call from this side and tell the peer; False when it has ended already. Never blocks, any thread."""
         if not self.table.settle(call.id, ending):
             return False
         if tell and self.table.cause is None:
-            params = {"requestId": call.id, "reason": one_line(str(ending))}
-            self._owe(encode(Notification("notifications/cancelled", params)))
+            self._owe(_cancellation(call, ending))
         return True
+
+    def close(self, cause: Exception) -> bytes:
+        """End every call and refuse new ones with this cause; returns the lines that tell the peer, often none."""
+        calls = self.table.close(cause)
+        return b"".join([_cancellation(call, cause) for call in calls if call.method not in NEVER_CANCELLED])
+
+
+def _cancellation(call: PendingCall, reason: Exception) -> bytes:
+    params = {"requestId": call.id, "reason": one_line(str(reason))}
+    return encode(Notification("notifications/cancelled", params))

@@ -47,13 +47,23 @@ class OutputChecks:
     """The output schemas of one server's tools, as they were last listed. Thread-safe: replaced as a whole."""
 
     def __init__(self) -> None:
-        self._outputs: dict[str, _Output] = {}
+        self._outputs: dict[str, Optional[_Output]] = {}
 
     def remember(self, tools: Iterable[Tool]) -> None:
         """Take in a fresh list of tools."""
         self._outputs = {
-            tool.name: _Output(tool.name, tool.output_schema) for tool in tools if tool.output_schema is not None
+            tool.name: None if tool.output_schema is None else _Output(tool.name, tool.output_schema) for tool in tools
         }
+
+    def needs_list(self, name: str, result: CallToolResult) -> bool:
+        """Whether a result of a tool that no list has named may hold a wrapped value: only its schema would tell."""
+        structured = result.structured_content
+        may_be = isinstance(structured, dict) and structured.keys() == {"result"} and not result.is_error
+        return may_be and name not in self._outputs
+
+    def give_up(self, name: str) -> None:
+        """Take it that nothing more can be learned of this tool, until the next list."""
+        self._outputs.setdefault(name, None)
 
     def fill_in(self, name: str, result: CallToolResult) -> None:
         """Check a result against the tool's output schema and set its ``value``.

@@ -20,12 +20,14 @@ class TooLong:
 
     Args:
         limit: The limit, in bytes.
+        head: The beginning of the line.
+        tail: The end of it; the two may overlap.
     """
 
-    __slots__ = ("limit",)
+    __slots__ = ("limit", "head", "tail")
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, head: bytes = b"", tail: bytes = b"") -> None:
+        self.limit, self.head, self.tail = limit, head, tail
 
 
 Frame = Union[bytes, TooLong]
@@ -71,8 +73,21 @@ class Pipe:
         """
         raise NotImplementedError
 
+    def send_counted(self, data: bytes, seconds: float, counts: list[int]) -> None:
+        """As `send`, but the numbers of bytes go into `counts`, each in the very moment in which the peer takes them.
+
+        On the main thread a signal handler may raise at any point, so that an exception can leave `send` when half is
+        sent, or take the place of its result. `counts` is right even then. A pipe that has nothing but `send` is taken
+        at its word: where that raises, nothing was taken.
+        """
+        counts.extend(map(self.send, (data,), (seconds,)))
+
     def is_heard(self) -> bool:
         """Whether the peer may still read what is sent, though it sends no more; True when that cannot be told."""
+        return True
+
+    def was_read(self) -> bool:
+        """Whether the peer has taken any of what was sent, asked when it is lost; True when that cannot be told."""
         return True
 
     def finish(self) -> None:

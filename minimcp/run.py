@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import sys
+import os
 import threading
 from queue import Empty, SimpleQueue
 from typing import Any, Callable, Optional
 
 from .channel import Channel
-from .transports.stdio import StandardStreams, watch_parent
+from .transports.stdio import StandardStreams
+
+LOOK_SECONDS = 1.0
+"""How often the thread that waits looks whether the parent lives and lets Python run the handlers of signals."""
 
 
 class _Signals:
@@ -58,6 +61,7 @@ def serve_stdio(
         grace: Seconds that running requests get at the end.
     """
     gate: SimpleQueue[None] = SimpleQueue()  # unlike a lock of ours, a signal handler may use it at any moment
+    parent = os.getppid()
 
     def wake() -> None:
         gate.put(None)
@@ -65,37 +69,38 @@ def serve_stdio(
     streams = StandardStreams.take(max_message_bytes=max_message_bytes)
     try:
         with _Signals(wake) as signals:  # before the first answer: a signal may come right after it
-            stop_watching = watch_parent(wake)
-            try:
-                channel = connect(streams, wake)
-                _wait(gate, None)
-                _finish(channel, grace, gate, signals)
-            finally:
-                stop_watching()
+            channel = connect(streams, wake)
+            while os.getppid() == parent and not _woken(gate):
+                pass
+            _finish(channel, grace, gate, signals, orphaned=os.getppid() != parent)
     finally:
         streams.restore()
 
 
-def _wait(gate: SimpleQueue[None], looks: Optional[int]) -> None:
-    """Wait to be woken, and return to Python once a second: a signal that strikes just before the thread falls asleep
-    wakes nobody, and its handler runs only then.
+def _woken(gate: SimpleQueue[None]) -> bool:
+    """Wait to be woken, for a second at most.
 
-    Args:
-        looks: How often at most; None waits for as long as it takes.
+    This is one of the two loops of this library that look again and again, for two reasons. A client that is killed
+    does not always close the pipes, because something else may hold them, and the system's own notice
+    (`PR_SET_PDEATHSIG`) comes when the parent's *thread* ends; on Windows nothing is seen. And a signal that strikes
+    just before this thread falls asleep wakes nobody: its handler runs only when the thread comes back to Python.
     """
-    for _ in range(looks or sys.maxsize):
-        try:
-            gate.get(timeout=1.0)
-            return
-        except Empty:
-            pass
+    try:
+        gate.get(timeout=LOOK_SECONDS)
+    except Empty:
+        return False
+    return True
 
 
-def _finish(channel: Channel, grace: float, gate: SimpleQueue[None], signals: _Signals) -> None:
+def _finish(
+    channel: Channel, grace: float, gate: SimpleQueue[None], signals: _Signals, *, orphaned: bool
+) -> None:
     """Close, unless the stream has ended by itself; a second signal does not wait for anything."""
     signalled = min(signals.count, 1)  # the first only asks; a second that came as quickly counts
     if channel.ended:
         return
-    threading.Thread(target=channel.close, args=(grace,), name="minimcp-stdio-close", daemon=True).start()
+    gone = "the process that started the server has gone" if orphaned else None
+    reason = "the server was told to end" if signalled else gone  # None lets running requests go on
+    threading.Thread(target=channel.close, args=(grace, reason), name="minimcp-stdio-close", daemon=True).start()
     while not channel.ended and signals.count <= signalled:
-        _wait(gate, 1)
+        _woken(gate)

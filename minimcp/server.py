@@ -98,8 +98,9 @@ class Server(Registration):
         )
         self.name, self.version = name, version
         self._limits = Limits(
-            max_depth=max_depth, max_batch=max_batch, max_workers=max_workers, max_requests=max_requests,
-            max_backlog_bytes=max_backlog_bytes, write_timeout=write_timeout, drain_grace=drain_grace,
+            max_message_bytes=max_message_bytes, max_depth=max_depth, max_batch=max_batch, max_workers=max_workers,
+            max_requests=max_requests, max_backlog_bytes=max_backlog_bytes, write_timeout=write_timeout,
+            drain_grace=drain_grace,
         )
         self._max_message_bytes, self._executor, self._trace = max_message_bytes, executor_of(executor), tracer(trace)
         facts = Facts(
@@ -163,8 +164,8 @@ class Server(Registration):
     def run(self, transport: str = "stdio") -> None:
         """Serve until the input ends, a signal comes or `close` is called; then put everything back as it was.
 
-        In the main thread SIGINT, SIGTERM and SIGHUP end it: running requests get ``drain_grace`` seconds, and a
-        second signal does not wait for them. In any other thread signals are left alone.
+        In the main thread SIGINT, SIGTERM and SIGHUP end it: running requests are cancelled and get ``drain_grace``
+        seconds to end, and a second signal does not wait for them. In any other thread signals are left alone.
 
         Args:
             transport: "stdio".

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from copy import copy
+from itertools import count
 from typing import Any, Callable, Optional, Union
 
 from .deadline import Deadline
@@ -80,18 +81,24 @@ class PendingCall:
 
 
 class RequestTable:
-    """All calls of one direction of one connection that are waiting. Thread-safe.
+    """All calls of one direction of one connection that are waiting. Thread-safe, also for a signal handler.
 
     Once closed it refuses new calls with the cause, and every call that waited has ended with it (rule 5).
+
+    There is no lock, because a signal handler may close a connection in the middle of anything that its thread does
+    here. Each step is one operation that the interpreter does whole: ``next`` of a counter, and setting, popping or
+    copying in a dict with ids as keys (builds without the interpreter's lock lock each object for them). Whoever pops
+    an entry ends that call. `close` sets the cause and then pops what there is; `register` puts the call in and then
+    looks for the cause. So of a call that comes together with the loss either `close` sees the entry, or `register`
+    the cause, or both, and then one of them pops it.
     """
 
-    __slots__ = ("_calls", "_lock", "_last_id", "_cause")
+    __slots__ = ("_calls", "_ids", "_cause")
 
     def __init__(self) -> None:
         self._calls: dict[Id, PendingCall] = {}
-        self._lock = threading.Lock()
-        self._last_id = 0
-        self._cause: Optional[BaseException] = None
+        self._ids = count(1)
+        self._cause: dict[str, BaseException] = {}  # one at most: whoever comes first sets it, in one step
 
     def register(self, method: str, on_item: Optional[Callable[[Any], None]] = None) -> PendingCall:
         """A new call with an id that was never used on this connection.
@@ -99,13 +106,13 @@ class RequestTable:
         Raises:
             BaseException: The cause of the loss, when the table is closed.
         """
-        with self._lock:
-            if self._cause is not None:
-                raise copy(self._cause)
-            self._last_id += 1
-            call = PendingCall(self._last_id, method, on_item)
-            self._calls[self._last_id] = call
-            return call
+        call = PendingCall(next(self._ids), method, on_item)
+        self._calls[call.id] = call
+        cause = self.cause
+        if cause is not None:
+            self._calls.pop(call.id, None)
+            raise copy(cause)
+        return call
 
     def find(self, id: Id) -> Optional[PendingCall]:
         """The waiting call with this id (of this very type), or None."""
@@ -121,27 +128,30 @@ class RequestTable:
 
     def take(self, id: Id, ending: Ending) -> Optional[PendingCall]:
         """As `settle`, but the caller of this has to `wake` the call that is returned; None where there was none."""
-        with self._lock:
-            call = self._calls.pop(id, None)
+        call = self._calls.pop(id, None)
         if call is not None:
             call.end(ending, wake=False)
         return call
 
     def close(self, cause: BaseException) -> list[PendingCall]:
-        """Refuse new calls and end the waiting ones with this cause; returns those that were waiting."""
-        with self._lock:
-            if self._cause is None:
-                self._cause = cause
-            calls = list(self._calls.values())
-            self._calls.clear()
-        for call in calls:
-            call.end(self._cause)
-        return calls
+        """Refuse new calls and end the waiting ones with this cause, or with an earlier one; returns those it ended."""
+        cause = self._cause.setdefault("cause", cause)
+        ended = []
+        for id in list(self._calls):
+            call = self._calls.pop(id, None)
+            if call is not None:
+                call.end(cause)
+                ended.append(call)
+        return ended
 
     @property
     def cause(self) -> Optional[BaseException]:
         """Why the table is closed; None while it is open."""
-        return self._cause
+        return self._cause.get("cause")
+
+    def ids(self) -> list[Id]:
+        """Of the calls that wait now, oldest first."""
+        return list(self._calls)
 
     def __len__(self) -> int:
         return len(self._calls)

@@ -167,6 +167,7 @@ class _Worker:
                 work()
             except BaseException as error:  # work is a border of its own: this is a fault of ours
                 log.error("%s: %s", threading.current_thread().name, error, exc_info=True)
+            work = None  # while it is idle it keeps nothing of what it did
             work = self._workers.next_for(self) or self._idle()
 
     def _idle(self) -> Optional[Callable[[], None]]:

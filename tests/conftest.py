@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import threading
 import time
-from collections import Counter
 from typing import Iterator, List
 
 import pytest
 
-from .support import KEPT, eventually, held
+from .support import KEPT, Held, eventually, held
 
 SETTLE = 2.0
 """Seconds that the threads, descriptors and children of a test may take to go away after it."""
@@ -24,6 +24,10 @@ SETTLE = 2.0
 
 MANIFEST_LINE = pytest.StashKey[str]()
 """How many rows of the specification are tested; left here by tests/test_requirements.py."""
+
+
+# Hypothesis keeps notes even when it is told to keep no examples: not in the repository.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gettempdir(), "minimcp-hypothesis"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,10 +43,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(config.stash[MANIFEST_LINE])
 
 
-def _left_behind(before: "Counter[str]") -> List[str]:
-    now = held()
-    opened, closed = now - before - KEPT, before - now
+def _left_behind(before: Held) -> List[str]:
+    now, then = held().named(), before.named()
+    opened, closed = now - then - KEPT, then - now
     return [*opened.elements(), *(f"closed, though not the test's own: {what}" for what in closed.elements())]
+
+
+def _after_settling(before: Held) -> List[str]:
+    """What is still there, or gone, when all had its time to end."""
+    end = time.monotonic() + SETTLE
+    for thread in set(threading.enumerate()) - before.threads:
+        eventually(lambda thread=thread: thread.ident is not None)  # it may only just begin
+        thread.join(max(0.0, end - time.monotonic()))
+    eventually(lambda: not _left_behind(before), max(0.0, end - time.monotonic()))
+    threads = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in before.threads]
+    return threads + _left_behind(before)
 
 
 @pytest.fixture(autouse=True)
@@ -52,14 +67,8 @@ def leaves_nothing_behind() -> Iterator[None]:
     What a fixture of wider scope opens while a test runs, it opens inside `support.outlives_the_test`.
     """
     KEPT.clear()
-    threads, before = set(threading.enumerate()), held()
+    before = held()
     yield
-    end = time.monotonic() + SETTLE
-    for thread in set(threading.enumerate()) - threads:
-        eventually(lambda thread=thread: thread.ident is not None)  # it may only just begin
-        thread.join(max(0.0, end - time.monotonic()))
-    eventually(lambda: not _left_behind(before), max(0.0, end - time.monotonic()))
-    left = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in threads]
-    left += _left_behind(before)
+    left = _after_settling(before) if held() != before else ()
     if left:
         pytest.fail("left behind: " + "; ".join(left), pytrace=False)

@@ -15,6 +15,7 @@ from .support import ROOT
 FLOORS: Tuple[Tuple[float, Tuple[str, ...]], ...] = (
     (0, ("errors.py", "deadline.py", "log.py", "version.py")),
     (1, ("jsonrpc.py", "types/*", "sse.py", "schema/*", "uri_template.py", "uri_expansion.py")),
+    (1, ("overlong.py",)),
     (2, ("revisions.py",)),
     (3, ("pipe.py", "table.py", "session.py", "eras.py", "workers.py", "channel.py", "exchange.py")),
     (3, ("outbox.py", "lane.py", "alarm.py", "dispatch.py", "inbound.py", "outgoing.py", "limits.py", "cancel.py")),
@@ -22,7 +23,7 @@ FLOORS: Tuple[Tuple[float, Tuple[str, ...]], ...] = (
     (4, ("features/*",)),
     (4.5, ("fetch.py",)),
     (5, ("transports/*", "auth/*")),
-    (6, ("client.py", "connect.py", "server.py", "run.py")),
+    (6, ("client.py", "connecting.py", "server.py", "run.py")),
     (6, ("registration.py", "server_role.py")),
     (6, ("callbacks.py", "calls.py", "futures.py", "negotiation.py", "outputs.py")),
     (7, ("__init__.py", "testing.py")),

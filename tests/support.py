@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, FrozenSet, Iterator, Optional, Sequence
+from typing import Any, Callable, Dict, FrozenSet, Iterator, NamedTuple, Optional, Sequence, Set
 
 WAIT = 10.0
 """Seconds. Every wait in the tests is bounded by this and ends in a failure, never in a hang."""
@@ -48,8 +48,8 @@ def open_descriptors() -> Dict[int, str]:
 
 def child_processes() -> FrozenSet[int]:
     """Process ids of our children, zombies included; empty where the system has no /proc."""
-    found = set()
-    for thread in os.listdir("/proc/self/task") if sys.platform == "linux" else ():
+    found: Set[int] = set()
+    for thread in os.listdir("/proc/self/task") if sys.platform == "linux" and _has_children() else ():
         try:
             with open(f"/proc/self/task/{thread}/children", encoding="ascii") as listing:
                 found.update(int(pid) for pid in listing.read().split())
@@ -58,11 +58,32 @@ def child_processes() -> FrozenSet[int]:
     return frozenset(found)
 
 
-def held() -> "Counter[str]":
-    """What this process holds that the next test should not inherit: open descriptors and child processes."""
-    found = Counter(f"descriptor on {target}" for target in open_descriptors().values())
-    found.update(f"child process {pid}" for pid in child_processes())
-    return found
+def _has_children() -> bool:
+    """Whether we have any: one system call, which is all that this costs after nearly every test."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+class Held(NamedTuple):
+    """What this process holds that the next test should not inherit; equal when nothing came, went or moved."""
+
+    threads: FrozenSet[threading.Thread]
+    descriptors: Dict[int, str]
+    children: FrozenSet[int]
+
+    def named(self) -> "Counter[str]":
+        """Descriptors and children in words, however they are numbered."""
+        found = Counter(f"descriptor on {target}" for target in self.descriptors.values())
+        found.update(f"child process {pid}" for pid in self.children)
+        return found
+
+
+def held() -> Held:
+    """A look at this process."""
+    return Held(frozenset(threading.enumerate()), open_descriptors(), child_processes())
 
 
 KEPT: "Counter[str]" = Counter()
@@ -72,9 +93,9 @@ KEPT: "Counter[str]" = Counter()
 @contextmanager
 def outlives_the_test() -> Iterator[None]:
     """What is opened inside belongs to a module's or the session's fixture, which closes it: no leak of the test."""
-    before = held()
+    before = held().named()
     yield
-    KEPT.update(held() - before)
+    KEPT.update(held().named() - before)
 
 
 def run_python(

@@ -57,7 +57,7 @@ def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCap
     dispatcher.put(done.set)
     wait_for(done)
     assert seen == [(number, "minimcp-callbacks") for number in range(100)]
-    assert "a callback failed: 3" in caplog.text
+    assert "a callback failed: SystemExit: 3" in caplog.text
     dispatcher.close()
     dispatcher.put(fail)
     dispatcher.close()

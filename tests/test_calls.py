@@ -40,6 +40,26 @@ def test_timeouts_are_the_clients_unless_a_call_says_more() -> None:
     assert calls.deadline(None).remaining() is None and calls.deadline(0).remaining() == 0
 
 
+def test_a_time_a_token_and_a_callback_that_are_none() -> None:
+    client, server = connected({"tools/call": result(content=[])})
+    wrong: List[Any] = [
+        ({"timeout": "1"}, "timeout is a number of seconds or None, not the str '1'"),
+        ({"timeout": [2]}, "timeout is a number of seconds or None, not the list"),
+        ({"cancel": True}, "cancel is a CancelToken or None, not the bool True"),
+        ({"on_progress": 5}, "on_progress is a function that takes a Progress, or None, not the int 5"),
+    ]
+    with client:
+        for keywords, text in wrong:
+            with pytest.raises(TypeError) as caught:
+                client.call_tool("t", **keywords)
+            assert str(caught.value).startswith(text)
+        with pytest.raises(TypeError, match="timeout is a number"):
+            client.call_tools([("t", None)], timeout="1")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="timeout is a number"):
+            client.list_tools(timeout="1")  # type: ignore[arg-type]
+        assert not sent(server, "tools/call") and "0 outgoing" in repr(client)
+
+
 @pytest.mark.requirement("M:META-1", "M:META-2")
 def test_each_era_dresses_its_calls() -> None:
     for revision in (R4, R5):
@@ -84,6 +104,84 @@ def test_a_revision_that_is_refused_later_is_asked_again_once() -> None:
     with client, pytest.raises(minimcp.UnsupportedRevision):
         client.request("x")
     assert len(sent(server, "x")) == 1
+
+
+@pytest.mark.requirement("M:VER-C1", "M:VER-C2")
+def test_what_is_refused_of_a_batch_is_asked_again_once() -> None:
+    refused = error(-32022, "not that one", {"supported": [R5]})
+
+    def one(text: str) -> Any:
+        return result(content=[{"type": "text", "text": text}])
+
+    names = [("a", None), ("b", None), ("c", None)]
+    client, server = connected({"tools/call": [one("1"), refused, error(-32602), one("2")]}, R5)
+    with client:
+        first, second, third = client.call_tools(names, return_exceptions=True)
+        assert (first.text, second.text, type(third)) == ("1", "2", minimcp.InvalidParams)
+        assert [params["name"] for params in sent(server, "tools/call")] == ["a", "b", "c", "b"]
+        server.answers["tools/call"] = server.pipe.answers["tools/call"] = refused
+        outcomes = client.call_tools(names, return_exceptions=True)
+        assert [type(each) for each in outcomes] == [minimcp.UnsupportedRevision] * 3
+        assert len(sent(server, "tools/call")) == 4 + 6
+
+
+def test_nothing_is_asked_again_for_a_token_that_was_cancelled() -> None:
+    token = CancelToken()
+
+    def refuse(message: Any) -> Any:
+        token.cancel("enough")
+        return {"error": {"code": -32022, "message": "no", "data": {"supported": [R5]}}}
+
+    class Late(CancelToken):
+        """Cancelled when the answers are in, so that they count."""
+
+        cancelled = property(lambda self: token.cancelled)  # type: ignore[assignment]
+
+    client, server = connected({"tools/call": refuse}, R5)
+    with client:
+        outcomes = client.call_tools([("a", None)] * 2, cancel=Late(), return_exceptions=True)
+        assert [type(each) for each in outcomes] == [minimcp.Cancelled] * 2
+    assert len(sent(server, "tools/call")) == 2
+
+
+def test_what_was_answered_is_kept_when_the_rest_cannot_be_asked_again() -> None:
+    client, server = connected({"tools/call": [result(content=[]), error(-32022, data={"supported": [R5]})]}, R5)
+    with client:
+        prepare, asked = client._channel.calls.prepare, []
+
+        def count(*arguments: Any, **keywords: Any) -> Any:
+            asked.append(arguments)
+            if len(asked) == 3:
+                raise minimcp.ConnectionLost("gone meanwhile")
+            return prepare(*arguments, **keywords)
+
+        client._channel.calls = Prepared(client._channel.calls, count)  # type: ignore[assignment]
+        answered, lost = client.call_tools([("a", None), ("b", None)], return_exceptions=True)
+        assert answered.content == [] and isinstance(lost, minimcp.ConnectionLost)
+
+
+class Prepared:
+    """The calls of a channel, prepared in another way."""
+
+    def __init__(self, calls: Any, prepare: Any) -> None:
+        self._calls, self.prepare = calls, prepare
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._calls, name)
+
+
+def test_a_timeout_names_the_seconds_the_tool_and_what_came_instead() -> None:
+    client, server = connected({"tools/call": silence, "tools/list": [result(tools=[], nextCursor="2"), silence]})
+    with client:
+        with pytest.raises(minimcp.RequestTimeout, match=r"tools/call 'slow': no answer within 0\.01 s$"):
+            client.call_tool("slow", timeout=0.01)
+        with pytest.raises(minimcp.RequestTimeout, match=r"tools/list: no answer within 0\.05 s$"):
+            client.list_tools(timeout=0.05)
+        many = client.call_tools([("a", None), ("b", None)], timeout=0.01, return_exceptions=True)
+        assert ["'a': no answer" in str(many[0]), "'b': no answer" in str(many[1])] == [True, True]
+        server.pipe.give(b"Listening on port 80")
+        with pytest.raises(minimcp.RequestTimeout, match="0.05 s; it wrote a line that is no message: Listening on"):
+            client.call_tool("slow", timeout=0.05)
 
 
 def test_what_no_answer_comes_for() -> None:

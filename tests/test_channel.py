@@ -1,9 +1,10 @@
-"""One connection: what the reader does with every frame, who answers, and every way in which it ends."""
+"""One connection: who reads, who answers, and every way in which it ends; what becomes of a frame: test_intake.py."""
 
 from __future__ import annotations
 
 import os
 import threading
+from contextlib import closing
 from typing import Any, List
 
 import pytest
@@ -11,13 +12,10 @@ import pytest
 from minimcp import channel as module
 from minimcp.channel import Channel
 from minimcp.deadline import Deadline
-from minimcp.errors import Cancelled, ConnectionLost, InternalError, ProtocolViolation, RequestTimeout
-from minimcp.exchange import Exchange, Route
-from minimcp.jsonrpc import Failure
+from minimcp.errors import ConnectionLost, RequestTimeout
+from minimcp.exchange import Exchange
 from minimcp.lane import ALWAYS_SLOW
 from minimcp.limits import Limits
-from minimcp.pipe import Pipe, TooLong
-from minimcp.role import Role
 
 from .scripted import (
     ScriptedPipe,
@@ -58,6 +56,15 @@ class Held:
         self.begun.set()
         assert self.go.wait(WAIT)
         return {}
+
+
+def test_limits_and_a_name_that_are_not_given_are_the_defaults() -> None:
+    pipe = ScriptedPipe()
+    channel = Channel(pipe, ScriptedRole())
+    assert channel.name == "scripted"
+    assert channel.limits.max_workers == Limits().max_workers
+    channel.close()
+    assert channel.ended
 
 
 # ------------------------------------------------------------ requests
@@ -101,21 +108,6 @@ def test_a_request_that_was_cancelled_is_not_answered() -> None:
     assert held.exchange.reason == "never mind"
 
 
-def test_what_is_refused_is_told() -> None:
-    with open_channel() as (_, pipe, role):
-        pipe.give(request(1, "unknown"), request(2, "silent"), request(3, "ping"))
-        assert sorted(map(outcome, pipe.lines(2)), key=lambda one: one[0]) == [(1, -32601), (3, {})]
-
-
-def test_a_notification_is_handed_to_the_role() -> None:
-    told = threading.Event()
-    role = ScriptedRole()
-    role.noticed = lambda notification: told.set()
-    with open_channel(role) as (_, pipe, _role):
-        pipe.give(notice("notifications/anything"))
-        wait_for(told)
-
-
 def test_a_trace_sees_both_ways() -> None:
     seen: List[Any] = []
     with open_channel(trace=lambda arrow, line: seen.append((arrow, line))) as (channel, pipe, _):
@@ -129,7 +121,16 @@ def test_a_trace_sees_both_ways() -> None:
     assert [line for arrow, line in seen if arrow == "<--"][0].startswith(b'{"jsonrpc": "2.0", "id": 1')
 
 
-# ------------------------------------------------------------ arrays
+@pytest.mark.parametrize("hot", [True, False])
+def test_an_answer_that_is_too_long_for_us_is_an_error(hot: bool) -> None:
+    role = ScriptedRole(hot=hot)
+    role.serve("work", lambda exchange: {"x": "x" * exchange.request.params["n"]})
+    with open_channel(role, max_message_bytes=300) as (_, pipe, _role):
+        pipe.give(request(1, "work", n=10), request(2, "work", n=300), request(3, "ping"))
+        found = {line["id"]: line for line in pipe.lines(3)}
+    assert "result" in found[1] and "result" in found[3]
+    assert found[2]["error"]["code"] == -32603
+    assert "max_message_bytes" in found[2]["error"]["message"] and "300" in found[2]["error"]["message"]
 
 
 def test_an_array_is_answered_with_one() -> None:
@@ -145,117 +146,6 @@ def test_an_array_is_answered_with_one() -> None:
         found = dict(outcome(answer) for answer in answers)
     assert found == {1: {}, 2: -32601, 3: -32600, 4: {}, 5: -32600}
     assert len(role.notices) == 1
-
-
-def test_an_array_that_is_answered_when_it_has_been_read() -> None:
-    with open_channel() as (_, pipe, _role):
-        pipe.give([request(1, "unknown"), 7])
-        assert [answer["error"]["code"] for answer in pipe.lines(1)[0]] == [-32600, -32601]
-
-
-def test_an_array_of_notifications_has_no_answer() -> None:
-    with open_channel() as (_, pipe, role):
-        pipe.give([notice("n"), notice("n")], request(1, "ping"))
-        assert [outcome(line) for line in pipe.lines(1)] == [(1, {})]
-        assert len(role.notices) == 2
-
-
-def test_an_array_that_is_refused_whole_is_told_once() -> None:
-    with open_channel(max_batch=2) as (_, pipe, _role):
-        pipe.give([request(n, "ping") for n in range(3)])
-        assert pipe.lines(1)[0]["error"]["code"] == -32600
-
-
-def test_an_array_of_answers() -> None:
-    with open_channel() as (channel, pipe, role):
-        calls = [ask(channel), ask(channel)]
-        role.answers_rubbish = False
-        pipe.give([result(1, n=1), {"jsonrpc": "2.0", "id": 2, "error": {"code": 5, "message": "no"}}, 7])
-        assert channel.calls.wait(calls[0], soon()) == {"n": 1}
-        assert channel.calls.wait(calls[1], soon()) == Failure(2, 5, "no")
-
-
-# ------------------------------------------------------------ rubbish
-
-
-@pytest.mark.parametrize(
-    ("frame", "id", "code"),
-    [
-        (b"nonsense", None, -32700),
-        (b'{"jsonrpc":"2.0","id":1,"method":"a","params":[]}', 1, -32602),
-        (b'{"jsonrpc":"1.0","id":"x","method":"a"}', "x", -32600),
-        (b"7", None, -32600),
-        (TooLong(100), None, -32600),
-    ],
-)
-def test_a_server_answers_rubbish(frame: Any, id: Any, code: int) -> None:
-    with open_channel() as (_, pipe, _role):
-        pipe.give(frame)
-        [line] = pipe.lines(1)
-        assert (line.get("id"), line["error"]["code"]) == (id, code)
-
-
-def test_an_error_without_an_id_as_older_revisions_write_it() -> None:
-    role = ScriptedRole()
-    role.error_without_id = False
-    with open_channel(role) as (_, pipe, _role):
-        pipe.give(b"nonsense")
-        assert pipe.lines(1)[0]["id"] is None
-
-
-def test_what_is_never_answered() -> None:
-    with open_channel() as (_, pipe, _role):
-        pipe.give(
-            b'{"jsonrpc":"2.0","method":"a","params":[]}',
-            b'{"jsonrpc":"2.0","id":7,"result":5}',
-            b'{"jsonrpc":"2.0","id":7,"result":{}}',
-            b'{"jsonrpc":"2.0","error":{"code":1,"message":"x"}}',
-            request(1, "ping"),
-        )
-        assert [outcome(line) for line in pipe.lines(1)] == [(1, {})]
-
-
-def test_a_client_is_silent_and_remembers_the_line(caplog: pytest.LogCaptureFixture) -> None:
-    role = ScriptedRole()
-    role.answers_rubbish = False
-    with open_channel(role) as (channel, pipe, _role):
-        pipe.give(b"Listening on port 80", b'{"jsonrpc":"2.0","id":1,"method":"a","params":[]}')
-        assert outcome(pipe.lines(1)[0]) == (1, -32602)
-        call = ask(channel)
-        pipe.end()
-        with pytest.raises(ConnectionLost, match="no message: Listening on port 80"):
-            channel.calls.wait(call, soon())
-    assert "a line that is no message" in caplog.text
-
-
-def test_a_program_that_is_no_server_is_not_quoted_for_ever(caplog: pytest.LogCaptureFixture) -> None:
-    role = ScriptedRole()
-    role.answers_rubbish = False
-    with open_channel(role) as (channel, pipe, _role):
-        call = ask(channel)
-        pipe.give(*[b"y"] * 20)
-        pipe.end()
-        with pytest.raises(ConnectionLost, match="no message: y"):
-            channel.calls.wait(call, soon())
-    assert caplog.text.count("a line that is no message") == 5
-    assert caplog.text.count("are not shown") == 1
-
-
-def test_a_client_that_takes_no_requests_is_silent_about_broken_ones() -> None:
-    role = ScriptedRole()
-    role.answers_rubbish = role.takes_requests = False
-    with open_channel(role) as (_, pipe, _role):
-        pipe.give(b'{"jsonrpc":"2.0","id":1,"method":"a","params":[]}', request(2, "ping"))
-        assert outcome(pipe.lines(1)[0]) == (2, {})
-
-
-def test_an_answer_of_the_wrong_shape_ends_its_call_at_once() -> None:
-    with open_channel() as (channel, pipe, _):
-        call = ask(channel)
-        pipe.give(b'{"jsonrpc":"2.0","id":1,"result":[1]}')
-        with pytest.raises(ProtocolViolation) as caught:
-            channel.calls.wait(call, soon())
-        assert caught.value.peer_message == '{"jsonrpc":"2.0","id":1,"result":[1]}'
 
 
 # ------------------------------------------------------------ calls
@@ -293,6 +183,18 @@ def test_what_the_peer_does_not_take_at_once_the_control_worker_writes() -> None
 
 
 # ------------------------------------------------------------ how it ends
+
+
+def test_a_loss_quotes_the_last_line_that_was_no_message(caplog: pytest.LogCaptureFixture) -> None:
+    role = ScriptedRole()
+    role.answers_rubbish = False
+    with open_channel(role) as (channel, pipe, _role):
+        call = ask(channel)
+        pipe.give(b"Listening on port 80")
+        pipe.end()
+        with pytest.raises(ConnectionLost, match="no message: Listening on port 80"):
+            channel.calls.wait(call, soon())
+    assert "a line that is no message" in caplog.text
 
 
 def test_the_end_of_the_stream_ends_calls_and_lets_requests_finish() -> None:
@@ -375,6 +277,43 @@ def test_close_gives_running_requests_the_grace() -> None:
         assert outcome(pipe.lines(1)[0]) == (1, {})
         closing.result()
         channel.close(WAIT)
+
+
+def test_close_with_a_reason_cancels_what_runs_and_takes_its_answers() -> None:
+    held = Held()
+    role = ScriptedRole(hot=False)
+    role.serve("work", held)
+    role.serve("sleep", lambda exchange: exchange.sleep(10 * WAIT))
+    with open_channel(role) as (channel, pipe, _):
+        pipe.give(request(1, "sleep"), request(2, "work"))
+        wait_for(held.begun)
+        closing = Task(channel.close, WAIT, "the server ends")
+        assert outcome(pipe.lines(1)[0]) == (1, -32603)
+        assert held.exchange.cancelled
+        assert held.exchange.reason == "the server ends"
+        held.go.set()
+        assert outcome(pipe.lines(2)[1]) == (2, {})
+        closing.result()
+
+
+def test_close_tells_the_peer_which_answers_nobody_waits_for() -> None:
+    with open_channel() as (channel, pipe, _):
+        for method in ("work", "initialize", "server/discover", "work"):
+            channel.calls.call(method, lambda id: {})
+        channel.close()
+        lines = pipe.lines(6)
+    told = [line["params"]["requestId"] for line in lines if line["method"] == "notifications/cancelled"]
+    assert told == [1, 4]
+
+
+def test_close_does_not_wait_for_a_peer_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FAREWELL_SECONDS", 0.001)
+    with open_channel(room=0) as (channel, pipe, _):
+        call = ask(channel)
+        Task(channel.close).result()
+        with pytest.raises(ConnectionLost, match="closed"):
+            channel.calls.wait(call, soon())
+        assert pipe.sent == b""
 
 
 def test_close_does_not_wait_for_what_the_end_of_the_stream_waits_for() -> None:
@@ -524,6 +463,33 @@ def test_a_write_that_fails_ends_the_connection(way: str) -> None:
         assert channel.wait_until_ended(WAIT)
 
 
+class Leaving(ScriptedPipe):
+    """A peer that answers one call, writes a line and is gone; writes fail before the reader has seen any of it."""
+
+    __slots__ = ()
+
+    def send(self, data: bytes, seconds: float) -> int:
+        if self.failing is None:
+            return super().send(data, seconds)
+        self.give(result(1, n=1), b"Bye.")
+        self.end()
+        raise self.failing from BrokenPipeError()
+
+
+@pytest.mark.parametrize("way", ["write", "post"])
+def test_what_the_peer_said_before_it_left_still_counts(way: str) -> None:
+    pipe, role = Leaving(), ScriptedRole()
+    role.answers_rubbish = False
+    with closing(Channel(pipe, role, name="test").open()) as channel:
+        answered, waiting = ask(channel), ask(channel)
+        pipe.failing = ConnectionLost("broken pipe")
+        with pytest.raises(ConnectionLost, match="no message: Bye"):
+            getattr(channel, way)(b"a\n")
+        assert channel.calls.wait(answered, soon()) == {"n": 1}
+        with pytest.raises(ConnectionLost, match="no message: Bye"):
+            channel.calls.wait(waiting, soon())
+
+
 def test_an_answer_that_cannot_be_written_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "minimcp")
     with open_channel() as (channel, pipe, _):
@@ -622,41 +588,3 @@ def test_no_thread_for_what_is_done_aside_costs_no_connection(monkeypatch: pytes
 
 def refuse(work: Any, *, beyond_cap: bool = False) -> None:
     raise RuntimeError("the system gives no more threads")
-
-
-# ------------------------------------------------------------ what others implement
-
-
-def test_a_pipe_says_what_it_must_implement() -> None:
-    pipe = Pipe()
-    pipe.name = "mine"
-    for use in (pipe.receive, lambda: pipe.send(b"", 0), pipe.finish, pipe.close):
-        with pytest.raises(NotImplementedError):
-            use()
-    assert pipe.is_heard()
-    assert str(pipe.lost("gone")) == "mine: gone"
-
-
-def test_a_role_serves_nothing_by_itself() -> None:
-    role = Role()
-    with pytest.raises(NotImplementedError):
-        role.admit(None)  # type: ignore[arg-type]
-    role.notified(None)  # type: ignore[arg-type]
-    role.lost(ConnectionLost("gone"))
-    assert role.takes_requests
-    assert not role.hot
-    assert not role.answers_rubbish
-    assert not role.takes_batches
-
-
-def test_limits_that_are_not_named_are_the_defaults() -> None:
-    pipe = ScriptedPipe()
-    channel = Channel(pipe, ScriptedRole())
-    assert channel.name == "scripted"
-    assert channel.limits.max_workers == Limits().max_workers
-    channel.close()
-    assert channel.ended
-    assert isinstance(InternalError("x"), Exception)
-    assert isinstance(Route(lambda exchange: {}), Route)
-    with pytest.raises(Cancelled):
-        raise Cancelled("x")

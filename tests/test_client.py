@@ -12,7 +12,7 @@ import minimcp
 from minimcp import client as module
 from minimcp.types import Implementation
 
-from .answering import R1, R4, R5, Answering, discovered, error, initialized, result
+from .answering import R1, R4, R5, Answering, discovered, error, initialized, result, silence
 from .support import WAIT, eventually, run_python
 
 
@@ -68,6 +68,75 @@ def test_a_call_of_a_tool() -> None:
         with pytest.raises(minimcp.InvalidParams) as unknown:
             client.call_tool("t")
         assert unknown.value.from_peer
+
+
+WRAPPED = {"type": "object", "properties": {"result": {"type": "integer"}}, "x-minimcp-wrapped": True}
+
+
+def wrapping(*lists: Any) -> Answering:
+    """A server whose tools return wrapped values; `lists` are its answers to `tools/list`."""
+    schemas = {"mine": WRAPPED, "foreign": {"type": "object"}}
+    listed = [{"name": name, "inputSchema": {}, "outputSchema": schema} for name, schema in schemas.items()]
+    return Answering({
+        "tools/call": result(content=[], structuredContent={"result": 3}),
+        "tools/list": list(lists) or result(tools=listed),
+    })
+
+
+def test_a_wrapped_value_is_unwrapped_though_nobody_listed_the_tools() -> None:
+    server = wrapping()
+    with minimcp.connect(server, revision=R4, timeout=WAIT) as client:
+        assert [client.call_tool(name).value for name in ("mine", "foreign", "mine")] == [3, {"result": 3}, 3]
+        assert server.pipe.methods().count("tools/list") == 1
+        assert client.call_tool("unlisted").value == {"result": 3} == client.call_tool("unlisted").value
+        assert server.pipe.methods().count("tools/list") == 2, "once for each tool that no list knows"
+    server = wrapping()
+    with minimcp.connect(server, revision=R4, timeout=WAIT) as client:
+        assert [each.value for each in client.call_tools([("mine", None), ("foreign", None)])] == [3, {"result": 3}]
+        assert server.pipe.methods().count("tools/list") == 1
+
+
+def test_tools_are_not_listed_where_nothing_can_be_wrapped() -> None:
+    server = wrapping()
+    server.answers["server/discover"] = discovered()
+    with minimcp.connect(server, revision=R5, timeout=WAIT) as client:
+        assert client.call_tool("mine").value == {"result": 3}
+    assert "tools/list" not in server.pipe.methods()
+
+
+@pytest.mark.parametrize("answer", [error(-32603), silence, result(tools=5)])
+def test_a_result_is_kept_when_the_tools_cannot_be_listed(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "minimcp.client")
+    server = wrapping(answer)
+    with minimcp.connect(server, revision=R4) as client:
+        for _ in range(2):
+            assert client.call_tool("mine", timeout=0.2).value == {"result": 3}
+        assert server.pipe.methods().count("tools/list") == 1
+    assert len(caplog.records) == 1 and "mine" in caplog.text
+
+
+def test_what_is_no_call_is_told_before_anything_is_sent() -> None:
+    pairs = "call_tools takes pairs of a tool's name and its arguments"
+    wrong: Any = [
+        (lambda client: client.call_tools(["x"]), f"{pairs}.*not 'x'"),
+        (lambda client: client.call_tools("xy"), f"{pairs}.*not 'x'"),
+        (lambda client: client.call_tools(["xy"]), f"{pairs}.*not 'xy'"),
+        (lambda client: client.call_tools(("t", {})), f"{pairs}.*not 't'"),
+        (lambda client: client.call_tools([("t",)]), pairs),
+        (lambda client: client.call_tools([("t", {}, 1)]), pairs),
+        (lambda client: client.call_tools([5]), f"{pairs}.*not 5"),
+        (lambda client: client.call_tools([("t", {}), ("t", [1])]), "arguments of 't' are a dict.*not the list"),
+        (lambda client: client.call_tool("t", [("a", 1)]), "'t' are a dict by parameter name.*not the list"),
+        (lambda client: client.call_tool("t", "a=1"), "arguments of 't' are a dict.*not the str 'a=1'"),
+        (lambda client: client.call_tool(5), "name is a str, not the int 5"),
+        (lambda client: client.submit("t"), r"submit takes a method.*submit\(client\.call_tool, .*not the str 't'"),
+    ]
+    server = Answering()
+    with minimcp.connect(server, revision=R4) as client:
+        for call, text in wrong:
+            with pytest.raises(TypeError, match=text):
+                call(client)
+        assert len(server.pipe.methods()) == 2 and "0 outgoing" in repr(client)
 
 
 @pytest.mark.requirement("M:LOG-1")

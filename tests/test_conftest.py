@@ -14,6 +14,7 @@ from tests.support import outlives_the_test
 
 tests.conftest.SETTLE = 0.2
 release = threading.Event()
+place, folder = os.open(os.devnull, os.O_RDONLY), os.open(os.curdir, os.O_RDONLY)
 
 def test_clean():
     thread = threading.Thread(target=release.wait, args=(0.05,))
@@ -24,6 +25,9 @@ def test_thread():
 
 def test_descriptor():
     os.open(os.devnull, os.O_RDONLY)
+
+def test_descriptor_in_the_place_of_another():
+    os.dup2(folder, place)
 
 def test_closed_of_others():
     os.close(min(int(fd) for fd in os.listdir("/proc/self/fd") if os.path.islink("/proc/self/fd/" + fd)
@@ -58,7 +62,8 @@ def test_last():
 EXPECTED = {
     "test_thread": "thread left-over",
     "test_descriptor": "left behind: descriptor on /dev/null",
-    "test_closed_of_others": "closed, though not the test's own: descriptor on /dev/null",
+    "test_descriptor_in_the_place_of_another": "; closed, though not the test's own: descriptor on /dev/null",
+    "test_closed_of_others": "left behind: closed, though not the test's own: descriptor on /dev/null",
     "test_child": "child process",
     "test_thread_that_raises": "ZeroDivisionError",
     "test_unraisable": "ValueError: odd",

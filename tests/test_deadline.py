@@ -27,6 +27,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return found
 
 
+def test_it_knows_how_long_it_was(clock: Clock) -> None:
+    moment = Deadline(2.5)
+    clock.now += 1
+    assert (moment.seconds, moment.within(0.5).seconds, Deadline(None).seconds) == (2.5, 0.5, None)
+
+
 def test_it_counts_down_and_stops_at_nothing(clock: Clock) -> None:
     moment = Deadline(2.5)
     assert (moment.remaining(), moment.wait(), moment.expired) == (2.5, 2.5, False)

@@ -29,6 +29,8 @@ from minimcp.features.tools import Tools
 from minimcp.jsonrpc import Request
 from minimcp.revisions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
 
+from .rows import for_each
+
 MODERN = BY_NAME["2026-07-28"]
 HANDSHAKES = [revision for revision in REVISIONS if revision.handshake]
 INFO = {"name": "someone", "version": "1"}
@@ -153,7 +155,7 @@ def test_a_revision_that_is_served_is_agreed_on(strict: bool) -> None:
 
 
 @pytest.mark.requirement("LIFE-09", "LIFE-10", "M:VER-S13")
-@pytest.mark.parametrize("wanted", ["1999-01-01", "2099-01-01", "2026-07-28", "", "2025-03-26"])
+@for_each("wanted", ["1999-01-01", "2099-01-01", "2026-07-28", "", "2025-03-26"])
 def test_any_other_gets_the_newest_that_has_a_handshake(wanted: str) -> None:
     served = [BY_NAME["2024-11-05"], BY_NAME["2025-06-18"], MODERN]
     era = HandshakeEra.opened_by(opening(protocolVersion=wanted), served, strict=False)
@@ -177,7 +179,7 @@ def test_what_must_be_there_is_named(member: str) -> None:
 
 
 @pytest.mark.requirement("M:VER-S12")
-@pytest.mark.parametrize("wanted", ["2025-06-18", "2026-07-28", None, 5])
+@for_each("wanted", ["2025-06-18", "2026-07-28", None, 5])
 def test_a_server_without_a_handshake_always_names_what_it_speaks(wanted: Any) -> None:
     with pytest.raises(UnsupportedRevision, match="2026-07-28") as caught:
         HandshakeEra.opened_by(opening(protocolVersion=wanted), [MODERN], strict=False)
@@ -225,7 +227,7 @@ def test_a_result_that_lacks_what_it_must_have_is_no_answer(member: str) -> None
 
 
 @pytest.mark.requirement("LIFE-06", "LIFE-11", "LIFE-23")
-@pytest.mark.parametrize("name", ["2099-01-01", "2026-07-28", "2024-11-05", "forged\nline"])
+@for_each("name", ["2099-01-01", "2026-07-28", "2024-11-05", "forged\nline"])
 def test_an_answer_in_a_revision_that_is_not_wanted_is_refused(name: str) -> None:
     with pytest.raises(UnsupportedRevision) as caught:
         HandshakeEra.from_result(opened(protocolVersion=name), [BY_NAME["2025-06-18"], MODERN])
@@ -262,7 +264,7 @@ def alone(method: str = "tools/call", **changes: Any) -> Request:
 
 
 @pytest.mark.requirement("M:VER-S8")
-@pytest.mark.parametrize(
+@for_each(
     ("params", "enveloped"),
     [
         ({}, False),
@@ -290,13 +292,13 @@ def test_a_request_says_by_itself_who_sends_it() -> None:
 
 
 @pytest.mark.requirement("M:META-5", "M:META-9", "M:META-10")
-@pytest.mark.parametrize("info", [..., None, 5, [], "me"])
+@for_each("info", [..., None, 5, [], "me"])
 def test_who_the_client_is_need_not_be_said_nor_make_sense(info: Any) -> None:
     assert PerRequestEra.admit(alone(**{CLIENT_KEY: info}), {MODERN.name: MODERN}).info == {}
 
 
 @pytest.mark.requirement("M:META-4", "M:META-6")
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "said"),
     [
         ({VERSION_KEY: ...}, f"every request carries {VERSION_KEY} in params._meta"),
@@ -320,7 +322,7 @@ def test_what_a_request_lacks_is_named(changes: Dict[str, Any], said: str) -> No
 
 
 @pytest.mark.requirement("M:META-4")
-@pytest.mark.parametrize("params", [{}, {"_meta": None}, {"_meta": [VERSION_KEY, CAPABILITIES_KEY]}, {"_meta": "x"}])
+@for_each("params", [{}, {"_meta": None}, {"_meta": [VERSION_KEY, CAPABILITIES_KEY]}, {"_meta": "x"}])
 def test_without_an_object_as_meta_both_are_missing(params: Dict[str, Any]) -> None:
     request = Request(1, "tools/list", params)
     with pytest.raises(InvalidParams, match=f"^every request carries {VERSION_KEY} and {CAPABILITIES_KEY} "):
@@ -338,7 +340,7 @@ def test_where_only_handshakes_are_served_a_request_is_too_early() -> None:
 
 
 @pytest.mark.requirement("M:VER-S1", "M:VER-S2")
-@pytest.mark.parametrize("version", ["2099-01-01", "2025-11-25", "", "x" * 1000])
+@for_each("version", ["2099-01-01", "2025-11-25", "", "x" * 1000])
 def test_a_revision_that_is_not_served_is_refused_by_its_name(version: str) -> None:
     with pytest.raises(UnsupportedRevision) as caught:
         PerRequestEra.admit(alone(**{VERSION_KEY: version}), {MODERN.name: MODERN})
@@ -365,8 +367,8 @@ class Here(Outlet):
 
 
 @pytest.mark.requirement("M:META-16")
-@pytest.mark.parametrize("revision", [REVISIONS[0], NEWEST_HANDSHAKE, MODERN])
-@pytest.mark.parametrize(
+@for_each("revision", [REVISIONS[0], NEWEST_HANDSHAKE, MODERN])
+@for_each(
     ("needed", "required"),
     [
         ("elicitation.url", {"elicitation": {"url": {}}}),
@@ -455,7 +457,7 @@ def test_any_other_kind_of_result_is_a_violation() -> None:
 
 
 @pytest.mark.requirement("M:VER-C1")
-@pytest.mark.parametrize(
+@for_each(
     ("data", "adopted"),
     [
         ({"supported": ["2026-07-28"], "requested": "2026-07-28"}, True),

@@ -42,6 +42,8 @@ from minimcp.errors import (
 from minimcp.exchange import wire_failure
 from minimcp.revisions import REVISIONS
 
+from .rows import for_each
+
 CODES: Dict[Type[Any], int] = {
     ParseError: -32700,
     InvalidRequest: -32600,
@@ -118,7 +120,7 @@ def test_no_code_of_ours_lies_in_the_old_server_range_but_the_one_that_means_som
 
 
 @pytest.mark.requirement("M:ERR-2", "M:ERR-3")
-@pytest.mark.parametrize("code", [-32000, -32001, -32050, -32099, -32601, 5])
+@for_each("code", [-32000, -32001, -32050, -32099, -32601, 5])
 def test_a_peers_error_is_not_passed_on_with_its_code(code: int) -> None:
     for revision in REVISIONS:
         found = wire_failure(1, error_from_peer(code, "secret"), Peer(revision), "tools/call")
@@ -142,7 +144,7 @@ def test_a_member_of_an_enum_is_its_number() -> None:
     assert wire_failure(1, error, Peer(REVISIONS[0]), "tools/call").code == 7
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("code", "message", "said"),
     [
         (True, "x", "code must be an int, not bool"),
@@ -170,7 +172,7 @@ def test_a_peers_error_has_the_kind_of_its_code() -> None:
         assert error.args == ("no",)
 
 
-@pytest.mark.parametrize("code", [-32001, -32050, -32768, 0, 7])
+@for_each("code", [-32001, -32050, -32768, 0, 7])
 def test_a_code_that_means_nothing_here_is_kept_as_it_came(code: int) -> None:
     error = error_from_peer(code, "odd")
     assert (type(error), error.code, error.data, error.from_peer) == (RpcError, code, None, True)
@@ -182,7 +184,7 @@ def test_the_caller_may_know_the_kind_better_than_the_code() -> None:
 
 
 @pytest.mark.requirement("M:ERR-7")
-@pytest.mark.parametrize("kind", [ConnectionFailed, ConnectionLost, RequestTimeout, Cancelled, ProtocolViolation])
+@for_each("kind", [ConnectionFailed, ConnectionLost, RequestTimeout, Cancelled, ProtocolViolation])
 def test_our_own_failures_have_no_code_of_a_peer(kind: Any) -> None:
     error = kind("it went wrong")
     assert not hasattr(error, "code")

@@ -26,6 +26,7 @@ from minimcp.jsonrpc import Request
 from minimcp.lane import Pace
 from minimcp.revisions import BY_NAME, NEWEST_HANDSHAKE
 
+from .rows import for_each
 from .scripted import RecordingOutlet, Task
 from .support import WAIT, eventually
 
@@ -118,7 +119,7 @@ def test_a_route_with_its_own_pace() -> None:
 # ------------------------------------------------------------ errors
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "revision", "code", "message"),
     [
         (InvalidParams("no"), NEWEST_HANDSHAKE, -32602, "no"),
@@ -156,7 +157,7 @@ def test_anything_else_is_told_without_its_words(error: BaseException, caplog: p
     assert "secret" in caplog.text
 
 
-@pytest.mark.parametrize("result", [{"n": math.nan}, {"n": object()}, None, 5])
+@for_each("result", [{"n": math.nan}, {"n": object()}, None, 5])
 def test_a_result_that_is_none(result: Any) -> None:
     assert error_of(make(lambda exchange: result))["code"] == -32603
 
@@ -181,6 +182,39 @@ def test_describe() -> None:
     assert describe(ValueError("words")) == "words"
     assert describe(ValueError()) == "ValueError"
     assert describe(_Wordless()) == "_Wordless"
+
+
+class _Unshown:
+    """Has words, and a form for programmers that fails."""
+
+    def __str__(self) -> str:
+        return "in words"
+
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (KeyError("x"), "KeyError: 'x'"),
+        (KeyError("no such city"), "KeyError: 'no such city'"),
+        (KeyError(("a", 1)), "KeyError: ('a', 1)"),
+        (ValueError("a", 1), "ValueError: ('a', 1)"),
+        (IndexError(5), "IndexError: 5"),
+        (SystemExit(2), "SystemExit: 2"),
+        (SystemExit("bye"), "SystemExit: bye"),
+        (SystemExit(), "SystemExit"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (ValueError(" \n"), "ValueError"),
+        (ValueError("'x'"), "'x'"),
+        (RuntimeError(ValueError("inner words")), "inner words"),
+        (OSError(2, "No such file"), "[Errno 2] No such file"),
+        (ValueError(_Unshown()), "in words"),
+    ],
+)
+def test_an_exception_whose_words_do_not_tell_is_named(error: BaseException, words: str) -> None:
+    assert describe(error) == words
 
 
 # ------------------------------------------------------------ progress
@@ -219,7 +253,7 @@ def test_numbers_of_other_kinds() -> None:
     assert sent(exchange) == [{"progressToken": 1, "progress": 1, "total": 2.5}]
 
 
-@pytest.mark.parametrize("token", [None, True, 1.5, ["t"], {}])
+@for_each("token", [None, True, 1.5, ["t"], {}])
 def test_nobody_asked_for_progress(token: Any) -> None:
     exchange = make(params={"_meta": {"progressToken": token}})
     exchange.progress(1, None, None)
@@ -237,7 +271,7 @@ def test_progress_only_grows(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("does not increase") == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "error"),
     [
         ((True, None, None), TypeError),

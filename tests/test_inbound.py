@@ -15,6 +15,7 @@ from minimcp.jsonrpc import Broken, Failure, Notification, Request, Response
 from minimcp.limits import Limits
 from minimcp.revisions import NEWEST_HANDSHAKE
 
+from .rows import for_each
 from .scripted import Task
 from .support import WAIT, eventually
 
@@ -163,6 +164,34 @@ def test_what_belongs_to_a_request_goes_the_way_of_the_connection(bench: Bench) 
     assert exchange.run() is None
 
 
+def test_an_answer_may_be_as_long_as_the_limit() -> None:
+    size = len(Bench().add().run() or b"") - 1
+    for limit, fits in ((size, True), (None, True), (size - 1, False)):
+        bench = Bench(max_message_bytes=limit)
+        assert answers(b"[" + (bench.add().run() or b"") + b"]") == [(1, fits)]
+
+
+def test_an_array_of_answers_is_one_message() -> None:
+    def whole(**limits: Any) -> bytes:
+        bench = Bench(**limits)
+        batch = bench.batch(1, 2, 3)
+        exchanges = [bench.add(id, outlet=batch) for id in (1, 2, 3)]
+        assert batch.complete() is None
+        return [exchange.run() for exchange in exchanges][-1] or b""
+
+    size = len(whole()) - 1
+    assert answers(whole(max_message_bytes=size)) == [(1, True), (2, True), (3, True)]
+    assert answers(whole(max_message_bytes=size - 1)) == [(1, True), (2, True), (3, False)]
+
+
+def test_what_is_interrupted_is_cancelled_and_may_still_answer(bench: Bench) -> None:
+    running, owed = bench.add(1), bench.add(2, control=True)
+    bench.inbound.interrupt("the server ends")
+    assert (running.cancelled, running.reason, owed.cancelled) == (True, "the server ends", False)
+    assert answers(b"[" + (owed.run() or b"") + b"]") == [(2, True)]
+    assert answers(b"[" + (running.run() or b"") + b"]") == [(1, False)]  # cancelled before it began
+
+
 def test_what_is_abandoned_is_cancelled_and_waited_for_no_longer(bench: Bench) -> None:
     exchanges = [bench.add(1), bench.add(2)]
     bench.inbound.begin(exchanges[0])
@@ -265,7 +294,7 @@ def test_what_belongs_to_a_request_in_an_array(bench: Bench) -> None:
     assert len(bench.sent) == len(bench.aside) == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("items", "taken", "limit", "reason"),
     [
         ([Request(1, "a")], False, None, "one object"),

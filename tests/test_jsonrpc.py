@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import pickle
-import tempfile
 from typing import Any, Dict, List, Optional
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from minimcp.errors import InvalidParams, RpcError
 from minimcp.jsonrpc import (
@@ -28,10 +26,8 @@ from minimcp.jsonrpc import (
     to_json,
 )
 
-os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gettempdir(), "minimcp-hypothesis"))
-fast = settings(
-    max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+from .drawn import drawn
+from .rows import for_each
 
 PARSE, INVALID, PARAMS = -32700, -32600, -32602
 
@@ -148,7 +144,7 @@ messages = st.one_of(
 )
 
 
-@fast
+@drawn(40)
 @given(messages, st.booleans())
 def test_every_message_comes_back(message: Any, error_without_id: bool) -> None:
     sent = encode(message, error_without_id=error_without_id)
@@ -160,13 +156,13 @@ def test_every_message_comes_back(message: Any, error_without_id: bool) -> None:
     assert to_json(list(back)) == to_json(list(message))  # 1 and 1.0 and true are equal, and are not the same
 
 
-@fast
+@drawn(40)
 @given(st.lists(messages, min_size=1, max_size=3))
 def test_every_batch_comes_back(batch: List[Any]) -> None:
     assert decode(encode_batch([encode(message) for message in batch])[:-1]) == batch
 
 
-@fast
+@drawn(40)
 @given(st.binary(max_size=60) | text.map(str.encode) | values.map(lambda value: json.dumps(value).encode()))
 def test_no_bytes_make_decode_raise(data: bytes) -> None:
     for found in (decode(data), decode(data, max_depth=None), decode(data, max_depth=1)):
@@ -187,7 +183,7 @@ members: Any = st.fixed_dictionaries(
 )
 
 
-@fast
+@drawn(40)
 @given(members)
 def test_what_looks_like_a_message_is_one_or_says_what_it_is_not(members: Dict[str, Any]) -> None:
     found = decode(json.dumps(members).encode())
@@ -268,7 +264,7 @@ REFUSED: List[Any] = [
 
 @pytest.mark.requirement("BASE-02", "BASE-03", "BASE-06", "BASE-07", "BASE-12", "BASE-13", "BASE-14")
 @pytest.mark.requirement("M:BASE-2", "M:BASE-21", "M:BASE-22")
-@pytest.mark.parametrize(("sent", "code", "id", "kind"), REFUSED, ids=lambda value: repr(value)[:60])
+@for_each(("sent", "code", "id", "kind"), REFUSED)
 def test_what_is_no_message_says_why_and_whose_it_is(sent: bytes, code: int, id: Any, kind: str) -> None:
     found = decode(sent)
     assert type(found) is Broken
@@ -301,8 +297,8 @@ def nested(depth: int, opener: str = "[", closer: str = "]", inside: str = "") -
     return f'{{"jsonrpc":"2.0","id":7,"method":"m","params":{{"a":{deep}}}}}'.encode()
 
 
-@pytest.mark.parametrize("limit", [3, 10, 256])
-@pytest.mark.parametrize(("opener", "closer", "inside"), [("[", "]", ""), ('{"a":', "}", "1"), ('[{"a":', "}]", "[]")])
+@for_each("limit", [3, 10, 256])
+@for_each(("opener", "closer", "inside"), [("[", "]", ""), ('{"a":', "}", "1"), ('[{"a":', "}]", "[]")])
 def test_the_limit_of_nesting_is_exact(limit: int, opener: str, closer: str, inside: str) -> None:
     per = 2 if opener.startswith("[{") else 1
     levels = (limit - 2 - (inside == "[]")) // per
@@ -330,7 +326,7 @@ def test_a_broken_line_that_is_too_deep_says_so_first() -> None:
 
 
 @pytest.mark.requirement("M:BASE-22")
-@pytest.mark.parametrize("opener", ['{"a":', "[", '{"a":1,"a":', '{"a":1e999,"b":'])
+@for_each("opener", ['{"a":', "[", '{"a":1,"a":', '{"a":1e999,"b":'])
 def test_without_a_limit_pythons_own_is_met_without_an_exception(opener: str) -> None:
     closer = "]" if opener == "[" else "}"
     for depth in [100, *range(940, 1010), 200_000]:
@@ -369,7 +365,7 @@ def test_nothing_in_a_value_can_end_a_line() -> None:
     assert json.loads(sent) == {odd: odd}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "shown"),
     [
         ("\ud800", "\ufffd"),
@@ -394,7 +390,7 @@ def circle() -> List[Any]:
     return found
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), [-float("inf")], {"a": float("nan")}, circle()])
+@for_each("value", [float("nan"), float("inf"), [-float("inf")], {"a": float("nan")}, circle()])
 def test_what_json_has_no_number_or_no_end_for_is_refused(value: Any) -> None:
     with pytest.raises(ValueError):
         to_json(value)
@@ -402,7 +398,7 @@ def test_what_json_has_no_number_or_no_end_for_is_refused(value: Any) -> None:
         encode(Response(1, {"a": value}))
 
 
-@pytest.mark.parametrize("value", [b"x", {1, 2}, object(), {"a": 1j}, {(1,): 1}])
+@for_each("value", [b"x", {1, 2}, object(), {"a": 1j}, {(1,): 1}])
 def test_what_json_does_not_have_is_refused(value: Any) -> None:
     with pytest.raises(TypeError):
         to_json(value)

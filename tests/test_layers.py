@@ -34,7 +34,7 @@ LATE_OURS = {
     "__main__.py": "cli/*",
     "cli/*": "*",
     "client.py": "futures.py",
-    "connect.py": "transports/*",
+    "connecting.py": "transports/*",
     "server.py": "transports/* run.py",
     "run.py": "transports/*",
     "transports/process.py": "transports/windows.py",
@@ -54,7 +54,7 @@ FORBIDDEN = {
     "eras.py": "threading _thread time queue socket select",
     "client.py": "server.py",
     "server.py": "client.py",
-    "connect.py": "server.py",
+    "connecting.py": "server.py",
     "transports/*": "auth/*",
     "auth/*": "transports/*",
 }
@@ -160,8 +160,8 @@ def test_no_cycles_late_imports_included(package: Dict[str, Module]) -> None:
 
 def test_client_and_server_do_not_know_each_other(package: Dict[str, Module]) -> None:
     graph = _graph(package)
-    assert "server.py" not in _reachable("client.py", graph) | _reachable("connect.py", graph)
-    assert not {"client.py", "connect.py"} & _reachable("server.py", graph)
+    assert "server.py" not in _reachable("client.py", graph) | _reachable("connecting.py", graph)
+    assert not {"client.py", "connecting.py"} & _reachable("server.py", graph)
 
 
 def test_late_imports_are_the_named_exceptions(package: Dict[str, Module]) -> None:

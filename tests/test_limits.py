@@ -8,7 +8,10 @@ import pytest
 
 from minimcp.limits import Limits
 
+from .rows import for_each
+
 DEFAULTS = {
+    "max_message_bytes": 64 * 1024 * 1024,
     "max_depth": 256,
     "max_batch": 100,
     "max_workers": 64,
@@ -34,13 +37,13 @@ def test_each_limit_is_its_own() -> None:
     assert kept(Limits(**given)) == given
 
 
-@pytest.mark.parametrize("name", [name for name in DEFAULTS if name != "drain_grace"])
+@for_each("name", [name for name in DEFAULTS if name != "drain_grace"])
 def test_none_is_no_limit(name: str) -> None:
     given: dict[str, Any] = {name: None}
     assert kept(Limits(**given)) == {**DEFAULTS, name: None}
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
+@for_each("name", DEFAULTS)
 def test_a_limit_that_would_stop_everything_is_refused(name: str) -> None:
     counts = ("max_depth", "max_batch", "max_workers", "max_requests")
     least = 1 if name in counts else 0

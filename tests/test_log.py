@@ -9,10 +9,12 @@ import sys
 from typing import Any, List, Tuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from minimcp.log import DEBUG, ERROR, INFO, WARNING, Log, one_line, tracer
 
+from .drawn import drawn
+from .rows import for_each
 from .support import run_python
 
 log = Log("test")
@@ -119,7 +121,7 @@ def test_what_is_callable_and_has_write_is_called() -> None:
     assert both.getvalue() == "called --> x"
 
 
-@pytest.mark.parametrize("wrong", ["trace.txt", 1, b"", object()])
+@for_each("wrong", ["trace.txt", 1, b"", object()])
 def test_anything_else_is_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match=f"^trace is a text file or a callable, not {type(wrong).__name__}$"):
         tracer(wrong)
@@ -145,7 +147,7 @@ def test_a_trace_that_fails_is_logged_once_and_hurts_nobody(caplog: pytest.LogCa
 # ---------------------------------------------------------------- one line
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "shown"),
     [
         ("plain", "plain"),
@@ -180,7 +182,7 @@ def test_of_a_long_line_only_the_beginning_is_looked_at() -> None:
     assert one_line(Counted("x" * 10_000)) == "x" * 200 + "..."
 
 
-@settings(max_examples=30, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@drawn(30)
 @given(st.one_of(st.text(), st.binary()), st.integers(1, 50))
 def test_whatever_a_peer_wrote_cannot_forge_a_second_line(value: Any, limit: int) -> None:
     line = one_line(value, limit)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import select
+import signal
 import threading
-from typing import Any, Optional
+from contextlib import closing, contextmanager
+from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import pytest
 
 from minimcp.deadline import Deadline
 from minimcp.errors import ConnectionLost
 from minimcp.outbox import Outbox
+from minimcp.pipe import Pipe
+from minimcp.transports import descriptors
+from minimcp.transports.memory import MemoryPipe
 
 from .scripted import ScriptedPipe, Task, wait_for
+from .striking import struck_at
 from .support import WAIT, eventually
+from .transports.ends import over
 
 
 def outbox(
@@ -113,7 +123,7 @@ def test_whoever_writes_returns_only_when_its_frame_was_taken() -> None:
     out.enqueue(b"ours\n")
     sending = Task(out.flush)
     wait_for(pipe.stuck)
-    assert out.waiting == 0  # both are in the other thread's hands
+    assert not out._frames and out.waiting == 12  # both are in the other thread's hands
     flushing = Task(out.flush)
     assert not out.flush(Deadline(0.001))
     pipe.take(None)
@@ -173,6 +183,192 @@ def test_a_post_finds_its_frame_sent_by_another(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(out, "_frames", Overtaken())
     assert out.post(b"a\n")
     assert pipe.sent == b"a\n"
+
+
+# ------------------------------------------------------------ what a signal handler raises
+
+
+class InterruptedPipe(ScriptedPipe):
+    """Takes so many bytes and is then struck by Ctrl-C, once."""
+
+    __slots__ = ("strike",)
+
+    strike: Optional[int]
+
+    def send_counted(self, data: bytes, seconds: float, counts: List[int]) -> None:
+        if self.strike is None:
+            super().send_counted(data, seconds, counts)
+            return
+        taken, self.strike = data[: self.strike], None
+        self.sent += taken
+        counts.append(len(taken))
+        raise KeyboardInterrupt
+
+
+def interrupted(strike: int) -> "tuple[Outbox, InterruptedPipe]":
+    pipe = InterruptedPipe()
+    pipe.strike = strike
+    return Outbox(pipe, patience=WAIT, max_backlog=10), pipe
+
+
+@pytest.mark.parametrize("strike", range(14))
+@pytest.mark.parametrize("act", ["write", "post", "flush"])
+def test_the_next_writer_finishes_what_ctrl_c_tore(act: str, strike: int) -> None:
+    out, pipe = interrupted(strike)
+    out.enqueue(b"first\n")
+    if act == "flush":
+        out.enqueue(b"second\n")
+    with pytest.raises(KeyboardInterrupt):
+        out.flush() if act == "flush" else getattr(out, act)(b"second\n")
+    assert out.waiting == 13 - strike
+    Task(out.write, b"third\n").result()
+    assert pipe.sent == b"first\nsecond\nthird\n"
+    assert out.waiting == 0
+
+
+@pytest.mark.parametrize("act", ["write", "post"])
+@pytest.mark.parametrize("kind", ["scripted", "memory", "descriptors"])
+def test_an_exception_at_any_point_tears_no_frame_and_keeps_no_lock(kind: str, act: str) -> None:
+    for number in itertools.count():
+        with ends(kind) as (pipe, received):
+            out = Outbox(pipe, patience=WAIT, max_backlog=10)
+            out.enqueue(b"first\n")
+            struck = struck_at(number, lambda out=out: getattr(out, act)(b"second\n"))
+            Task(out.write, b"third\n").result()
+            assert out.waiting == 0
+            assert received() in (b"first\nsecond\nthird\n", b"first\nthird\n"), number
+        if not struck:
+            break
+    assert number > 20
+
+
+@contextmanager
+def ends(kind: str) -> "Iterator[Tuple[Pipe, Callable[[], bytes]]]":
+    """A pipe that takes little at a time, and what came out of it."""
+    if kind == "scripted":
+        scripted = ScriptedPipe()
+        yield scripted, lambda: scripted.sent
+        return
+    if kind == "memory":
+        ours, theirs = MemoryPipe.pair(capacity=4)
+    else:
+        there, back = os.pipe(), os.pipe()
+        ours, theirs = (over(there[0], back[1]), over(back[0], there[1]))
+    with closing(ours), closing(theirs):
+        lines: List[Any] = []
+
+        def receive() -> bytes:
+            while b"third" not in lines:
+                lines.extend(theirs.receive())
+            return b"".join(line + b"\n" for line in lines)
+
+        yield ours, Task(receive).result
+
+
+class Stopped(BaseException):
+    """What the handler of the tests raises."""
+
+
+@contextmanager
+def handler_that_raises() -> Iterator[None]:
+    """SIGUSR1 raises `Stopped` in the main thread, which runs the tests."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("kind", ["nonblocking", "blocking", "without poll"])
+def test_a_signal_strikes_the_main_thread_in_a_write_to_a_full_pipe(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, back = os.pipe(), os.pipe()
+    if kind == "without poll":  # it waits in `os.write` itself
+        monkeypatch.delattr(select, "poll")
+        monkeypatch.setattr(descriptors, "LEAVING_SECONDS", 0.0)
+    pipe = over(back[0], there[1], nonblocking=kind == "nonblocking")
+    out = Outbox(pipe, patience=WAIT, max_backlog=10)
+    first, second = b"x" * 500_000 + b"\n", b"second\n"
+
+    def full() -> bool:
+        return not select.select([], [there[1]], [], 0)[1]
+
+    def strike() -> None:
+        assert eventually(full)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    def read_all() -> bytes:
+        data = b""
+        while not data.endswith(second):
+            data += os.read(there[0], 1 << 20)
+        return data
+
+    with handler_that_raises():
+        striking = Task(strike)
+        with pytest.raises(Stopped):
+            out.write(first, Deadline(WAIT))
+    striking.result()
+    assert 0 < out.waiting < len(first)
+    writing = Task(out.write, second)
+    assert Task(read_all).result() == first + second
+    assert writing.result()
+    assert out.waiting == 0
+    pipe.close()
+    os.close(back[1])
+    os.close(there[0])
+
+
+def test_a_timer_strikes_the_main_thread_anywhere_in_many_writes() -> None:
+    ours, theirs = MemoryPipe.pair(capacity=100)
+    out = Outbox(ours, patience=WAIT, max_backlog=None)
+    count, struck, armed = 300, 0, False
+
+    def read_all() -> List[Any]:
+        lines: List[Any] = []
+        while b"end" not in lines:
+            lines += theirs.receive()
+        return lines
+
+    def disturb() -> None:
+        for number in range(count):
+            out.write(b"theirs %d\n" % number)
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal armed
+        if armed:  # else it comes late: another thread took the signal for this one
+            armed = False
+            raise Stopped
+
+    reading, disturbing = Task(read_all), Task(disturb)
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        for number in range(count):
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + number % 150))
+                out.write(b"ours %d %s\n" % (number, b"x" * 200))
+                armed = False
+            except Stopped:
+                struck += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    disturbing.result()
+    Task(out.write, b"end\n").result()
+    lines = reading.result()
+    assert struck
+    assert [line for line in lines if line[:6] == b"theirs"] == [b"theirs %d" % number for number in range(count)]
+    ours_seen = [line for line in lines if line[:4] == b"ours"]
+    assert ours_seen == sorted(set(ours_seen), key=lambda line: int(line.split()[1]))
+    assert all(line.endswith(b" " + b"x" * 200) for line in ours_seen)
+    assert len(lines) == count + len(ours_seen) + 1
+    ours.close()
+    theirs.close()
 
 
 # ------------------------------------------------------------ the reader

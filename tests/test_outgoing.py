@@ -24,7 +24,10 @@ class Bench:
         self.posted: List[Any] = []
         self.owed: List[Any] = []
         self.when_posted: Callable[[Any], Any] = lambda message: None
-        self.calls = Outgoing("test", post=self.post, owe=lambda line: self.owed.append(json.loads(line)))
+        self.remark = ""
+        self.calls = Outgoing(
+            "test", post=self.post, owe=lambda line: self.owed.append(json.loads(line)), remark=lambda: self.remark
+        )
 
     def post(self, line: bytes) -> None:
         message = json.loads(line)
@@ -95,11 +98,26 @@ def test_params_that_are_none_retire_the_entry(bench: Bench, params: Any) -> Non
 @pytest.mark.requirement("CANC-01")
 def test_no_answer_in_time_is_told(bench: Bench) -> None:
     call = bench.call()
-    with pytest.raises(RequestTimeout, match="test: work: no answer in time"):
+    with pytest.raises(RequestTimeout, match="^test: work: no answer within 0 s$"):
         bench.calls.wait(call, Deadline(0))
     assert bench.owed[0]["method"] == "notifications/cancelled"
-    assert bench.owed[0]["params"] == {"requestId": 1, "reason": "test: work: no answer in time"}
+    assert bench.owed[0]["params"] == {"requestId": 1, "reason": "test: work: no answer within 0 s"}
     assert not bench.calls.table.settle(1, {})  # too late
+
+
+@pytest.mark.parametrize(
+    ("about", "remark", "text"),
+    [
+        ("slow", "", "test: work 'slow': no answer within 0.0001 s"),
+        ("a\nb", "; it says x", "test: work 'a\\nb': no answer within 0.0001 s; it says x"),
+        (5, "", "test: work: no answer within 0.0001 s"),
+    ],
+)
+def test_a_timeout_says_what_was_called_and_what_came_instead(about: Any, remark: str, text: str, bench: Bench) -> None:
+    bench.remark = remark
+    with pytest.raises(RequestTimeout) as caught:
+        bench.calls.wait(bench.call(), Deadline(0.0001), about=about)
+    assert str(caught.value) == text
 
 
 def test_no_answer_in_time_is_not_told_when_it_must_not_be(bench: Bench) -> None:
@@ -165,7 +183,7 @@ def test_a_loss_is_told_to_each_caller_in_an_exception_of_its_own(bench: Bench) 
 
 def test_nothing_is_told_after_a_loss(bench: Bench) -> None:
     call = bench.calls.table.register("work")
-    bench.calls.table._cause = ConnectionLost("gone")
+    bench.calls.table._cause["cause"] = ConnectionLost("gone")
     assert bench.calls.retire(call, Cancelled("late"))
     assert bench.owed == []
 
@@ -189,3 +207,17 @@ def test_who_waits_gives_its_place_back(bench: Bench) -> None:
 
     assert Task(handler).result() == {}
     assert steps == ["given back", "taken again"]
+
+
+def test_the_end_of_all_calls_and_what_the_peer_is_told(bench: Bench) -> None:
+    calls = [bench.call(), bench.calls.call("initialize", lambda id: {}), bench.call()]
+    told = [json.loads(line) for line in bench.calls.close(ConnectionLost("test: closed")).splitlines()]
+    assert [message["params"] for message in told] == [
+        {"requestId": 1, "reason": "test: closed"}, {"requestId": 3, "reason": "test: closed"},
+    ]
+    assert {message["method"] for message in told} == {"notifications/cancelled"}
+    for call in calls:
+        with pytest.raises(ConnectionLost):
+            bench.calls.wait(call, soon())
+    assert bench.calls.close(ConnectionLost("again")) == b""
+    assert bench.owed == []

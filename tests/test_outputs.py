@@ -77,6 +77,27 @@ def test_what_cannot_be_checked_is_handed_over_with_one_warning(
     ]
 
 
+def test_when_only_a_list_can_tell_whether_a_value_is_wrapped() -> None:
+    def asks(made: OutputChecks, structured: Any, **members: Any) -> bool:
+        return made.needs_list("tool", CallToolResult([], structured_content=structured, **members))
+
+    unknown = OutputChecks()
+    assert asks(unknown, {"result": 1}) and not asks(unknown, {"result": 1}, is_error=True)
+    for other in ({}, {"result": 1, "more": 2}, {"other": 1}, [1], None, "result"):
+        assert not asks(unknown, other)
+    unknown.give_up("tool")
+    assert not asks(unknown, {"result": 1})
+    assert not asks(checks(NUMBER), {"result": 1}) and not asks(checks(None), {"result": 1})
+
+
+def test_what_was_given_up_is_learned_from_a_list_after_all() -> None:
+    made = OutputChecks()
+    made.give_up("tool")
+    made.remember([Tool("tool", {"type": "object"}, output_schema={**NUMBER, "x-minimcp-wrapped": True})])
+    made.give_up("tool")
+    assert filled(made, structured_content={"result": 1}).value == 1
+
+
 def test_the_last_list_counts() -> None:
     made = checks(NUMBER)
     made.remember([])

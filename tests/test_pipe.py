@@ -128,11 +128,13 @@ def test_a_pipe_says_how_it_was_lost() -> None:
     lost = pipe.lost("the peer closed the connection")
     assert type(lost) is ConnectionLost
     assert str(lost) == "wire: the peer closed the connection"
-    assert pipe.is_heard()
+    assert pipe.is_heard() and pipe.was_read()
 
 
 def test_a_line_that_was_too_long_says_what_the_limit_is() -> None:
     assert TooLong(10).limit == 10
+    long = TooLong(10, b"a", b"z")
+    assert (long.head, long.tail, TooLong(10).head, TooLong(10).tail) == (b"a", b"z", b"", b"")
 
 
 def test_everything_else_is_the_transports_to_say() -> None:

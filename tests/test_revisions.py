@@ -8,6 +8,8 @@ import pytest
 
 from minimcp.revisions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision, choose
 
+from .rows import for_each
+
 R1, R2, R3, R4, R5 = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
 NAMES = (R1, R2, R3, R4, R5)
 
@@ -78,12 +80,12 @@ def test_there_are_five_and_the_table_knows_every_fact() -> None:
     assert NEWEST_HANDSHAKE is BY_NAME[R4]
 
 
-@pytest.mark.parametrize("fact", FACTS)
+@for_each("fact", FACTS)
 def test_a_fact_has_its_value_in_each_revision(fact: str) -> None:
     assert tuple(getattr(revision, fact) for revision in REVISIONS) == FACTS[fact]
 
 
-@pytest.mark.parametrize("fact", SINCE)
+@for_each("fact", SINCE)
 def test_a_set_has_its_members_in_each_revision(fact: str) -> None:
     assert {name: getattr(BY_NAME[name], fact) for name in NAMES} == {name: members(fact, name) for name in NAMES}
 
@@ -98,7 +100,7 @@ def test_a_revision_cannot_be_changed() -> None:
 # ---------------------------------------------------------------- choosing
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("names", "chosen"),
     [
         (None, list(NAMES)),
@@ -113,7 +115,7 @@ def test_what_is_chosen_comes_oldest_first(names: Any, chosen: List[str]) -> Non
     assert [revision.name for revision in choose(names)] == chosen
 
 
-@pytest.mark.parametrize("unknown", ["2099-01-01", "", "2025-11-26", "latest", 20251125, None])
+@for_each("unknown", ["2099-01-01", "", "2025-11-26", "latest", 20251125, None])
 def test_an_unknown_name_is_refused_by_name(unknown: Any) -> None:
     with pytest.raises(ValueError, match=f"^unknown revision {unknown!r}: known are {', '.join(NAMES)}$"):
         choose([R1, unknown])

@@ -24,13 +24,13 @@ class FakeChannel:
     def __init__(self, *, stubborn: bool = False) -> None:
         self.ended = False
         self.closing, self.go = threading.Event(), threading.Event()
-        self.graces: List[float] = []
+        self.closes: List[Any] = []
         self.wake: Optional[Callable[[], None]] = None
         if not stubborn:
             self.go.set()
 
-    def close(self, grace: float) -> None:
-        self.graces.append(grace)
+    def close(self, grace: float, reason: Optional[str]) -> None:
+        self.closes.append((grace, reason))
         self.closing.set()
         wait_for(self.go)
         self.ended = True
@@ -39,14 +39,16 @@ class FakeChannel:
 
 
 class Scene:
-    """Standard streams and a parent's watch that only note what happens to them."""
+    """Standard streams that only note what happens to them, and a parent that lives until the test ends it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, channel: FakeChannel) -> None:
         self.channel, self.notes = channel, []  # type: ignore[var-annotated]
         self.serving = threading.Event()
+        self.parent = 100
         self.connecting: Callable[[], None] = lambda: None
         monkeypatch.setattr(module, "StandardStreams", self)
-        monkeypatch.setattr(module, "watch_parent", self.watch)
+        monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(os, "getppid", lambda: self.parent)
 
     def take(self, *, max_message_bytes: Optional[int]) -> "Scene":
         self.notes.append(f"taken {max_message_bytes}")
@@ -54,9 +56,6 @@ class Scene:
 
     def restore(self) -> None:
         self.notes.append("restored")
-
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        return lambda: self.notes.append("unwatched")
 
     def connect(self, streams: Any, wake: Callable[[], None]) -> Any:
         assert streams is self
@@ -69,7 +68,8 @@ class Scene:
         serve_stdio(self.connect, max_message_bytes=7, grace=grace)
 
 
-ALL = ["taken 7", "unwatched", "restored"]
+ALL = ["taken 7", "restored"]
+SIGNALLED = [(3, "the server was told to end")]
 
 
 def test_the_input_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_the_input_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
     scene.connecting = end
     scene.serve()
-    assert scene.notes == ALL and scene.channel.graces == []
+    assert scene.notes == ALL and scene.channel.closes == []
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -90,7 +90,7 @@ def test_a_signal_ends_it_and_the_old_handlers_come_back(monkeypatch: pytest.Mon
     scene = Scene(monkeypatch, FakeChannel())
     scene.connecting = lambda: os.kill(os.getpid(), number)  # before the first answer
     scene.serve()
-    assert scene.notes == ALL and scene.channel.graces == [3]
+    assert scene.notes == ALL and scene.channel.closes == SIGNALLED
     assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
@@ -110,24 +110,42 @@ def test_a_second_signal_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     scene.channel.go.set()
 
 
-class DeadGate:
-    """Wakes nobody so many times."""
+def test_a_server_that_is_closed_lets_its_requests_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch, FakeChannel())
+    scene.connecting = lambda: scene.channel.wake()  # type: ignore[misc]
+    scene.serve()
+    assert scene.notes == ALL and scene.channel.closes == [(3, None)]
 
-    def __init__(self, empty: int) -> None:
-        self.empty, self.looks = empty, 0
+
+@pytest.mark.parametrize("looks", [0, 1, 3])
+def test_c34_the_parent_has_gone(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
+    scene = Scene(monkeypatch, FakeChannel())
+    gate, parents = DeadGate(), [100] * (looks + 1) + [1]
+    monkeypatch.setattr(module, "SimpleQueue", lambda: gate)
+    monkeypatch.setattr(os, "getppid", lambda: parents.pop(0) if len(parents) > 1 else 1)
+    scene.serve()
+    assert scene.notes == ALL and scene.channel.closes == [(3, "the process that started the server has gone")]
+    assert gate.looks >= looks
+
+
+class DeadGate:
+    """Wakes nobody."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def put(self, _: None) -> None:
+        pass
 
     def get(self, *, timeout: float) -> None:
-        assert timeout == 1.0
+        """As of a queue: with a bound, so that Python comes back to signals."""
+        assert 0 < timeout <= 1
         self.looks += 1
-        if self.looks <= self.empty:
-            raise Empty
+        raise Empty
 
 
-def test_a_wait_comes_back_to_python_for_signals() -> None:
-    for empty, most, looks in ((2, None, 3), (0, None, 1), (9, 1, 1), (0, 1, 1)):
-        gate: Any = DeadGate(empty)
-        module._wait(gate, most)
-        assert gate.looks == looks
+def test_it_looks_once_a_second() -> None:
+    assert module.LOOK_SECONDS == 1.0
 
 
 def test_it_looks_again_when_nobody_wakes_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +159,7 @@ def test_it_looks_again_when_nobody_wakes_it(monkeypatch: pytest.MonkeyPatch) ->
 
     scene.connecting = lambda: scene.channel.wake()  # type: ignore[misc]
     task = Task(late)
-    scene.serve(grace=-0.99)
+    scene.serve()
     task.result()
     assert scene.channel.ended and scene.notes == ALL
 

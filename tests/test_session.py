@@ -20,6 +20,8 @@ from minimcp.jsonrpc import Request
 from minimcp.revisions import BY_NAME, REVISIONS, choose
 from minimcp.session import Offer, ServerSession, Verdict, judge_probe, server_info
 
+from .rows import for_each
+
 R1, R2, R3, R4, R5 = REVISIONS
 MODERN = R5.name
 HANDSHAKES = [R1.name, R2.name, R3.name, R4.name]
@@ -60,7 +62,7 @@ def test_an_offer_is_read_in_the_ways_in_which_it_is_asked() -> None:
 
 
 @pytest.mark.requirement("LIFE-08", "LIFE-12", "M:VER-S5")
-@pytest.mark.parametrize("name", HANDSHAKES)
+@for_each("name", HANDSHAKES)
 def test_initialize_opens_a_session_for_all_that_follows(name: str) -> None:
     served = session()
     peer = served.admit(initialize(name))
@@ -117,7 +119,7 @@ def test_an_initialize_in_an_envelope_is_the_handshake_all_the_same() -> None:
 
 
 @pytest.mark.requirement("LIFE-30")
-@pytest.mark.parametrize("names", [None, HANDSHAKES, [R4.name], [R4.name, MODERN]])
+@for_each("names", [None, HANDSHAKES, [R4.name], [R4.name, MODERN]])
 def test_a_ping_needs_no_session(names: Optional[List[str]]) -> None:
     served = session(names)
     assert served.admit(Request(1, "ping")).revision.handshake
@@ -125,7 +127,7 @@ def test_a_ping_needs_no_session(names: Optional[List[str]]) -> None:
 
 
 @pytest.mark.requirement("LIFE-30", "M:VER-S9", "M:META-4")
-@pytest.mark.parametrize(
+@for_each(
     ("names", "method", "kind", "said"),
     [
         (None, "tools/list", InvalidParams, VERSION_KEY),
@@ -152,7 +154,7 @@ def test_a_server_without_a_handshake_answers_initialize_with_its_names(version:
 
 
 @pytest.mark.requirement("M:VER-S1", "M:VER-S2")
-@pytest.mark.parametrize(
+@for_each(
     ("names", "requested", "supported"),
     [
         (None, "2099-01-01", [MODERN, *reversed(HANDSHAKES)]),
@@ -249,7 +251,7 @@ VERDICTS: List[Any] = [
 
 
 @pytest.mark.requirement("M:VER-C1", "M:VER-C5", "M:VER-C6", "M:VER-C7", "M:VER-C8", "M:VER-C9", "M:VER-C22")
-@pytest.mark.parametrize(("answer", "wanted", "verdict", "revision"), VERDICTS)
+@for_each(("answer", "wanted", "verdict", "revision"), VERDICTS)
 def test_the_table_of_verdicts(answer: Any, wanted: Any, verdict: str, revision: Any) -> None:
     found = judge_probe(answer, R5, wanted)
     assert type(found) is Verdict
@@ -265,7 +267,7 @@ def test_an_error_of_the_new_era_is_handed_on_as_it_came(code: int) -> None:
 
 
 @pytest.mark.requirement("LIFE-23", "M:VER-C22")
-@pytest.mark.parametrize(
+@for_each(
     ("answer", "said"),
     [
         (None, "the server does not seem to speak 2026-07-28: it did not answer server/discover"),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import traceback
+from collections import Counter
 from typing import Any, List
 
 import pytest
 
+from minimcp import table as table_module
 from minimcp.deadline import Deadline
 from minimcp.errors import ConnectionLost
 from minimcp.jsonrpc import Failure
 from minimcp.table import PendingCall, RequestTable
 
-from .scripted import Task
+from .scripted import Task, wait_for
 from .support import WAIT
 
 
@@ -146,3 +150,83 @@ def test_a_cause_that_is_raised_again_and_again_does_not_grow() -> None:
             table.register("a")
         lengths.add(len(traceback.extract_tb(caught.value.__traceback__)))
     assert len(lengths) == 1
+
+
+def test_a_signal_handler_may_close_the_table_in_the_middle_of_a_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs on the thread that registers, so a lock of that thread's would never come free."""
+    table, made = RequestTable(), PendingCall
+
+    def interrupted(*arguments: Any) -> PendingCall:
+        table.close(ConnectionLost("gone"))
+        return made(*arguments)
+
+    monkeypatch.setattr(table_module, "PendingCall", interrupted)
+    with pytest.raises(ConnectionLost, match="gone"):
+        Task(table.register, "a").result()
+    assert len(table) == 0
+
+
+class _Counted(PendingCall):
+    """A call that counts its endings."""
+
+    __slots__ = ("endings",)
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.endings: List[Any] = []
+
+    def end(self, ending: Any, *, wake: bool = True) -> None:
+        self.endings.append(ending)
+        super().end(ending, wake=wake)
+
+
+@pytest.mark.requirement("BASE-04", "CANC-07")
+def test_calls_of_many_threads_end_once_each_while_loss_strikes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_module, "PendingCall", _Counted)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(min(usual, 1e-5))
+    try:
+        for number in range(0, 200, 5):
+            _lose_while_eight_threads_call(number)
+    finally:
+        sys.setswitchinterval(usual)
+
+
+def _lose_while_eight_threads_call(number: int) -> None:
+    table, calls, started = RequestTable(), [], threading.Barrier(10)
+    causes = [ConnectionLost("one"), ConnectionLost("other")]
+    lost = threading.Event()
+
+    def call() -> None:
+        started.wait(WAIT)
+        for turn in range(10_000):
+            try:
+                registered = table.register("a")
+            except ConnectionLost:
+                return
+            calls.append(registered)
+            if turn % 3:
+                table.settle(registered.id, {})
+            if len(calls) > number:
+                lost.set()
+
+    def lose(cause: ConnectionLost) -> None:
+        started.wait(WAIT)
+        wait_for(lost)
+        table.close(cause)
+
+    tasks = [Task(call) for _ in range(8)] + [Task(lose, cause) for cause in causes]
+    for task in tasks:
+        task.result()
+    assert len(table) == 0
+    assert len({call.id for call in calls}) == len(calls)
+    assert Counter(len(call.endings) for call in calls) == {1: len(calls)}
+    assert {str(call.wait(soon())) for call in calls} <= {"{}", str(table.cause)}
+
+
+def test_the_ids_of_those_that_wait() -> None:
+    table = RequestTable()
+    for method in ("a", "b", "c"):
+        table.register(method)
+    table.settle(2, {})
+    assert table.ids() == [1, 3]

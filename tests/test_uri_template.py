@@ -7,9 +7,12 @@ import string
 from typing import Dict, List, Optional
 
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 from minimcp.uri_template import UriTemplate, check_uri, has_parent_segment, is_safe_segment
+
+from .drawn import drawn
+from .rows import for_each
 
 MATCHES = [
     ("x:y", "x:y", {}),
@@ -78,12 +81,12 @@ MATCHES = [
 ]
 
 
-@pytest.mark.parametrize(("template", "uri", "values"), MATCHES)
+@for_each(("template", "uri", "values"), MATCHES)
 def test_match(template: str, uri: str, values: Dict[str, str]) -> None:
     assert UriTemplate(template).match(uri) == values
 
 
-@pytest.mark.parametrize(("template", "uri"), [
+@for_each(("template", "uri"), [
     ("x:y", "x:z"),
     ("x:y", "x:y/"),
     ("", "x"),
@@ -143,8 +146,8 @@ ASTRAY = [
 ]
 
 
-@pytest.mark.parametrize("text", ASTRAY)
-@pytest.mark.parametrize("template", ["file:///{a}", "file:///x{/a}", "file:///x{/a*}", "f:{;a}", "{a}", "{a*}"])
+@for_each("text", ASTRAY)
+@for_each("template", ["file:///{a}", "file:///x{/a}", "file:///x{/a*}", "f:{;a}", "{a}", "{a*}"])
 def test_a_segment_stays_a_segment(template: str, text: str) -> None:
     before, _, expression = template.partition("{")
     before += {"/": "/", ";": ";a="}.get(expression[0], "")
@@ -152,17 +155,17 @@ def test_a_segment_stays_a_segment(template: str, text: str) -> None:
     assert UriTemplate(template).match(before + text) is None
 
 
-@pytest.mark.parametrize("path", [
+@for_each("path", [
     "..", "../x", "x/..", "a/../../etc", "a/%2e%2e/etc", "a/.%2E/b", "a%2F..%2Fb", "a/..%2fb", "a%5C..%5Cb", "..%5cx",
     "a/..?x", "a/..#x", "a%00b", "%FF", "a\\..\\b",
 ])
-@pytest.mark.parametrize("template", ["file:///{+path}", "file:///{+a}{+b}", "file:///{a}/{+path}"])
+@for_each("template", ["file:///{+path}", "file:///{+a}{+b}", "file:///{a}/{+path}"])
 def test_no_path_climbs(template: str, path: str) -> None:
     assert UriTemplate(template).match("file:///" + path) is None
     assert UriTemplate(template).match("file:///x/" + path) is None
 
 
-@pytest.mark.parametrize("query", ["q=..", "q=..%2Fx", "q=a%2F..%2Fb", "q=%2e%2e", "q=a%5c..", "q=%00", "q=%FF"])
+@for_each("query", ["q=..", "q=..%2Fx", "q=a%2F..%2Fb", "q=%2e%2e", "q=a%5c..", "q=%00", "q=%FF"])
 def test_no_parameter_climbs(query: str) -> None:
     assert UriTemplate("x:y{?q}").match("x:y?" + query) is None
     assert UriTemplate("x:y{?q*}").match("x:y?q=1&" + query) is None
@@ -188,7 +191,7 @@ WORDS = st.text(LETTERS, min_size=1, max_size=8).filter(is_safe_segment)
 ROUND = ["{a}", "x:/{a}/{b}", "{a}/{b}?c={c}", "{a,b,c}", "x{/a,b}", "{a}{?b,c}", "x{?b}{&a,c}", "x{;a,b}/{c}"]
 
 
-@settings(max_examples=100, deadline=None)
+@drawn(40)
 @given(template=st.sampled_from(ROUND), values=st.fixed_dictionaries({"a": WORDS, "b": WORDS, "c": WORDS}))
 @example(template="{a}/{b}?c={c}", values={"a": "%2F", "b": "%", "c": "..."})
 def test_what_was_expanded_matches(template: str, values: Dict[str, str]) -> None:
@@ -211,7 +214,7 @@ def _numbered(parts: List[str]) -> str:
     return "".join(piece + (f"v{number}" if number < len(pieces) - 1 else "") for number, piece in enumerate(pieces))
 
 
-@settings(max_examples=300, deadline=None)
+@drawn(100)
 @given(
     parts=st.lists(st.sampled_from(sorted(PARTS)), max_size=5),
     uri=st.lists(st.sampled_from(["a", "b", "/", "-", "%41", "4", "1"]), max_size=8).map("".join),
@@ -224,7 +227,7 @@ def test_the_match_is_that_of_a_pattern_that_tries_everything(parts: List[str], 
     assert UriTemplate(_numbered(parts)).match(uri) == wanted
 
 
-@settings(max_examples=200, deadline=None)
+@drawn(100)
 @given(
     template=st.sampled_from([template for template, _, _ in MATCHES]),
     tail=st.text(string.ascii_letters + string.digits + "/?#&;=,.%-\\\n ü", max_size=30),
@@ -236,13 +239,13 @@ def test_whatever_comes_nothing_but_safe_values_are_yielded(template: str, tail:
         assert not has_parent_segment(value)
 
 
-@pytest.mark.parametrize("template", [
+@for_each("template", [
     "{/a*}", "{a*}{b*}{c*}", "{?a*}{&b*}", "{+a}{+b}{+c}x", "x{.a*}{.b*}{.c*}!", "{a}{b}{c}{d}",
 ])
-@pytest.mark.parametrize("piece", ["a", "/a", ",", "&a=1", ".", "%41", "?a=1&"])
+@for_each("piece", ["a", "/a", ",", "&a=1", ".", "%41", "?a=1&"])
 def test_long_uris_are_no_trouble(template: str, piece: str) -> None:
     """A matcher that backtracks does not come back from these within the limit of a hanging test."""
-    uri = piece * (100_000 // len(piece))
+    uri = piece * (20_000 // len(piece))
     for ending in ("", "!", "\n", "/.."):
         UriTemplate(template).match(uri + ending)
 
@@ -262,7 +265,7 @@ def test_parent_segments() -> None:
     assert not any(has_parent_segment(text) for text in harmless)
 
 
-@pytest.mark.parametrize("uri", [
+@for_each("uri", [
     "a:", "a:b", "urn:isbn:0451450523", "mailto:a@b.c", "file:///etc/hosts", "file:///a/../b", "db://users/42?x=1#y",
     "x+y-z.1:a", "http://h:80/", "http://h:/", "http://u:p@h/", "http://[::1]:80/", "http://[::ffff:1.2.3.4]",
     "http://[v1.a:b]/", "a://", "a:?", "a:#", "a:/?/?#/?", "x:%C3%9F", "x:!$&'()*+,;=:@-._~", "http://%41/",
@@ -272,7 +275,7 @@ def test_uris(uri: str) -> None:
     check_uri(uri)
 
 
-@pytest.mark.parametrize(("uri", "why"), [
+@for_each(("uri", "why"), [
     ("", "scheme"),
     ("a", "scheme"),
     ("/a/b", "scheme"),

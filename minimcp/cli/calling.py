@@ -5,16 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 from .. import CallToolResult, Client, Text, Tool
+from ..schema.mismatch import listed, nearest
 from .bar import ProgressBar
 from .ending import UsageError
+from .listing import properties, signature
 from .parsing import Parser, client_parser, open_target
 from .screen import clean, say
 from .values import read_object, read_pairs
 
 STDIN = "-"
+
+MOST_GUESSES = 3
+"""Names that a message suggests at most."""
 
 
 def command(arguments: Sequence[str], prog: str) -> int:
@@ -30,6 +35,7 @@ def command(arguments: Sequence[str], prog: str) -> int:
         tool = _find(client, options.tool)
         pairs = [word for word in options.arguments if word != STDIN]
         values = {**given, **read_pairs(pairs, tool.input_schema)}
+        _check_all_there(tool, values)
         bar = ProgressBar(options.quiet)
         try:
             result = client.call_tool(tool.name, values, on_progress=bar, raise_on_error=False)
@@ -62,11 +68,31 @@ def _given_whole(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _find(client: Client, name: str) -> Tool:
-    tools = client.list_tools()
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    raise UsageError(f"the server has no tool {name!r}: {', '.join(tool.name for tool in tools) or 'it has none'}")
+    tools = {tool.name: tool for tool in client.list_tools()}
+    if name in tools:
+        return tools[name]
+    near = near_misses(name, tools)
+    hint = f", did you mean {near}? It" if near else ": it"
+    raise UsageError(f"the server has no tool {name!r}{hint} has {', '.join(tools) or 'none'}")
+
+
+def near_misses(name: str, known: Iterable[str]) -> str:
+    """What somebody who typed this name may have meant, in words; empty when nothing comes near."""
+    near = [each for each in known if nearest(name, [each]) or name.lower() in each.lower()]
+    return listed(near[:MOST_GUESSES]) if near else ""
+
+
+def _check_all_there(tool: Tool, values: Mapping[str, Any]) -> None:
+    """Leave everything else about the arguments to the server, which says it better."""
+    required = tool.input_schema.get("required")
+    names = [str(name) for name in required] if isinstance(required, list) else []
+    missing = [name for name in names if name not in values]
+    if missing:
+        meant = {name: near_misses(name, missing) for name in values if name not in properties(tool)}
+        swaps = ", ".join([f"{near} instead of {name}" for name, near in meant.items() if near])
+        hint = f" (did you mean {swaps}?)" if swaps else ""
+        are = "is" if len(missing) == 1 else "are"
+        raise UsageError(f"{listed(missing, 'and')} {are} missing{hint}: {signature(tool)}")
 
 
 def _show(result: CallToolResult, output: str, prog: str) -> int:

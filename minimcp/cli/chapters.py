@@ -187,6 +187,10 @@ _HANDSHAKE = Conversation("handshake", (
             "answer to tools/call":
                 "The same answer, as this revision writes it: structured content is always an object here, so "
                 "minimcp puts the number into one.",
+            "tools/list":
+                "Did the tool return that object, or only the number in it? Its schema tells, and in this session "
+                "nobody has listed the tools yet: the client does so once.",
+            "answer to tools/list": "The schema says that the object is a wrapping: for the program it is taken off.",
         },
         _call,
     ),

@@ -46,13 +46,18 @@ def ended_by(error: BaseException, program: str) -> int:
         return PIPE_CODE
     for kind, code in CODES:
         if isinstance(error, kind):
-            complain(program, str(error) or type(error).__name__)
+            complain(program, _words(error) or type(error).__name__)
             return code
     if isinstance(error, OSError):
         complain(program, f"{error.filename or 'stdout'}: {error.strerror}")
         drop_stdout()
         return 3
     raise error
+
+
+def _words(error: BaseException) -> str:
+    """What it says, without a server's stderr below it: that has come out on ours already."""
+    return str(error).split("\n", 1)[0] if getattr(error, "stderr_tail", "") else str(error)
 
 
 def complain(program: str, text: str) -> None:

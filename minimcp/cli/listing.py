@@ -46,13 +46,14 @@ def _tools(tools: Sequence[Tool]) -> Iterator[str]:
     for tool in tools:
         yield signature(tool)
         yield from _indented(tool.description or "", 4)
-        for name, schema in _properties(tool).items():
+        for name, schema in properties(tool).items():
             text = schema.get("description") if isinstance(schema, Mapping) else None
             if isinstance(text, str):
                 yield f"      {one_line(name)}: {one_line(text)}"
 
 
-def _properties(tool: Tool) -> Mapping[str, Any]:
+def properties(tool: Tool) -> Mapping[str, Any]:
+    """The schemas of a tool's arguments, by name."""
     properties = tool.input_schema.get("properties") if isinstance(tool.input_schema, Mapping) else None
     return properties if isinstance(properties, Mapping) else {}
 
@@ -61,7 +62,7 @@ def signature(tool: Tool) -> str:
     """A tool as a line of Python would declare it: ``price(bread: string, loaves: integer = 1)``."""
     required = tool.input_schema.get("required")
     needed = required if isinstance(required, list) else []
-    parts = [_parameter(name, schema, name in needed) for name, schema in _properties(tool).items()]
+    parts = [_parameter(name, schema, name in needed) for name, schema in properties(tool).items()]
     return one_line(f"{tool.name}({', '.join(parts)})")
 
 

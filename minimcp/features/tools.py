@@ -201,7 +201,7 @@ def _lacks(name: str, tool: str) -> CapabilityNotSupported:
 
 
 class Tools(Feature):
-    """All tools of one server. Thread-safe: a change replaces the table, readers keep the one they have.
+    """All tools of one server. Thread-safe: a change is one operation on a dict, and who reads it through copies it.
 
     Args:
         facts: Of the server.
@@ -279,17 +279,19 @@ class Tools(Feature):
             alarm=self.alarm,
             executor=executor,
         )
-        self._tools = {**self._tools, name: tool}
+        if replace:
+            self._tools[name] = tool
+        else:
+            first = self._tools.setdefault(name, tool)
+            if first is not tool:  # another thread was quicker
+                raise _taken(name, first, function)
         self.offered = True
         self._changed()
 
     def _check_name(self, name: str, function: Callable[..., Any], replace: bool) -> None:
         taken = self._tools.get(name)
         if taken is not None and not replace:
-            raise ValueError(
-                f"the tool {name!r} exists: {where(taken.function)}; now {where(function)}. "
-                "Give one another name=, or say replace=True"
-            )
+            raise _taken(name, taken, function)
         if not GOOD_NAME.match(name):
             log.warning("tool name %s: use 1 to 128 of A-Z a-z 0-9 _ . -", one_line(name))
 
@@ -299,9 +301,7 @@ class Tools(Feature):
         Raises:
             KeyError: There is none of this name.
         """
-        if name not in self._tools:
-            raise KeyError(name)
-        self._tools = {other: tool for other, tool in self._tools.items() if other != name}
+        del self._tools[name]
         self._changed()
 
     def _changed(self) -> None:
@@ -328,7 +328,7 @@ class Tools(Feature):
         return {"listChanged": True} if revision.handshake else {}
 
     def _describe(self, revision: Revision) -> list[dict[str, Json]]:
-        return [tool.listed(revision) for tool in self._tools.values()]
+        return [tool.listed(revision) for tool in list(self._tools.values())]
 
     def list(self, exchange: Exchange) -> str:
         """Serve `tools/list`."""
@@ -349,6 +349,13 @@ class Tools(Feature):
         if arguments is not None and type(arguments) is not dict:
             raise InvalidParams("arguments is an object")
         return tool.route
+
+
+def _taken(name: str, first: RegisteredTool, function: Callable[..., Any]) -> ValueError:
+    return ValueError(
+        f"the tool {name!r} exists: {where(first.function)}; now {where(function)}. "
+        "Give one another name=, or say replace=True"
+    )
 
 
 def _says_blocks(signature: Signature) -> bool:

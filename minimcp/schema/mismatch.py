@@ -122,6 +122,8 @@ class Mismatch(ValueError):
 
     def __str__(self) -> str:
         where = shown_path(self.path)
+        if where and self.value is NOTHING:
+            where += " is missing"
         return printable(f"{where}: {self.problem}" if where else self.problem)
 
 

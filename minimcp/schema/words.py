@@ -207,10 +207,16 @@ def _required(names: Any, schema: Dict[str, Any], compile_: Compile) -> Node:
         if isinstance(value, dict):
             for name in names:
                 if name not in value:
-                    return Mismatch("a value").inside(name)
+                    return Mismatch(_wanted(schema.get("properties", {}).get(name))).inside(name)
         return None
 
     return check
+
+
+def _wanted(part: Any) -> str:
+    """What a schema asks for, as far as its type says so."""
+    named = part.get("type", []) if isinstance(part, dict) else []
+    return listed([_TYPES[name][1] for name in ([named] if isinstance(named, str) else named)] or ["a value"])
 
 
 def _additional_properties(rest: Any, schema: Dict[str, Any], compile_: Compile) -> Node:

@@ -8,6 +8,7 @@ not run on.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Union
 
@@ -17,6 +18,12 @@ from .descriptors import Bell, DescriptorPipe, Sink, Source, close_quietly, enla
 from .lines import MAX_MESSAGE_BYTES
 from .process import Process
 from .stderr import Stderr, consumer_of
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # pragma: no cover - Windows
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -89,12 +96,15 @@ def _shown(command: Sequence[str]) -> str:
 
 
 class ChildPipe(DescriptorPipe):
-    """The client's end of a connection to a server that it started itself. Made by `start`."""
+    """The client's end of a connection to a server that it started itself. Made by `start`.
 
-    __slots__ = ("_process", "_stderr", "_closing", "_closed", "_settling")
+    ``grace`` may be set: the seconds that `close` gives the server to exit, and again after SIGTERM.
+    """
+
+    __slots__ = ("grace", "_process", "_stderr", "_closing", "_closed", "_settling", "_sent", "_was_read")
 
     CLOSE_SECONDS = 2.0
-    """How long the server may take to exit after its end of input, and again after SIGTERM."""
+    """The ``grace`` that a new pipe has."""
 
     SETTLE_SECONDS = 0.5
     """How long `lost` waits for the exit status and the last of stderr."""
@@ -115,15 +125,24 @@ class ChildPipe(DescriptorPipe):
         stderr: Stderr,
     ) -> None:
         super().__init__(name, source, sink, max_message_bytes)
+        self.grace = self.CLOSE_SECONDS
         self._process = process
         self._stderr = stderr
         self._closing = threading.RLock()
         self._closed = False
         self._settling: Optional[Deadline] = None
+        self._sent = 0
+        self._was_read: Optional[bool] = None
 
     @classmethod
     def start(
-        cls, server: StdioServer, *, stderr: Any = None, max_message_bytes: Optional[int] = MAX_MESSAGE_BYTES
+        cls,
+        server: StdioServer,
+        *,
+        stderr: Any = None,
+        max_message_bytes: Optional[int] = MAX_MESSAGE_BYTES,
+        grace: Optional[float] = None,
+        shown: str = "",
     ) -> ChildPipe:
         """Start the server.
 
@@ -132,6 +151,8 @@ class ChildPipe(DescriptorPipe):
             stderr: Where its stderr goes besides the kept tail: None to this process's own, a text or binary
                 file, a logger, or a callable that gets each line.
             max_message_bytes: Bytes of one line from the server; None sets no limit.
+            grace: The pipe's ``grace``; None takes `CLOSE_SECONDS`.
+            shown: What an earlier start has written to stderr: as long as this one says the same nobody gets it again.
 
         Raises:
             ConnectionFailed: It cannot be started; nothing is left behind.
@@ -139,10 +160,15 @@ class ChildPipe(DescriptorPipe):
         """
         name = _shown(server.command)
         consume = consumer_of(stderr)
+        if shown:
+            consume = _beyond(shown.encode(), consume)
         try:
-            return cls._start(name, server, consume, max_message_bytes)
+            pipe = cls._start(name, server, consume, max_message_bytes)
         except (OSError, ValueError, RuntimeError) as error:
             raise ConnectionFailed(f"cannot start {name}: {_why(error, server)}") from error
+        if grace is not None:
+            pipe.grace = grace
+        return pipe
 
     @classmethod
     def _start(
@@ -176,7 +202,7 @@ class ChildPipe(DescriptorPipe):
         return self._stderr.tail
 
     def close(self) -> None:
-        """As `Pipe.close`: end of input, 2 s, SIGTERM to the group, 2 s, SIGKILL to the group; always reaped.
+        """As `Pipe.close`: end of input, the grace, SIGTERM to the group, the grace again, SIGKILL; always reaped.
 
         It waits for the server's process, not for its pipes, which a process started by it may hold for ever.
         """
@@ -197,10 +223,10 @@ class ChildPipe(DescriptorPipe):
 
     def _end_process(self) -> None:
         self._sink.retire()
-        if self._process.wait(self.CLOSE_SECONDS, self._source):
+        if self._process.wait(self.grace, self._source):
             return
         self._process.terminate()
-        limit = Deadline(self.CLOSE_SECONDS)
+        limit = Deadline(self.grace)
         if self._process.wait(limit.wait(), self._source):
             # A wrapper (npx, sh) may be gone while the server it started is still ending; its stderr tells.
             self._stderr.wait(limit.wait())
@@ -211,6 +237,16 @@ class ChildPipe(DescriptorPipe):
         self._stderr.abandon()
         self._process.abandon()
 
+    def send_counted(self, data: bytes, seconds: float, counts: list[int]) -> None:
+        """As `Pipe.send_counted`."""
+        before = len(counts)
+        super().send_counted(data, seconds, counts)
+        self._sent += sum(counts[before:])
+
+    def was_read(self) -> bool:
+        """As `Pipe.was_read`; `lost` finds it out, because when the pipe is closed nobody can."""
+        return self._was_read is not False
+
     def lost(self, reason: str) -> ConnectionLost:
         """As `Pipe.lost`, with what was run, how it ended and the last lines of its stderr.
 
@@ -219,6 +255,8 @@ class ChildPipe(DescriptorPipe):
         if os.getpid() != self._pid:
             return super().lost(reason)
         code = self._settle()
+        if self._was_read is None:
+            self._was_read = self._sent > _unread(self._sink)
         tail = self._stderr.tail
         return ConnectionLost(
             f"{self.name}: {reason}; the server {_ending(code)}{_last_lines(tail)}",
@@ -257,6 +295,42 @@ def _from_child(bell: Bell, undo: ExitStack, theirs: ExitStack) -> tuple[int, So
     return writing, source
 
 
+def _unread(sink: Sink) -> int:
+    """Bytes in a pipe that nobody has taken out; 0 where the system does not tell (macOS, Windows)."""
+    if fcntl is None or not sink.enter():
+        return 0
+    try:
+        return int.from_bytes(fcntl.ioctl(sink.number, termios.FIONREAD, bytes(4)), sys.byteorder)
+    except OSError:
+        return 0
+    finally:
+        sink.leave()
+
+
+def _beyond(shown: bytes, consume: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """A consumer of stderr that hands on what comes from the first line on that is not as in an earlier text."""
+    held, same = b"", True
+
+    def take(piece: bytes) -> None:
+        nonlocal held, same
+        held += piece
+        if same and piece and shown.startswith(held):
+            return
+        if same and shown != held:
+            common = len(os.path.commonprefix([held, shown]))
+            held = held[held.rfind(b"\n", 0, common) + 1 :]
+        elif same:
+            held = b""
+        same = False
+        rest, held = held, b""
+        if rest:
+            consume(rest)
+        if not piece:
+            consume(b"")
+
+    return take
+
+
 def _why(error: Exception, server: StdioServer) -> str:
     """What went wrong at the start, in words."""
     if server.cwd is not None and isinstance(error, OSError) and not os.path.isdir(server.cwd):
@@ -277,4 +351,4 @@ def _ending(code: Optional[int]) -> str:
 def _last_lines(tail: str) -> str:
     lines = tail.split("\n")[-SHOWN_LINES - 1 :]
     shown = [_clean(line, 300) for line in lines if line.strip()][-SHOWN_LINES:]
-    return "; its stderr ended with:\n" + "\n".join(["    " + line for line in shown]) if shown else ""
+    return "\nits stderr ended with:\n" + "\n".join(["    " + line for line in shown]) if shown else ""

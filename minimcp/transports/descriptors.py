@@ -14,7 +14,7 @@ import select
 import sys
 import threading
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 from ..deadline import LONGEST_WAIT
 from ..errors import ConnectionLost
@@ -97,54 +97,68 @@ class Descriptor:
     Thread-safe; but only one thread may read, or write, at a time.
     """
 
-    __slots__ = ("number", "bell", "gone", "_lock", "_users", "_retired", "_poller", "_switched")
+    __slots__ = ("number", "bell", "gone", "_users", "_retired", "_open", "_poller", "_switched")
 
     def __init__(self, number: int, bell: Bell, events: int, *, nonblocking: bool) -> None:
         self.number = number
         self.bell = bell
         self.gone = threading.Event()
-        # Re-entrant, like every lock of this folder: the collector may run `close` in a thread that holds it.
-        self._lock = threading.RLock()
-        self._users = 0
+        # No lock, because the collector or a signal handler may run `close` in the middle of anything. Every change is
+        # one operation on a list, which the interpreter does whole. Who enters looks at `_retired` afterwards, who
+        # retires looks at `_users` afterwards: so one of the two sees the other.
+        self._users: list[object] = []
         self._retired = False
+        self._open = [number]  # who pops it closes it
         self._switched = nonblocking and os.get_blocking(number)
         if self._switched:
             os.set_blocking(number, False)
         self._poller = bell.poller(number, events)
 
-    def enter(self) -> bool:
-        """Keep the descriptor open until `leave`; False when it is retired."""
-        with self._lock:
-            if self._retired:
-                return False
-            self._users += 1
-            return True
+    def enter(self, user: object = None) -> bool:
+        """Keep the descriptor open until `leave`; False when it is retired.
 
-    def leave(self) -> None:
+        Args:
+            user: Who enters. One of its own may leave again and again, so also after an exception that struck at any
+                point; None is anybody, who leaves once.
+        """
+        self._users.append(user)
+        if self._retired:
+            self.leave(user)
+            return False
+        return True
+
+    def leave(self, user: object = None) -> None:
         """The end of what `enter` began."""
-        with self._lock:
-            self._users -= 1
-            self._close_if_unused()
+        try:
+            self._users.remove(user)
+        except ValueError:
+            pass  # it has left before
+        self._close_if_unused()
 
     def retire(self) -> None:
         """Close it, now or when the last user leaves. Idempotent."""
-        with self._lock:
-            self._retired = True
-            self._close_if_unused()
+        self._retired = True
+        self._close_if_unused()
 
     def abandon(self) -> None:
-        """Close it in a forked process: no lock (its holder does not exist here), no flag that the parent shares."""
+        """Close it in a forked process: its users do not exist here, and its flag is shared with the parent."""
         number, self.number = self.number, -1
+        self._open.clear()
         close_quietly(number)
 
     def _close_if_unused(self) -> None:
-        if self._retired and not self._users and self.number >= 0:
-            number, self.number = self.number, -1
-            if self._switched:
-                os.set_blocking(number, True)
-            close_quietly(number)
-            self.bell.release()
-            self.gone.set()
+        if not self._retired or self._users:
+            return
+        try:
+            number = self._open.pop()
+        except IndexError:
+            return  # closed before, or by another thread now
+        self.number = -1
+        if self._switched:
+            os.set_blocking(number, True)
+        close_quietly(number)
+        self.bell.release()
+        self.gone.set()
 
     def wait(self, milliseconds: Optional[float] = None) -> bool:
         """Wait until something can be done with it or the bell rings; False when the time is over.
@@ -215,40 +229,50 @@ class Sink(Descriptor):
         # So much a blocking pipe takes at once when it has room.
         self._piece = sys.maxsize if nonblocking else getattr(select, "PIPE_BUF", _READ_BYTES)
 
-    def write(self, data: bytes, seconds: float) -> int:
-        """Write, waiting for `seconds` at most while there is no room; returns how many bytes were taken.
+    def write(self, data: bytes, seconds: float, counts: list[int]) -> None:
+        """Write, waiting for `seconds` at most while there is no room; arguments as `Pipe.send_counted`.
 
         Raises:
             OSError: The peer is gone, the bell rang or the descriptor is retired.
         """
-        if not self.enter():
-            raise BrokenPipeError("it is closed")
+        user = object()
         try:
-            if not self._blocks and not self.bell.rung:
-                try:  # nearly always all of it is taken at once
-                    taken = os.write(self.number, data)
-                except BlockingIOError:
-                    taken = 0
-                if taken == len(data) or not seconds:
-                    return taken
-                return taken + self._write(memoryview(data)[taken:], time.monotonic() + min(seconds, LONGEST_WAIT))
-            return self._write(memoryview(data), time.monotonic() + min(seconds, LONGEST_WAIT))
-        finally:
-            self.leave()
+            if not self.enter(user):
+                raise BrokenPipeError("it is closed")
+            self._write(data, seconds, counts)
+            self.leave(user)
+        except BaseException:
+            self.leave(user)
+            raise
 
-    def _write(self, data: memoryview, until: float) -> int:
+    def _write(self, data: bytes, seconds: float, counts: list[int]) -> None:
+        done = 0
+        if not self._blocks and not self.bell.rung:
+            done = self._take(data, counts)  # nearly always all of it is taken at once
+            if done == len(data) or not seconds:
+                return
+        self._write_on(memoryview(data)[done:], time.monotonic() + min(seconds, LONGEST_WAIT), counts)
+
+    def _write_on(self, data: memoryview, until: float, counts: list[int]) -> None:
         done = 0
         while done < len(data):
             if self._blocks and not self._has_room(until):
-                break
+                return
             if self.bell.rung:
                 raise BrokenPipeError("it is closed")
-            try:
-                done += os.write(self.number, data[done : done + self._piece])
-            except BlockingIOError:
-                if not self._has_room(until):
-                    break
-        return done
+            taken = self._take(data[done : done + self._piece], counts)
+            if not taken and not self._has_room(until):
+                return
+            done += taken
+
+    def _take(self, data: Union[bytes, memoryview], counts: list[int]) -> int:
+        """Write what goes at once, 0 bytes or more; also into `counts`."""
+        try:
+            # One step for signal handlers, which wait while C code runs: the bytes are written and counted, or neither.
+            counts.extend(map(os.write, (self.number,), (data,)))
+        except BlockingIOError:
+            return 0
+        return counts[-1]
 
     def is_heard(self) -> bool:
         """Whether anybody could still read what is written; True where the system cannot tell."""
@@ -309,10 +333,16 @@ class DescriptorPipe(Pipe):
 
     def send(self, data: bytes, seconds: float) -> int:
         """As `Pipe.send`."""
+        counts: list[int] = []
+        self.send_counted(data, seconds, counts)
+        return sum(counts)
+
+    def send_counted(self, data: bytes, seconds: float, counts: list[int]) -> None:
+        """As `Pipe.send_counted`."""
         if os.getpid() != self._pid:
             raise ConnectionLost(f"{self.name}: the connection belongs to the process that made it, not to its fork")
         try:
-            return self._sink.write(data, seconds)
+            self._sink.write(data, seconds, counts)
         except OSError as error:
             raise self.lost(f"nothing can be sent: {error.strerror or error}") from error
 

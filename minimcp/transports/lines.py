@@ -8,7 +8,13 @@ from typing import Optional
 from ..pipe import Frame, TooLong
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-"""Bytes of one line. A longer one is skipped and reported as `TooLong`."""
+"""Bytes of one line. A longer one is skipped and, at its end, reported as `TooLong`."""
+
+HEAD_BYTES = 4096
+"""Bytes that are kept of the beginning of a line that is too long."""
+
+TAIL_BYTES = 512
+"""Bytes that are kept of its end."""
 
 _PIECE_BYTES = 64 * 1024
 _BOM = b"\xef\xbb\xbf"
@@ -26,7 +32,7 @@ class LineSplitter:
     For one thread.
     """
 
-    __slots__ = ("_limit", "_pieces", "_small", "_size", "_skipping", "_first")
+    __slots__ = ("_limit", "_pieces", "_small", "_size", "_long", "_first")
 
     def __init__(self, limit: Optional[int] = MAX_MESSAGE_BYTES) -> None:
         self._limit = sys.maxsize if limit is None else limit
@@ -36,7 +42,7 @@ class LineSplitter:
         self._pieces: list[bytes] = []
         self._small = bytearray()
         self._size = 0
-        self._skipping = False
+        self._long: Optional[TooLong] = None  # of the line that is being skipped
         self._first = True
 
     def feed(self, chunk: bytes) -> list[Frame]:
@@ -45,11 +51,11 @@ class LineSplitter:
         tail = lines.pop()
         frames: list[Frame] = []
         if lines:
-            if self._first or self._size or self._skipping:
+            if self._first or self._size or self._long:
                 self._complete(lines.pop(0), frames)
             self._add_whole(lines, chunk, frames)
-        if tail and not self._skipping:
-            self._collect(tail, frames)
+        if tail:
+            self._collect(tail)
         return frames
 
     def rest(self) -> list[Frame]:
@@ -58,18 +64,22 @@ class LineSplitter:
         self._complete(b"", frames)
         return frames
 
-    def _collect(self, part: bytes, frames: list[Frame]) -> None:
+    def _collect(self, part: bytes) -> None:
+        if self._long:
+            self._long.tail = (self._long.tail + part)[-TAIL_BYTES:]
+            return
         self._size += len(part)
         # One byte more may still turn out to be the CR of the line's end.
         if self._size > self._limit + 1:
-            self._take()
-            self._skipping = True
-            frames.append(TooLong(self._limit))
+            self._long = self._too_long(b"".join([*self._take(), part]))
             return
         self._small += part
         if len(self._small) >= _PIECE_BYTES:
             self._pieces.append(bytes(self._small))
             self._small = bytearray()
+
+    def _too_long(self, line: bytes) -> TooLong:
+        return TooLong(self._limit, line[:HEAD_BYTES], line[-TAIL_BYTES:])
 
     def _take(self) -> list[bytes]:
         """The pieces of the line in progress, which is begun anew."""
@@ -86,8 +96,10 @@ class LineSplitter:
             self._first = False
             if line.startswith(_BOM):
                 line = line[len(_BOM) :]
-        if self._skipping:
-            self._skipping = False
+        if self._long:
+            self._collect(end)
+            frames.append(self._long)
+            self._long = None
         else:
             self._add(line, frames)
 
@@ -103,6 +115,6 @@ class LineSplitter:
         if line.endswith(b"\r"):
             line = line[:-1]
         if len(line) > self._limit:
-            frames.append(TooLong(self._limit))
+            frames.append(self._too_long(line))
         elif line:
             frames.append(line)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from itertools import count
 from typing import Callable, Optional
 
 from ..deadline import LONGEST_WAIT
@@ -40,57 +41,61 @@ class _Gate:
 
 
 class _Stream:
-    """The bytes that are on their way in one direction."""
+    """The bytes that are on their way in one direction, from one thread at a time to one thread.
 
-    __slots__ = ("_capacity", "_lock", "_bytes", "_arrived", "_taken", "_finished", "closed")
+    There is no lock, because the collector or a signal handler may run `close` in the middle of anything: every change
+    is one operation on a dict of numbered pieces, which the interpreter does whole.
+    """
+
+    __slots__ = ("_capacity", "_pieces", "_numbers", "_arrived", "_taken", "_finished", "closed")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        # Re-entrant: the collector may run `close` of one end in a thread that holds it for the other end.
-        self._lock = threading.RLock()
-        self._bytes = bytearray()
+        self._pieces: dict[int, bytes] = {}
+        self._numbers = count()
         self._arrived = _Gate()
         self._taken = _Gate()
         self._finished = False
         self.closed = False
 
-    def put(self, data: bytes, seconds: float) -> Optional[int]:
-        """As `Pipe.send`; None when nobody will read it."""
-        view = memoryview(data)
+    def put(self, data: bytes, seconds: float, counts: list[int]) -> bool:
+        """As `Pipe.send_counted`; False when nobody will read it."""
         done = 0
         until = time.monotonic() + seconds
-        while done < len(view):
-            with self._lock:
-                if self.closed or self._finished:
-                    return None
-                room = self._capacity - len(self._bytes)
-                if room > 0:
-                    part = view[done : done + room]
-                    self._bytes += part
-                    done += len(part)
+        while done < len(data):
+            if self.closed or self._finished:
+                return False
+            room = self._capacity - sum(map(len, list(self._pieces.values())))
             if room > 0:
-                self._arrived.open()
+                self._add(data[done : done + room], counts)
+                done += room
                 continue
             left = until - time.monotonic()
             if left <= 0:
                 break
             self._taken.wait(left)
-        return done
+        return True
+
+    def _add(self, piece: bytes, counts: list[int]) -> None:
+        try:
+            # One step for signal handlers, which wait while C code runs: the bytes are in and counted, or neither.
+            counts.extend(map(len, map(self._pieces.setdefault, (next(self._numbers),), (piece,))))
+            self._arrived.open()
+        except BaseException:
+            self._arrived.open()  # a handler raised: whoever waits for the bytes may not have been told of them
+            raise
 
     def take(self, before_wait: Callable[[], None]) -> Optional[bytes]:
         """Wait for bytes and return them; empty at the sender's end, None when the receiver closed."""
-        while True:
-            with self._lock:
-                if self.closed:
-                    return None
-                if self._bytes or self._finished:
-                    chunk = bytes(self._bytes)
-                    self._bytes = bytearray()
-                    break
+        while not self.closed:
+            finished = self._finished  # looked at first: what was sent before is here
+            chunk = b"".join(map(self._pieces.pop, list(self._pieces)))
+            if chunk or finished:
+                self._taken.open()
+                return chunk
             before_wait()
             self._arrived.wait(LONGEST_WAIT)
-        self._taken.open()
-        return chunk
+        return None
 
     def finish(self) -> None:
         """The sender sends no more."""
@@ -99,9 +104,7 @@ class _Stream:
 
     def close(self) -> None:
         """The receiver reads no more."""
-        with self._lock:
-            self.closed = True
-            self._bytes = bytearray()
+        self.closed = True
         self._wake()
 
     def _wake(self) -> None:
@@ -148,12 +151,16 @@ class MemoryPipe(Pipe):
 
     def send(self, data: bytes, seconds: float) -> int:
         """As `Pipe.send`."""
+        counts: list[int] = []
+        self.send_counted(data, seconds, counts)
+        return sum(counts)
+
+    def send_counted(self, data: bytes, seconds: float, counts: list[int]) -> None:
+        """As `Pipe.send_counted`."""
         if os.getpid() != self._pid:
             raise ConnectionLost("memory: the connection belongs to the process that made it, not to its fork")
-        done = self._outgoing.put(data, seconds)
-        if done is None:
+        if not self._outgoing.put(data, seconds, counts):
             raise self.lost("nothing can be sent: it is closed")
-        return done
 
     def is_heard(self) -> bool:
         """As `Pipe.is_heard`."""

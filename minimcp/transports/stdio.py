@@ -12,7 +12,7 @@ import select
 import stat
 import sys
 import threading
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Optional, Sequence
 
 from .descriptors import LEAVING_SECONDS, Bell, DescriptorPipe, Sink, Source, close_quietly, enlarge
 from .lines import MAX_MESSAGE_BYTES
@@ -21,9 +21,6 @@ try:
     import fcntl
 except ImportError:  # pragma: no cover - Windows
     fcntl = None  # type: ignore[assignment]
-
-LOOK_SECONDS = 1.0
-"""How often `watch_parent` looks."""
 
 
 class StandardStreams(DescriptorPipe):
@@ -135,42 +132,6 @@ class StandardStreams(DescriptorPipe):
 
     def __repr__(self) -> str:
         return f"<StandardStreams {'closed' if self._bell.rung else 'open'}>"
-
-
-def watch_parent(on_death: Callable[[], None]) -> Callable[[], None]:
-    """Call `on_death` when the process that started this one has gone; returns what stops the watch.
-
-    A client that is killed does not always close the pipes: something else may hold them. This is one of the
-    two loops of this library that look again and again, once a second; the system's own notice
-    (`PR_SET_PDEATHSIG`) comes when the parent's *thread* ends. On Windows it never calls.
-
-    Args:
-        on_death: Called once, on the watching thread. Should return quickly.
-
-    Returns:
-        A function that ends the watch at once, from any thread, as often as wanted.
-
-    Raises:
-        RuntimeError: No thread could be started.
-    """
-    parent = os.getppid()
-    stopped = threading.Event()
-
-    def watch() -> None:
-        while not stopped.wait(LOOK_SECONDS):
-            if os.getppid() != parent:
-                on_death()
-                return
-
-    thread = threading.Thread(target=watch, name="minimcp watches the parent process", daemon=True)
-    thread.start()
-
-    def stop() -> None:
-        stopped.set()
-        if threading.current_thread() is not thread:
-            thread.join(LOOK_SECONDS)
-
-    return stop
 
 
 def _is_open(number: int) -> bool:

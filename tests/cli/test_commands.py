@@ -108,15 +108,20 @@ def test_a_tools_error_is_exit_code_1(shop: str, minimcp: Callable[..., Done]) -
 
 
 def test_wrong_arguments_are_the_servers_to_judge(shop: str, minimcp: Callable[..., Done]) -> None:
-    done = minimcp("call", shop, "order", "itme=a")
+    done = minimcp("call", shop, "order", "item=a", "cuont=2")
     assert (done.code, done.out) == (1, "")
-    assert "itme" in done.err
+    assert "cuont" in done.err
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nix"], "the server has no tool 'nix': order, fail, slow, pictures, nothing"),
+        (["nix"], "the server has no tool 'nix': it has order, fail, slow, pictures, nothing"),
+        (["ordre"], "the server has no tool 'ordre', did you mean order? It has order, fail, slow, pictures, nothing"),
+        (["picture"], "did you mean pictures?"),
+        (["order"], "item is missing: order(item: string, count: integer = 1, price: number = 0.5, "),
+        (["order", "count=2", "--json", '{"gift": true}'], "item is missing: order(item: string, "),
+        (["order", "itme=a"], "item is missing (did you mean item instead of itme?): order(item: string, "),
         (["order", "count=many"], "count: expected integer, got 'many'"),
         (["order", "item"], "'item' is not key=value"),
         (["order", "--json", "[]"], "--json: a JSON object was expected"),
@@ -131,7 +136,7 @@ def test_wrong_usage_of_call(words: str, said: str, shop: str, minimcp: Callable
 def test_a_timeout_is_exit_code_4(shop: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("call", shop, "slow", "--timeout", "1.5")
     assert (done.code, done.out) == (4, "")
-    assert "no answer in time" in done.err
+    assert "tools/call 'slow': no answer within 1.5 s" in done.err
 
 
 def test_a_server_that_dies_is_exit_code_3(shop: str, minimcp: Callable[..., Done]) -> None:

@@ -53,7 +53,7 @@ def test_the_messages_in_order(printed: str) -> None:
         call[0], progress, ("-->", "notifications/cancelled"),
         *discover,
         ("-->", "initialize"), ("<--", "answer to initialize"), ("-->", "notifications/initialized"),
-        *call,
+        *call, ("-->", "tools/list"), ("<--", "answer to tools/list"),
         ("-->", "ping"), ("<--", "answer to ping"),
     ]  # fmt: skip
 

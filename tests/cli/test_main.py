@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any, Callable
 
 import pytest
@@ -75,6 +76,25 @@ def test_a_server_that_ends_at_once(minimcp: Callable[..., Done]) -> None:
     assert (done.code, done.out) == (3, "")
     assert "exited with code 7" in done.err
     assert "Traceback" not in done.err
+
+
+def test_the_stderr_of_a_server_that_ends_at_once_is_shown_once(shop: str, minimcp: Callable[..., Done]) -> None:
+    with open("crash.py", "w", encoding="utf-8") as file:
+        file.write("import sys\nopen('started', 'a').write('x')\nprint('loading')\nsys.exit('no ' + 'database')\n")
+    done = minimcp("list", "crash.py")
+    assert (done.code, done.out) == (3, "")
+    words, line = done.err.splitlines()
+    assert words == "no database"
+    assert line.endswith("crash.py': the peer closed the connection; it wrote a line that is no message: loading; "
+                         "the server exited with code 1")
+    assert Path("started").read_text("utf-8") == "x"
+
+
+def test_a_file_that_is_not_there(shop: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("list", "gone.py")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.endswith(" list: there is no file 'gone.py'\n")
+    assert done.err.count("\n") == 1
 
 
 def test_a_server_that_says_nothing(minimcp: Callable[..., Done]) -> None:

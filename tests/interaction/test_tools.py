@@ -229,7 +229,7 @@ def test_errors_that_are_results(client: Client) -> None:
         "value": "secret words",
         "empty": "KeyError",
         "odd": "Odd",
-        "exit": "3",
+        "exit": "SystemExit: 3",
         "surrogate": "half \ufffd",
     }
     for how, text in expected.items():

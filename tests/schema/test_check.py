@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import builtins
-import json
 import sys
 from typing import Any, Dict, List, Tuple
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from minimcp.schema import compile_check, dialects
 
-from .test_schema_types import JSON
+from ..drawn import drawn
+from ..rows import for_each
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 NODE = {
@@ -45,7 +45,10 @@ WORDS: List[Tuple[Any, List[Any], List[Tuple[Any, str]]]] = [
     ({"uniqueItems": False}, [[1, 1]], []),
     ({"minProperties": 1, "maxProperties": 1}, [{"a": 1}], [({}, "expected at least 1 field, got 0")]),
     ({"properties": {"a": {"type": "string"}}, "required": ["a"]}, [{"a": "x", "b": 1}, 5], [
-        ({}, "a: expected a value, got nothing"), ({"a": 1}, "a: expected a string, got the number 1")]),
+        ({}, "a is missing: expected a string, got nothing"), ({"a": 1}, "a: expected a string, got the number 1")]),
+    ({"properties": {"a": True, "b": {"type": ["null", "integer"]}, "c": {"required": ["d"]}}, "required": ["a", "b"]}, [{"a": 1, "b": 2}], [
+        ({}, "a is missing: expected a value, got nothing"), ({"a": 1}, "b is missing: expected null or an integer, got nothing"),
+        ({"a": 1, "b": 2, "c": {}}, "c.d is missing: expected a value, got nothing")]),
     ({"properties": {"city": {}}, "patternProperties": {"^x": {"type": "null"}}, "additionalProperties": False}, [{"city": 1, "xy": None}, 1], [
         ({"citty": 1}, "unknown field 'citty', did you mean 'city'?"), ({"other": 1}, "unknown field 'other'"), ({"x": 1}, "x: expected null, got the number 1")]),
     ({"additionalProperties": {"type": "integer"}}, [{"a": 1}], [({"a b": "x"}, "['a b']: expected an integer, got the string 'x'")]),
@@ -57,7 +60,7 @@ WORDS: List[Tuple[Any, List[Any], List[Tuple[Any, str]]]] = [
     ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, [1, "a"], [(None, "expected an integer or a string, got null")]),
     ({"anyOf": [{"minLength": 2}, {"properties": {"a": False}}]}, ["ab"], []),
     ({"anyOf": [{"type": "integer"}, {"type": "object", "required": ["a"]}]}, [{"a": 1}], [
-        ({}, "fits none of 2 forms (expected an integer, got an empty object; a: expected a value, got nothing)")]),
+        ({}, "fits none of 2 forms (expected an integer, got an empty object; a is missing: expected a value, got nothing)")]),
     ({"oneOf": [{"type": "integer"}, {"minimum": 2}]}, [1, "x", 2.5], [(3, "fits 2 of 2 forms, but must fit exactly one"), (1.5, "expected an integer or a number of at least 2, got the number 1.5")]),
     ({"not": {"type": "integer"}}, ["x"], [(1, "expected something else, got the number 1")]),
     (NODE, [{"n": 1, "kids": [{"n": 2}]}], [({"kids": [{"n": 1}, {"n": "x"}]}, "kids[1].n: expected an integer, got the string 'x'")]),
@@ -75,7 +78,7 @@ WORDS: List[Tuple[Any, List[Any], List[Tuple[Any, str]]]] = [
 
 
 # Rows M:SCH-1, M:SCH-9, M:SCH-10, JSCH-01: to be marked when the manifest lists their sections.
-@pytest.mark.parametrize(("schema", "fits", "refused"), WORDS, ids=[json.dumps(row[0])[:40] for row in WORDS])
+@for_each(("schema", "fits", "refused"), WORDS)
 def test_each_word(schema: Any, fits: List[Any], refused: List[Tuple[Any, str]]) -> None:
     check = compile_check(schema, where="test")
     assert [check(value) for value in fits] == [None] * len(fits)
@@ -83,7 +86,7 @@ def test_each_word(schema: Any, fits: List[Any], refused: List[Tuple[Any, str]])
 
 
 # Rows JSCH-06, M:SCH-11: to be marked when the manifest lists their sections.
-@pytest.mark.parametrize(
+@for_each(
     "schema",
     [
         3, {"type": "strin"}, {"type": []}, {"type": ["null", "null"]}, {"type": 3}, {"enum": "x"}, {"minimum": "1"},
@@ -117,7 +120,7 @@ def test_other_words_and_dialects_are_left_to_jsonschema() -> None:
 
 
 # Rows JSCH-05, M:SCH-2: to be marked when the manifest lists their sections.
-@pytest.mark.parametrize("dialect", ["x:y", "http://json-schema.org/draft-03/schema#", 3, ["x"]])
+@for_each("dialect", ["x:y", "http://json-schema.org/draft-03/schema#", 3, ["x"]])
 def test_an_unknown_dialect_is_refused_by_name(dialect: Any) -> None:
     with pytest.raises(ValueError, match="dialect .* is not supported; these are: https"):
         compile_check({"$schema": dialect}, where="test")
@@ -200,6 +203,22 @@ def test_without_jsonschema_our_own_words_still_work(monkeypatch: pytest.MonkeyP
         compile_check({"if": True}, where="tool 't'")
 
 
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["a", "x", "y", "content", "child", "must", "value", "start", "name", "7"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=6,
+)
 PARTS = st.sampled_from(
     [{"type": "integer"}, {"type": ["string", "null"]}, {"minimum": 0}, {"maxLength": 1}, {"const": 1}, {"enum": [True, "a", []]},
      {"required": ["a"]}, {"additionalProperties": False, "properties": {"a": {}}}, {"uniqueItems": True}, {"maxItems": 1}, True, False]
@@ -216,7 +235,7 @@ SCHEMAS = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@drawn(60)
 @given(schema=SCHEMAS, value=JSON)
 def test_our_words_and_jsonschema_agree(schema: Any, value: Any) -> None:
     found = compile_check(schema, where="test")(value)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Dict, Optional
 
-import pytest
-
 from minimcp.schema.docstrings import read_docstring
+
+from ..rows import for_each
 
 GOOGLE = """Do it.
 
@@ -61,7 +61,7 @@ SPHINX = """Do it.
     """
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "description", "parameters"),
     [
         (None, "", {}),

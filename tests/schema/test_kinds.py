@@ -20,6 +20,7 @@ import pytest
 from minimcp.schema import Kind, Limits, Mismatch, kind_of, write_any
 from minimcp.schema.annotations import Scope, Unresolved
 
+from ..rows import for_each
 from .table import load
 
 SPACE = load(as_strings=False)
@@ -57,7 +58,7 @@ class NoMembers(enum.Enum):
     pass
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("annotation", "words"),
     [
         (bytes, ["bytes have no JSON form", "Image(data, mime_type)"]),
@@ -95,11 +96,11 @@ def test_bars_between_strings_are_unions_everywhere(text: str) -> None:
     assert kind(text).read({"x": 1, "y": 2}) == SPACE["Point"](1.0, 2.0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "value", "message"),
     [
         ("int", 1.5, "expected an integer, got the number 1.5"),
-        pytest.param("int", 1 << 2000, None, id="huge"),
+        ("int", 1 << 2000, None),
         ("float", float("nan"), "expected a number, got the number nan"),
         ("str", b"x", "expected a string, got a value of type bytes"),
         ("List[int]", "12", "expected a list, got the string '12'"),
@@ -114,7 +115,7 @@ def test_bars_between_strings_are_unions_everywhere(text: str) -> None:
         ("Dict[int, int]", {"a": 1}, "a: expected an integer as key, got the string 'a'"),
         ("Point", {"x": 1, "y": 2}, "expected a Point, got an object with x, y"),
         ("Movie", {"title": 1, "year": 2}, "title: expected a string, got the number 1"),
-        ("Movie", {"title": "x"}, "year: expected an integer, got nothing"),
+        ("Movie", {"title": "x"}, "year is missing: expected an integer, got nothing"),
         ("Optional[Point]", 3, "expected an object with x and y or null, got the number 3"),
         ("dt.date", "1999-12-31", "expected a date, got the string '1999-12-31'"),
         ("dt.date", dt.datetime(1999, 12, 31), "expected a date, got a value of type datetime"),
@@ -299,7 +300,7 @@ class Unknown:
     pass
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "written"),
     [
         (None, None),
@@ -323,7 +324,7 @@ def test_values_nobody_declared_are_written_by_their_own_type(value: Any, writte
     json.dumps(written)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "message"),
     [
         (b"x", "bytes have no JSON form"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, List, Optional
 
-import pytest
-
 from minimcp.schema.mismatch import NOTHING, Mismatch, described, listed, nearest, shown_path
 
+from ..rows import for_each
 
-@pytest.mark.parametrize(
+
+@for_each(
     ("value", "text"),
     [
         (None, "null"),
@@ -17,7 +17,7 @@ from minimcp.schema.mismatch import NOTHING, Mismatch, described, listed, neares
         ("x" * 70, f"the string '{'x' * 60}...'"),
         ("a\nb", "the string 'a\\nb'"),
         (1.5, "the number 1.5"),
-        pytest.param(10**5000, "the number (over 300 digits)", id="huge"),
+        (10**5000, "the number (over 300 digits)"),
         ([], "an empty list"),
         ((1, 2), "a list of 2"),
         ({}, "an empty object"),
@@ -30,7 +30,7 @@ def test_values_in_words(value: Any, text: str) -> None:
     assert described(value) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "known", "found"),
     [
         ("Days", ["days"], "days"),
@@ -51,6 +51,11 @@ def test_the_path_grows_from_the_inside_out() -> None:
     assert str(error) == "a[2].b: expected a string, got the number 1"
     assert str(error.copy().inside("x y")) == "['x y'].a[2].b: expected a string, got the number 1"
     assert shown_path([]) == ""
+
+
+def test_what_was_not_sent_is_missing() -> None:
+    assert str(Mismatch("a string").inside("b").inside("a")) == "a.b is missing: expected a string, got nothing"
+    assert str(Mismatch("a string")) == "expected a string, got nothing"
 
 
 def test_a_message_is_one_line_whatever_came() -> None:

@@ -13,6 +13,8 @@ import pytest
 from minimcp.schema import Mismatch, Signature, read_signature
 from minimcp.schema.mismatch import NOTHING
 
+from ..rows import for_each
+
 if TYPE_CHECKING:
     from datetime import date as OnlyForTheChecker
 
@@ -107,10 +109,10 @@ def test_parameters_defaults_and_the_context() -> None:
     assert signature.returns == List[int]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "message"),
     [
-        ({}, "city: expected a string, got nothing"),
+        ({}, "city is missing: expected a string, got nothing"),
         ({"city": 1}, "city: expected a string, got the number 1"),
         ({"town": "Oslo"}, "unknown field 'town': the fields are city, days and tags; missing: city"),
         ({"ctiy": "Oslo"}, "unknown field 'ctiy', did you mean 'city'?"),
@@ -129,7 +131,7 @@ def test_arguments_that_do_not_fit_are_told_in_one_line(arguments: Dict[str, Any
 def test_several_missing_fields_are_named_together() -> None:
     def f(a: str, b: int, c: int) -> None: ...
 
-    assert problem(read(f), {}) == "a: expected a string, got nothing (missing too: b and c)"
+    assert problem(read(f), {}) == "a is missing: expected a string, got nothing (missing too: b and c)"
 
 
 class Handler:
@@ -298,7 +300,7 @@ def endless(a: Growing[int]) -> None: ...
 def ellipsis_result() -> List[Callable[..., int]]: ...  # type: ignore[empty-body]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("function", "words"),
     [
         (coroutine, ["tool 'f' is async", "plain def"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import signal
@@ -13,6 +14,7 @@ from typing import Any, Iterator, List
 import pytest
 
 from minimcp.errors import ConnectionFailed, ConnectionLost
+from minimcp.transports import child
 from minimcp.transports.child import ChildPipe, StdioServer
 from minimcp.transports.process import Process
 
@@ -205,6 +207,88 @@ def test_sending_to_a_dead_server_says_how_it_ended(serve: Opener) -> None:
     assert (raised[0].exit_code, raised[0].stderr_tail) == (1, "no configuration\n")
     assert isinstance(raised[0].__cause__, OSError)
     assert "exited with code 1" in str(raised[0])
+
+
+@pytest.mark.parametrize(
+    ("code", "read"),
+    [
+        ("import sys\nprint('ready')\nsys.stdin.readline()\nsys.exit(3)", True),
+        ("import os\nos.read(0, 1)\nos._exit(3)", True),
+        ("import sys\nprint('ready')\nsys.exit(3)", False),
+    ],
+)
+def test_whether_what_was_sent_was_read(serve: Opener, code: str, read: bool) -> None:
+    pipe = serve(code)
+    try:
+        pipe.send(b"x" * 1000 + b"\n", WAIT)
+    except ConnectionLost:
+        pass  # it was quicker, and has read nothing
+    receive_all(pipe)
+    assert pipe.was_read() or not read
+    pipe.lost("gone")
+    assert pipe.was_read() == read
+    pipe.close()
+    assert pipe.was_read() == read
+
+
+def test_what_was_never_sent_was_not_read(serve: Opener) -> None:
+    pipe = serve("pass")
+    receive_all(pipe)
+    pipe.lost("gone")
+    assert not pipe.was_read()
+
+
+def test_what_cannot_be_told_may_have_been_read(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError("no such request")
+
+    for name, value in (("fcntl", None), ("ioctl", refuse)):
+        with monkeypatch.context() as patch:
+            patch.setattr(child if value is None else fcntl, name, value)
+            pipe = serve("import os, time\nprint('ready')\nos.close(1)\ntime.sleep(60)")
+            assert pipe.send(b"x\n", WAIT) == 2
+            assert receive_all(pipe) == [b"ready"]
+            pipe.grace = 0.0
+            pipe.lost("gone")
+            pipe.close()
+            assert pipe.was_read()
+    assert pipe.lost("gone").signal is not None
+
+
+def test_a_grace_of_its_own(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", WAIT * 3)
+    pipe = serve(STUBBORN)
+    assert pipe.grace == WAIT * 3
+    pipe.grace = 0.05
+    assert pipe.receive() == [b"ready"]
+    Task(pipe.close).result(WAIT)
+    assert pipe.lost("closed").signal == signal.SIGKILL
+
+
+FIRST = b"one\ntwo\nthr"
+
+
+@pytest.mark.parametrize(
+    ("second", "shown"),
+    [
+        (b"", b""),
+        (FIRST, b""),
+        (b"one\n", b""),
+        (b"one\ntw", b"tw"),
+        (b"one\ntoo\nthr", b"too\nthr"),
+        (FIRST + b"ee\nfour", b"three\nfour"),
+        (b"One\n" + FIRST, b"One\n" + FIRST),
+    ],
+)
+def test_what_an_earlier_start_has_shown_is_not_shown_again(second: bytes, shown: bytes) -> None:
+    for step in (1, 2, 100):
+        taken: List[bytes] = []
+        take = child._beyond(FIRST, taken.append)
+        for start in range(0, len(second), step):
+            take(second[start : start + step])
+        assert b"".join(taken) == shown[: len(b"".join(taken))]
+        take(b"")
+        assert b"".join(taken) == shown and taken[-1] == b""
 
 
 @pytest.mark.requirement("STDIO-07", "M:STD-4")

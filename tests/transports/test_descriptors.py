@@ -51,7 +51,7 @@ def test_a_bell_that_rang_ends_reads_and_writes(ends: Any) -> None:
     source.bell.ring()
     assert source.read() is None
     with pytest.raises(BrokenPipeError):
-        sink.write(b"x", WAIT)
+        sink.write(b"x", WAIT, [])
 
 
 def test_the_last_user_closes(ends: Any) -> None:

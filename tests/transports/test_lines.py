@@ -68,14 +68,36 @@ def test_the_limit(step: int, end: bytes) -> None:
         assert split(*chunks, limit=10) == [b"a", expected, b"b"]
 
 
-def test_one_report_for_a_line_that_never_ends() -> None:
-    splitter = LineSplitter(10)
-    assert seen(splitter.feed(b"x" * 11)) == []  # The last byte may be the CR of its end.
-    assert seen(splitter.feed(b"x")) == [10]
-    for _ in range(100):
-        assert splitter.feed(b"x" * 1000) == []
-    assert splitter.rest() == []
-    assert seen(LineSplitter(10).feed(b"x" * 12)) == [10]
+def test_one_report_at_the_end_of_a_line_that_is_too_long() -> None:
+    for end in (b"\n", b""):
+        splitter = LineSplitter(10)
+        for _ in range(100):
+            assert splitter.feed(b"x" * 1000) == []
+        assert seen(splitter.feed(end) + splitter.rest()) == [10]
+        assert splitter.rest() == []
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000, 1_000_000])
+@pytest.mark.parametrize("limit", [10, 5000, 100_000])
+def test_what_is_kept_of_a_line_that_is_too_long(step: int, limit: int) -> None:
+    line = b"\xef\xbb\xbf" + b"".join([b"%d," % number for number in range(30_000)])
+    splitter = LineSplitter(limit)
+    frames: List[Frame] = []
+    for start in range(0, len(line), step):
+        frames += splitter.feed(line[start : start + step])
+        assert sum(map(len, splitter._pieces)) + len(splitter._small) <= limit + 1
+    assert frames == []
+    [long] = splitter.feed(b"\nnext")
+    assert isinstance(long, TooLong)
+    assert line.startswith(long.head) and line.endswith(long.tail)
+    assert len(long.head) >= min(limit, 1000) and len(long.tail) >= 200
+    assert splitter.rest() == [b"next"]
+
+
+def test_the_ends_of_a_short_line_that_is_too_long() -> None:
+    [long] = LineSplitter(3).feed(b"abcdef\r\n")
+    assert isinstance(long, TooLong)
+    assert (long.head, long.tail) == (b"abcdef", b"abcdef")
 
 
 def test_a_last_line_over_the_limit() -> None:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import io
 import os
 import pty
-import signal
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, List
 
 import pytest
 
 from minimcp.transports import stdio
-from minimcp.transports.stdio import StandardStreams, watch_parent
+from minimcp.transports.stdio import StandardStreams
 
-from ..support import ROOT, WAIT, eventually
+from ..support import ROOT, WAIT
 from .ends import over, receive_all
 
 START = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
@@ -298,66 +296,3 @@ def test_shutting_a_socket_that_is_not_connected_any_more() -> None:
     stdio._shut(one.detach())
     listener = socket.socket()
     stdio._shut(listener.detach())
-
-
-class Parent:
-    """What `os.getppid` says."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.pid = 100
-        monkeypatch.setattr(os, "getppid", lambda: self.pid)
-        monkeypatch.setattr(stdio, "LOOK_SECONDS", 0.01)
-
-
-def test_c34_the_death_of_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    parent, dead = Parent(monkeypatch), threading.Event()
-    stop = watch_parent(dead.set)
-    assert not dead.is_set()
-    parent.pid = 1
-    assert dead.wait(WAIT)
-    stop()
-
-
-def test_stopping_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    parent = Parent(monkeypatch)
-    calls: List[int] = []
-    stop = watch_parent(lambda: calls.append(1))
-    stop()
-    stop()
-    parent.pid = 1
-    assert not any("watches the parent" in thread.name for thread in threading.enumerate())
-    assert calls == []
-
-
-def test_the_watch_stops_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    parent, stopped = Parent(monkeypatch), threading.Event()
-    stops: Dict[str, Any] = {}
-
-    def on_death() -> None:
-        stops["stop"]()
-        stopped.set()
-
-    stops["stop"] = watch_parent(on_death)
-    parent.pid = 1
-    assert stopped.wait(WAIT)
-
-
-def test_c34_a_killed_parent(tmp_path: Path) -> None:
-    report = tmp_path / "report"
-    watcher = f"""{START}
-import os, threading
-from minimcp.transports.stdio import watch_parent
-gone = threading.Event()
-watch_parent(gone.set)
-print(os.getpid(), flush=True)
-gone.wait(60)
-open({str(report)!r}, "w").write("gone")
-"""
-    parent = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', sys.argv[1]]).wait()"
-    process = subprocess.Popen([sys.executable, "-c", parent, watcher], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    with process, process.stdout:
-        assert process.stdout.readline().strip().isdigit()
-        os.kill(process.pid, signal.SIGKILL)
-        assert process.wait(WAIT) == -signal.SIGKILL
-        assert eventually(report.exists)

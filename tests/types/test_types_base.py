@@ -13,6 +13,8 @@ import pytest
 from minimcp import types
 from minimcp.types import ABSENT, Wire, base, kinds
 
+from ..rows import for_each
+
 META = {"example.com/a": 1}
 ICON = {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"}
 NOTE = {"audience": ["user"], "priority": 0.5, "lastModified": "2025-01-12T15:00:58Z"}
@@ -167,7 +169,7 @@ PLAIN_IDS = [kind.__name__ for kind, _ in PLAIN]
 
 @pytest.mark.requirement("META-02", "TOOL-12", "RES-03")
 @pytest.mark.requirement("PRM-03", "ICON-01", "ICON-02")
-@pytest.mark.parametrize(("kind", "wire"), FULL, ids=IDS)
+@for_each(("kind", "wire"), FULL)
 def test_everything_set_goes_round(kind: type[Wire], wire: dict[str, Any]) -> None:
     made = kind.from_wire(wire)
     assert made.to_wire() == wire
@@ -176,7 +178,7 @@ def test_everything_set_goes_round(kind: type[Wire], wire: dict[str, Any]) -> No
     json.dumps(made.to_wire())
 
 
-@pytest.mark.parametrize(("kind", "wire"), FULL, ids=IDS)
+@for_each(("kind", "wire"), FULL)
 def test_pickle_and_copies_are_equal(kind: type[Wire], wire: dict[str, Any]) -> None:
     made = kind.from_wire(wire)
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
@@ -189,7 +191,7 @@ def test_pickle_and_copies_are_equal(kind: type[Wire], wire: dict[str, Any]) -> 
 
 
 @pytest.mark.requirement("BASE-16")
-@pytest.mark.parametrize(("kind", "wire"), FULL, ids=IDS)
+@for_each(("kind", "wire"), FULL)
 def test_unknown_members_are_kept_and_written_back(kind: type[Wire], wire: dict[str, Any]) -> None:
     odd: dict[str, Any] = {"x-extra": [1, {"a": None}], "nothing": None}
     if kind is types.Completion:
@@ -206,7 +208,7 @@ def test_unknown_members_are_kept_and_written_back(kind: type[Wire], wire: dict[
         )
 
 
-@pytest.mark.parametrize(("kind", "wire"), PLAIN, ids=PLAIN_IDS)
+@for_each(("kind", "wire"), PLAIN)
 def test_a_missing_or_wrongly_typed_member_is_named_in_one_line(kind: type[Wire], wire: dict[str, Any]) -> None:
     for name, rule in kind.FIELDS.items():
         member = types.member_name(name)
@@ -222,7 +224,7 @@ def test_a_missing_or_wrongly_typed_member_is_named_in_one_line(kind: type[Wire]
             assert re.match(f"^{kind.__name__}: {member} must be .*, not (a boolean|an object)$", str(caught.value))
 
 
-@pytest.mark.parametrize(("kind", "wire"), PLAIN, ids=PLAIN_IDS)
+@for_each(("kind", "wire"), PLAIN)
 def test_an_optional_member_may_be_left_out_or_null(kind: type[Wire], wire: dict[str, Any]) -> None:
     least = {key: value for key, value in wire.items() if key == "type"}
     least.update(
@@ -237,7 +239,7 @@ def test_an_optional_member_may_be_left_out_or_null(kind: type[Wire], wire: dict
     assert made.to_wire() == ({**least, "required": False} if kind is types.PromptArgument else least)
 
 
-@pytest.mark.parametrize(("value", "words"), [([], "an array"), ("x", "a string"), (None, "null"), (1.5, "a number")])
+@for_each(("value", "words"), [([], "an array"), ("x", "a string"), (None, "null"), (1.5, "a number")])
 def test_something_else_than_an_object_is_refused(value: Any, words: str) -> None:
     with pytest.raises(ValueError, match=f"^Tool: must be an object, not {words}$"):
         types.Tool.from_wire(value)
@@ -284,7 +286,7 @@ def test_absent_is_one_false_object() -> None:
 
 
 @pytest.mark.requirement("RES-21", "PRM-08")
-@pytest.mark.parametrize("data", [b"", b"a", b"ab", b"abc", b"abcd", bytes(range(256))])
+@for_each("data", [b"", b"a", b"ab", b"abc", b"abcd", bytes(range(256))])
 def test_base64_goes_round(data: bytes) -> None:
     text = kinds.encode_base64(data)
     assert "\n" not in text
@@ -292,7 +294,7 @@ def test_base64_goes_round(data: bytes) -> None:
 
 
 @pytest.mark.requirement("RES-21", "PRM-08")
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["YQ", "YQ=", "YQ===", "Y", "====", "=", "YWJj=", "YW Jj", "YWJj\n", "YW-_", "YQ==YQ==", "YWJ\u00e9",
      "A===", "AB=\n CD=", "!!!!YWJj", "YQ==YWJj", "AA==A==="],
@@ -346,7 +348,7 @@ def test_every_exported_name_is_there() -> None:
     assert base.Wire is Wire
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("said", "name", "version"),
     [
         ({"name": "a", "version": "1", "title": "A"}, "a", "1"),
@@ -361,6 +363,6 @@ def test_what_a_peer_says_about_itself_is_taken_as_far_as_it_goes(said: Any, nam
     assert (found.name, found.version) == (name, version)
 
 
-@pytest.mark.parametrize("said", [{"name": 1}, {}, None, [], "a"])
+@for_each("said", [{"name": 1}, {}, None, [], "a"])
 def test_a_peer_without_a_name_says_nothing(said: Any) -> None:
     assert types.Implementation.of_peer(said) is None

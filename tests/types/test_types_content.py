@@ -26,9 +26,11 @@ from minimcp.types import (
     contents_from_wire,
 )
 
+from ..rows import for_each
+
 
 @pytest.mark.requirement("TOOL-32")
-@pytest.mark.parametrize(
+@for_each(
     ("wire", "kind"),
     [
         ({"type": "text", "text": ""}, Text),
@@ -62,7 +64,7 @@ def test_a_future_kind_is_kept_raw() -> None:
         UnknownContent("x")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("wire", [None, "text", [], {}, {"type": 1}, {"type": ["text"]}, {"text": "x"}])
+@for_each("wire", [None, "text", [], {}, {"type": 1}, {"type": ["text"]}, {"text": "x"}])
 def test_what_is_no_block_is_refused(wire: Any) -> None:
     with pytest.raises(ValueError, match="^content block: "):
         content_from_wire(wire)
@@ -169,7 +171,7 @@ def test_icon_sizes_may_come_as_one_string() -> None:
 
 
 @pytest.mark.requirement("ICON-04")
-@pytest.mark.parametrize(
+@for_each(
     ("src", "safe"),
     [
         ("https://e.com/i.png", True),

@@ -27,6 +27,8 @@ from minimcp.types import (
     sampling_content_from_wire,
 )
 
+from ..rows import for_each
+
 HI = {"type": "text", "text": "hi"}
 
 
@@ -78,7 +80,7 @@ def test_results_do_not_nest() -> None:
 
 
 @pytest.mark.requirement("SAMP-05", "SAMP-06", "SEED-13")
-@pytest.mark.parametrize(
+@for_each(
     ("reason", "end"),
     [("endTurn", True), ("end_turn", True), ("toolUse", False), ("novel", False), (None, False)],
 )
@@ -135,7 +137,7 @@ def test_roots_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         Root(tmp_path)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("uri", ["https://example.com/x", "file://other/x", "file://[x", "x"])
+@for_each("uri", ["https://example.com/x", "file://other/x", "file://[x", "x"])
 def test_a_root_elsewhere_has_no_path(uri: str) -> None:
     assert Root.from_wire({"uri": uri}).path is None
 
@@ -151,7 +153,7 @@ def test_levels_are_ordered() -> None:
 
 
 @pytest.mark.requirement("LOG-06")
-@pytest.mark.parametrize("data", ["x", {"a": 1}, [1], None, 0, False])
+@for_each("data", ["x", {"a": 1}, [1], None, 0, False])
 def test_log_data_is_any_json_value(data: Any) -> None:
     message = LogMessage("warning", data, "l")
     assert message.to_wire() == {"level": "warning", "logger": "l", "data": data}
@@ -173,7 +175,7 @@ def test_progress() -> None:
         Progress(1, progress_token=1.5)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("method", "kind"), CHANGES.items())
+@for_each(("method", "kind"), CHANGES.items())
 def test_a_change_is_read_from_its_notification(method: str, kind: str) -> None:
     params = {"_meta": {"a": 1}, **({"uri": "a:b"} if kind == "resource_updated" else {})}
     change = Change.from_notice(method, params)

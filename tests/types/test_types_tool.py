@@ -23,6 +23,8 @@ from minimcp.types import (
     ToolExecution,
 )
 
+from ..rows import for_each
+
 SCHEMA: dict[str, Any] = {"type": "object"}
 
 
@@ -35,7 +37,7 @@ def test_the_display_name_is_title_then_annotated_title_then_name() -> None:
 
 
 @pytest.mark.requirement("TOOL-13", "TOOL-14")
-@pytest.mark.parametrize(
+@for_each(
     ("given", "effective"),
     [
         ({}, (False, True, False, True)),
@@ -85,7 +87,7 @@ def test_the_text_of_a_result_is_its_text_blocks() -> None:
     assert CallToolResult().text == ""
 
 
-@pytest.mark.parametrize("value", [None, False, 0, "", [], {}, {"a": 1}])
+@for_each("value", [None, False, 0, "", [], {}, {"a": 1}])
 def test_structured_content_may_be_any_json_value(value: Any) -> None:
     result = CallToolResult([], structured_content=value)
     assert result.structured_content == value
@@ -170,7 +172,7 @@ def test_completion_stands_in_a_member_of_the_result() -> None:
     assert Completion.from_wire(with_meta.to_wire()).meta == {"a": 1}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wire", [None, [], {}, {"completion": []}, {"completion": {}}, {"completion": {"values": [1]}}]
 )
 def test_what_is_no_completion_is_refused(wire: Any) -> None:

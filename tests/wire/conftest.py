@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, Optional
+import threading
+from typing import Any, Callable, Iterator, Optional, Tuple
 
 import pytest
 
+import minimcp
+from minimcp import channel
+from minimcp.transports import stderr
+from minimcp.transports.child import ChildPipe
+
+from ..support import WAIT, eventually, held
+from .clients import ScriptedServer
 from .harness import RawServer
 
 Serve = Callable[..., RawServer]
+Talking = Callable[[str], Tuple[ScriptedServer, minimcp.Client]]
 
 
 @pytest.fixture
@@ -33,10 +42,19 @@ def serve() -> Iterator[Serve]:
             server.dispose()
 
 
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut short what a client grants a server at its end, for servers that make no use of it."""
+    monkeypatch.setattr(channel, "FAREWELL_SECONDS", 0.05)
+    for name, seconds in {"CLOSE": 0.3, "SETTLE": 0.05, "CONSUMER": 0.05}.items():
+        monkeypatch.setattr(ChildPipe, f"{name}_SECONDS", seconds)
+    monkeypatch.setattr(stderr, "PATIENCE_SECONDS", 0.05)
+
+
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> None:
     """As for every test, but a test may be the first to need a server that its file shares."""
-    if "shared" not in request.fixturenames:
+    if not {"shared", "talking"} & set(request.fixturenames):
         request.getfixturevalue("leaves_nothing_behind")
 
 
@@ -58,3 +76,32 @@ def shared() -> Iterator[Serve]:
     finally:
         for server in running.values():
             server.dispose()
+
+
+@pytest.fixture(scope="module")
+def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
+    """Scripted servers without a script and their clients, one for each revision, that the tests of one file share.
+
+    Each test sees the journal from its own beginning. What a single test must not leave behind, they must not together.
+    """
+    running: dict[str, Tuple[ScriptedServer, minimcp.Client]] = {}
+    threads, before = set(threading.enumerate()), held()
+
+    def get(revision: str) -> Tuple[ScriptedServer, minimcp.Client]:
+        if revision not in running:
+            server = ScriptedServer(tmp_path_factory.mktemp("talking"))
+            running[revision] = server, server.connect(revision)
+        server, client = running[revision]
+        client.ping(timeout=WAIT)  # what the test before this sent has arrived
+        server.begin()
+        return server, client
+
+    try:
+        yield get
+    finally:
+        for _, client in running.values():
+            client.close()
+    for server, _ in running.values():
+        server.begin(whole=True)
+        server.check()
+    assert eventually(lambda: set(threading.enumerate()) <= threads and held() == before)

@@ -58,8 +58,8 @@ def discover_late(peer: Peer, request: Json) -> None:
 
 
 def discover_slow(peer: Peer, request: Json) -> None:
-    """Take half a second for it."""
-    select.select([], [], [], 0.5)
+    """Take a fifth of a second for it."""
+    select.select([], [], [], 0.2)
     discover_modern(peer, request)
 
 
@@ -160,8 +160,8 @@ def circle(peer: Peer, request: Json) -> None:
 
 
 def slow_pages(peer: Peer, request: Json) -> None:
-    """As `endless`, a fifth of a second for each page."""
-    select.select([], [], [], 0.2)
+    """As `endless`, a twentieth of a second for each page."""
+    select.select([], [], [], 0.05)
     endless(peer, request)
 
 

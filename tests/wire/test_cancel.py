@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,8 +116,8 @@ def test_initialize_cannot_be_cancelled(serve: Serve) -> None:
 @pytest.mark.requirement("CANC-02", "CANC-07", "M:CAN-12")
 @pytest.mark.parametrize("tool", ["echo", "count", "slow"])
 @pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
-def test_c19_a_thousand_races(serve: Serve, revision: str, tool: str) -> None:
-    server = serve(revision)
+def test_c19_a_thousand_races(shared: Serve, revision: str, tool: str) -> None:
+    server = shared(revision)
     arguments = {"echo": {"text": "x"}, "count": {"n": 3}, "slow": {"seconds": 0.001}}[tool]
     params: dict[str, Any] = {"name": tool, "arguments": arguments, "_meta": {"progressToken": "t"}}
     lines = []
@@ -130,16 +132,19 @@ def test_c19_a_thousand_races(serve: Serve, revision: str, tool: str) -> None:
     server.lives()
 
 
-def test_c19_a_cancelled_call_that_waits_for_a_worker_never_starts(serve: Serve) -> None:
+def test_c19_a_cancelled_call_that_waits_for_a_worker_never_starts(serve: Serve, tmp_path: Path) -> None:
     server = serve("2025-06-18", max_workers=2, executor="pool")
-    for name in ("a", "b"):  # they keep their workers: what sleeps by its Context gives its worker's place away
-        server.begin_call("deaf_slow", {"seconds": 0.6}, id=name)
+    gates = {name: tmp_path / name for name in ("a", "b")}
+    for name, gate in gates.items():  # they keep their workers: what sleeps by its Context gives its place away
+        os.mkfifo(gate)
+        server.begin_call("hold_file", {"path": str(gate)}, id=name)
     server.begin_call("grow", {"name": "ghost"}, id="queued")
     server.begin_call("echo", {"text": "behind it"}, id="behind")
     server.notify("notifications/cancelled", {"requestId": "queued"})
     assert server.fence() == []
+    for name, gate in gates.items():
+        gate.write_bytes(b"")
+        assert server.answer(name)["result"]["content"][0]["text"] == "released"
     assert server.answer("behind")["result"]["content"][0]["text"] == "behind it"
-    for name in ("a", "b"):
-        assert server.answer(name)["result"]["content"][0]["text"] == "slept"
     assert "ghost" not in [tool["name"] for tool in server.result("tools/list")["tools"]]
     assert server.fence() == []

@@ -12,6 +12,7 @@ import minimcp
 
 from ..support import WAIT
 from .clients import ERAS, HANDSHAKE, InThread, Script, make_scripted, wall_below  # noqa: F401
+from .conftest import Talking
 from .messages import HANDSHAKES, MODERN
 
 NEVER = 9.0
@@ -51,17 +52,16 @@ def test_a_list_ends_without_a_cursor(scripted: Script, mode: str, count: int, r
 def test_a_lists_timeout_covers_all_its_pages(scripted: Script, revision: str) -> None:
     server = scripted(list="slow-pages")
     with server.connect(revision) as client:
-        with wall_below(0.5), pytest.raises(minimcp.RequestTimeout):
-            client.list_tools(timeout=0.5)
+        with wall_below(0.12), pytest.raises(minimcp.RequestTimeout):
+            client.list_tools(timeout=0.12)
 
 
 @pytest.mark.requirement("BASE-16", "BASE-11", "M:BASE-19")
 @pytest.mark.parametrize("revision", ERAS)
-def test_unknown_members_are_kept(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        (tool,) = client.list_tools()
-        result = client.call_tool("extra")
+def test_unknown_members_are_kept(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
+    (tool,) = client.list_tools()
+    result = client.call_tool("extra")
     assert tool.description == "says it again" and tool.extra == {"x-extra": [1]}
     assert result.extra["x-extra"] == {"a": [None]}
     assert result.content[0].extra == {"x-block": 1}
@@ -75,19 +75,18 @@ def test_unknown_members_are_kept(scripted: Script, revision: str) -> None:
 )
 @pytest.mark.parametrize("revision", ERAS)
 def test_progress_comes_in_order_on_the_callers_thread_before_the_return(
-    scripted: Script, revision: str
+    talking: Talking, revision: str
 ) -> None:
-    server = scripted()
+    server, client = talking(revision)
     seen: List[Any] = []
-    with server.connect(revision) as client:
-        result = client.call_tool(
-            "count",
-            {"total": 1000},
-            timeout=NEVER,
-            on_progress=lambda p: seen.append((p, threading.current_thread())),
-        )
-        count = len(seen)
-        assert client.call_tool("echo").text == "well"
+    result = client.call_tool(
+        "count",
+        {"total": 1000},
+        timeout=NEVER,
+        on_progress=lambda p: seen.append((p, threading.current_thread())),
+    )
+    count = len(seen)
+    assert client.call_tool("echo").text == "well"
     assert result.text == "counted" and count == len(seen) == 1001
     assert {thread for _, thread in seen} == {threading.current_thread()}
     reports = [report for report, _ in seen]
@@ -101,27 +100,25 @@ def test_progress_comes_in_order_on_the_callers_thread_before_the_return(
 
 @pytest.mark.requirement("PROG-07", "PROG-09", "PROG-11", "M:PROG-2", "M:PROG-4")
 @pytest.mark.parametrize("revision", ERAS)
-def test_progress_for_nobody_and_in_odd_shapes_is_dropped(scripted: Script, revision: str) -> None:
-    server = scripted()
+def test_progress_for_nobody_and_in_odd_shapes_is_dropped(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
     seen: List[Any] = []
-    with server.connect(revision) as client:
-        assert (
-            client.call_tool("stray-progress", on_progress=lambda p: seen.append(p.progress)).text == "done"
-        )
-        assert client.call_tool("echo").text == "well"
+    assert (
+        client.call_tool("stray-progress", on_progress=lambda p: seen.append(p.progress)).text == "done"
+    )
+    assert client.call_tool("echo").text == "well"
     assert seen == [1]
 
 
 @pytest.mark.requirement("PROG-02", "M:PROG-1")
 @pytest.mark.parametrize("revision", ERAS)
-def test_each_running_call_has_a_token_of_its_own(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        calls = [
-            InThread(client.call_tool, "reverse", {"calls": 8, "number": n}, on_progress=lambda p: None)
-            for n in range(8)
-        ]
-        assert [call.ended().text for call in calls] == [str(n) for n in range(8)]
+def test_each_running_call_has_a_token_of_its_own(talking: Talking, revision: str) -> None:
+    server, client = talking(revision)
+    calls = [
+        InThread(client.call_tool, "reverse", {"calls": 8, "number": n}, on_progress=lambda p: None)
+        for n in range(8)
+    ]
+    assert [call.ended().text for call in calls] == [str(n) for n in range(8)]
     tokens = [message["params"]["_meta"]["progressToken"] for message in server.messages("tools/call")]
     assert len({(type(token), token) for token in tokens}) == 8
 
@@ -130,18 +127,17 @@ def test_each_running_call_has_a_token_of_its_own(scripted: Script, revision: st
 @pytest.mark.parametrize("kind", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("revision", ERAS)
 def test_what_a_progress_callback_raises_reaches_the_caller_and_cancels_the_call(
-    scripted: Script, revision: str, kind: type
+    talking: Talking, revision: str, kind: type
 ) -> None:
-    server = scripted()
+    server, client = talking(revision)
 
     def on_progress(report: Any) -> None:
         raise kind("enough")
 
-    with server.connect(revision) as client:
-        with pytest.raises(kind, match="enough"):
-            client.call_tool("one-step", timeout=NEVER, on_progress=on_progress)
-        (notice,) = server.heard("notifications/cancelled")
-        assert client.call_tool("echo", {"text": "usable"}).text == "usable"
+    with pytest.raises(kind, match="enough"):
+        client.call_tool("one-step", timeout=NEVER, on_progress=on_progress)
+    (notice,) = server.heard("notifications/cancelled")
+    assert client.call_tool("echo", {"text": "usable"}).text == "usable"
     call = server.messages("tools/call")[0]
     assert notice["params"]["requestId"] == call["id"]
     assert type(notice["params"]["requestId"]) is type(call["id"])
@@ -150,8 +146,8 @@ def test_what_a_progress_callback_raises_reaches_the_caller_and_cancels_the_call
 
 @pytest.mark.requirement("CANC-01", "CANC-02", "M:CAN-1")
 @pytest.mark.parametrize("revision", ERAS)
-def test_an_interrupt_cancels_the_call_that_waits_and_no_more(scripted: Script, revision: str) -> None:
-    server = scripted()
+def test_an_interrupt_cancels_the_call_that_waits_and_no_more(talking: Talking, revision: str) -> None:
+    server, client = talking(revision)
     main = threading.main_thread().ident
     assert main is not None and threading.current_thread() is threading.main_thread()
 
@@ -159,27 +155,25 @@ def test_an_interrupt_cancels_the_call_that_waits_and_no_more(scripted: Script, 
         server.heard("tools/call")
         signal.pthread_kill(main, signal.SIGINT)
 
-    with server.connect(revision) as client:
-        interrupter = InThread(interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            client.call_tool("hold", timeout=NEVER)
-        interrupter.ended()
-        (notice,) = server.heard("notifications/cancelled")
-        assert notice["params"]["requestId"] == server.messages("tools/call")[0]["id"]
-        assert client.call_tool("echo", {"text": "usable"}).text == "usable"
+    interrupter = InThread(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        client.call_tool("hold", timeout=NEVER)
+    interrupter.ended()
+    (notice,) = server.heard("notifications/cancelled")
+    assert notice["params"]["requestId"] == server.messages("tools/call")[0]["id"]
+    assert client.call_tool("echo", {"text": "usable"}).text == "usable"
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_a_progress_callback_may_call_the_client(scripted: Script, revision: str) -> None:
-    server = scripted()
+def test_a_progress_callback_may_call_the_client(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
     seen: List[str] = []
-    with server.connect(revision) as client:
-        client.call_tool(
-            "count",
-            {"total": 20},
-            timeout=NEVER,
-            on_progress=lambda p: seen.append(client.call_tool("echo", {"text": str(p.progress)}).text),
-        )
+    client.call_tool(
+        "count",
+        {"total": 20},
+        timeout=NEVER,
+        on_progress=lambda p: seen.append(client.call_tool("echo", {"text": str(p.progress)}).text),
+    )
     assert seen == [*(str(n + 0.5) for n in range(20)), "21"]
 
 
@@ -198,27 +192,25 @@ def test_ping_takes_the_time(scripted: Script, revision: str, method: str) -> No
 
 @pytest.mark.requirement("LOG-03", "LOG-02", "LOG-10")
 @pytest.mark.parametrize("revision", HANDSHAKES)
-def test_in_the_older_era_the_log_level_is_set_once(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        assert client.set_log_level("warning") is None
-        client.call_tool("echo")
+def test_in_the_older_era_the_log_level_is_set_once(talking: Talking, revision: str) -> None:
+    server, client = talking(revision)
+    assert client.set_log_level("warning") is None
+    client.call_tool("echo")
     (message,) = server.messages("logging/setLevel")
     assert message["params"] == {"level": "warning"}
     assert "_meta" not in server.messages("tools/call")[0]["params"]
 
 
 @pytest.mark.requirement("M:LOG-6", "M:LOG-1")
-def test_in_the_new_era_every_later_request_carries_the_log_level(scripted: Script) -> None:
+def test_in_the_new_era_every_later_request_carries_the_log_level(talking: Talking) -> None:
     key = "io.modelcontextprotocol/logLevel"
-    server = scripted()
-    with server.connect() as client:
-        client.call_tool("echo")
-        client.set_log_level("warning")
-        client.call_tool("echo")
-        client.list_tools()
-        client.set_log_level("debug")
-        client.call_tool("echo")
+    server, client = talking("auto")
+    client.call_tool("echo")
+    client.set_log_level("warning")
+    client.call_tool("echo")
+    client.list_tools()
+    client.set_log_level("debug")
+    client.call_tool("echo")
     sent = [message for message in server.messages() if message["method"] != "server/discover"]
     assert [message["params"]["_meta"].get(key) for message in sent] == [None, "warning", "warning", "debug"]
 
@@ -266,12 +258,11 @@ def test_log_messages_come_in_order_on_one_thread_that_is_not_ours(scripted: Scr
 
 @pytest.mark.requirement("BASE-09", "M:META-1", "BASE-16")
 @pytest.mark.parametrize("revision", ERAS)
-def test_any_method_can_be_called_and_any_notification_sent(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        assert isinstance(client.request("vendor/thing", {"a": 1}), dict)
-        client.notify("notifications/vendor", {"b": 2})
-        client.ping()
+def test_any_method_can_be_called_and_any_notification_sent(talking: Talking, revision: str) -> None:
+    server, client = talking(revision)
+    assert isinstance(client.request("vendor/thing", {"a": 1}), dict)
+    client.notify("notifications/vendor", {"b": 2})
+    client.ping()
     (request,) = server.messages("vendor/thing")
     (notice,) = server.messages("notifications/vendor")
     assert request["params"]["a"] == 1 and ("_meta" in request["params"]) == (revision == MODERN)

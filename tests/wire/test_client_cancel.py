@@ -9,6 +9,7 @@ import pytest
 import minimcp
 
 from .clients import ERAS, InThread, Script, make_scripted, wall_below  # noqa: F401
+from .conftest import Talking
 
 NEVER = 9.0
 """Seconds: a timeout that a test must not reach."""
@@ -25,8 +26,8 @@ NEVER = 9.0
 def test_a_timeout_is_told_once_and_the_late_answer_is_dropped(scripted: Script, revision: str) -> None:
     server = scripted()
     with server.connect(revision) as client:
-        with wall_below(0.2), pytest.raises(minimcp.RequestTimeout) as caught:
-            client.call_tool("hold", timeout=0.2)
+        with wall_below(0.1), pytest.raises(minimcp.RequestTimeout) as caught:
+            client.call_tool("hold", timeout=0.1)
         server.heard("notifications/cancelled")  # which it answers by its late result
         assert client.call_tool("echo", {"text": "next"}).text == "next"
     assert isinstance(caught.value, TimeoutError) and not isinstance(caught.value, minimcp.RpcError)
@@ -41,27 +42,26 @@ def test_a_timeout_is_told_once_and_the_late_answer_is_dropped(scripted: Script,
 
 @pytest.mark.requirement("LIFE-22", "M:PROG-7")
 @pytest.mark.parametrize("revision", ERAS)
-def test_progress_does_not_extend_a_timeout(scripted: Script, revision: str) -> None:
-    server = scripted()
+def test_progress_does_not_extend_a_timeout(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
     seen: List[Any] = []
-    with server.connect(revision) as client:
-        with wall_below(0.3), pytest.raises(minimcp.RequestTimeout):
-            client.call_tool("endless-progress", timeout=0.3, on_progress=seen.append)
-        assert seen
-        assert client.call_tool("echo").text == "well"
+    with wall_below(0.15), pytest.raises(minimcp.RequestTimeout):
+        client.call_tool("endless-progress", timeout=0.15, on_progress=seen.append)
+    assert seen
+    assert client.call_tool("echo").text == "well"
 
 
 @pytest.mark.requirement("LIFE-20", "LIFE-18")
 @pytest.mark.parametrize("revision", ERAS)
 def test_the_connections_timeout_is_the_default_of_each_call(scripted: Script, revision: str) -> None:
     server = scripted(list="silent")
-    with server.connect(revision, timeout=0.2) as client:
+    with server.connect(revision, timeout=0.05) as client:
         for call in (
             lambda: client.call_tool("silent"),
             client.list_tools,
             lambda: client.request("x/y-silent"),
         ):
-            with wall_below(0.2), pytest.raises(minimcp.RequestTimeout):
+            with wall_below(0.05), pytest.raises(minimcp.RequestTimeout):
                 call()
         assert client.call_tool("echo", timeout=None).text == "well"
 
@@ -71,18 +71,17 @@ def test_a_ping_of_the_new_era_is_not_cancelled(scripted: Script) -> None:
     server = scripted(discover=["modern", "silent"])
     with server.connect() as client:
         with pytest.raises(minimcp.RequestTimeout):
-            client.ping(timeout=0.2)
+            client.ping(timeout=0.1)
         assert client.call_tool("echo").text == "well"
     assert server.methods() == ["server/discover", "server/discover", "tools/call"]
 
 
 @pytest.mark.parametrize("timeout", [0, 0.0])
-def test_no_time_at_all_is_a_timeout(scripted: Script, timeout: float) -> None:
-    server = scripted()
-    with server.connect("handshake") as client:
-        with pytest.raises(minimcp.RequestTimeout):
-            client.call_tool("hold", timeout=timeout)
-        assert client.call_tool("echo").text == "well"
+def test_no_time_at_all_is_a_timeout(talking: Talking, timeout: float) -> None:
+    _, client = talking("handshake")
+    with pytest.raises(minimcp.RequestTimeout):
+        client.call_tool("hold", timeout=timeout)
+    assert client.call_tool("echo").text == "well"
 
 
 # ---------------------------------------------------------------- cancel tokens
@@ -92,18 +91,17 @@ def test_no_time_at_all_is_a_timeout(scripted: Script, timeout: float) -> None:
     "CANC-01", "CANC-02", "CANC-06", "CANC-07", "M:CAN-1", "M:CAN-5", "M:STD-7", "M:CAN-9"
 )
 @pytest.mark.parametrize("revision", ERAS)
-def test_a_token_ends_a_call_at_once_and_tells_the_server(scripted: Script, revision: str) -> None:
-    server = scripted()
+def test_a_token_ends_a_call_at_once_and_tells_the_server(talking: Talking, revision: str) -> None:
+    server, client = talking(revision)
     token = minimcp.CancelToken()
-    with server.connect(revision) as client:
-        call = InThread(client.call_tool, "hold", timeout=NEVER, cancel=token)
-        server.heard("tools/call")
-        assert not token.cancelled
-        token.cancel("changed my mind")
-        assert isinstance(call.ended(), minimcp.Cancelled)
-        assert token.cancelled
-        (notice,) = server.heard("notifications/cancelled")
-        assert client.call_tool("echo").text == "well"
+    call = InThread(client.call_tool, "hold", timeout=NEVER, cancel=token)
+    server.heard("tools/call")
+    assert not token.cancelled
+    token.cancel("changed my mind")
+    assert isinstance(call.ended(), minimcp.Cancelled)
+    assert token.cancelled
+    (notice,) = server.heard("notifications/cancelled")
+    assert client.call_tool("echo").text == "well"
     assert notice["params"] == {
         **notice["params"],
         "requestId": server.messages("tools/call")[0]["id"],
@@ -143,48 +141,46 @@ def test_a_token_cancelled_after_the_answer_says_nothing(scripted: Script, revis
 
 
 @pytest.mark.requirement("CANC-02", "M:CAN-2")
-def test_one_token_serves_many_calls(scripted: Script) -> None:
-    server = scripted()
+def test_one_token_serves_many_calls(talking: Talking) -> None:
+    server, client = talking("handshake")
     token = minimcp.CancelToken()
     told: List[str] = []
     token.on_cancel(lambda: told.append("told"))
-    with server.connect("handshake") as client:
-        calls = [InThread(client.call_tool, "hold", timeout=NEVER, cancel=token) for _ in range(5)]
-        other = InThread(client.call_tool, "reverse", {"calls": 7, "number": 1}, timeout=0.5)
-        server.heard("tools/call", 6)
-        token.cancel()
-        token.cancel()
-        assert [type(call.ended()) for call in calls] == [minimcp.Cancelled] * 5
-        server.heard("notifications/cancelled", 5)
-        assert isinstance(other.ended(), minimcp.RequestTimeout)
+    calls = [InThread(client.call_tool, "hold", timeout=NEVER, cancel=token) for _ in range(5)]
+    other = InThread(client.call_tool, "reverse", {"calls": 7, "number": 1}, timeout=0.2)
+    server.heard("tools/call", 6)
+    token.cancel()
+    token.cancel()
+    assert [type(call.ended()) for call in calls] == [minimcp.Cancelled] * 5
+    server.heard("notifications/cancelled", 5)
+    assert isinstance(other.ended(), minimcp.RequestTimeout)
+    server.heard("notifications/cancelled", 6)
     assert told == ["told"]
     cancelled = {message["params"]["requestId"] for message in server.messages("notifications/cancelled")}
     assert cancelled == {message["id"] for message in server.messages("tools/call")}
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_a_token_cancelled_by_a_progress_callback(scripted: Script, revision: str) -> None:
-    server = scripted()
+def test_a_token_cancelled_by_a_progress_callback(talking: Talking, revision: str) -> None:
+    server, client = talking(revision)
     token = minimcp.CancelToken()
-    with server.connect(revision) as client:
-        with pytest.raises(minimcp.Cancelled):
-            client.call_tool("one-step", timeout=NEVER, cancel=token, on_progress=lambda p: token.cancel())
-        server.heard("notifications/cancelled")
-        assert client.call_tool("echo").text == "well"
+    with pytest.raises(minimcp.Cancelled):
+        client.call_tool("one-step", timeout=NEVER, cancel=token, on_progress=lambda p: token.cancel())
+    server.heard("notifications/cancelled")
+    assert client.call_tool("echo").text == "well"
 
 
 @pytest.mark.requirement("CANC-07", "M:CAN-12")
-def test_a_cancel_and_an_answer_may_cross(scripted: Script) -> None:
-    server = scripted()
+def test_a_cancel_and_an_answer_may_cross(talking: Talking) -> None:
+    _, client = talking("handshake")
     ends: List[str] = []
-    with server.connect("handshake") as client:
-        for _ in range(200):
-            token = minimcp.CancelToken()
-            canceller = InThread(token.cancel)
-            try:
-                ends.append(client.call_tool("echo", timeout=NEVER, cancel=token).text)
-            except minimcp.Cancelled:
-                ends.append("cancelled")
-            canceller.ended()
-        assert client.call_tool("echo", {"text": "usable"}).text == "usable"
+    for _ in range(200):
+        token = minimcp.CancelToken()
+        canceller = InThread(token.cancel)
+        try:
+            ends.append(client.call_tool("echo", timeout=NEVER, cancel=token).text)
+        except minimcp.Cancelled:
+            ends.append("cancelled")
+        canceller.ended()
+    assert client.call_tool("echo", {"text": "usable"}).text == "usable"
     assert set(ends) <= {"well", "cancelled"}

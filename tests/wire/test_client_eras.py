@@ -93,7 +93,7 @@ def test_any_other_answer_leads_to_the_handshake(scripted: Script, name: str) ->
 @pytest.mark.requirement("M:VER-C5", "M:VER-C11", "M:VER-C24")
 def test_silence_leads_to_the_handshake_and_the_probe_is_not_cancelled(scripted: Script) -> None:
     server = scripted(discover="silent")
-    with wall_below(1), server.connect(probe_timeout=SHORT) as client:
+    with wall_below(1), server.connect(probe_timeout=0.1) as client:
         assert spoken(client) == HANDSHAKE
         client.call_tool("echo")
     assert server.methods() == ["server/discover", "initialize", "notifications/initialized", "tools/call"]
@@ -102,7 +102,7 @@ def test_silence_leads_to_the_handshake_and_the_probe_is_not_cancelled(scripted:
 @pytest.mark.requirement("M:VER-C10")
 def test_a_late_answer_to_the_probe_changes_nothing(scripted: Script) -> None:
     server = scripted(discover="late")
-    with server.connect(probe_timeout=SHORT) as client:
+    with server.connect(probe_timeout=0.1) as client:
         assert spoken(client) == HANDSHAKE
         assert client.call_tool("echo", {"text": "still"}).text == "still"
         assert spoken(client) == HANDSHAKE
@@ -220,7 +220,7 @@ def test_a_handshake_refused_by_a_locked_pipe_probes_once_more(scripted: Script,
 def test_a_locked_pipe_that_never_answers_the_probe_ends_in_an_error(scripted: Script) -> None:
     server = scripted(discover="silent", initialize="locked")
     with pytest.raises(minimcp.McpError):
-        server.connect(probe_timeout=SHORT)
+        server.connect(probe_timeout=0.1)
     assert server.methods().count("initialize") == 1
     assert server.methods().count("server/discover") == 2
 

@@ -35,11 +35,12 @@ NEVER = 9.0
 # ---------------------------------------------------------------- K01: no answer, or no server
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.requirement("LIFE-18", "M:CAN-7")
 def test_k01_a_server_that_never_answers_is_a_timeout(scripted: Script) -> None:
     server = scripted(start="silent")
     with wall_below(1), pytest.raises((minimcp.RequestTimeout, minimcp.ConnectionFailed), match="peer.py"):
-        server.connect(connect_timeout=0.3, probe_timeout=0.1)
+        server.connect(connect_timeout=0.15, probe_timeout=0.05)
 
 
 @pytest.mark.requirement("LIFE-27", "M:STD-11")
@@ -105,7 +106,7 @@ def test_k01_half_a_line_and_silence_is_a_timeout(scripted: Script, revision: st
     server = scripted()
     with server.connect(revision) as client:
         with pytest.raises(minimcp.RequestTimeout):
-            client.call_tool("half-line-hang", timeout=0.2)
+            client.call_tool("half-line-hang", timeout=0.1)
         assert len(server.heard("notifications/cancelled")) == 1
 
 
@@ -115,6 +116,7 @@ def test_k01_a_last_answer_without_a_line_feed_is_an_answer(scripted: Script) ->
         assert client.call_tool("unended", timeout=NEVER).text == "unended"
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.requirement("M:STD-11", "LIFE-27")
 @pytest.mark.parametrize("revision", ERAS)
 def test_k01_a_server_that_closes_its_output_has_left(scripted: Script, revision: str) -> None:
@@ -196,10 +198,9 @@ def test_k05_notifications_that_nobody_knows_are_passed_over(scripted: Script, r
 # ---------------------------------------------------------------- K06: a large answer
 
 
-@pytest.mark.parametrize("revision", ERAS)
-def test_k06_fifty_megabytes_in_one_answer(scripted: Script, revision: str) -> None:
+def test_k06_fifty_megabytes_in_one_answer(scripted: Script) -> None:
     server = scripted()
-    with server.connect(revision) as client:
+    with server.connect("handshake") as client:
         lives(client)
         with cpu_below(2), wall_below(2), memory_below(4 * 50):
             assert len(client.call_tool("big", {"bytes": 50_000_000}, timeout=NEVER).text) == 50_000_000
@@ -221,8 +222,8 @@ def test_k08_a_line_above_the_limit_is_skipped_within_the_limits_memory(scripted
 def test_k08_an_answer_above_the_limit_is_lost_and_the_connection_is_not(scripted: Script) -> None:
     server = scripted()
     with server.connect("handshake", max_message_bytes=1 << 20) as client:
-        with pytest.raises((minimcp.ProtocolViolation, minimcp.RequestTimeout)):
-            client.call_tool("big", {"bytes": 2 << 20}, timeout=0.3)
+        with pytest.raises(minimcp.ProtocolViolation, match="max_message_bytes"):
+            client.call_tool("big", {"bytes": 2 << 20}, timeout=NEVER)
         lives(client)
         limit = (1 << 20) - 300
         assert len(client.call_tool("big", {"bytes": limit}, timeout=NEVER).text) == limit
@@ -240,6 +241,7 @@ def test_k09_twenty_megabytes_of_stderr_are_drained_and_their_end_is_kept(script
         assert 1024 <= len(client.stderr_tail) <= 64 * 1024
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.requirement("STDIO-07", "STDIO-08")
 def test_k09_a_consumer_that_takes_nothing_stops_nothing(scripted: Script) -> None:
     server = scripted(start="stderr-flood")
@@ -271,6 +273,7 @@ def test_k09_stderr_goes_where_it_is_asked_to(scripted: Script, tmp_path: Path) 
 MANY = "x" * 5_000_000
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.requirement("LIFE-18", "M:CAN-7")
 @pytest.mark.parametrize("revision", ERAS)
 def test_k10_five_megabytes_to_a_server_that_stopped_reading_end_at_the_calls_timeout(
@@ -279,10 +282,10 @@ def test_k10_five_megabytes_to_a_server_that_stopped_reading_end_at_the_calls_ti
     server = scripted()
     with server.connect(revision) as client:
         client.call_tool("stop-reading")
-        with wall_below(0.3), pytest.raises((minimcp.RequestTimeout, minimcp.ConnectionLost)):
-            client.call_tool("echo", {"text": MANY}, timeout=0.3)
-        with wall_below(0.3), pytest.raises((minimcp.RequestTimeout, minimcp.ConnectionLost)):
-            client.call_tool("echo", timeout=0.3)
+        with wall_below(0.1), pytest.raises((minimcp.RequestTimeout, minimcp.ConnectionLost)):
+            client.call_tool("echo", {"text": MANY}, timeout=0.1)
+        with wall_below(0.1), pytest.raises((minimcp.RequestTimeout, minimcp.ConnectionLost)):
+            client.call_tool("echo", timeout=0.1)
 
 
 @pytest.mark.requirement("LIFE-19", "M:CAN-8", "STDIO-12", "M:STD-14", "CANC-02")
@@ -292,9 +295,9 @@ def test_k10_a_call_half_written_when_its_time_is_over_is_finished_and_cancelled
 ) -> None:
     server = scripted()
     with server.connect(revision) as client:
-        client.call_tool("pause", {"seconds": 0.6})
+        client.call_tool("pause", {"seconds": 0.2})
         with pytest.raises(minimcp.RequestTimeout):
-            client.call_tool("hold", {"text": MANY}, timeout=0.2)
+            client.call_tool("hold", {"text": MANY}, timeout=0.1)
         lives(client)
         cancelled = server.heard("notifications/cancelled")
     whole = [record for record in server.journal("line") if record["length"] > len(MANY)]
@@ -302,6 +305,7 @@ def test_k10_a_call_half_written_when_its_time_is_over_is_finished_and_cancelled
     assert f'"id":{cancelled[0]["params"]["requestId"]},' in whole[0]["text"].replace(" ", "")
 
 
+@pytest.mark.usefixtures("hasty")
 def test_k10_a_call_that_cannot_be_written_can_be_cancelled(scripted: Script) -> None:
     server = scripted()
     token = minimcp.CancelToken()
@@ -313,6 +317,7 @@ def test_k10_a_call_that_cannot_be_written_can_be_cancelled(scripted: Script) ->
             assert isinstance(call.ended(), minimcp.Cancelled)
 
 
+@pytest.mark.usefixtures("hasty")
 def test_k10_a_call_that_cannot_be_written_ends_when_the_client_is_closed(scripted: Script) -> None:
     server = scripted()
     client = server.connect("handshake")

@@ -16,6 +16,7 @@ import minimcp
 
 from ..support import WAIT, eventually
 from .clients import ERAS, InThread, Script, make_scripted, spoken, wall_below  # noqa: F401
+from .conftest import Talking
 
 NEVER = 9.0
 """Seconds: a timeout that a test must not reach."""
@@ -25,55 +26,52 @@ NEVER = 9.0
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_a_submitted_call_is_a_future(scripted: Script, revision: str) -> None:
-    server = scripted()
+def test_a_submitted_call_is_a_future(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
     seen: List[Any] = []
     called = threading.Event()
-    with server.connect(revision) as client:
-        good = client.submit(
-            client.call_tool,
-            "count",
-            {"total": 5},
-            on_progress=lambda p: seen.append(threading.current_thread()),
-        )
-        assert isinstance(good, Future)
-        good.add_done_callback(lambda future: called.set())
-        bad = client.submit(client.call_tool, "fails")
-        listed = client.submit(client.list_tools)
-        assert good.result(WAIT).text == "counted"
-        assert isinstance(bad.exception(WAIT), minimcp.ToolError)
-        assert [tool.name for tool in listed.result(WAIT)] == ["echo"]
-        assert called.wait(WAIT)
-        done, pending = wait([good, bad, listed], WAIT)
-        assert len(done) == 3 and not pending
-        assert not good.cancel() and good.done() and not good.cancelled()
+    good = client.submit(
+        client.call_tool,
+        "count",
+        {"total": 5},
+        on_progress=lambda p: seen.append(threading.current_thread()),
+    )
+    assert isinstance(good, Future)
+    good.add_done_callback(lambda future: called.set())
+    bad = client.submit(client.call_tool, "fails")
+    listed = client.submit(client.list_tools)
+    assert good.result(WAIT).text == "counted"
+    assert isinstance(bad.exception(WAIT), minimcp.ToolError)
+    assert [tool.name for tool in listed.result(WAIT)] == ["echo"]
+    assert called.wait(WAIT)
+    done, pending = wait([good, bad, listed], WAIT)
+    assert len(done) == 3 and not pending
+    assert not good.cancel() and good.done() and not good.cancelled()
     assert len(seen) == 6 and threading.current_thread() not in seen
 
 
 @pytest.mark.requirement("CANC-01", "CANC-02", "M:CAN-1", "M:STD-7")
 @pytest.mark.parametrize("revision", ERAS)
-def test_cancelling_the_future_of_a_running_call_tells_the_server(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        future = client.submit(client.call_tool, "hold", timeout=NEVER)
-        (call,) = server.heard("tools/call")
-        assert future.cancel()
-        assert future.cancelled()
-        with pytest.raises(CancelledError):
-            future.result(WAIT)
-        (notice,) = server.heard("notifications/cancelled")
-        assert notice["params"]["requestId"] == call["id"]
-        assert client.call_tool("echo").text == "well"
+def test_cancelling_the_future_of_a_running_call_tells_the_server(talking: Talking, revision: str) -> None:
+    server, client = talking(revision)
+    future = client.submit(client.call_tool, "hold", timeout=NEVER)
+    (call,) = server.heard("tools/call")
+    assert future.cancel()
+    assert future.cancelled()
+    with pytest.raises(CancelledError):
+        future.result(WAIT)
+    (notice,) = server.heard("notifications/cancelled")
+    assert notice["params"]["requestId"] == call["id"]
+    assert client.call_tool("echo").text == "well"
     assert len(server.messages("notifications/cancelled")) == 1
 
 
-def test_a_hundred_submitted_calls_wait_at_the_same_time(scripted: Script) -> None:
-    server = scripted()
-    with server.connect("handshake") as client:
-        futures = [
-            client.submit(client.call_tool, "reverse", {"calls": 100, "number": n}) for n in range(100)
-        ]
-        assert [future.result(WAIT).text for future in futures] == [str(n) for n in range(100)]
+def test_a_hundred_submitted_calls_wait_at_the_same_time(talking: Talking) -> None:
+    _, client = talking("handshake")
+    futures = [
+        client.submit(client.call_tool, "reverse", {"calls": 100, "number": n}) for n in range(100)
+    ]
+    assert [future.result(WAIT).text for future in futures] == [str(n) for n in range(100)]
 
 
 @pytest.mark.requirement("LIFE-27")
@@ -94,45 +92,42 @@ def test_submitted_calls_end_when_the_client_is_closed(scripted: Script) -> None
 
 @pytest.mark.requirement("BASE-05", "M:BASE-3", "M:BASE-15", "BATCH-02")
 @pytest.mark.parametrize("revision", ERAS)
-def test_call_tools_sends_all_at_once_and_returns_in_order(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        # The server answers only when all have come, the last one first.
-        results = client.call_tools(
-            [("reverse", {"calls": 50, "number": n}) for n in range(50)], timeout=NEVER
-        )
-        assert [result.text for result in results] == [str(n) for n in range(50)]
-        assert client.call_tools([]) == []
+def test_call_tools_sends_all_at_once_and_returns_in_order(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
+    # The server answers only when all have come, the last one first.
+    results = client.call_tools(
+        [("reverse", {"calls": 50, "number": n}) for n in range(50)], timeout=NEVER
+    )
+    assert [result.text for result in results] == [str(n) for n in range(50)]
+    assert client.call_tools([]) == []
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_call_tools_returns_exceptions_where_they_are_asked_for(scripted: Script, revision: str) -> None:
-    server = scripted()
+def test_call_tools_returns_exceptions_where_they_are_asked_for(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
     calls = [("reverse", {"calls": 4, "number": n}) for n in (0, -1, 2, -3)]
-    with server.connect(revision) as client:
-        found = client.call_tools(calls, return_exceptions=True, timeout=NEVER)
-        assert [type(one).__name__ for one in found] == [
-            "CallToolResult",
-            "RpcError",
-            "CallToolResult",
-            "RpcError",
-        ]
-        assert [one.data["number"] for one in found if isinstance(one, minimcp.RpcError)] == [-1, -3]
-        with pytest.raises(minimcp.RpcError) as caught:
-            client.call_tools(calls, timeout=NEVER)
-        assert caught.value.data == {"number": -1}
-        failed = client.call_tools([("echo", {}), ("fails", {})], return_exceptions=True)
-        assert failed[0].text == "well" and isinstance(failed[1], minimcp.ToolError)
+    found = client.call_tools(calls, return_exceptions=True, timeout=NEVER)
+    assert [type(one).__name__ for one in found] == [
+        "CallToolResult",
+        "RpcError",
+        "CallToolResult",
+        "RpcError",
+    ]
+    assert [one.data["number"] for one in found if isinstance(one, minimcp.RpcError)] == [-1, -3]
+    with pytest.raises(minimcp.RpcError) as caught:
+        client.call_tools(calls, timeout=NEVER)
+    assert caught.value.data == {"number": -1}
+    failed = client.call_tools([("echo", {}), ("fails", {})], return_exceptions=True)
+    assert failed[0].text == "well" and isinstance(failed[1], minimcp.ToolError)
 
 
 @pytest.mark.requirement("M:CAN-8", "LIFE-19")
-def test_call_tools_has_one_timeout(scripted: Script) -> None:
-    server = scripted()
-    with server.connect("handshake") as client:
-        with wall_below(0.3), pytest.raises(minimcp.RequestTimeout):
-            client.call_tools([("hold", {})] * 5, timeout=0.3)
-        server.heard("notifications/cancelled", 5)
-        assert client.call_tool("echo").text == "well"
+def test_call_tools_has_one_timeout(talking: Talking) -> None:
+    server, client = talking("handshake")
+    with wall_below(0.1), pytest.raises(minimcp.RequestTimeout):
+        client.call_tools([("hold", {})] * 5, timeout=0.1)
+    server.heard("notifications/cancelled", 5)
+    assert client.call_tool("echo").text == "well"
     cancelled = [message["params"]["requestId"] for message in server.messages("notifications/cancelled")]
     assert sorted(cancelled) == sorted({message["id"] for message in server.messages("tools/call")[:5]})
 
@@ -209,7 +204,8 @@ def test_close_ends_what_waits_and_refuses_what_comes_later(scripted: Script, re
     with pytest.raises(minimcp.ConnectionLost):
         with client:
             client.ping()
-    assert "notifications/cancelled" not in server.methods()
+    (left,) = server.messages("tools/call")
+    assert [notice["params"]["requestId"] for notice in server.messages("notifications/cancelled")] == [left["id"]]
     assert "closed" in repr(client)
 
 

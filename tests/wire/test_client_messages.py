@@ -10,6 +10,7 @@ import minimcp
 
 from ..support import WAIT
 from .clients import ERAS, Script, lives, make_scripted  # noqa: F401
+from .conftest import Talking
 
 NEVER = 9.0
 """Seconds: a timeout that a test must not reach. What is found out at once is found out long before it."""
@@ -46,29 +47,26 @@ def test_k02_a_command_that_is_no_server_is_told_with_the_line_that_was_no_messa
 @pytest.mark.requirement("BASE-05", "BASE-19", "M:BASE-3", "M:BASE-5", "CANC-13")
 @pytest.mark.parametrize("mode", ["unknown-ids", "id-types"])
 @pytest.mark.parametrize("revision", ERAS)
-def test_k03_an_answer_under_another_id_is_never_ours(scripted: Script, mode: str, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        assert client.call_tool(mode, timeout=NEVER).text == "yours"
-        lives(client)
+def test_k03_an_answer_under_another_id_is_never_ours(talking: Talking, mode: str, revision: str) -> None:
+    _, client = talking(revision)
+    assert client.call_tool(mode, timeout=NEVER).text == "yours"
+    lives(client)
 
 
 @pytest.mark.requirement("BASE-05", "BASE-19")
 @pytest.mark.parametrize("revision", ERAS)
-def test_k03_a_number_with_a_fraction_is_another_id(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        assert client.call_tool("float-id", {"text": "yours"}, timeout=NEVER).text == "yours"
+def test_k03_a_number_with_a_fraction_is_another_id(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
+    assert client.call_tool("float-id", {"text": "yours"}, timeout=NEVER).text == "yours"
 
 
 @pytest.mark.requirement("BASE-19", "CANC-07", "M:CAN-12")
 @pytest.mark.parametrize("revision", ERAS)
-def test_k03_the_first_answer_counts_and_the_others_are_dropped(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        for _ in range(5):
-            assert client.call_tool("dup-reply", timeout=NEVER).text == "first"
-        lives(client)
+def test_k03_the_first_answer_counts_and_the_others_are_dropped(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
+    for _ in range(5):
+        assert client.call_tool("dup-reply", timeout=NEVER).text == "first"
+    lives(client)
 
 
 # ---------------------------------------------------------------- K04: answers of the wrong shape
@@ -103,27 +101,25 @@ WRONG_CONTENTS = (
 
 @pytest.mark.requirement("BASE-06", "BASE-07", "BASE-11", "M:BASE-7")
 @pytest.mark.parametrize("revision", ERAS)
-def test_k04_an_answer_of_the_wrong_shape_is_a_violation_at_once(scripted: Script, revision: str) -> None:
-    server = scripted()
+def test_k04_an_answer_of_the_wrong_shape_is_a_violation_at_once(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
     ends: Dict[str, str] = {}
-    with server.connect(revision) as client:
-        for mode in WRONG_ENVELOPES + WRONG_CONTENTS:
-            try:
-                ends[mode] = repr(client.call_tool(mode, timeout=1))
-            except Exception as error:
-                ends[mode] = type(error).__name__
-        lives(client)
+    for mode in WRONG_ENVELOPES + WRONG_CONTENTS:
+        try:
+            ends[mode] = repr(client.call_tool(mode, timeout=NEVER))
+        except Exception as error:
+            ends[mode] = type(error).__name__
+    lives(client)
     assert {mode: end for mode, end in ends.items() if end != "ProtocolViolation"} == {}
 
 
 @pytest.mark.requirement("M:BASE-17", "M:BASE-18")
 @pytest.mark.parametrize("mode", ["banana", "task", "number-type"])
-def test_k04_a_kind_of_result_that_was_not_asked_for_is_a_violation(scripted: Script, mode: str) -> None:
-    server = scripted()
-    with server.connect() as client:
-        with pytest.raises(minimcp.ProtocolViolation, match="result"):
-            client.call_tool(mode, timeout=NEVER)
-        lives(client)
+def test_k04_a_kind_of_result_that_was_not_asked_for_is_a_violation(talking: Talking, mode: str) -> None:
+    _, client = talking("auto")
+    with pytest.raises(minimcp.ProtocolViolation, match="result"):
+        client.call_tool(mode, timeout=NEVER)
+    lives(client)
 
 
 @pytest.mark.requirement("M:BASE-17", "M:BASE-18")
@@ -143,10 +139,9 @@ def test_k04_a_result_without_a_type_is_complete(scripted: Script) -> None:
 
 
 @pytest.mark.requirement("BASE-20", "M:BASE-19")
-def test_k04_in_the_older_era_a_type_of_result_means_nothing(scripted: Script) -> None:
-    server = scripted()
-    with server.connect("handshake") as client:
-        assert client.call_tool("banana").content == []
+def test_k04_in_the_older_era_a_type_of_result_means_nothing(talking: Talking) -> None:
+    _, client = talking("handshake")
+    assert client.call_tool("banana").content == []
 
 
 @pytest.mark.parametrize("mode", ["no-list", "no-name", "odd-cursor"])
@@ -195,44 +190,40 @@ def test_k07_a_line_that_is_no_message_is_dropped_and_the_call_lives(scripted: S
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_k07_half_a_character_arrives_or_is_a_typed_error(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        try:
-            assert client.call_tool("surrogate", timeout=NEVER).text.startswith("half a pair: ")
-        except minimcp.ProtocolViolation:
-            pass
-        lives(client)
+def test_k07_half_a_character_arrives_or_is_a_typed_error(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
+    try:
+        assert client.call_tool("surrogate", timeout=NEVER).text.startswith("half a pair: ")
+    except minimcp.ProtocolViolation:
+        pass
+    lives(client)
 
 
 @pytest.mark.requirement("STDIO-03", "BASE-13", "M:STD-1", "M:BASE-1")
 @pytest.mark.parametrize("revision", ERAS)
-def test_k07_only_line_feeds_end_a_line(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        assert client.call_tool("lines").text == "a\nb\r\nc\u2028d\u0085e\rf"
-        assert client.call_tool("crlf").text == "crlf"
-        odd = "\u0085\u2028\r\n\x00\U0001f600 \u6f22"
-        assert client.call_tool("echo", {"text": odd}).text == odd
+def test_k07_only_line_feeds_end_a_line(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
+    assert client.call_tool("lines").text == "a\nb\r\nc\u2028d\u0085e\rf"
+    assert client.call_tool("crlf").text == "crlf"
+    odd = "\u0085\u2028\r\n\x00\U0001f600 \u6f22"
+    assert client.call_tool("echo", {"text": odd}).text == odd
 
 
 @pytest.mark.requirement("BATCH-01", "BATCH-09", "BATCH-16")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
-def test_k07_where_batches_exist_an_answer_may_come_in_one(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        assert client.call_tool("batch-reply", timeout=NEVER).text == "in a batch"
-        lives(client)
+def test_k07_where_batches_exist_an_answer_may_come_in_one(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
+    assert client.call_tool("batch-reply", timeout=NEVER).text == "in a batch"
+    lives(client)
 
 
 @pytest.mark.requirement("BATCH-15")
 @pytest.mark.parametrize("revision", ["2025-06-18", *ERAS])
-def test_k07_where_they_do_not_it_ends_the_call_as_a_typed_error(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        with pytest.raises((minimcp.ProtocolViolation, minimcp.RequestTimeout)):
-            client.call_tool("batch-reply", timeout=0.3)
-        lives(client)
+def test_k07_where_they_do_not_it_ends_the_call_as_a_typed_error(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
+    with pytest.raises((minimcp.ProtocolViolation, minimcp.RequestTimeout)):
+        client.call_tool("batch-reply", timeout=0.1)
+    lives(client)
 
 
 # ---------------------------------------------------------------- what a server may not ask
@@ -248,11 +239,10 @@ def test_in_the_new_era_a_servers_request_is_dropped_without_a_word(scripted: Sc
 
 
 @pytest.mark.requirement("PING-01", "PING-02", "BASE-17", "BASE-18", "BASE-04", "LIFE-16")
-def test_in_the_older_era_a_servers_request_is_answered(scripted: Script) -> None:
-    server = scripted()
-    with server.connect("handshake") as client:
-        assert client.call_tool("asks", {"text": "fine"}, timeout=NEVER).text == "fine"
-        answers = server.heard("answer", 5)
+def test_in_the_older_era_a_servers_request_is_answered(talking: Talking) -> None:
+    server, client = talking("handshake")
+    assert client.call_tool("asks", {"text": "fine"}, timeout=NEVER).text == "fine"
+    answers = server.heard("answer", 5)
     own = server.messages("tools/call")[0]["id"]
     by_id = {repr(answer["id"]): answer for answer in answers}
     assert by_id[repr(own)]["result"] == {} and by_id["'s'"]["result"] == {}

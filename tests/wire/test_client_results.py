@@ -10,6 +10,7 @@ import pytest
 import minimcp
 
 from .clients import ERAS, Script, make_scripted  # noqa: F401
+from .conftest import Talking
 from .messages import MODERN
 
 NEVER = 9.0
@@ -37,11 +38,10 @@ NEVER = 9.0
         (-1, minimcp.RpcError),
     ],
 )
-def test_an_error_of_the_server_is_raised_as_its_kind(scripted: Script, code: int, kind: Any) -> None:
-    server = scripted()
-    with server.connect("handshake") as client:
-        with pytest.raises(minimcp.RpcError) as caught:
-            client.call_tool("code", {"code": code, "data": {"why": [1]}}, timeout=NEVER)
+def test_an_error_of_the_server_is_raised_as_its_kind(talking: Talking, code: int, kind: Any) -> None:
+    _, client = talking("handshake")
+    with pytest.raises(minimcp.RpcError) as caught:
+        client.call_tool("code", {"code": code, "data": {"why": [1]}}, timeout=NEVER)
     error = caught.value
     assert type(error) is kind and error.from_peer
     assert (error.code, error.message, error.data) == (code, "as you wished", {"why": [1]})
@@ -54,11 +54,10 @@ def test_an_error_of_the_server_is_raised_as_its_kind(scripted: Script, code: in
 @pytest.mark.requirement("M:ERR-1", "M:BASE-7", "BASE-07")
 @pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.parametrize("data", [None, 0, "text", [1], False])
-def test_the_data_of_an_error_is_of_any_type(scripted: Script, revision: str, data: Any) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        with pytest.raises(minimcp.InvalidParams) as caught:
-            client.call_tool("code", {"code": -32602, "data": data})
+def test_the_data_of_an_error_is_of_any_type(talking: Talking, revision: str, data: Any) -> None:
+    _, client = talking(revision)
+    with pytest.raises(minimcp.InvalidParams) as caught:
+        client.call_tool("code", {"code": -32602, "data": data})
     assert caught.value.data == data and type(caught.value.data) is type(data)
 
 
@@ -85,14 +84,13 @@ def test_a_call_refused_by_version_again_is_an_error(scripted: Script) -> None:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_a_tool_that_fails_raises_with_its_result(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        with pytest.raises(minimcp.ToolError, match="it") as caught:
-            client.call_tool("fails")
-        with pytest.raises(minimcp.ToolError):
-            client.call_tool("fails-empty")
-        result = client.call_tool("fails", raise_on_error=False)
+def test_a_tool_that_fails_raises_with_its_result(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
+    with pytest.raises(minimcp.ToolError, match="it") as caught:
+        client.call_tool("fails")
+    with pytest.raises(minimcp.ToolError):
+        client.call_tool("fails-empty")
+    result = client.call_tool("fails", raise_on_error=False)
     assert not isinstance(caught.value, minimcp.RpcError)
     for found in (caught.value.result, result):
         assert found.is_error and "it " in found.text and "broke" in found.text
@@ -101,10 +99,9 @@ def test_a_tool_that_fails_raises_with_its_result(scripted: Script, revision: st
 
 @pytest.mark.requirement("BASE-11", "BASE-16", "M:BASE-19")
 @pytest.mark.parametrize("revision", ERAS)
-def test_a_kind_of_content_that_nobody_knows_is_handed_over(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        result = client.call_tool("unknown-content")
+def test_a_kind_of_content_that_nobody_knows_is_handed_over(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
+    result = client.call_tool("unknown-content")
     assert result.text == "flat" and len(result.content) == 2
     assert result.content[0].type == "hologram"
 
@@ -130,11 +127,10 @@ def test_structured_content_is_checked_against_the_listed_schema(scripted: Scrip
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_without_a_listed_schema_structured_content_is_handed_over(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        client.list_tools()
-        result = client.call_tool("structured", {"structuredContent": {"n": "any"}})
+def test_without_a_listed_schema_structured_content_is_handed_over(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
+    client.list_tools()
+    result = client.call_tool("structured", {"structuredContent": {"n": "any"}})
     assert result.structured_content == {"n": "any"}
 
 
@@ -193,28 +189,26 @@ def bad_arguments() -> Dict[str, Any]:
 @pytest.mark.parametrize("kind", ["nan", "infinity", "bytes", "set", "circle", "list", "text"])
 @pytest.mark.parametrize("revision", ERAS)
 def test_arguments_that_are_no_json_are_the_callers_mistake(
-    scripted: Script, kind: str, revision: str
+    talking: Talking, kind: str, revision: str
 ) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        client.ping()
-        before = server.methods()
-        with pytest.raises((TypeError, ValueError)):
-            client.call_tool("echo", bad_arguments()[kind], timeout=NEVER)
-        assert client.call_tool("echo").text == "well"
+    server, client = talking(revision)
+    client.ping()
+    before = server.methods()
+    with pytest.raises((TypeError, ValueError)):
+        client.call_tool("echo", bad_arguments()[kind], timeout=NEVER)
+    assert client.call_tool("echo").text == "well"
     assert server.methods() == [*before, "tools/call"]
 
 
 @pytest.mark.requirement("STDIO-03", "M:STD-1", "BASE-13")
 @pytest.mark.parametrize("revision", ERAS)
-def test_half_a_character_in_an_argument_breaks_no_line(scripted: Script, revision: str) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        try:
-            client.call_tool("echo", {"text": "\ud800 half"})
-        except ValueError:
-            pass
-        assert client.call_tool("echo", {"text": "whole"}).text == "whole"
+def test_half_a_character_in_an_argument_breaks_no_line(talking: Talking, revision: str) -> None:
+    _, client = talking(revision)
+    try:
+        client.call_tool("echo", {"text": "\ud800 half"})
+    except ValueError:
+        pass
+    assert client.call_tool("echo", {"text": "whole"}).text == "whole"
 
 
 @pytest.mark.requirement("LIFE-01", "M:META-3")

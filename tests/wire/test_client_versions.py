@@ -32,7 +32,7 @@ def test_told_to_shake_hands_it_never_probes(scripted: Script) -> None:
 @pytest.mark.requirement("M:VER-C23", "M:VER-C24")
 def test_pinned_to_the_new_era_a_slow_server_gets_the_time_to_connect(scripted: Script) -> None:
     server = scripted(discover="slow")
-    with server.connect(MODERN, probe_timeout=0.1) as client:  # there is no older handshake to try
+    with server.connect(MODERN, probe_timeout=0.05) as client:  # there is no older handshake to try
         assert spoken(client) == MODERN
         assert client.call_tool("echo").text == "well"
     assert server.methods() == ["server/discover", "tools/call"]
@@ -117,7 +117,7 @@ def test_a_handshake_that_is_never_answered_times_out_and_is_not_cancelled(
 ) -> None:
     server = scripted(discover="silent", initialize="silent")
     with wall_below(1), pytest.raises((minimcp.RequestTimeout, minimcp.ConnectionFailed)) as caught:
-        server.connect(mode, probe_timeout=0.1, connect_timeout=0.4)
+        server.connect(mode, probe_timeout=0.05, connect_timeout=0.2)
     assert "peer.py" in str(caught.value)
     assert set(server.methods()) <= {"server/discover", "initialize"}
 

@@ -11,14 +11,25 @@ HEAD = f"""
 import gc, os, sys, threading
 import minimcp
 from minimcp import ConnectionLost, Server
+begun = threading.Event()
 def memory():
-    server = Server("m", version="1")
-    server.tool(echo)
+    server = Server("m", version="1", drain_grace=0.2)
+    for tool in (echo, hold, wait_for):
+        server.tool(tool)
     return server
 def echo(text: str) -> str:
     "Give the text back."
     return text
-TARGET = {{"memory": memory, "stdio": lambda: [sys.executable, "-S", {str(PLAIN)!r}, "{{}}"]}}[sys.argv[1]]()
+def hold(name: str) -> str:
+    "Never return."
+    begun.set()
+    threading.Event().wait()
+def wait_for(name: str, what: str) -> str:
+    "Return when hold has begun."
+    return "begun" if begun.wait({WAIT}) else "it has not"
+def stdio():
+    return [sys.executable, "-S", {str(PLAIN)!r}, '{{"drain_grace": 0.2}}']
+TARGET = {{"memory": memory, "stdio": stdio}}[sys.argv[1]]()
 client = minimcp.connect(TARGET)
 assert client.call_tool("echo", {{"text": "x"}}).text == "x"
 """
@@ -29,7 +40,8 @@ ENDINGS = {
     "closed twice at exit": "import atexit; atexit.register(client.close); client.close()",
     "collected": "del client; gc.collect()",
     "waiting in a thread": (
-        "go = threading.Thread(target=lambda: client.call_tool('slow', {'seconds': 60}), daemon=True); go.start()"
+        "threading.Thread(target=lambda: client.call_tool('hold', {'name': 'x'}), daemon=True).start()\n"
+        "client.call_tool('wait_for', {'name': 'x', 'what': 'begin'})"  # a call that begins later is told of the end
     ),
     "sys.exit": "sys.exit(0)",
     "in a cycle": (

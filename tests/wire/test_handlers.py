@@ -93,7 +93,7 @@ def test_c29_nothing_is_something_too(shared: Serve, revision: str) -> None:
 
 def test_c30_tools_that_never_return(serve: Serve) -> None:
     """The server lives, cancels are taken, and the end of input ends the process at the grace."""
-    server = serve("2025-06-18", drain_grace=0.3)
+    server = serve("2025-06-18", drain_grace=0.1)
     for n in range(5):
         server.begin_call("never", id=n)
     server.lives()

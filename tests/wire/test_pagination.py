@@ -27,8 +27,8 @@ def pages(server: RawServer) -> list[dict[str, Any]]:
 @pytest.mark.requirement("PAGE-01", "PAGE-03", "M:PAG-1")
 @pytest.mark.parametrize(("size", "lengths"), [(1, [1] * 23), (10, [10, 10, 3]), (23, [23])])
 @pytest.mark.parametrize("revision", ["2024-11-05", MODERN])
-def test_pages_hold_everything_once(serve: Serve, revision: str, size: int, lengths: list[int]) -> None:
-    server = serve(revision, tools=False, preset="many", page_size=size)
+def test_pages_hold_everything_once(shared: Serve, revision: str, size: int, lengths: list[int]) -> None:
+    server = shared(revision, tools=False, preset="many", page_size=size)
     found = pages(server)
     assert [len(page["tools"]) for page in found] == lengths
     assert [tool["name"] for page in found for tool in page["tools"]] == NAMES
@@ -38,8 +38,8 @@ def test_pages_hold_everything_once(serve: Serve, revision: str, size: int, leng
 
 @pytest.mark.requirement("PAGE-03", "PAGE-10")
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
-def test_by_default_there_is_one_page(serve: Serve, revision: str) -> None:
-    server = serve(revision, tools=False, preset="many")
+def test_by_default_there_is_one_page(shared: Serve, revision: str) -> None:
+    server = shared(revision, tools=False, preset="many")
     assert len(pages(server)) == 1
     if revision != MODERN:
         server.send(encode(request("bare", "tools/list")))
@@ -48,8 +48,8 @@ def test_by_default_there_is_one_page(serve: Serve, revision: str) -> None:
 
 @pytest.mark.requirement("PAGE-07", "M:PAG-4")
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
-def test_a_cursor_is_stable_and_belongs_to_no_process(serve: Serve, revision: str) -> None:
-    first, second = (serve(revision, tools=False, preset="many", page_size=10) for _ in range(2))
+def test_a_cursor_is_stable_and_belongs_to_no_process(shared: Serve, serve: Serve, revision: str) -> None:
+    first, second = (start(revision, tools=False, preset="many", page_size=10) for start in (shared, serve))
     cursor = first.result("tools/list")["nextCursor"]
     page = first.result("tools/list", {"cursor": cursor})
     assert first.result("tools/list", {"cursor": cursor}) == page

@@ -34,7 +34,7 @@ def test_c24_twenty_thousand_requests_before_anything_is_read(serve: Serve) -> N
     server = serve("2025-06-18")
     base = server.status("VmRSS")
     flood = b"".join(call(n, "echo", {"text": "x" * 100}) for n in range(20_000))
-    taken = server.send(flood, reading=False, wait=1.0)
+    taken = server.send(flood, reading=False, wait=0.3)
     server.send(flood[taken:])
     seen = set()
     for _ in range(20_000):
@@ -51,7 +51,7 @@ def test_c24_answers_nobody_takes_are_not_piled_up(serve: Serve) -> None:
     server = serve("2025-06-18", max_backlog_bytes=200_000)
     base = server.status("VmRSS")
     flood = b"".join(call(n, "big", {"size": 5_000}) for n in range(10_000))
-    taken = server.send(flood, reading=False, wait=1.0)
+    taken = server.send(flood, reading=False, wait=0.3)
     assert server.status("VmRSS") - base < 30_000
     server.send(flood[taken:])
     for n in range(10_000):
@@ -63,7 +63,7 @@ def test_c25_a_slow_reader_costs_bounded_memory(serve: Serve) -> None:
     server = serve("2025-06-18", max_backlog_bytes=8 * MEGABYTE)
     server.lives()
     base = server.status("VmRSS")
-    server.send(b"".join(call(n, "big", {"size": MEGABYTE}) for n in range(60)), reading=False, wait=1.0)
+    server.send(b"".join(call(n, "big", {"size": MEGABYTE}) for n in range(60)), reading=False, wait=0.3)
     for _ in range(20):
         server.poll(0.02)  # one read of a pipe's worth, then a pause
     assert (server.status("VmRSS") - base) * 1024 < 40 * MEGABYTE
@@ -73,7 +73,7 @@ def test_c25_a_slow_reader_costs_bounded_memory(serve: Serve) -> None:
 
 
 def test_c25_a_peer_that_takes_nothing_is_lost_in_time(serve: Serve) -> None:
-    server = serve("2025-06-18", write_timeout=0.5, drain_grace=0.5)
+    server = serve("2025-06-18", write_timeout=0.2, drain_grace=0.1)
     server.send(call(1, "big", {"size": 5 * MEGABYTE}))
     assert server.exit() == 0
 
@@ -108,7 +108,7 @@ def test_c27_a_fast_call_behind_a_blocked_one(serve: Serve, revision: str, execu
 def test_c27_the_control_lane_behind_a_full_pool(serve: Serve, executor: str) -> None:
     """Every worker is busy and more calls wait: ping, lists, discover, refusals and cancels go on."""
     options = {"executor": executor} if executor else {}
-    server = serve("2025-06-18", max_workers=4, drain_grace=0.2, **options)
+    server = serve("2025-06-18", max_workers=4, drain_grace=0.05, **options)
     for n in range(12):
         server.begin_call("hold", {"name": "full"}, id=n)
     for _ in range(20):
@@ -127,7 +127,7 @@ def test_c27_the_control_lane_behind_a_full_pool(serve: Serve, executor: str) ->
 
 @pytest.mark.requirement("PING-09")
 def test_c27_ping_behind_a_hundred_sleepers(serve: Serve) -> None:
-    server = serve("2025-06-18", drain_grace=0.2)
+    server = serve("2025-06-18", drain_grace=0.05)
     for n in range(100):
         server.begin_call("hold", {"name": "crowd"}, id=n)
     for _ in range(50):
@@ -138,7 +138,7 @@ def test_c27_ping_behind_a_hundred_sleepers(serve: Serve) -> None:
 
 
 def test_more_requests_than_may_be_unfinished_are_refused(serve: Serve) -> None:
-    server = serve("2025-06-18", max_workers=20, max_requests=10, executor="pool", drain_grace=0.2)
+    server = serve("2025-06-18", max_workers=20, max_requests=10, executor="pool", drain_grace=0.05)
     for n in range(15):
         server.begin_call("hold", {"name": "many"}, id=n)
     refused = [server.message() for _ in range(5)]

@@ -12,7 +12,7 @@ import pytest
 from .conftest import Serve
 from .messages import MODERN, notification
 
-CALLS = int(os.environ.get("MINIMCP_SOAK_CALLS", "3000"))
+CALLS = int(os.environ.get("MINIMCP_SOAK_CALLS", "2000"))
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", MODERN])

@@ -71,7 +71,8 @@ def big(size: int) -> str:
 
 
 def slow(seconds: float, ctx: Context) -> str:
-    """Sleep as a tool should."""
+    """Say that it has begun, to whom wants progress, and sleep as a tool should."""
+    ctx.progress(0)
     ctx.sleep(seconds)
     return "slept"
 
@@ -86,6 +87,13 @@ def hold(name: str) -> str:
     """Wait until `release` is called with this name, whatever happens."""
     gate(name, reached).set()
     gate(name, gates).wait(60)
+    return "released"
+
+
+def hold_file(path: str) -> str:
+    """Wait until somebody opens this named pipe for writing and closes it: a gate for when no worker is free."""
+    with open(path, "rb") as pipe:
+        pipe.read()
     return "released"
 
 
@@ -373,7 +381,7 @@ START = threading.Thread.start
 
 if TOOLS:
     for tool in (
-        echo, add, take, length, big, slow, deaf_slow, hold, release, never, watch, wait_for, count, report,
+        echo, add, take, length, big, slow, deaf_slow, hold, hold_file, release, never, watch, wait_for, count, report,
         report_late, report_when_released, log, log_all, about, fail, raiser, returns, prints, child_descriptors,
         limit_files, no_more_threads, tagged, grow,
     ):  # fmt: skip

@@ -11,12 +11,13 @@ import pytest
 
 import minimcp
 from minimcp import Server, StdioServer
-from minimcp.connect import read_target
+from minimcp.connecting import read_target
 from minimcp.transports.child import ChildPipe
 from minimcp.types import Implementation
 
 from .answering import R1, R4, R5, Answering, error
-from .support import ROOT, WAIT
+from .scripted import Task
+from .support import ROOT, WAIT, run_python
 
 QUICK = """
 import sys, json
@@ -52,15 +53,26 @@ def test_the_order_of_decisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     stdio = StdioServer(["a"])
     assert read_target(stdio).server is stdio
     assert command(["a", Path("b")]) == ["a", "b"] == command(("a", "b"))
-    for name in ("here.py", "two words.py", "tool"):
+    for name in ("here.py", "two words.py", "tool", "here.js", "here.mjs"):
         (tmp_path / name).write_text("", encoding="utf-8")
     assert command("here.py") == [sys.executable, str(tmp_path / "here.py")] == command(Path("here.py"))
     assert command("two words.py") == [sys.executable, str(tmp_path / "two words.py")]
     assert command("tool") == [str(tmp_path / "tool")]
-    assert command("gone.py") == [sys.executable, "gone.py"] and command("gone.js") == ["node", "gone.js"]
-    assert command("gone.mjs") == ["node", "gone.mjs"]
+    assert command("here.js") == ["node", str(tmp_path / "here.js")]
+    assert command("here.mjs") == ["node", str(tmp_path / "here.mjs")]
     assert command("prog 'an argument' $HOME;") == ["prog", "an argument", "$HOME;"]
     assert read_target("prog x").what == "a command line" and read_target("here.py").what == "a file"
+
+
+def test_a_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for target in ("gone.py", "gone.js", "gone.mjs", Path("gone.py"), "./folder/gone.py"):
+        with pytest.raises(minimcp.ConnectionFailed, match=r"^there is no file '\S*gone.m?[pj][ys]+'$"):
+            minimcp.connect(target)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "gone.py").touch()
+    found = read_target("gone.py", cwd="folder").server
+    assert found is not None and found.command == (sys.executable, "gone.py")
 
 
 def test_what_names_no_server() -> None:
@@ -91,6 +103,9 @@ def test_options_that_do_not_apply() -> None:
         minimcp.connect(Server("x"), handlers=Answering)
     with pytest.raises(TypeError):
         minimcp.connect(Server("x"), client_info={"name": "no version"})
+    for name in ("timeout", "connect_timeout", "probe_timeout"):
+        with pytest.raises(TypeError, match=f"^{name} is a number of seconds or None, not the str '1'"):
+            minimcp.connect(Server("x"), **{name: "1"})
     with pytest.raises(TypeError, match="trace"):
         minimcp.connect(Server("x"), trace=5)
 
@@ -115,11 +130,62 @@ def test_a_relative_file_is_ours_not_the_servers(script: Path, tmp_path: Path, m
 def test_what_is_told_of_a_server_that_does_not_start(tmp_path: Path) -> None:
     with pytest.raises(minimcp.ConnectionFailed, match="a command line.*no-such-program"):
         minimcp.connect("no-such-program --serve")
+    lines: List[str] = []
     crash = [sys.executable, "-c", "import sys; print('out of luck', file=sys.stderr); sys.exit(4)"]
     with pytest.raises(minimcp.ConnectionFailed) as caught:
-        minimcp.connect(crash, connect_timeout=WAIT, stderr=lambda line: None)
+        minimcp.connect(crash, connect_timeout=WAIT, stderr=lines.append)
+    assert lines == ["out of luck"], "it cannot have died of a probe that it did not read"
     assert str(caught.value).startswith("an argument list: ") and "out of luck" in caught.value.stderr_tail
-    assert caught.value.exit_code == 4 and R5 in str(caught.value), "what was wanted"
+    assert caught.value.exit_code == 4 and R5 not in str(caught.value)
+    assert str(caught.value).count("out of luck") == 2, "in the command, and in the last lines"
+
+
+TWICE = """
+import os, sys
+folder = sys.argv[1]
+first = not os.path.exists(folder + "/started")
+open(folder + "/started", "a").write("x")
+print("Starting", file=sys.stderr)
+sys.stdin.readline()
+sys.exit({reason})
+"""
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("'no database'", ["Starting", "no database"]),
+        ("'no probe' if first else 'no database'", ["Starting", "no probe", "no database"]),
+    ],
+)
+def test_a_server_that_dies_of_the_probe_and_without_it(tmp_path: Path, reason: str, shown: List[str]) -> None:
+    lines: List[str] = []
+    command = [sys.executable, "-S", "-c", TWICE.format(reason=reason), str(tmp_path)]
+    with pytest.raises(minimcp.ConnectionFailed) as caught:
+        minimcp.connect(command, connect_timeout=WAIT, stderr=lines.append)
+    assert (tmp_path / "started").read_text() == "xx"
+    assert lines == shown
+    assert caught.value.stderr_tail == "Starting\nno database\n"
+    cause = caught.value.__cause__
+    assert isinstance(cause, minimcp.ConnectionLost) and cause.stderr_tail == "\n".join(["Starting", shown[1], ""])
+    assert str(caught.value).count("    no database") == 1
+    assert ("    no probe" in str(caught.value)) == ("no probe" in shown)
+
+
+def test_a_server_that_never_agrees_is_ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", 6 * WAIT)
+    stubborn = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: time.sleep(60)"
+    half = "import os, time\nos.close(1)\nwhile True: time.sleep(60)"
+    for code, seconds, kind in ((stubborn, 0.4, minimcp.RequestTimeout), (half, WAIT, minimcp.ConnectionFailed)):
+        command = [sys.executable, "-S", "-c", code]
+        connecting = Task(lambda: minimcp.connect(command, connect_timeout=seconds))  # noqa: B023, ended in this round
+        with pytest.raises(kind):
+            connecting.result()
+
+
+def test_a_server_that_has_agreed_gets_the_full_grace(script: Path) -> None:
+    with minimcp.connect(str(script), timeout=WAIT) as client:
+        assert client._channel._pipe.grace == ChildPipe.CLOSE_SECONDS  # type: ignore[attr-defined]
 
 
 class Dying(Answering):
@@ -185,6 +251,17 @@ def test_how_the_client_describes_itself(monkeypatch: pytest.MonkeyPatch) -> Non
         assert opening(client_info=info)["clientInfo"] == {"name": "me", "version": "1"}
     extensions = {"com.example/x": {"a": 1}}
     assert opening(extensions=extensions)["capabilities"] == {"extensions": extensions}
+
+
+def test_no_file_takes_the_place_of_a_public_name() -> None:
+    """An import of a file sets a name in its package: whoever imports what first, `minimcp.connect` is the function."""
+    files = {path.stem for path in (ROOT / "minimcp").iterdir() if not path.name.startswith("__")}
+    assert "connecting" in files and not files & set(minimcp.__all__)
+    first = "import minimcp.client, minimcp.connecting, minimcp.cli.parsing, minimcp\n"
+    check = "from minimcp import connect\nassert connect is minimcp.connect is minimcp.connecting.connect\n"
+    for code in (first + check, "import minimcp\nminimcp.connect\n" + first + check):
+        done = run_python(["-c", code])
+        assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_trace_of_every_message() -> None:

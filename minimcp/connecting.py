@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .callbacks import Callbacks, ClientRole
+from .calls import moment
 from .channel import Channel
 from .client import Client
-from .deadline import Deadline
 from .errors import ConnectionFailed, ConnectionLost, RequestTimeout
 from .jsonrpc import Json
 from .limits import Limits
@@ -29,6 +29,9 @@ SCRIPTS = {".py": sys.executable, ".js": "node", ".mjs": "node"}
 """What runs a file, by its ending; other files run themselves."""
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+GIVE_UP_SECONDS = 0.2
+"""What a server that has not agreed gets to exit, and again after SIGTERM: the time to connect is over then."""
 
 
 class Target(NamedTuple):
@@ -52,6 +55,7 @@ def read_target(
     Raises:
         TypeError: It is nothing that names a server, or an option does not apply to it.
         ValueError: It is an empty command, or a URL, which this version does not open.
+        ConnectionFailed: It is a file that is not there.
     """
     if isinstance(target, type):
         raise TypeError(f"{target.__name__} is a class: give an instance of it")
@@ -63,35 +67,39 @@ def read_target(
         if env is not None or cwd is not None:
             raise TypeError("env and cwd are part of the StdioServer")
         return Target("a StdioServer", target)
-    what, command = _command(target)
+    what, command = _command(target, "" if cwd is None else os.fspath(cwd))
     if not command:
         raise ValueError("an empty command starts nothing")
     return Target(what, StdioServer(command, env=env, cwd=cwd))
 
 
-def _command(target: Any) -> tuple[str, Sequence[str]]:
+def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
     if isinstance(target, (list, tuple)):
         return "an argument list", [os.fspath(part) for part in target]
     if isinstance(target, os.PathLike):
-        return "a file", _run_file(Path(target))
+        return "a file", _run_file(Path(target), cwd)
     if not isinstance(target, str):
         raise TypeError(f"a server is named by a command, a file or a Server object, not by {type(target).__name__}")
     if target.startswith(("http://", "https://")):
         raise ValueError(f"{target} is a URL, and this version speaks over stdio and in memory only")
     if os.path.isfile(target) or (len(target.split()) == 1 and target.endswith(tuple(SCRIPTS))):
-        return "a file", _run_file(Path(target))
+        return "a file", _run_file(Path(target), cwd)
     try:
         return "a command line", shlex.split(target, posix=os.name != "nt")
     except ValueError as error:
         raise ValueError(f"{target!r} was taken for a command line: {error}") from None
 
 
-def _run_file(path: Path) -> list[str]:
+def _run_file(path: Path, cwd: str) -> list[str]:
     """The command for a file. What is there is named from the root, because the server may run in another directory."""
     runner = SCRIPTS.get(path.suffix)
     if runner is None:
         return [str(path.absolute())]
-    return [runner, str(path.absolute() if path.is_file() else path)]
+    if path.is_file():
+        return [runner, str(path.absolute())]
+    if not (Path(cwd) / path).is_file():
+        raise ConnectionFailed(f"there is no file {str(path)!r}")
+    return [runner, str(path)]
 
 
 def connect(
@@ -135,7 +143,7 @@ def connect(
         env: Laid over the environment of this process; None adds nothing.
         cwd: The server's working directory; None takes ours.
         trace: A text file, or a callable that gets ("-->" or "<--", message); None for no trace.
-        max_message_bytes: The longest message taken; None means no limit, here and below.
+        max_message_bytes: The longest message; None means no limit, here and below.
         max_depth: How deep arrays and objects of a message may nest.
         max_workers: Handlers that run at the same time.
         max_backlog_bytes: Bytes that the server has not taken before reading stops.
@@ -147,19 +155,25 @@ def connect(
         UnsupportedRevision: There is no revision in common.
         TypeError, ValueError: An argument cannot be what it is.
     """
+    wanted = wanted_revisions(revision)
     found = read_target(target, env=env, cwd=cwd)
     info = _own_info(client_info)
     capabilities: dict[str, Json] = {} if extensions is None else {"extensions": dict(extensions)}
-    plan = Plan(wanted_revisions(revision), info, capabilities, capabilities, probe_timeout)
+    plan = Plan(wanted, info, capabilities, capabilities, probe_timeout)
     callbacks = Callbacks.gather(handlers, on_log=on_log, on_tools_changed=on_tools_changed)
     limits = Limits(
-        max_depth=max_depth, max_workers=max_workers, max_backlog_bytes=max_backlog_bytes, write_timeout=write_timeout
+        max_message_bytes=max_message_bytes, max_depth=max_depth, max_workers=max_workers,
+        max_backlog_bytes=max_backlog_bytes, write_timeout=write_timeout,
     )
     record = tracer(trace)
-    deadline = Deadline(connect_timeout)
+    for name, seconds in (("timeout", timeout), ("probe_timeout", probe_timeout)):
+        moment(name, seconds)
+    deadline = moment("connect_timeout", connect_timeout)
 
-    def attempt(plan: Plan) -> Client:
-        pipe = _open_pipe(found, stderr, max_message_bytes)
+    def start(shown: str) -> Pipe:
+        return _open_pipe(found, stderr, max_message_bytes, shown)
+
+    def agree(pipe: Pipe, plan: Plan) -> Client:
         role = ClientRole(callbacks)
         channel = Channel(pipe, role, limits=limits, trace=record).open()
         try:
@@ -168,43 +182,58 @@ def connect(
             channel.close()
             raise
         role.era = era
+        if isinstance(pipe, ChildPipe):
+            pipe.grace = ChildPipe.CLOSE_SECONDS
         return Client(channel, era, timeout=timeout, stderr_tail=lambda: getattr(pipe, "stderr_tail", ""))
 
-    return _attempt(attempt, plan, found)
-
-
-def _attempt(attempt: Callable[[Plan], Client], plan: Plan, found: Target) -> Client:
-    """Connect, and once more without a probe if the server dies of it."""
     try:
-        try:
-            return attempt(plan)
-        except ConnectionLost:
-            if found.server is None or plan.per_request is None or plan.handshake is None:
-                raise
-            return attempt(plan.without_probe())
-    except ConnectionLost as error:
-        raise ConnectionFailed(
-            f"{found.what}: {error} (while agreeing on a revision, {_spoken(plan)} wanted)",
-            exit_code=error.exit_code,
-            signal=error.signal,
-            stderr_tail=error.stderr_tail,
-        ) from None
+        return _agree(start, agree, plan, found)
     except (ConnectionFailed, RequestTimeout) as error:
         error.args = (f"{found.what}: {error}",)
         raise
 
 
-def _spoken(plan: Plan) -> str:
-    return ", ".join(revision.name for revision in plan.wanted)
+def _agree(
+    start: Callable[[str], Pipe], agree: Callable[[Pipe, Plan], Client], plan: Plan, found: Target
+) -> Client:
+    """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
+    pipe = start("")
+    try:
+        return agree(pipe, plan)
+    except ConnectionLost as lost:
+        if found.server is None or plan.per_request is None or plan.handshake is None or not pipe.was_read():
+            raise _failed(lost, str(lost) + _pinned(plan)) from lost
+        try:
+            return agree(start(lost.stderr_tail), plan.without_probe())
+        except ConnectionLost as again:
+            raise _failed(again, _both(lost, again)) from lost
 
 
-def _open_pipe(found: Target, stderr: Any, max_message_bytes: Optional[int]) -> Pipe:
+def _pinned(plan: Plan) -> str:
+    """What is to be known about the end of a server that was given no second chance."""
+    wanted = plan.per_request
+    return f" (only {wanted.name} was wanted)" if wanted is not None and plan.handshake is None else ""
+
+
+def _failed(lost: ConnectionLost, message: str) -> ConnectionFailed:
+    return ConnectionFailed(message, exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail)
+
+
+def _both(lost: ConnectionLost, again: ConnectionLost) -> str:
+    """How a server ended that was started twice; once if that was the same."""
+    ends = [(each.exit_code, each.signal, each.stderr_tail) for each in (lost, again)]
+    return str(again) if ends[0] == ends[1] else f"{again}\nbefore that, asked for server/discover, {lost}"
+
+
+def _open_pipe(found: Target, stderr: Any, max_message_bytes: Optional[int], shown: str) -> Pipe:
     if found.server is None:
         if stderr is not None:
             raise TypeError("stderr does not apply to a server in this process")
         pipe: Pipe = found.object.open_pipe()
         return pipe
-    return ChildPipe.start(found.server, stderr=stderr, max_message_bytes=max_message_bytes)
+    return ChildPipe.start(
+        found.server, stderr=stderr, max_message_bytes=max_message_bytes, grace=GIVE_UP_SECONDS, shown=shown
+    )
 
 
 def _own_info(given: Union[Implementation, Mapping[str, Any], None]) -> dict[str, Json]:

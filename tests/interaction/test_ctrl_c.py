@@ -1,0 +1,117 @@
+"""Exceptions of signal handlers in the middle of a write: no frame suffers, and nobody has to write again."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import closing
+from typing import Any, List
+
+import pytest
+
+import minimcp
+from minimcp.channel import Channel
+from minimcp.transports.memory import MemoryPipe
+
+from ..scripted import ScriptedPipe, ScriptedRole, Task
+from ..striking import Struck, struck_at
+from ..support import WAIT
+
+
+class InterruptedPipe(ScriptedPipe):
+    """Takes half of the first thing that is sent, and then Ctrl-C strikes."""
+
+    __slots__ = ("struck",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.struck = False
+
+    def send_counted(self, data: bytes, seconds: float, counts: List[int]) -> None:
+        if self.struck:
+            super().send_counted(data, seconds, counts)
+            return
+        self.struck = True
+        self.sent += data[: len(data) // 2]
+        counts.append(len(data) // 2)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("act", ["write", "post"])
+def test_the_rest_of_a_torn_frame_follows_though_nobody_writes_again(act: str) -> None:
+    pipe = InterruptedPipe()
+    with closing(Channel(pipe, ScriptedRole(), name="test").open()) as channel:
+        with pytest.raises(KeyboardInterrupt):
+            getattr(channel, act)(b'{"first": 1}\n')
+        assert pipe.lines(1) == [{"first": 1}]
+
+
+@pytest.mark.parametrize("method", ["work", "initialize"])
+def test_a_call_that_is_struck_while_it_is_sent_is_cancelled_on_the_wire(method: str) -> None:
+    pipe = InterruptedPipe()
+    with closing(Channel(pipe, ScriptedRole(), name="test").open()) as channel:
+        with pytest.raises(KeyboardInterrupt):
+            channel.calls.call(method, lambda id: {})
+        assert len(channel.calls.table) == 0
+        told = [] if method == "initialize" else ["notifications/cancelled"]
+        assert [line["method"] for line in pipe.lines(1 + len(told))] == [method, *told]
+
+
+def test_a_notification_struck_at_any_point_leaves_the_connection_usable() -> None:
+    number = 0
+    while True:
+        ours, theirs = MemoryPipe.pair()
+        with closing(Channel(ours, ScriptedRole(), name="test").open()) as channel, closing(theirs):
+            struck = struck_at(number, lambda: channel.write(b'{"first":1}\n'))  # noqa: B023
+            Task(channel.write, b'{"last":1}\n').result()
+            frames: List[Any] = []
+            while b'{"last":1}' not in frames:
+                frames += theirs.receive()
+            assert frames in ([b'{"first":1}', b'{"last":1}'], [b'{"last":1}']), number
+        if not struck:
+            break
+        number += 1
+    assert number > 20
+
+
+def test_a_timer_strikes_calls_and_others_go_on() -> None:
+    """The main thread is struck anywhere in its calls and notifications; another thread calls all the time."""
+    server = minimcp.Server("struck")
+
+    @server.tool
+    def echo(text: str) -> str:
+        """Say it again."""
+        return text
+
+    armed = False
+    struck = 0
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal armed
+        if armed:
+            armed = False
+            raise Struck
+
+    def others(client: Any) -> None:
+        for number in range(200):
+            assert client.call_tool("echo", {"text": str(number)}).text == str(number)
+
+    with minimcp.connect(server, timeout=WAIT) as client:
+        calling = Task(others, client)
+        before = signal.signal(signal.SIGALRM, stop)
+        try:
+            for number in range(150):
+                try:
+                    armed = True
+                    signal.setitimer(signal.ITIMER_REAL, 1e-5 * (1 + number % 30))
+                    client.notify("vendor/noted", {"number": number})
+                    assert client.call_tool("echo", {"text": "mine"}).text == "mine"
+                    armed = False
+                except Struck:
+                    struck += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        calling.result()
+        assert struck
+        assert client.call_tool("echo", {"text": "still there"}).text == "still there"
+    server.close()
