@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 from contextlib import closing
 from typing import Any, List
 
 import pytest
 
-import minimcp
 from minimcp.channel import Channel
 from minimcp.transports.memory import MemoryPipe
 
 from ..scripted import ScriptedPipe, ScriptedRole, Task
-from ..striking import Struck, struck_at
-from ..support import WAIT
+from ..striking import struck_at
+from ..support import WAIT, run_python
 
 
 class InterruptedPipe(ScriptedPipe):
@@ -73,45 +71,8 @@ def test_a_notification_struck_at_any_point_leaves_the_connection_usable() -> No
     assert number > 20
 
 
-def test_a_timer_strikes_calls_and_others_go_on() -> None:
-    """The main thread is struck anywhere in its calls and notifications; another thread calls all the time."""
-    server = minimcp.Server("struck")
-
-    @server.tool
-    def echo(text: str) -> str:
-        """Say it again."""
-        return text
-
-    armed = False
-    struck = 0
-
-    def stop(number: int, frame: Any) -> None:
-        nonlocal armed
-        if armed:
-            armed = False
-            raise Struck
-
-    def others(client: Any) -> None:
-        for number in range(200):
-            assert client.call_tool("echo", {"text": str(number)}).text == str(number)
-
-    with minimcp.connect(server, timeout=WAIT) as client:
-        calling = Task(others, client)
-        before = signal.signal(signal.SIGALRM, stop)
-        try:
-            for number in range(150):
-                try:
-                    armed = True
-                    signal.setitimer(signal.ITIMER_REAL, 1e-5 * (1 + number % 30))
-                    client.notify("vendor/noted", {"number": number})
-                    assert client.call_tool("echo", {"text": "mine"}).text == "mine"
-                    armed = False
-                except Struck:
-                    struck += 1
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-        calling.result()
-        assert struck
-        assert client.call_tool("echo", {"text": "still there"}).text == "still there"
-    server.close()
+@pytest.mark.parametrize("what", ["many_writes", "calls_while_others_call"])
+def test_a_timer_strikes_the_main_thread_anywhere(what: str) -> None:
+    """In a process of its own: a tool that traces these tests has locks that could not bear it."""
+    done = run_python(["-m", "tests.interaction.struck", what], seconds=3 * WAIT)
+    assert (done.returncode, done.stdout) == (0, b"done\n"), done.stderr.decode()
