@@ -13,6 +13,7 @@ import minimcp
 from minimcp import CancelToken, Refused, rounds as module
 
 from .answering import R4, R5, Answering, error, result, silence
+from .rows import for_each
 from .scripted import Task, no_threads, notice, wait_for
 from .support import WAIT, eventually
 
@@ -175,7 +176,7 @@ def test_what_was_not_declared_is_a_violation_and_nobody_is_asked() -> None:
         assert asked == [] and len(legs(server)) == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     "members",
     [
         {},
@@ -324,7 +325,7 @@ class Slow:
 
 
 @pytest.mark.requirement("M:ELI-23")
-@pytest.mark.parametrize("many", [False, True])
+@for_each("many", [False, True])
 def test_a_cancel_ends_the_wait_at_once(many: bool) -> None:
     slow, token = Slow(), CancelToken()
     client, server = connected([asks("s", a=ELICIT)], handlers=slow)
