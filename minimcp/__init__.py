@@ -63,16 +63,26 @@ if TYPE_CHECKING:
     from .server import Server
     from .transports.child import StdioServer
     from .types import (
+        Answer,
         Audio,
         CallToolResult,
+        ElicitRequest,
         EmbeddedResource,
         Image,
         LogMessage,
+        ModelPreferences,
         Progress,
         ResourceLink,
+        Root,
+        SampleRequest,
+        SampleResult,
+        SamplingMessage,
         Text,
         Tool,
         ToolAnnotations,
+        ToolChoice,
+        ToolResult,
+        ToolUse,
     )
 
 _LATE = {
@@ -85,8 +95,9 @@ _LATE = {
     "StdioServer": "transports.child",
     **dict.fromkeys(
         (
-            "Audio", "CallToolResult", "EmbeddedResource", "Image", "LogMessage", "Progress", "ResourceLink", "Text",
-            "Tool", "ToolAnnotations",
+            "Answer", "Audio", "CallToolResult", "ElicitRequest", "EmbeddedResource", "Image", "LogMessage",
+            "ModelPreferences", "Progress", "ResourceLink", "Root", "SampleRequest", "SampleResult", "SamplingMessage",
+            "Text", "Tool", "ToolAnnotations", "ToolChoice", "ToolResult", "ToolUse",
         ),
         "types",
     ),
@@ -110,10 +121,12 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "AuthorizationError", "Audio", "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported", "Client",
-    "ConnectionFailed", "ConnectionLost", "Context", "Declined", "EmbeddedResource", "HeaderMismatch", "Image",
-    "InternalError", "InvalidParams", "InvalidRequest", "LogMessage", "McpError", "MethodNotFound", "ParseError",
-    "Progress", "ProtocolViolation", "Refused", "RequestStateRejected", "RequestTimeout", "ResourceAccessDenied",
-    "ResourceLink", "ResourceNotFound", "RpcError", "Server", "StdioServer", "Text", "Tool", "ToolAnnotations",
-    "ToolError", "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect", "current_context",
+    "Answer", "AuthorizationError", "Audio", "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported",
+    "Client", "ConnectionFailed", "ConnectionLost", "Context", "Declined", "ElicitRequest", "EmbeddedResource",
+    "HeaderMismatch", "Image", "InternalError", "InvalidParams", "InvalidRequest", "LogMessage", "McpError",
+    "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "ProtocolViolation", "Refused",
+    "RequestStateRejected", "RequestTimeout", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "Root",
+    "RpcError", "SampleRequest", "SampleResult", "SamplingMessage", "Server", "StdioServer", "Text", "Tool",
+    "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision",
+    "UrlElicitationRequired", "__version__", "connect", "current_context",
 ]

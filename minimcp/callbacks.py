@@ -1,4 +1,4 @@
-"""A host's own functions, and the role that a client plays on its connection. Floor 6.
+"""Where a host's callbacks run, and the role that a client plays on its connection. Floor 6.
 
 Callbacks for notices run one at a time, in the order of the wire, on one dispatcher thread per client.
 """
@@ -7,54 +7,24 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from functools import partial
 from typing import Any, Callable, Optional
 
+from .answering import Answerer
 from .eras import Peer
 from .errors import ConnectionLost, MethodNotFound
 from .exchange import Route, describe
-from .jsonrpc import Notification, Request
+from .jsonrpc import Json, Notification, Request
 from .log import Log, one_line
 from .negotiation import Era
 from .revisions import NEWEST_HANDSHAKE
 from .role import Role
-from .types import LogMessage
+from .types import Change, LogMessage
 
 log = Log("client")
 
 MOST_NOTICES = 10_000
 """Notices that wait for their callback; when there are more, the oldest are dropped with one warning."""
-
-NAMES = ("on_log", "on_tools_changed")
-
-
-class Callbacks:
-    """What a host wants to hear, by the name of the callback."""
-
-    def __init__(self, functions: dict[str, Callable[..., Any]]) -> None:
-        self.functions = functions
-
-    @classmethod
-    def gather(cls, handlers: Any, **keywords: Optional[Callable[..., Any]]) -> Callbacks:
-        """Those of an object and those given as keywords.
-
-        Raises:
-            TypeError: One is given both ways, cannot be called, or the object is a class.
-        """
-        if isinstance(handlers, type):
-            raise TypeError(f"handlers={handlers.__name__} is a class: give an instance of it")
-        functions: dict[str, Callable[..., Any]] = {}
-        for name in NAMES:
-            own, given = getattr(handlers, name, None), keywords.get(name)
-            if own is not None and given is not None:
-                raise TypeError(f"{name} is given twice: by handlers and as a keyword")
-            function = own if given is None else given
-            if function is None:
-                continue
-            if not callable(function):
-                raise TypeError(f"{name} is called, and {type(function).__name__} cannot be")
-            functions[name] = function
-        return cls(functions)
-
 
 class Dispatcher:
     """One thread that runs callbacks in order; it exists only after the first one. `put` never blocks."""
@@ -101,18 +71,38 @@ class Dispatcher:
             self._lock.notify()
 
 
+def _uri(params: Json) -> Optional[str]:
+    return Change.from_notice("notifications/resources/updated", params).uri
+
+
+NOTICES: dict[str, tuple[str, Optional[Callable[[Json], Any]]]] = {
+    "notifications/message": ("on_log", LogMessage.from_wire),
+    "notifications/tools/list_changed": ("on_tools_changed", None),
+    "notifications/resources/list_changed": ("on_resources_changed", None),
+    "notifications/prompts/list_changed": ("on_prompts_changed", None),
+    "notifications/resources/updated": ("on_resource_updated", _uri),
+}
+"""By method: the callback, and how its argument is read from the params (ValueError: the notice is none); None calls
+it without one."""
+
+
 class ClientRole(Role):
     """What a client does with what its server sends.
 
     Args:
-        callbacks: The host's.
+        answerer: The host's side.
     """
 
-    def __init__(self, callbacks: Callbacks) -> None:
-        self._functions = callbacks.functions
+    def __init__(self, answerer: Answerer) -> None:
+        self._functions = answerer.handlers.functions
+        self._answerer = answerer
         self._dispatcher = Dispatcher()
         self.era: Optional[Era] = None
         self._ping = Route(lambda exchange: {}, control=True)
+
+    def agree(self, era: Era) -> None:
+        """From now on this is spoken."""
+        self.era = era
 
     @property
     def takes_batches(self) -> bool:  # type: ignore[override]
@@ -128,23 +118,26 @@ class ClientRole(Role):
         if not self.takes_requests:
             log.warning("<-- %s: the server must not send requests in this revision: ignored", one_line(request.method))
             return None
-        if request.method != "ping":
+        peer = Peer(NEWEST_HANDSHAKE) if self.era is None else self.era.peer
+        if request.method == "ping":
+            return peer, self._ping
+        if self.era is None or not self._answerer.takes(request.method, peer.revision):
             raise MethodNotFound(f"Method not found: {one_line(request.method)}")
-        return (Peer(NEWEST_HANDSHAKE) if self.era is None else self.era.peer), self._ping
+        return peer, Route(self._answerer.serve)
 
     def notified(self, notification: Notification) -> None:
         method, params = notification
-        if method == "notifications/message" and "on_log" in self._functions:
-            try:
-                message = LogMessage.from_wire(params)
-            except ValueError as error:
-                log.debug("<-- a log message that is none: %s", error)
-                return
-            self._dispatcher.put(lambda: self._functions["on_log"](message))
-        elif method == "notifications/tools/list_changed" and "on_tools_changed" in self._functions:
-            self._dispatcher.put(self._functions["on_tools_changed"])
-        else:
+        name, read = NOTICES.get(method, ("", None))
+        function = self._functions.get(name)
+        if function is None:
             log.debug("<-- %s: nobody listens", one_line(method))
+            return
+        try:
+            arguments = () if read is None else (read(params),)
+        except ValueError as error:
+            log.debug("<-- a %s that is none: %s", method, error)
+            return
+        self._dispatcher.put(partial(function, *arguments))
 
     def lost(self, cause: ConnectionLost) -> None:
         self._dispatcher.close()

@@ -6,8 +6,10 @@ Not here: which methods there are and what their results mean (see `client`).
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union
 
+from .answering import Answerer
 from .cancel import CancelToken
 from .channel import Channel
 from .deadline import Deadline
@@ -24,6 +26,8 @@ from .jsonrpc import Failure, Json
 from .log import Log
 from .negotiation import Era
 from .outgoing import NEVER_CANCELLED
+from .pipe import nothing
+from .rounds import Rounds, together, until_cancelled
 from .table import PendingCall
 from .types import Progress
 
@@ -56,18 +60,21 @@ class Calls:
         channel: The connection.
         era: What was agreed on it.
         timeout: Seconds for one call, if the call itself does not say; None waits for ever.
+        answerer: The host's side; its clock is the one that calls are timed by.
     """
 
-    def __init__(self, channel: Channel, era: Era, timeout: Optional[float]) -> None:
+    def __init__(self, channel: Channel, era: Era, timeout: Optional[float], answerer: Answerer) -> None:
         self.channel, self.era, self._timeout = channel, era, timeout
+        self._clock = answerer.clock
+        self._rounds = Rounds(channel, era, answerer)
 
     def deadline(self, timeout: Optional[float]) -> Deadline:
-        """When a call with this ``timeout=`` is given up.
+        """When a call with this ``timeout=`` is given up; it stands off while the host answers a question.
 
         Raises:
             TypeError: It is no number.
         """
-        return moment("timeout", self._timeout if timeout is DEFAULT else timeout)
+        return moment("timeout", self._timeout if timeout is DEFAULT else timeout, self._clock.deadline)
 
     def request(
         self,
@@ -76,8 +83,28 @@ class Calls:
         deadline: Deadline,
         cancel: Optional[CancelToken],
         on_progress: Optional[OnProgress] = None,
+        *,
+        raw: bool = False,
     ) -> Result:
         """Call a method and return its result; arguments and errors as `Client.request`."""
+
+        def send(params: Mapping[str, Json]) -> Result:
+            return self._ask_again(method, params, deadline, cancel, on_progress)
+
+        result = send(params)
+        if raw or not self.era.is_asking(result):
+            return result
+        return self._rounds.finish(method, params, result, send, deadline, cancel)
+
+    def _ask_again(
+        self,
+        method: str,
+        params: Mapping[str, Json],
+        deadline: Deadline,
+        cancel: Optional[CancelToken],
+        on_progress: Optional[OnProgress],
+    ) -> Result:
+        """Ask, and once more where the server now speaks another revision."""
         try:
             return self._ask(method, params, deadline, cancel, on_progress)
         except UnsupportedRevision as error:
@@ -115,11 +142,7 @@ class Calls:
         if cancel is None:
             ending = self.channel.calls.wait(call, deadline, tell=tell, about=about)
         else:
-            token = cancel
-            retire = self.channel.calls.retire
-            forget = token.on_cancel(
-                lambda: _ignore(retire(call, Cancelled(token.reason or "cancelled"), tell=tell))
-            )
+            forget = until_cancelled(self.channel.calls, call, cancel, tell=tell)
             try:
                 ending = self.channel.calls.wait(call, deadline, tell=tell, about=about)
             finally:
@@ -153,19 +176,20 @@ class Calls:
             ValueError, TypeError: Some params are no JSON; nothing was sent.
         """
         _check(cancel)
-        outcomes = self._round(method, params, deadline, cancel)
+        outcomes = self._wave(method, params, deadline, cancel)
         refused = [place for place, outcome in enumerate(outcomes) if self._adopts(outcome)]
         if refused:
             try:
                 _check(cancel)
-                again = self._round(method, [params[place] for place in refused], deadline, cancel)
+                again = self._wave(method, [params[place] for place in refused], deadline, cancel)
             except McpError as error:  # what was answered before is not lost with it
                 again = [copy(error) for _ in refused]
             for place, outcome in zip(refused, again):
                 outcomes[place] = outcome
+        self._finish(method, params, outcomes, deadline, cancel)
         return outcomes
 
-    def _round(
+    def _wave(
         self,
         method: str,
         params: Sequence[Mapping[str, Json]],
@@ -184,6 +208,42 @@ class Calls:
             self._give_up(pending[len(outcomes):], "the caller gave up")
             raise
         return outcomes
+
+    def _finish(
+        self,
+        method: str,
+        params: Sequence[Mapping[str, Json]],
+        outcomes: list[Union[Result, Exception]],
+        deadline: Deadline,
+        cancel: Optional[CancelToken],
+    ) -> None:
+        """Go on with those calls whose results are questions, all at once: one that nobody answers holds no other."""
+        def is_asking(place: int) -> bool:
+            outcome = outcomes[place]
+            return not isinstance(outcome, Exception) and self.era.is_asking(outcome)
+
+        def finish(place: int, first: Any) -> None:
+            def send(params: Mapping[str, Json]) -> Result:
+                return self._ask_again(method, params, deadline, token, None)
+
+            try:
+                outcomes[place] = self._rounds.finish(method, params[place], first, send, deadline, token)
+            except Exception as error:
+                outcomes[place] = error
+
+        asking = [place for place in range(len(outcomes)) if is_asking(place)]
+        if not asking:
+            return
+        token = CancelToken()
+        forget = nothing if cancel is None else cancel.on_cancel(partial(_pass_on, cancel, token))
+        try:
+            together(self.channel, [partial(finish, place, outcomes[place]) for place in asking], None)
+        except (McpError, RuntimeError) as error:
+            for place in filter(is_asking, asking):
+                outcomes[place] = copy(error)
+        finally:
+            forget()
+            token.cancel("the caller gave up")  # such as Ctrl-C: without it all have ended
 
     def _send(self, method: str, params: Sequence[Mapping[str, Json]]) -> list[PendingCall]:
         pending: list[PendingCall] = []
@@ -255,18 +315,21 @@ def shown(value: object) -> str:
     return f"the {type(value).__name__} {repr(value):.60}"
 
 
-def moment(name: str, seconds: Optional[float]) -> Deadline:
+def moment(
+    name: str, seconds: Optional[float], make: Callable[[Optional[float]], Deadline] = Deadline
+) -> Deadline:
     """When this many seconds are over.
 
     Args:
         name: Of the argument, for the message.
         seconds: Its value; None never comes.
+        make: Makes the moment.
 
     Raises:
         TypeError: It is no number.
     """
     try:
-        return Deadline(seconds)
+        return make(seconds)
     except TypeError:
         raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None
 
@@ -278,8 +341,8 @@ def _check(cancel: Optional[CancelToken]) -> None:
         raise Cancelled(cancel.reason or "the token was cancelled before the call")
 
 
-def _ignore(_: object) -> None:
-    return None
+def _pass_on(given: CancelToken, token: CancelToken) -> None:
+    token.cancel(given.reason)
 
 
 def _progress_to(on_progress: OnProgress) -> Callable[[Any], None]:

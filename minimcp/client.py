@@ -9,14 +9,17 @@ import sys
 import time
 import warnings
 import weakref
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
+from .answering import Answerer
 from .calls import DEFAULT, Calls, OnProgress, Result, shown
 from .cancel import CancelToken
 from .channel import Channel
+from .clock import inherited
 from .deadline import Deadline
 from .eras import LOG_LEVEL_KEY, LOG_LEVELS, HandshakeEra
 from .errors import McpError, ProtocolViolation, ToolError
+from .handlers import Rootlike, Roots
 from .jsonrpc import Json, Notification, encode
 from .log import Log, one_line
 from .negotiation import Era
@@ -37,13 +40,20 @@ class Client:
         era: What was agreed on it.
         timeout: Seconds for one call, if the call itself does not say; None waits for ever.
         stderr_tail: Tells the last lines of the server's stderr.
+        answerer: The host's side.
     """
 
     def __init__(
-        self, channel: Channel, era: Era, *, timeout: Optional[float], stderr_tail: Callable[[], str]
+        self,
+        channel: Channel,
+        era: Era,
+        *,
+        timeout: Optional[float],
+        stderr_tail: Callable[[], str],
+        answerer: Answerer,
     ) -> None:
-        self._channel, self._era = channel, era
-        self._calls = Calls(channel, era, timeout)
+        self._channel, self._era, self._answerer = channel, era, answerer
+        self._calls = Calls(channel, era, timeout, answerer)
         self._stderr_tail = stderr_tail
         self._outputs = OutputChecks()
         self._closed = False
@@ -86,6 +96,7 @@ class Client:
         timeout: Optional[float] = DEFAULT,
         cancel: Optional[CancelToken] = None,
         on_progress: Optional[OnProgress] = None,
+        raw: bool = False,
     ) -> dict[str, Json]:
         """Call any method and return its result as it came.
 
@@ -95,16 +106,45 @@ class Client:
             timeout: Seconds the server may take in all; None waits for ever. Progress does not extend it.
             cancel: Ends the call from another thread; None for a call that nobody cancels.
             on_progress: Called with each `Progress`, in order, by this thread, before this returns; None asks for none.
+            raw: True also returns a result that asks for input (``resultType`` is "input_required") as it came, for
+                a host that keeps it and goes on later with ``inputResponses`` and ``requestState`` among the params.
 
         Raises:
             RpcError: The server answered an error; its kind depends on the code.
+            Refused: The server asked for input, and a handler of the host refused or failed.
             RequestTimeout: No answer came in time; the server was told.
             Cancelled: The token was cancelled; the server was told.
             ConnectionLost: The connection ended, or is closed.
             ProtocolViolation: The answer was none.
             BaseException: Whatever ``on_progress`` raises; the server is told that nobody waits.
         """
-        return self._calls.request(method, params or {}, self._calls.deadline(timeout), cancel, on_progress)
+        deadline = self._calls.deadline(timeout)
+        return self._calls.request(method, params or {}, deadline, cancel, on_progress, raw=raw)
+
+    def set_roots(self, roots: Iterable[Rootlike]) -> None:
+        """Replace the roots that ``roots=`` of `connect` gave, and tell a server that keeps them.
+
+        Raises:
+            RuntimeError: `connect` was not given ``roots``.
+            ConnectionLost: The connection has ended.
+        """
+        kept = self._answerer.handlers.functions.get("list_roots")
+        if not isinstance(kept, Roots):
+            raise RuntimeError("set_roots replaces what connect was given as roots=, and there was nothing")
+        kept.replace(roots)
+        self.roots_changed()
+
+    def roots_changed(self) -> None:
+        """Tell the server that `list_roots` has something new; where it asks for them in each call, do nothing.
+
+        Raises:
+            RuntimeError: `connect` was given neither ``roots`` nor ``list_roots``.
+            ConnectionLost: The connection has ended.
+        """
+        if "list_roots" not in self._answerer.handlers.functions:
+            raise RuntimeError("this client has no roots: give connect roots= or list_roots=")
+        if self._era.revision.handshake:
+            self.notify("notifications/roots/list_changed")
 
     def notify(self, method: str, params: Optional[Mapping[str, Json]] = None) -> None:
         """Send a notification.
@@ -282,7 +322,8 @@ class Client:
         if given is not None:
             forget = given.on_cancel(lambda: token.cancel(given.reason))
             future.add_done_callback(lambda _: forget())
-        self._channel.run_aside(lambda: future.run(lambda: function(*args, **{**keywords, "cancel": token})))
+        work = inherited(lambda: function(*args, **{**keywords, "cancel": token}))
+        self._channel.run_aside(lambda: future.run(work))
         return future
 
     def close(self) -> None:

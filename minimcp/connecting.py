@@ -9,20 +9,23 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
-from .callbacks import Callbacks, ClientRole
+from .answering import Answerer
+from .callbacks import ClientRole
 from .calls import moment
 from .channel import Channel
 from .client import Client
 from .errors import ConnectionFailed, ConnectionLost, RequestTimeout
+from .handlers import Handlers, Rootlike
 from .jsonrpc import Json
 from .limits import Limits
 from .log import tracer
 from .negotiation import Plan, negotiate, wanted_revisions
 from .pipe import Pipe
+from .revisions import Revision
 from .transports.child import ChildPipe, StdioServer
-from .types import Implementation
+from .types import ElicitRequest, Implementation, SampleRequest, SampleResult
 from .version import VERSION
 
 SCRIPTS = {".py": sys.executable, ".js": "node", ".mjs": "node"}
@@ -112,6 +115,15 @@ def connect(
     handlers: Any = None,
     on_log: Optional[Callable[[Any], Any]] = None,
     on_tools_changed: Optional[Callable[[], Any]] = None,
+    on_resources_changed: Optional[Callable[[], Any]] = None,
+    on_prompts_changed: Optional[Callable[[], Any]] = None,
+    on_resource_updated: Optional[Callable[[str], Any]] = None,
+    sample: Optional[Callable[[SampleRequest], Union[str, SampleResult]]] = None,
+    elicit: Optional[Callable[[ElicitRequest], Any]] = None,
+    list_roots: Optional[Callable[[], Iterable[Rootlike]]] = None,
+    roots: Optional[Iterable[Rootlike]] = None,
+    sampling: Sequence[str] = (),
+    elicitation: Sequence[str] = ("form", "url"),
     client_info: Union[Implementation, Mapping[str, Any], None] = None,
     extensions: Optional[Mapping[str, Json]] = None,
     stderr: Any = None,
@@ -130,12 +142,24 @@ def connect(
         target: A `Server` object (in memory), a `StdioServer`, an argument list, a path or name of a file (.py runs by
             this Python, .js and .mjs by node), or a command line, which no shell sees.
         revision: "auto" finds out; "handshake" never probes; a name asks for exactly that revision.
-        timeout: Seconds the server may take for one call; None waits for ever.
+        timeout: Seconds the server may take for one call, all rounds of questions together; None waits for ever. The
+            clock stands while ``sample``, ``elicit`` or ``list_roots`` answers.
         connect_timeout: Seconds for the start of the process and for agreeing, together; None waits for ever.
         probe_timeout: How many of these seconds a silent server gets before the older handshake is tried.
-        handlers: An object with any of ``on_log(message)`` and ``on_tools_changed()``; None has none.
-        on_log: The same as a function: called with each log message of the server, one at a time, on one thread.
-        on_tools_changed: Likewise, when the list of tools has changed.
+        handlers: An object with any of the functions that follow, by the same names; None has none.
+        on_log: Called with each log message of the server, one at a time, on one thread, as all ``on_...``.
+        on_tools_changed: Called when the list of tools has changed.
+        on_resources_changed: Called when the list of resources has changed.
+        on_prompts_changed: Called when the list of prompts has changed.
+        on_resource_updated: Called with the URI of a resource that has changed.
+        sample: Gets a `SampleRequest` and returns a str or a `SampleResult`. Having it declares sampling. This and the
+            next two run on worker threads, several at once; raising `Refused` refuses.
+        elicit: Gets an `ElicitRequest` and returns a dict or a dataclass (accept), None (decline) or an `Answer`; in
+            url mode an empty dict accepts.
+        list_roots: Returns the paths, URIs or `Root` objects that the server may work in.
+        roots: These, instead of a function; None gives none. See `Client.set_roots`.
+        sampling: What else ``sample`` can do and this client declares: "tools", "context".
+        elicitation: What ``elicit`` can do and this client declares: "form", "url".
         client_info: How this client describes itself (``name``, ``version``, ...), as a mapping or an
             `Implementation`; None describes the running script.
         extensions: Extensions to declare, by identifier; None declares none.
@@ -158,9 +182,21 @@ def connect(
     wanted = wanted_revisions(revision)
     found = read_target(target, env=env, cwd=cwd)
     info = _own_info(client_info)
-    capabilities: dict[str, Json] = {} if extensions is None else {"extensions": dict(extensions)}
-    plan = Plan(wanted, info, capabilities, capabilities, probe_timeout)
-    callbacks = Callbacks.gather(handlers, on_log=on_log, on_tools_changed=on_tools_changed)
+    given = Handlers.gather(
+        handlers,
+        roots=roots,
+        sampling=sampling,
+        elicitation=elicitation,
+        sample=sample,
+        elicit=elicit,
+        list_roots=list_roots,
+        on_log=on_log,
+        on_tools_changed=on_tools_changed,
+        on_resources_changed=on_resources_changed,
+        on_prompts_changed=on_prompts_changed,
+        on_resource_updated=on_resource_updated,
+    )
+    plan = _plan(wanted, info, given, extensions, probe_timeout)
     limits = Limits(
         max_message_bytes=max_message_bytes, max_depth=max_depth, max_workers=max_workers,
         max_backlog_bytes=max_backlog_bytes, write_timeout=write_timeout,
@@ -174,23 +210,43 @@ def connect(
         return _open_pipe(found, stderr, max_message_bytes, shown)
 
     def agree(pipe: Pipe, plan: Plan) -> Client:
-        role = ClientRole(callbacks)
+        answerer = Answerer(given)
+        role = ClientRole(answerer)
         channel = Channel(pipe, role, limits=limits, trace=record).open()
+        answerer.clock.resumed = channel.calls.table.wake_all
         try:
-            era = negotiate(channel, plan, deadline)
+            era = negotiate(channel, plan, deadline, role.agree)
         except BaseException:
             channel.close()
             raise
-        role.era = era
         if isinstance(pipe, ChildPipe):
             pipe.grace = ChildPipe.CLOSE_SECONDS
-        return Client(channel, era, timeout=timeout, stderr_tail=lambda: getattr(pipe, "stderr_tail", ""))
+        return Client(
+            channel, era, timeout=timeout, stderr_tail=lambda: getattr(pipe, "stderr_tail", ""), answerer=answerer
+        )
 
     try:
         return _agree(start, agree, plan, found)
     except (ConnectionFailed, RequestTimeout) as error:
         error.args = (f"{found.what}: {error}",)
         raise
+
+
+def _plan(
+    wanted: tuple[Revision, ...],
+    info: Mapping[str, Json],
+    given: Handlers,
+    extensions: Optional[Mapping[str, Json]],
+    probe_timeout: float,
+) -> Plan:
+    """What to speak and to declare; each era's newest revision says what there is to declare."""
+    more: dict[str, Json] = {} if extensions is None else {"extensions": dict(extensions)}
+    plan = Plan(wanted, info, more, more, probe_timeout)
+    if plan.handshake is not None:
+        plan = plan._replace(capabilities={**given.capabilities(plan.handshake), **more})
+    if plan.per_request is not None:
+        plan = plan._replace(request_capabilities={**given.capabilities(plan.per_request), **more})
+    return plan
 
 
 def _agree(

@@ -22,6 +22,9 @@ CLIENT_KEY = PREFIX + "clientInfo"
 SERVER_KEY = PREFIX + "serverInfo"
 LOG_LEVEL_KEY = PREFIX + "logLevel"
 
+INPUT_REQUIRED = "input_required"
+"""The ``resultType`` of a result that holds questions to the client."""
+
 LOG_LEVELS = {
     level: rank
     for rank, level in enumerate(
@@ -180,6 +183,10 @@ class HandshakeEra:
         """A result as it came, checked for what this era demands (client)."""
         return result
 
+    def is_asking(self, result: Mapping[str, Json]) -> bool:
+        """Whether a result is no result but questions to the client (client)."""
+        return False
+
 
 class PerRequestEra:
     """Requests that stand alone.
@@ -268,12 +275,16 @@ class PerRequestEra:
         """A result as it came, checked for what this era demands (client).
 
         Raises:
-            ProtocolViolation: It says it is a kind of result that this client does not know.
+            ProtocolViolation: It says it is a kind of result that this client does not know, or not from this method.
         """
         kind = result.get("resultType", "complete")
-        if kind != "complete":
+        if kind != "complete" and (kind != INPUT_REQUIRED or method not in self.revision.asking_methods):
             raise ProtocolViolation(f"a result of {method} is complete, not {one_line(kind)}", result)
         return result
+
+    def is_asking(self, result: Mapping[str, Json]) -> bool:
+        """Whether a result is no result but questions to the client (client)."""
+        return result.get("resultType") == INPUT_REQUIRED
 
 
 def _incomplete(meta: Json) -> InvalidParams:

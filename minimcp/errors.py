@@ -19,6 +19,12 @@ MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
 URL_ELICITATION_REQUIRED = -32042
 
+USER_REJECTED = -1
+"""What a host answers when its user, or its own judgement, refuses a question."""
+
+STATE_REJECTED = "invalid_request_state"
+"""The ``reason`` in the data of an error that refuses a ``requestState``."""
+
 RESERVED_CODES = range(-32768, -31999)
 """The protocol's own range: an application's codes lie outside it."""
 
@@ -168,11 +174,17 @@ def error_from_peer(code: int, message: str, data: Any = None, *, kind: Optional
         data: The peer's data, None when there was none.
         kind: The class to use instead of the code's own; None lets the code decide.
     """
-    chosen: type[RpcError] = _NAMED.get(code, RpcError) if kind is None else kind
+    chosen: type[RpcError] = _kind_of(code, data) if kind is None else kind
     error: RpcError = chosen.__new__(chosen)
     error.args = (message,)
     error.code, error.message, error.data, error.from_peer = code, message, data, True
     return error
+
+
+def _kind_of(code: int, data: Any) -> type[RpcError]:
+    if code == INVALID_PARAMS and isinstance(data, dict) and data.get("reason") == STATE_REJECTED:
+        return RequestStateRejected
+    return _NAMED.get(code, RpcError)
 
 
 class ToolError(McpError):

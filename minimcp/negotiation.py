@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
 from .channel import Channel
 from .deadline import Deadline
@@ -72,8 +72,16 @@ def wanted_revisions(revision: str) -> tuple[Revision, ...]:
     return (BY_NAME[revision],)
 
 
-def negotiate(channel: Channel, plan: Plan, deadline: Deadline) -> Era:
+def negotiate(
+    channel: Channel, plan: Plan, deadline: Deadline, agreed: Callable[[Era], object] = lambda era: None
+) -> Era:
     """Agree with the server on a new connection.
+
+    Args:
+        channel: The connection.
+        plan: What this client may speak.
+        deadline: For all of it.
+        agreed: Called with what is returned, before the server hears that all is well and may ask questions.
 
     Raises:
         UnsupportedRevision: There is nothing in common.
@@ -83,18 +91,20 @@ def negotiate(channel: Channel, plan: Plan, deadline: Deadline) -> Era:
         ProtocolViolation: Its answer was none.
     """
     if plan.per_request is None:
-        return _initialize(channel, plan, deadline)
+        return _initialize(channel, plan, deadline, agreed)
     era, silent = _probe(channel, plan, plan.per_request, deadline)
     if era is not None:
+        agreed(era)
         return era
     try:
-        return _initialize(channel, plan, deadline)
+        return _initialize(channel, plan, deadline, agreed)
     except UnsupportedRevision as error:
         if not silent or not error.from_peer:
             raise
         era, _ = _probe(channel, plan, plan.per_request, deadline)  # it was slow, and has taken the probe meanwhile
         if era is None:
             raise
+        agreed(era)
         return era
 
 
@@ -143,7 +153,9 @@ def _opened(verdict: Verdict, plan: Plan, answer: Mapping[str, Json]) -> PerRequ
     )
 
 
-def _initialize(channel: Channel, plan: Plan, deadline: Deadline) -> HandshakeEra:
+def _initialize(
+    channel: Channel, plan: Plan, deadline: Deadline, agreed: Callable[[Era], object]
+) -> HandshakeEra:
     assert plan.handshake is not None  # the verdict is "handshake" only where one is wanted
     params = HandshakeEra.opening(plan.handshake, plan.info, plan.capabilities)
     try:
@@ -151,6 +163,7 @@ def _initialize(channel: Channel, plan: Plan, deadline: Deadline) -> HandshakeEr
     except RpcError as error:
         raise _refusal(channel, error) from None
     era = HandshakeEra.from_result(result, plan.wanted)
+    agreed(era)
     channel.write(encode(Notification("notifications/initialized")), deadline)
     return era
 

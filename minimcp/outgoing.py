@@ -16,8 +16,11 @@ from .pipe import nothing
 from .table import PendingCall, RequestTable
 from .workers import waiting
 
-NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
-"""Requests that are given up without a word to the peer."""
+OURS = ""
+"""The method of an entry for which nothing was sent: a thread of ours waits for other threads of ours."""
+
+NEVER_CANCELLED = frozenset({"initialize", "server/discover", OURS})
+"""What is given up without a word to the peer."""
 
 
 class Outgoing:

@@ -7,7 +7,7 @@ The words of the specification: https://modelcontextprotocol.io/specification/<n
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence
+from typing import Mapping, NamedTuple, Optional, Sequence
 
 
 class Revision(NamedTuple):
@@ -65,6 +65,18 @@ class Revision(NamedTuple):
     requests_to_client: frozenset[str]
     """Methods that a server may call."""
 
+    client_capabilities: Mapping[str, tuple[str, ...]]
+    """What a client may declare that it can be asked for, and the parts of each."""
+
+    asking_methods: frozenset[str]
+    """Methods whose result may be questions to the client instead."""
+
+    sampling_kinds: frozenset[str]
+    """Kinds of content blocks in messages to and from a client's model."""
+
+    sampling_tools: bool
+    """Whether a client's model may be given tools, and one message several blocks."""
+
 
 _2024_11_05 = Revision(
     name="2024-11-05",
@@ -88,6 +100,10 @@ _2024_11_05 = Revision(
         "tools/call", "logging/setLevel", "completion/complete",
     }),
     requests_to_client=frozenset({"ping", "sampling/createMessage", "roots/list"}),
+    client_capabilities={"sampling": (), "roots": ("listChanged",)},
+    asking_methods=frozenset(),
+    sampling_kinds=frozenset({"text", "image"}),
+    sampling_tools=False,
 )
 
 # https://modelcontextprotocol.io/specification/2025-03-26/changelog
@@ -97,6 +113,7 @@ _2025_03_26 = _2024_11_05._replace(
     content_kinds=_2024_11_05.content_kinds | {"audio"},
     tool_members=_2024_11_05.tool_members | {"annotations"},
     completions_capability=True,
+    sampling_kinds=_2024_11_05.sampling_kinds | {"audio"},
 )
 
 # https://modelcontextprotocol.io/specification/2025-06-18/changelog
@@ -108,6 +125,7 @@ _2025_06_18 = _2025_03_26._replace(
     tool_members=_2025_03_26.tool_members | {"title", "_meta", "outputSchema"},
     implementation_members=_2025_03_26.implementation_members | {"title"},
     requests_to_client=_2025_03_26.requests_to_client | {"elicitation/create"},
+    client_capabilities={**_2025_03_26.client_capabilities, "elicitation": ()},
 )
 
 # https://modelcontextprotocol.io/specification/2025-11-25/changelog
@@ -118,6 +136,11 @@ _2025_11_25 = _2025_06_18._replace(
     argument_errors_are_results=True,
     tool_members=_2025_06_18.tool_members | {"icons", "execution"},
     implementation_members=_2025_06_18.implementation_members | {"description", "icons", "websiteUrl"},
+    client_capabilities={
+        **_2025_06_18.client_capabilities, "sampling": ("tools", "context"), "elicitation": ("form", "url"),
+    },
+    sampling_kinds=_2025_06_18.sampling_kinds | {"tool_use", "tool_result"},
+    sampling_tools=True,
 )
 
 # https://modelcontextprotocol.io/specification/2026-07-28/changelog
@@ -136,6 +159,8 @@ _2026_07_28 = _2025_11_25._replace(
         | {"server/discover", "subscriptions/listen"}
     ),
     requests_to_client=frozenset(),
+    client_capabilities={**_2025_11_25.client_capabilities, "roots": ()},
+    asking_methods=frozenset({"tools/call", "prompts/get", "resources/read"}),
 )
 
 REVISIONS: tuple[Revision, ...] = (_2024_11_05, _2025_03_26, _2025_06_18, _2025_11_25, _2026_07_28)

@@ -133,6 +133,11 @@ class RequestTable:
             call.end(ending, wake=False)
         return call
 
+    def wake_all(self) -> None:
+        """Have every caller look at its deadline again."""
+        for call in list(self._calls.values()):
+            call.wake()
+
     def close(self, cause: BaseException) -> list[PendingCall]:
         """Refuse new calls and end the waiting ones with this cause, or with an earlier one; returns those it ended."""
         cause = self._cause.setdefault("cause", cause)

@@ -6,6 +6,7 @@ import json
 from typing import Any, Callable, Dict, List, Optional
 
 from .scripted import ScriptedPipe, dumps, request
+from .support import eventually
 
 R1, R2, R3, R4, R5 = REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
@@ -72,9 +73,22 @@ class AnsweringPipe(ScriptedPipe):
         """What was called, in order."""
         return [message["method"] for message in self.messages if "method" in message]
 
-    def ask(self, method: str, **params: Any) -> None:
+    def ask(self, method: str, *, id: Any = "s1", **params: Any) -> None:
         """Call the client."""
-        self.give(request("s1", method, **params))
+        self.give(request(id, method, **params))
+
+    def heard(self, count: int) -> Dict[Any, Any]:
+        """What the client answered, by id, once there are so many answers: results, or errors as code and message."""
+        assert eventually(lambda: len(self._answers()) >= count), self.messages
+        return self._answers()
+
+    def _answers(self) -> Dict[Any, Any]:
+        found = {}
+        for message in list(self.messages):
+            if "method" not in message:
+                wrong = message.get("error")
+                found[message["id"]] = message["result"] if wrong is None else (wrong["code"], wrong["message"])
+        return found
 
 
 class Answering:

@@ -13,7 +13,7 @@ from typing import List, Optional, Tuple
 from .support import ROOT
 
 FLOORS: Tuple[Tuple[float, Tuple[str, ...]], ...] = (
-    (0, ("errors.py", "deadline.py", "log.py", "version.py")),
+    (0, ("errors.py", "clock.py", "deadline.py", "log.py", "version.py")),
     (1, ("jsonrpc.py", "types/*", "sse.py", "schema/*", "uri_template.py", "uri_expansion.py")),
     (1, ("overlong.py",)),
     (2, ("revisions.py",)),
@@ -25,6 +25,7 @@ FLOORS: Tuple[Tuple[float, Tuple[str, ...]], ...] = (
     (5, ("transports/*", "auth/*")),
     (6, ("client.py", "connecting.py", "server.py", "run.py")),
     (6, ("registration.py", "server_role.py")),
+    (6, ("handlers.py", "answering.py", "rounds.py")),
     (6, ("callbacks.py", "calls.py", "futures.py", "negotiation.py", "outputs.py")),
     (7, ("__init__.py", "testing.py")),
     (8, ("cli/*", "__main__.py", "trace.py")),

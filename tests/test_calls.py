@@ -10,7 +10,9 @@ import pytest
 
 import minimcp
 from minimcp import CancelToken, calls as module
+from minimcp.answering import Answerer
 from minimcp.calls import DEFAULT, Calls
+from minimcp.handlers import Handlers
 
 from .answering import R4, R5, Answering, discovered, error, initialized, result, silence
 from .scripted import Task, notice
@@ -34,7 +36,7 @@ def test_the_default_has_a_name() -> None:
 
 
 def test_timeouts_are_the_clients_unless_a_call_says_more() -> None:
-    calls = Calls(None, None, 5)  # type: ignore[arg-type]
+    calls = Calls(None, None, 5, Answerer(Handlers({})))  # type: ignore[arg-type]
     left = calls.deadline(DEFAULT).remaining()
     assert left is not None and 4 < left <= 5
     assert calls.deadline(None).remaining() is None and calls.deadline(0).remaining() == 0

@@ -448,12 +448,23 @@ def test_a_complete_result_is_taken_as_it_is(result: Dict[str, Any]) -> None:
 
 @pytest.mark.requirement("M:BASE-17", "M:BASE-18")
 def test_any_other_kind_of_result_is_a_violation() -> None:
-    kinds: List[Any] = ["banana", "input_required", "task", "", "Complete", None, 5, True, [], {}, ["complete"]]
+    kinds: List[Any] = ["banana", "inputRequired", "task", "", "Complete", None, 5, True, [], {}, ["complete"]]
     for kind in kinds:
         result: Dict[str, Any] = {"resultType": kind}
         with pytest.raises(ProtocolViolation, match="^a result of tools/call is complete, not ") as caught:
             an_era().undress("tools/call", result)
         assert caught.value.peer_message is result
+
+
+def test_three_methods_may_ask_and_a_handshake_knows_no_such_result() -> None:
+    asking: Dict[str, Any] = {"resultType": "input_required"}
+    for method in ("tools/call", "prompts/get", "resources/read"):
+        assert an_era().undress(method, asking) is asking
+    for method in ("tools/list", "completion/complete", "server/discover", "x"):
+        with pytest.raises(ProtocolViolation, match="is complete, not input_required"):
+            an_era().undress(method, asking)
+    assert an_era().is_asking(asking) and not an_era().is_asking({"resultType": "complete"})
+    assert not an_era().is_asking({}) and not HandshakeEra(NEWEST_HANDSHAKE, Peer(NEWEST_HANDSHAKE)).is_asking(asking)
 
 
 @pytest.mark.requirement("M:VER-C1")

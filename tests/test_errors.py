@@ -115,7 +115,7 @@ def test_a_reserved_code_that_stands_for_nothing_is_refused() -> None:
 @pytest.mark.requirement("M:ERR-3")
 def test_no_code_of_ours_lies_in_the_old_server_range_but_the_one_that_means_something_there() -> None:
     ours = {value for name, value in vars(errors).items() if name.isupper() and isinstance(value, int)}
-    assert ours == set(CODES.values())
+    assert ours == {*CODES.values(), errors.USER_REJECTED}
     assert {code for code in ours if -32019 <= code <= -32000} == {-32002}
 
 
@@ -176,6 +176,14 @@ def test_a_peers_error_has_the_kind_of_its_code() -> None:
 def test_a_code_that_means_nothing_here_is_kept_as_it_came(code: int) -> None:
     error = error_from_peer(code, "odd")
     assert (type(error), error.code, error.data, error.from_peer) == (RpcError, code, None, True)
+
+
+def test_a_state_that_was_refused_has_a_kind_of_its_own() -> None:
+    refused = error_from_peer(-32602, "no", {"reason": "invalid_request_state"})
+    assert type(refused) is RequestStateRejected and refused.from_peer
+    for code, data in ((-32602, {"reason": "x"}), (-32602, ["invalid_request_state"]), (-32602, None)):
+        assert type(error_from_peer(code, "no", data)) is InvalidParams
+    assert type(error_from_peer(-32603, "no", {"reason": "invalid_request_state"})) is InternalError
 
 
 def test_the_caller_may_know_the_kind_better_than_the_code() -> None:

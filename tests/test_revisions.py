@@ -26,6 +26,14 @@ FACTS: Dict[str, Tuple[Any, Any, Any, Any, Any]] = {
     "cache_hints": (False, False, False, False, True),
     "url_errors": (False, False, False, True, False),
     "resource_missing": (-32002, -32002, -32002, -32002, -32602),
+    "sampling_tools": (False, False, False, True, True),
+    "client_capabilities": (
+        {"sampling": (), "roots": ("listChanged",)},
+        {"sampling": (), "roots": ("listChanged",)},
+        {"sampling": (), "roots": ("listChanged",), "elicitation": ()},
+        {"sampling": ("tools", "context"), "roots": ("listChanged",), "elicitation": ("form", "url")},
+        {"sampling": ("tools", "context"), "roots": (), "elicitation": ("form", "url")},
+    ),
 }
 """One value per revision."""
 
@@ -51,6 +59,8 @@ SINCE: Dict[str, Dict[str, Tuple[str, ...]]] = {
         R5: ("server/discover", "subscriptions/listen"),
     },
     "requests_to_client": {R1: ("ping", "sampling/createMessage", "roots/list"), R3: ("elicitation/create",)},
+    "asking_methods": {R5: ("tools/call", "prompts/get", "resources/read")},
+    "sampling_kinds": {R1: ("text", "image"), R2: ("audio",), R4: ("tool_use", "tool_result")},
 }
 """Members of sets, by the revision that brought them."""
 

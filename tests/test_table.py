@@ -126,6 +126,32 @@ def test_what_comes_with_the_deadline_is_not_lost() -> None:
     assert got == ["last"]
 
 
+def test_all_callers_look_at_their_deadlines_again() -> None:
+    class Moving(Deadline):
+        """Is far away, until it is not."""
+
+        waits = 0
+
+        def wait(self) -> float:
+            self.waits += 1
+            looked.release()
+            return super().wait()
+
+    table, looked = RequestTable(), threading.Semaphore(0)
+    table.wake_all()
+    woken = table.register("w")
+    for _ in range(2):  # nobody has looked in between: once is enough
+        table.wake_all()
+    table.settle(woken.id, {})
+    call, moment = table.register("a"), Moving(WAIT)
+    task = Task(call.wait, moment)
+    assert looked.acquire(timeout=WAIT)
+    table.wake_all()
+    assert looked.acquire(timeout=WAIT) and moment.waits == 2
+    table.settle(call.id, {})
+    assert task.result() == {}
+
+
 def test_loss_ends_all_with_one_cause_and_refuses_new_ones_with_it() -> None:
     table = RequestTable()
     calls = [table.register("a") for _ in range(3)]

@@ -22,6 +22,7 @@ from .elicitation import ACTIONS, Answer
 from .kinds import ABSENT, Absent, Json, decode_base64, encode_base64
 from .notices import CHANGES, LOG_LEVELS, LOG_ORDER, Change, LogMessage, Progress, log_level
 from .prompt import GetPromptResult, Prompt, PromptArgument, PromptMessage
+from .questions import ElicitRequest, SampleRequest, ToolChoice, conversation_fault
 from .resource import (
     BlobResourceContents,
     ReadResourceResult,
@@ -60,6 +61,7 @@ __all__ = [
     "Change",
     "Completion",
     "Content",
+    "ElicitRequest",
     "EmbeddedResource",
     "GetPromptResult",
     "Icon",
@@ -83,6 +85,7 @@ __all__ = [
     "ResourceTemplate",
     "Role",
     "Root",
+    "SampleRequest",
     "SampleResult",
     "SamplingContent",
     "SamplingMessage",
@@ -90,6 +93,7 @@ __all__ = [
     "TextResourceContents",
     "Tool",
     "ToolAnnotations",
+    "ToolChoice",
     "ToolExecution",
     "ToolResult",
     "ToolUse",
@@ -97,6 +101,7 @@ __all__ = [
     "Wire",
     "content_from_wire",
     "contents_from_wire",
+    "conversation_fault",
     "decode_base64",
     "encode_base64",
     "log_level",

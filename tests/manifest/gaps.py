@@ -23,6 +23,8 @@ LATER: Dict[str, str] = {
     "M:META-19": "The members that differ by era are those of roots and tasks; both come with later issues.",
     "PAGE-09": "Shown for tools; resources, templates, prompts and tasks come with later issues.",
     "M:DISC-5": "Keeping results by their ttl comes with the client's cache, checklist 1.17.",
+    "M:MRTR-C13": "Keeping results by their ttl comes with the client's cache, checklist 1.17.",
+    "M:MRTR-C15": "Headers are HTTP's; that transport comes with an issue of its own.",
     "M:STD-12": "Starting a lost server anew (restart=True) comes with an issue of its own.",
     **_all(
         ("M:META-11", "M:META-12"),
@@ -41,6 +43,12 @@ CHOSEN: Dict[str, str] = {
         ("PROG-10", "M:PROG-6"),
         "Every report is sent, in order: coalescing would lose some. Only how fast the peer reads limits the rate.",
     ),
+    **_all(
+        ("ROOT-09", "M:ROOT-6", "SAMP-15", "ELIC-37", "ELIC-45", "M:ELI-20", "M:ELI-21"),
+        "The host's own duty: its handler shows, limits, opens and asks for consent; docstrings say what it must do.",
+    ),
+    "SAMP-26": "A loop over tool uses is the server's and the host's own code; rounds have a limit (M:SAM-9).",
+    "ELIC-29": "A MAY that we do not take: a host that opened a URL calls again when its user says so.",
     "LOG-08": "There is no limiter: rate, names and content of log messages are the handler's own.",
     **_all(
         ("LOG-09", "M:LOG-5"),

@@ -114,7 +114,7 @@ def test_model_preferences() -> None:
         ModelPreferences([5])  # type: ignore[list-item]
 
 
-@pytest.mark.requirement("SAMP-10", "SAMP-11")
+@pytest.mark.requirement("SAMP-10", "SAMP-11", "M:SAM-12")
 def test_the_first_hint_that_matches_picks_the_model() -> None:
     models = ["alpha-large", "beta-sonata-2", "gamma"]
     assert ModelPreferences(["none", ModelHint(), "SONATA", "alpha"]).pick(models) == "beta-sonata-2"

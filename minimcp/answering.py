@@ -1,0 +1,253 @@
+"""From a server's question to the host's answer, in either era. Floor 6.
+
+https://modelcontextprotocol.io/specification/2026-07-28/client
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
+
+from .cancel import CancelToken
+from .clock import Clock
+from .errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError
+from .exchange import Exchange, describe
+from .handlers import Handlers, as_roots
+from .jsonrpc import Json
+from .log import Log, one_line
+from .revisions import Revision
+from .schema import compile_check, write_any
+from .types import (
+    Answer,
+    ElicitRequest,
+    Implementation,
+    SampleRequest,
+    SampleResult,
+    Text,
+    conversation_fault,
+)
+from .workers import here
+
+log = Log("client")
+
+
+class HandlerFailed(Refused):
+    """A question is refused because the host's handler raised something else, or returned what is no answer."""
+
+
+Asked = Union[Exchange, CancelToken]
+"""Says by ``cancelled`` and ``on_cancel`` whether somebody still waits for an answer."""
+
+
+class Question(NamedTuple):
+    """A question that may be asked, read and checked."""
+
+    method: str
+    handler: Callable[..., Any]
+    request: Any
+    """What the handler gets; None for one without arguments."""
+    write: Callable[[Any], dict[str, Json]]
+    """From what the handler returns to the answer. Raises TypeError and ValueError."""
+    asked: Asked
+
+
+class Answerer:
+    """The host's side of one client. Thread-safe.
+
+    Args:
+        handlers: The host's.
+
+    ``clock`` stands while one of them answers.
+    """
+
+    def __init__(self, handlers: Handlers) -> None:
+        self.handlers = handlers
+        self.clock = Clock()
+
+    def takes(self, method: str, revision: Revision) -> bool:
+        """Whether this client declares in a revision that it can be asked this."""
+        kind = KINDS.get(method)
+        return kind is not None and kind.capability in self.handlers.capabilities(revision)
+
+    def read(
+        self,
+        method: str,
+        params: Mapping[str, Json],
+        revision: Revision,
+        server: Optional[Implementation],
+        asked: Asked,
+    ) -> Question:
+        """Read a question and check that it may be asked.
+
+        Args:
+            method: Of the question.
+            params: Of the question.
+            revision: That is spoken.
+            server: Who asks.
+            asked: Whether somebody still waits.
+
+        Raises:
+            MethodNotFound: This client did not declare that it can be asked this.
+            InvalidParams: The question is none, or one of a kind that this client did not declare.
+        """
+        kind = KINDS.get(method)
+        parts = None if kind is None else self.handlers.capabilities(revision).get(kind.capability)
+        if kind is None or parts is None:
+            raise MethodNotFound(f"Method not found: {one_line(method)}")
+        try:
+            request, write = kind.read(params, parts, revision)
+        except ValueError as error:
+            raise InvalidParams(f"{method}: {error}") from None
+        if request is not None:
+            request.server, request.asked = server, asked
+        return Question(method, self.handlers.functions[kind.handler], request, write, asked)
+
+    def answer(self, question: Question) -> dict[str, Json]:
+        """Run the host's handler on this thread; the clock stands until it returns or nobody waits any more.
+
+        Args:
+            question: From `read`.
+
+        Raises:
+            Refused: The handler refuses.
+            HandlerFailed: It failed; that is logged.
+        """
+        hold = self.clock.hold()
+        question.asked.on_cancel(hold.release)
+        try:
+            with hold:
+                request = question.request
+                return question.write(question.handler() if request is None else question.handler(request))
+        except Refused:
+            raise
+        except BaseException as error:  # even SystemExit: the server waits for an answer
+            log.error("the handler for %s failed: %s", question.method, describe(error), exc_info=error)
+            raise HandlerFailed(f"the handler for {question.method} failed: {describe(error)}") from error
+
+    def serve(self, exchange: Exchange) -> dict[str, Json]:
+        """Answer a question that came as a request: handles its route.
+
+        Raises:
+            RpcError: Whatever the server is told.
+        """
+        here.exchange = None  # a host's handler is no server's handler: it has no context
+        request, peer = exchange.request, exchange.peer
+        server = Implementation.of_peer(peer.info)
+        question = self.read(request.method, request.params, peer.revision, server, exchange)
+        try:
+            return self.answer(question)
+        except HandlerFailed:
+            raise InternalError("the host's handler failed") from None
+        except Refused as error:
+            raise RpcError(USER_REJECTED, error.reason or f"the user rejected {request.method}") from None
+
+
+# ------------------------------------------------------------ what can be asked
+
+
+class Kind(NamedTuple):
+    """One kind of question."""
+
+    handler: str
+    capability: str
+    read: Callable[[Mapping[str, Json], Mapping[str, Json], Revision], tuple[Any, Callable[[Any], dict[str, Json]]]]
+    """From the params, the declared parts and the revision to the request and the way to write what is returned.
+    Raises ValueError."""
+
+
+def _read_sample(
+    params: Mapping[str, Json], parts: Mapping[str, Json], revision: Revision
+) -> tuple[SampleRequest, Callable[[Any], dict[str, Json]]]:
+    request = SampleRequest.from_wire(params)
+    if "tools" not in parts and (request.tools is not None or request.tool_choice is not None):
+        raise ValueError("this client does not declare sampling.tools")
+    fault = conversation_fault(request.messages)
+    if fault is not None:
+        raise ValueError(fault)
+    return request, lambda returned: _sample(returned, revision)
+
+
+def _sample(returned: Any, revision: Revision) -> dict[str, Json]:
+    result = SampleResult(returned, stop_reason="endTurn") if isinstance(returned, str) else returned
+    if not isinstance(result, SampleResult):
+        raise TypeError(f"sample returns a str or a SampleResult, not {type(result).__name__}")
+    kinds = {block.type for block in result.content}
+    if not kinds <= revision.sampling_kinds:
+        raise ValueError(f"{revision.name} has no content {', '.join(sorted(kinds - revision.sampling_kinds))} here")
+    written = result.to_wire()
+    if len(result.content) != 1 and not revision.sampling_tools:
+        if kinds != {"text"}:
+            raise ValueError(f"in {revision.name} a model answers with one block")
+        written["content"] = Text(result.text).to_wire()
+    return written
+
+
+def _read_elicit(
+    params: Mapping[str, Json], parts: Mapping[str, Json], revision: Revision
+) -> tuple[ElicitRequest, Callable[[Any], dict[str, Json]]]:
+    request = ElicitRequest.from_wire(params)
+    if request.mode not in (parts or ("form",)):
+        raise ValueError(f"this client does not declare elicitation by {one_line(request.mode)}")
+    if request.mode == "url":
+        if request.url is None or request.host is None:
+            raise ValueError("url must be a URL")
+        return request, _consent
+    if request.schema is None:
+        raise ValueError("requestedSchema is missing")
+    check = _check_of(request.schema)
+    return request, lambda returned: _content(returned, request, check)
+
+
+def _check_of(schema: Json) -> Callable[[Any], Optional[str]]:
+    try:
+        return compile_check(schema, where="requestedSchema")
+    except ImportError as error:
+        log.warning("an answer is sent unchecked: %s", error)
+        return lambda content: None
+
+
+def _consent(returned: Any) -> dict[str, Json]:
+    """An answer without content: to open a URL, or not."""
+    answer = _as_answer(returned)
+    _fields(answer.content)  # False and the like are neither a yes nor a no
+    return {"action": answer.action}
+
+
+def _content(returned: Any, request: ElicitRequest, check: Callable[[Any], Optional[str]]) -> dict[str, Json]:
+    answer = _as_answer(returned)
+    if answer.action != "accept":
+        return {"action": answer.action}
+    content = {**request.defaults, **_fields(answer.content)}
+    fault = check(content)
+    if fault is not None:
+        raise ValueError(f"what elicit returned does not fit the schema: {fault}")
+    return {"action": "accept", "content": content}
+
+
+def _as_answer(returned: Any) -> Answer:
+    if isinstance(returned, Answer):
+        return returned
+    return Answer("decline") if returned is None else Answer("accept", returned)
+
+
+def _fields(content: Any) -> dict[str, Json]:
+    """The members of a dict or an object; an object's member that is None has no value."""
+    written = {} if content is None else write_any(content)
+    if not isinstance(written, dict):
+        raise TypeError(f"elicit returns a dict, a dataclass, None or an Answer, not {type(content).__name__}")
+    if isinstance(content, dict):
+        return written
+    return {name: value for name, value in written.items() if value is not None}
+
+
+def _read_roots(
+    params: Mapping[str, Json], parts: Mapping[str, Json], revision: Revision
+) -> tuple[None, Callable[[Any], dict[str, Json]]]:
+    return None, lambda returned: {"roots": [root.to_wire() for root in as_roots(returned)]}
+
+
+KINDS = {
+    "sampling/createMessage": Kind("sample", "sampling", _read_sample),
+    "elicitation/create": Kind("elicit", "elicitation", _read_elicit),
+    "roots/list": Kind("list_roots", "roots", _read_roots),
+}
+"""By method."""
