@@ -63,14 +63,27 @@ if TYPE_CHECKING:
     from .server import Server
     from .transports.child import StdioServer
     from .types import (
+        Annotations,
         Audio,
+        BlobResourceContents,
         CallToolResult,
+        Completion,
         EmbeddedResource,
+        GetPromptResult,
+        Icon,
         Image,
         LogMessage,
+        Message,
         Progress,
+        Prompt,
+        PromptArgument,
+        PromptMessage,
+        ReadResourceResult,
+        Resource,
         ResourceLink,
+        ResourceTemplate,
         Text,
+        TextResourceContents,
         Tool,
         ToolAnnotations,
     )
@@ -85,8 +98,10 @@ _LATE = {
     "StdioServer": "transports.child",
     **dict.fromkeys(
         (
-            "Audio", "CallToolResult", "EmbeddedResource", "Image", "LogMessage", "Progress", "ResourceLink", "Text",
-            "Tool", "ToolAnnotations",
+            "Annotations", "Audio", "BlobResourceContents", "CallToolResult", "Completion", "EmbeddedResource",
+            "GetPromptResult", "Icon", "Image", "LogMessage", "Message", "Progress", "Prompt", "PromptArgument",
+            "PromptMessage", "ReadResourceResult", "Resource", "ResourceLink", "ResourceTemplate", "Text",
+            "TextResourceContents", "Tool", "ToolAnnotations",
         ),
         "types",
     ),
@@ -110,10 +125,13 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "AuthorizationError", "Audio", "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported", "Client",
-    "ConnectionFailed", "ConnectionLost", "Context", "Declined", "EmbeddedResource", "HeaderMismatch", "Image",
-    "InternalError", "InvalidParams", "InvalidRequest", "LogMessage", "McpError", "MethodNotFound", "ParseError",
-    "Progress", "ProtocolViolation", "Refused", "RequestStateRejected", "RequestTimeout", "ResourceAccessDenied",
-    "ResourceLink", "ResourceNotFound", "RpcError", "Server", "StdioServer", "Text", "Tool", "ToolAnnotations",
-    "ToolError", "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect", "current_context",
+    "Annotations", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
+    "Cancelled", "CapabilityNotSupported", "Client", "Completion", "ConnectionFailed", "ConnectionLost", "Context",
+    "Declined", "EmbeddedResource", "GetPromptResult", "HeaderMismatch", "Icon", "Image", "InternalError",
+    "InvalidParams", "InvalidRequest", "LogMessage", "McpError", "Message", "MethodNotFound", "ParseError",
+    "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused",
+    "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound",
+    "ResourceTemplate", "RpcError", "Server", "StdioServer", "Text", "TextResourceContents", "Tool",
+    "ToolAnnotations", "ToolError", "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect",
+    "current_context",
 ]

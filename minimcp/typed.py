@@ -7,18 +7,32 @@ https://modelcontextprotocol.io/specification/2026-07-28/server
 from __future__ import annotations
 
 import time
-from typing import Any, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union
 
 from .calls import DEFAULT, Calls, OnProgress, Result, shown
 from .cancel import CancelToken
 from .deadline import Deadline
 from .eras import LOG_LEVEL_KEY, LOG_LEVELS, HandshakeEra
 from .errors import McpError, ProtocolViolation, ToolError
-from .jsonrpc import Json
+from .jsonrpc import Json, to_json
 from .log import Log, one_line
 from .negotiation import Era
 from .outputs import OutputChecks
-from .types import CallToolResult, Tool
+from .types import (
+    CallToolResult,
+    Completion,
+    GetPromptResult,
+    Prompt,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    Tool,
+)
+
+T = TypeVar("T")
+
+Scalar = Union[str, float, bool]
+"""What stands for an argument that travels as text."""
 
 log = Log("client")
 
@@ -36,6 +50,8 @@ class TypedCalls:
     _calls: Calls
     _era: Era
     _outputs: OutputChecks
+
+    # ------------------------------------------------------------ tools
 
     def list_tools(
         self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
@@ -81,7 +97,12 @@ class TypedCalls:
         """
         self._calls.need("tools")
         deadline, params = self._calls.deadline(timeout), _call_params(name, arguments)
-        result = self._calls.request("tools/call", params, deadline, cancel, on_progress)
+        try:
+            result = self._calls.request("tools/call", params, deadline, cancel, on_progress)
+        except ToolError as error:  # an old server's own code for it
+            if raise_on_error or error.result is None:
+                raise
+            return error.result  # type: ignore[no-any-return]
         return self._tool_result(name, result, deadline, cancel, raise_on_error=raise_on_error)
 
     def call_tools(
@@ -133,10 +154,7 @@ class TypedCalls:
         *,
         raise_on_error: bool = True,
     ) -> CallToolResult:
-        try:
-            typed = CallToolResult.from_wire(result)
-        except ValueError as error:
-            raise ProtocolViolation(f"a result of tools/call: {error}", result) from None
+        typed = _typed("tools/call", CallToolResult.from_wire, result)
         if self._era.revision.structured == "object" and self._outputs.needs_list(name, typed):
             self._look_up(name, deadline.within(LOOK_UP_SECONDS), cancel)
         self._outputs.fill_in(name, typed)
@@ -153,6 +171,146 @@ class TypedCalls:
         except McpError as error:
             log.warning("what %s returned may be wrapped, and its schema cannot be had: %s", one_line(name), error)
         self._outputs.give_up(name)
+
+    # ------------------------------------------------------------ resources
+
+    def list_resources(
+        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+    ) -> list[Resource]:
+        """All resources that the server lists, page after page. Arguments and errors as `list_tools`.
+
+        Raises:
+            CapabilityNotSupported: The server declares no resources.
+        """
+        return self._all("resources", "resources/list", "resources", Resource.from_wire, timeout, cancel)
+
+    def list_resource_templates(
+        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+    ) -> list[ResourceTemplate]:
+        """All templates of resources, page after page. Arguments and errors as `list_tools`.
+
+        Raises:
+            CapabilityNotSupported: The server declares no resources.
+        """
+        method, read = "resources/templates/list", ResourceTemplate.from_wire
+        return self._all("resources", method, "resourceTemplates", read, timeout, cancel)
+
+    def read_resource(
+        self,
+        uri: str,
+        *,
+        timeout: Optional[float] = DEFAULT,
+        cancel: Optional[CancelToken] = None,
+        on_progress: Optional[OnProgress] = None,
+    ) -> ReadResourceResult:
+        """Read a resource. Arguments and errors as `Client.request`, and:
+
+        Args:
+            uri: As the server lists it, or made from a template; it is sent character for character.
+
+        Raises:
+            ResourceNotFound: The server has no such resource.
+            ResourceAccessDenied: It has, and this client may not read it.
+            CapabilityNotSupported: The server declares no resources.
+        """
+        params = {"uri": _text("a URI", uri)}
+        self._calls.need("resources")
+        result = self._calls.request("resources/read", params, self._calls.deadline(timeout), cancel, on_progress)
+        return _typed("resources/read", ReadResourceResult.from_wire, result)
+
+    # ------------------------------------------------------------ prompts
+
+    def list_prompts(
+        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+    ) -> list[Prompt]:
+        """All prompts of the server, page after page. Arguments and errors as `list_tools`.
+
+        Raises:
+            CapabilityNotSupported: The server declares no prompts.
+        """
+        return self._all("prompts", "prompts/list", "prompts", Prompt.from_wire, timeout, cancel)
+
+    def get_prompt(
+        self,
+        name: str,
+        arguments: Optional[Mapping[str, Scalar]] = None,
+        *,
+        timeout: Optional[float] = DEFAULT,
+        cancel: Optional[CancelToken] = None,
+        on_progress: Optional[OnProgress] = None,
+    ) -> GetPromptResult:
+        """Get a prompt's messages. Arguments and errors as `Client.request`, and:
+
+        Args:
+            name: Of the prompt.
+            arguments: By name. On the wire they are strings: numbers and bools are sent as JSON writes them; None
+                sends none.
+
+        Raises:
+            InvalidParams: The server has no such prompt, or does not take these arguments.
+            CapabilityNotSupported: The server declares no prompts.
+            TypeError: An argument is neither text, number nor bool.
+        """
+        params: dict[str, Json] = {"name": _text("a prompt's name", name)}
+        if arguments is not None:
+            params["arguments"] = _texts(name, arguments)
+        self._calls.need("prompts")
+        result = self._calls.request("prompts/get", params, self._calls.deadline(timeout), cancel, on_progress)
+        return _typed("prompts/get", GetPromptResult.from_wire, result)
+
+    # ------------------------------------------------------------ completion
+
+    def complete(
+        self,
+        argument: str,
+        value: str,
+        *,
+        prompt: Optional[str] = None,
+        template: Optional[str] = None,
+        arguments: Optional[Mapping[str, Scalar]] = None,
+        timeout: Optional[float] = DEFAULT,
+        cancel: Optional[CancelToken] = None,
+    ) -> Completion:
+        """Suggestions for an argument of a prompt, or for a variable of a template. Errors as `Client.request`, and:
+
+        Args:
+            argument: Its name.
+            value: What is typed so far.
+            prompt: The name of the prompt.
+            template: The template, as the server lists it. One of the two.
+            arguments: Those that are chosen already; a server that does not know of them is told nothing.
+
+        Raises:
+            TypeError: Neither a prompt nor a template, or both; or an argument is neither text, number nor bool.
+            InvalidParams: The server has no such prompt, template or argument.
+            CapabilityNotSupported: The server completes nothing.
+        """
+        params: dict[str, Json] = {
+            "ref": _reference(prompt, template),
+            "argument": {"name": _text("an argument's name", argument), "value": _text("a value", value)},
+        }
+        chosen = None if arguments is None else _texts(prompt or template or "", arguments)
+        revision = self._era.revision
+        if chosen is not None and revision.completion_context:
+            params["context"] = {"arguments": chosen}
+        if revision.completions_capability:
+            self._calls.need("completions")
+        result = self._calls.request("completion/complete", params, self._calls.deadline(timeout), cancel)
+        return _typed("completion/complete", Completion.from_wire, result)
+
+    # ------------------------------------------------------------ the rest
+
+    def _all(
+        self,
+        capability: str,
+        method: str,
+        member: str,
+        read: Callable[[Any], T],
+        timeout: Optional[float],
+        cancel: Optional[CancelToken],
+    ) -> list[T]:
+        self._calls.need(capability)
+        return self._calls.pages(method, member, read, self._calls.deadline(timeout), cancel)
 
     def ping(self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None) -> float:
         """Ask whether the server is there; how many seconds the answer took. Errors as `Client.request`."""
@@ -183,14 +341,15 @@ class TypedCalls:
 
 
 def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str, Json]:
-    if not isinstance(name, str):
-        raise TypeError(f"a tool's name is a str, not {shown(name)}")
-    if arguments is None:
-        return {"name": name}
+    _text("a tool's name", name)
+    return {"name": name} if arguments is None else {"name": name, "arguments": dict(_mapping(name, arguments))}
+
+
+def _mapping(name: str, arguments: Any) -> Any:
     if type(arguments) is not dict and not isinstance(arguments, Mapping):
         what = f'the arguments of {name!r} are a dict by parameter name, such as {{"city": "Oslo"}}'
         raise TypeError(f"{what}, not {shown(arguments)}")
-    return {"name": name, "arguments": dict(arguments)}
+    return arguments
 
 
 def _pair(call: Any) -> Any:
@@ -200,3 +359,32 @@ def _pair(call: Any) -> Any:
         "call_tools takes pairs of a tool's name and its arguments, "
         f'such as [("forecast", {{"city": "Oslo"}})], not {repr(call):.60}'
     )
+
+
+def _text(what: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a str, not {shown(value)}")
+    return value
+
+
+def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
+    """Arguments as the strings that they are on the wire."""
+    for name, value in _mapping(of, arguments).items():
+        if not isinstance(value, (str, int, float)):
+            raise TypeError(f"the argument {name!r} of {of!r} is a str, a number or a bool, not {shown(value)}")
+    return {name: value if isinstance(value, str) else to_json(value) for name, value in arguments.items()}
+
+
+def _reference(prompt: Optional[str], template: Optional[str]) -> dict[str, Json]:
+    if (prompt is None) == (template is None):
+        raise TypeError("say which: prompt=, or template=")
+    if prompt is not None:
+        return {"type": "ref/prompt", "name": _text("prompt", prompt)}
+    return {"type": "ref/resource", "uri": _text("template", template)}
+
+
+def _typed(method: str, read: Callable[[Any], T], result: Mapping[str, Json]) -> T:
+    try:
+        return read(result)
+    except ValueError as error:
+        raise ProtocolViolation(f"a result of {method}: {error}", result) from None

@@ -25,7 +25,7 @@ FLOORS: Tuple[Tuple[float, Tuple[str, ...]], ...] = (
     (5, ("transports/*", "auth/*")),
     (6, ("client.py", "connecting.py", "server.py", "run.py")),
     (6, ("registration.py", "server_role.py")),
-    (6, ("callbacks.py", "calls.py", "futures.py", "negotiation.py", "outputs.py", "typed.py")),
+    (6, ("callbacks.py", "calls.py", "futures.py", "negotiation.py", "outputs.py", "typed.py", "meanings.py")),
     (7, ("__init__.py", "testing.py")),
     (8, ("cli/*", "__main__.py", "trace.py")),
 )
