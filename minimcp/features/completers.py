@@ -102,9 +102,9 @@ def _fit(found: Any, owner: str) -> Completion:
 def _checked(
     values: list[str], total: Optional[int], more: Optional[bool], owner: str, of: Optional[Completion] = None
 ) -> Completion:
-    wrong = next((value for value in values if not isinstance(value, str)), None)
-    if wrong is not None:
-        raise TypeError(f"{owner} returned a value that is no string but {type(wrong).__name__}")
+    wrong = [value for value in values if not isinstance(value, str)]
+    if wrong:
+        raise TypeError(f"{owner} returned a value that is no string but {type(wrong[0]).__name__}")
     made = Completion(values, total, more, meta=None if of is None else of.meta)
     made.extra = {} if of is None else of.extra
     return made

@@ -42,8 +42,7 @@ class RegisteredPrompt:
     def listed(self, revision: Revision) -> dict[str, Json]:
         """The prompt as a revision lists it."""
         wire = only(self.shown.to_wire(), revision.prompt_members)
-        if "arguments" in wire:
-            wire["arguments"] = [only(each, revision.argument_members) for each in wire["arguments"]]
+        wire["arguments"] = [only(each, revision.argument_members) for each in wire["arguments"]]
         return wire
 
     def result(self, exchange: Exchange) -> GetPromptResult:

@@ -90,7 +90,8 @@ def _about(uri: str, error: Unreadable) -> Unreadable:
     message = error.message
     if isinstance(error, ResourceAccessDenied) and not DENIED.search(message):
         message = f"Access denied: {message}"
-    return type(error)(message, {"uri": uri} if error.data is None else error.data)
+    data = {} if error.data is None else error.data
+    return type(error)(message, {"uri": uri, **data} if isinstance(data, dict) else data)
 
 
 def _missing(uri: str) -> ResourceNotFound:

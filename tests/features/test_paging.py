@@ -51,7 +51,7 @@ def test_a_page_is_made_once_for_each_revision_until_the_list_changes() -> None:
     first = listed.page()
     assert listed.page() == first and listed.looks == 1
     assert listed.page(revision=R1)["things"][0]["in"] == R1 and listed.looks == 2
-    assert listed.page(first["nextCursor"]) == listed.page(first["nextCursor"]) and listed.looks == 2, "all pages at once"
+    assert listed.page(first["nextCursor"])["things"] and listed.looks == 2, "all pages are made at once"
     del listed.items[1:]
     assert listed.page() == first, "nobody has said that it changed"
     listed.pages.forget()
