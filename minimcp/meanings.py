@@ -73,9 +73,15 @@ def _kind(failure: Failure, method: str, revision: Revision) -> Optional[Kind]:
         kind = PARAPHRASED.get(code) or (PARAPHRASED_READING.get(code) if method == READ else None)
     if code == RESOURCE_NOT_FOUND or (method == READ and _is_about_a_uri(failure, revision)):
         return ResourceAccessDenied if DENIED.search(failure.message) else ResourceNotFound
-    if method == COMPLETE and code == METHOD_NOT_FOUND and not revision.completions_capability:
-        return CapabilityNotSupported  # it could not say so beforehand
+    if code == METHOD_NOT_FOUND and _lacks_something(failure, method, revision):
+        return CapabilityNotSupported
     return kind
+
+
+def _lacks_something(failure: Failure, method: str, revision: Revision) -> bool:
+    """Whether the method is there, and a capability is not: ours, or one that the server could not declare."""
+    ours = isinstance(failure.data, dict) and "requiredCapabilities" in failure.data
+    return ours or (method == COMPLETE and not revision.completions_capability)
 
 
 def _is_about_a_uri(failure: Failure, revision: Revision) -> bool:

@@ -71,7 +71,10 @@ def test_a_resource_that_is_not_there_or_not_for_us() -> None:
 
 
 @pytest.mark.requirement("COMP-12")
-def test_completion_where_nobody_declares_it() -> None:
+def test_a_capability_that_is_not_there() -> None:
+    for revision in REVISIONS:
+        assert kind_of(-32601, READ, revision, "no", {"requiredCapabilities": {"roots": {}}}) is CapabilityNotSupported
+        assert kind_of(-32601, READ, revision, "no", {"other": 1}) is MethodNotFound
     assert kind_of(-32601, COMPLETE, R1) is CapabilityNotSupported
     assert kind_of(-32601, COMPLETE, R2) is MethodNotFound and kind_of(-32602, COMPLETE, R1) is InvalidParams
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 from ..eras import Peer
 from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound
@@ -29,6 +29,9 @@ from .registered import Table, TextHandler, annotated, described, listed_in, nam
 
 DENIED = re.compile("denied|forbidden", re.IGNORECASE)
 """What the message of an error says that a client is to read as `ResourceAccessDenied`: both kinds have one code."""
+
+LONGEST_MATCHED = 64 * 1024
+"""Characters of a URI that templates are tried on: each of them takes time for each character."""
 
 
 class Readable:
@@ -254,14 +257,19 @@ class Resources(Feature):
         readable = self._resources.get(uri)
         if readable is not None:
             return readable, {}
-        for readable in self._templates.all():
+        for readable, texts in self._families(uri):
+            try:
+                return readable, readable.handler.arguments(texts)
+            except Mismatch:
+                pass  # "notes://x" where a number is wanted: none of this family
+        raise _missing(uri)
+
+    def _families(self, uri: str) -> Iterator[tuple[Readable, Mapping[str, str]]]:
+        """The templates that match a URI, each with the values of its variables."""
+        for readable in self._templates.all() if len(uri) <= LONGEST_MATCHED else ():
             texts = None if readable.template is None else readable.template.match(uri)
             if texts is not None:
-                try:
-                    return readable, readable.handler.arguments(texts)
-                except Mismatch:
-                    pass  # "notes://x" where a number is wanted: none of this family
-        raise _missing(uri)
+                yield readable, texts
 
     def read(self, context: Context, peer: Peer, uri: str) -> ReadResourceResult:
         """Read a resource for a handler of the same server.
@@ -281,12 +289,9 @@ class Resources(Feature):
     def completers_of(self, uri: str) -> Optional[Completers]:
         """The completers of a template, named by itself or by a URI of its family; None when there is none."""
         named = self._templates.get(uri)
-        if named is not None:
-            return named.completers
-        for each in self._templates.all():
-            if each.template is not None and each.template.match(uri) is not None:
-                return each.completers
-        return None
+        if named is None:
+            named = next((readable for readable, _ in self._families(uri)), None)
+        return None if named is None else named.completers
 
 
 def _template(uri: str) -> Optional[UriTemplate]:

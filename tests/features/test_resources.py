@@ -10,7 +10,7 @@ import pytest
 from minimcp import InvalidParams, ResourceAccessDenied, ResourceNotFound
 from minimcp.errors import error_from_peer
 from minimcp.features.context import Context
-from minimcp.features.resources import Resources
+from minimcp.features.resources import LONGEST_MATCHED, Resources
 from minimcp.jsonrpc import Request
 from minimcp.revisions import BY_NAME
 from minimcp.types import Icon
@@ -196,6 +196,16 @@ def test_one_for_everything() -> None:
     for odd in ("a:/../b", "a b", "\ud800", "a:%ff", "a:%00"):
         with pytest.raises(ResourceNotFound):
             got(made, odd)
+
+
+def test_a_uri_without_end_is_matched_by_nothing() -> None:
+    made = resources((of_city, "a:{city}"), (text, "b:" + "x" * LONGEST_MATCHED))
+    longest = "x" * (LONGEST_MATCHED - 2)
+    assert said(made, "a:" + longest) == longest and said(made, "b:" + "x" * LONGEST_MATCHED) == "text"
+    with pytest.raises(ResourceNotFound) as caught:
+        got(made, "a:x" + longest)
+    assert len(str(caught.value)) < 300
+    assert made.completers_of("a:" + longest) and made.completers_of("a:x" + longest) is None
 
 
 def test_what_is_removed_while_it_is_read() -> None:
