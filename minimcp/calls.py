@@ -14,16 +14,10 @@ from .cancel import CancelToken
 from .channel import Channel
 from .deadline import Deadline
 from .eras import HandshakeEra
-from .errors import (
-    Cancelled,
-    CapabilityNotSupported,
-    McpError,
-    ProtocolViolation,
-    UnsupportedRevision,
-    error_from_peer,
-)
+from .errors import Cancelled, CapabilityNotSupported, McpError, ProtocolViolation, UnsupportedRevision
 from .jsonrpc import Failure, Json
 from .log import Log
+from .meanings import exception_of
 from .negotiation import Era
 from .outgoing import NEVER_CANCELLED
 from .pipe import nothing
@@ -148,7 +142,7 @@ class Calls:
             finally:
                 forget()
         if isinstance(ending, Failure):
-            raise error_from_peer(ending.code, ending.message, ending.data)
+            raise exception_of(ending, call.method, self.era.revision)
         return self.era.undress(call.method, ending)
 
     # ------------------------------------------------------------ many at once

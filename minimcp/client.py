@@ -1,38 +1,30 @@
-"""`Client`: calls to one server, typed and blocking. Floor 6.
+"""`Client`: a connection to one server, its facts, and its end. Floor 6.
 
+Not here: the specification's own requests (see `typed`).
 https://modelcontextprotocol.io/specification/2026-07-28/client
 """
 
 from __future__ import annotations
 
 import sys
-import time
 import warnings
 import weakref
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .answering import Answerer
-from .calls import DEFAULT, Calls, OnProgress, Result, shown
+from .calls import DEFAULT, Calls, OnProgress, shown
 from .cancel import CancelToken
 from .channel import Channel
 from .clock import inherited
-from .deadline import Deadline
-from .eras import LOG_LEVEL_KEY, LOG_LEVELS, HandshakeEra
-from .errors import McpError, ProtocolViolation, ToolError
 from .handlers import Rootlike, Roots
 from .jsonrpc import Json, Notification, encode
-from .log import Log, one_line
 from .negotiation import Era
 from .outputs import OutputChecks
-from .types import CallToolResult, Implementation, Tool
-
-log = Log("client")
-
-LOOK_UP_SECONDS = 5.0
-"""What listing the tools for the schema of one may take: a server that does not answer must not hold up a call."""
+from .typed import TypedCalls
+from .types import Implementation
 
 
-class Client:
+class Client(TypedCalls):
     """A connection to one server, made by `connect`. Thread-safe; a context manager that closes it.
 
     Args:
@@ -154,149 +146,6 @@ class Client:
         """
         self._channel.write(encode(Notification(method, dict(params or {}))), self._calls.deadline(DEFAULT))
 
-    def list_tools(
-        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
-    ) -> list[Tool]:
-        """All tools of the server, page after page. Arguments and errors as `request`.
-
-        Raises:
-            CapabilityNotSupported: The server declares no tools.
-            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages.
-        """
-        self._calls.need("tools")
-        return self._listed(self._calls.deadline(timeout), cancel)
-
-    def _listed(self, deadline: Deadline, cancel: Optional[CancelToken]) -> list[Tool]:
-        tools = self._calls.pages("tools/list", "tools", Tool.from_wire, deadline, cancel)
-        self._outputs.remember(tools)
-        return tools
-
-    def call_tool(
-        self,
-        name: str,
-        arguments: Optional[Mapping[str, Json]] = None,
-        *,
-        timeout: Optional[float] = DEFAULT,
-        cancel: Optional[CancelToken] = None,
-        on_progress: Optional[OnProgress] = None,
-        raise_on_error: bool = True,
-    ) -> CallToolResult:
-        """Call a tool. Arguments and errors as `request`, and:
-
-        Args:
-            name: Of the tool.
-            arguments: By parameter; None sends none.
-            raise_on_error: False returns a result that says that the tool failed, instead of raising.
-
-        Raises:
-            ToolError: The tool failed; ``result`` is what it said.
-            InvalidParams: The server has no such tool, or does not take these arguments.
-            CapabilityNotSupported: The server declares no tools.
-
-        Where a revision wraps values, the tools are listed once if they have not been: only the schema of a tool tells
-        whether its ``{"result": ...}`` is a wrapping, which ``value`` is without.
-        """
-        self._calls.need("tools")
-        deadline, params = self._calls.deadline(timeout), _call_params(name, arguments)
-        result = self._calls.request("tools/call", params, deadline, cancel, on_progress)
-        return self._tool_result(name, result, deadline, cancel, raise_on_error=raise_on_error)
-
-    def call_tools(
-        self,
-        calls: Sequence[tuple[str, Optional[Mapping[str, Json]]]],
-        *,
-        timeout: Optional[float] = DEFAULT,
-        cancel: Optional[CancelToken] = None,
-        return_exceptions: bool = False,
-    ) -> list[Any]:
-        """Send many calls at once, from this thread, and return their results in the order of the calls.
-
-        Args:
-            calls: Pairs of a tool's name and its arguments.
-            timeout: Seconds for all of them together; None waits for ever.
-            cancel: Ends all of them.
-            return_exceptions: True puts an exception in the place of its result; False raises the first one in order,
-                when all calls have ended.
-
-        Raises:
-            McpError: As `call_tool`, unless ``return_exceptions``.
-        """
-        self._calls.need("tools")
-        deadline, params = self._calls.deadline(timeout), [_call_params(*_pair(call)) for call in calls]
-        results = self._calls.at_once("tools/call", params, deadline, cancel)
-        outcomes = [self._outcome(each["name"], result, deadline, cancel) for each, result in zip(params, results)]
-        if not return_exceptions:
-            for outcome in outcomes:
-                if isinstance(outcome, Exception):
-                    raise outcome
-        return outcomes
-
-    def _outcome(
-        self, name: str, result: Union[Result, Exception], deadline: Deadline, cancel: Optional[CancelToken]
-    ) -> Union[CallToolResult, Exception]:
-        if isinstance(result, Exception):
-            return result
-        try:
-            return self._tool_result(name, result, deadline, cancel)
-        except (ToolError, ProtocolViolation) as error:
-            return error
-
-    def _tool_result(
-        self,
-        name: str,
-        result: Result,
-        deadline: Deadline,
-        cancel: Optional[CancelToken],
-        *,
-        raise_on_error: bool = True,
-    ) -> CallToolResult:
-        try:
-            typed = CallToolResult.from_wire(result)
-        except ValueError as error:
-            raise ProtocolViolation(f"a result of tools/call: {error}", result) from None
-        if self._era.revision.structured == "object" and self._outputs.needs_list(name, typed):
-            self._look_up(name, deadline.within(LOOK_UP_SECONDS), cancel)
-        self._outputs.fill_in(name, typed)
-        if typed.is_error and raise_on_error:
-            failed = ToolError(typed.text or f"{name} failed", content=typed.content)
-            failed.result = typed
-            raise failed
-        return typed
-
-    def _look_up(self, name: str, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
-        """List the tools for the schema of one whose call has been made: the result is kept whatever comes of this."""
-        try:
-            self._listed(deadline, cancel)
-        except McpError as error:
-            log.warning("what %s returned may be wrapped, and its schema cannot be had: %s", one_line(name), error)
-        self._outputs.give_up(name)
-
-    def ping(self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None) -> float:
-        """Ask whether the server is there; how many seconds the answer took. Errors as `request`."""
-        began = time.monotonic()
-        self.request("ping" if self._era.revision.handshake else "server/discover", timeout=timeout, cancel=cancel)
-        return time.monotonic() - began
-
-    def set_log_level(
-        self, level: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
-    ) -> None:
-        """Have the server send log messages of this level and above. Errors as `request`.
-
-        Args:
-            level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
-
-        Raises:
-            ValueError: The level is none of these.
-            CapabilityNotSupported: The server declares no logging.
-        """
-        if level not in LOG_LEVELS:
-            raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
-        self._calls.need("logging")
-        if isinstance(self._era, HandshakeEra):
-            self.request("logging/setLevel", {"level": level}, timeout=timeout, cancel=cancel)
-        else:
-            self._era.envelope = {**self._era.envelope, LOG_LEVEL_KEY: level}
-
     def submit(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
         """Run one of this client's calls on a thread of its own.
 
@@ -368,23 +217,3 @@ def _close_all() -> None:
     for client in list(_open):
         if not len(client._channel.calls.table):  # a thread that waits would print its loss as it dies
             client.close()
-
-
-def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str, Json]:
-    if not isinstance(name, str):
-        raise TypeError(f"a tool's name is a str, not {shown(name)}")
-    if arguments is None:
-        return {"name": name}
-    if type(arguments) is not dict and not isinstance(arguments, Mapping):
-        what = f'the arguments of {name!r} are a dict by parameter name, such as {{"city": "Oslo"}}'
-        raise TypeError(f"{what}, not {shown(arguments)}")
-    return {"name": name, "arguments": dict(arguments)}
-
-
-def _pair(call: Any) -> Any:
-    if isinstance(call, (tuple, list)) and len(call) == 2:
-        return call
-    raise TypeError(
-        "call_tools takes pairs of a tool's name and its arguments, "
-        f'such as [("forecast", {{"city": "Oslo"}})], not {repr(call):.60}'
-    )

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union, overload
 
+from .features.completers import Given
 from .features.registry import Registry
 from .jsonrpc import Json
-from .types import Icon, ToolAnnotations
+from .types import Annotations, Icon, ToolAnnotations
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,6 +87,144 @@ class Registration:
             KeyError: There is none of this name.
         """
         self._registry.tools.remove(name)
+
+    # ------------------------------------------------------------ resources
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: Optional[str] = None,
+        title: Optional[str] = None,
+        description: Optional[str] = None,
+        mime_type: Optional[str] = None,
+        size: Optional[int] = None,
+        annotations: Optional[Union[Annotations, Mapping[str, Json]]] = None,
+        icons: Optional[Sequence[Icon]] = None,
+        meta: Optional[Mapping[str, Json]] = None,
+        ttl: float = 0,
+        cache_scope: str = "private",
+        complete: Optional[Mapping[str, Given]] = None,
+        requires: Union[str, Sequence[str]] = (),
+        replace: bool = False,
+    ) -> Callable[[F], F]:
+        """Register a function as a resource: ``@server.resource("notes://all")``, ``("notes://{number}")``.
+
+        A URI with variables in braces (RFC 6570) is a template: each variable is a parameter of the function, given as
+        the parameter's type; a URI whose values do not fit is not found. A resource of exactly the URI that is read
+        comes first, then the first template that matches. ``{x}`` never takes "/" or "..", ``{+x}`` takes slashes.
+
+        What the function returns is the content: str is text, bytes (bytearray, memoryview) are binary, contents and
+        results stay as they are, everything else becomes JSON text.
+
+        Args:
+            uri: The URI, or the template.
+            name: For programs; None takes the function's.
+            title: For people; None sends none.
+            description: For the model; None takes the docstring.
+            mime_type: Of the content; None says nothing in lists, and takes the content's own on reading.
+            size: Of the content in bytes, for resources only; None when it is not known.
+            annotations: For whom it is meant, as in ``{"audience": ["user"], "priority": 1}``; None sends none.
+            icons: Pictures of it; None sends none.
+            meta: The resource's ``_meta``; None sends none.
+            ttl: Seconds that clients may keep what they read.
+            cache_scope: Who may keep it: "private" (one user) or "public".
+            complete: For variables, what completes them: a list of values, or a function that takes the text typed so
+                far, and the arguments chosen already if it has a second parameter. None: only what types say.
+            requires: Client capabilities that it needs, checked before it starts.
+            replace: Take the place of one of the same URI.
+
+        Raises:
+            TypeError: This cannot be a resource; the message says what to write instead.
+            ValueError: The URI is taken or is none, or an option has a value that it cannot have.
+        """
+        if not isinstance(uri, str):
+            raise TypeError('the URI comes first: @server.resource("notes://all")')
+
+        def register(function: F) -> F:
+            self._registry.resources.add(
+                function, uri, name=name, title=title, description=description, mime_type=mime_type, size=size,
+                annotations=annotations, icons=icons, meta=meta, ttl=ttl, cache_scope=cache_scope, complete=complete,
+                requires=requires, replace=replace,
+            )
+            return function
+
+        return register
+
+    def add_resource(self, function: Callable[..., Any], uri: str, **options: Any) -> None:
+        """`resource` as a plain call, for templates too; open connections are told that the list has changed."""
+        self.resource(uri, **options)(function)
+
+    def remove_resource(self, uri: str) -> None:
+        """Take a resource or a template away, by what it was registered with; open connections are told.
+
+        Raises:
+            KeyError: There is none.
+        """
+        self._registry.resources.remove(uri)
+
+    add_resource_template = add_resource
+    remove_resource_template = remove_resource
+
+    # ------------------------------------------------------------ prompts
+
+    @overload
+    def prompt(self, function: F, /) -> F: ...
+    @overload
+    def prompt(
+        self,
+        *,
+        name: Optional[str] = None,
+        title: Optional[str] = None,
+        description: Optional[str] = None,
+        icons: Optional[Sequence[Icon]] = None,
+        meta: Optional[Mapping[str, Json]] = None,
+        complete: Optional[Mapping[str, Given]] = None,
+        requires: Union[str, Sequence[str]] = (),
+        replace: bool = False,
+    ) -> Callable[[F], F]: ...
+    def prompt(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
+        """Register a function as a prompt: ``@server.prompt``, ``@server.prompt(...)`` or ``server.prompt(function)``.
+
+        Its parameters become the prompt's arguments, those without a default required, described by the docstring. On
+        the wire their values are strings; the function gets them as the parameters' types.
+
+        It returns one message or a list of them: a str or a content block is a message of the user, a `PromptMessage`
+        says who speaks; or it returns a whole `GetPromptResult`.
+
+        Args:
+            function: The function or bound method; it is returned as it is.
+            name: None takes the function's.
+            title: For people; None sends none.
+            description: What it is for; None takes the docstring.
+            icons: Pictures of it; None sends none.
+            meta: The prompt's ``_meta``; None sends none.
+            complete: For arguments, what completes them, as for `resource`; None: only what types say.
+            requires: Client capabilities that it needs, checked before it starts.
+            replace: Take the place of a prompt of the same name.
+
+        Raises:
+            TypeError: This cannot be a prompt; the message says what to write instead.
+            ValueError: The name is taken, or ``complete`` names no argument.
+        """
+        if function is None:
+            return lambda decorated: self.prompt(decorated, **options)
+        if isinstance(function, str):
+            raise TypeError(f"server.prompt({function!r}): did you mean name={function!r}?")
+        self.add_prompt(function, **options)
+        return function
+
+    def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
+        """`prompt` as a plain call; open connections are told that the list has changed."""
+        self._registry.prompts.add(function, **options)
+
+    def remove_prompt(self, name: str) -> None:
+        """Take a prompt away; open connections are told.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        self._registry.prompts.remove(name)
 
 
 def executor_of(given: Optional[str]) -> Optional[str]:

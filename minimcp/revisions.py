@@ -41,11 +41,32 @@ class Revision(NamedTuple):
     tool_members: frozenset[str]
     """Members of a tool in `tools/list`."""
 
+    resource_members: frozenset[str]
+    """Members of a resource in `resources/list`."""
+
+    template_members: frozenset[str]
+    """Members of a template in `resources/templates/list`."""
+
+    contents_members: frozenset[str]
+    """Members of an item that reading a resource gives."""
+
+    prompt_members: frozenset[str]
+    """Members of a prompt in `prompts/list`."""
+
+    argument_members: frozenset[str]
+    """Members of a prompt's argument there."""
+
+    annotation_members: frozenset[str]
+    """Members of the annotations of a resource."""
+
     implementation_members: frozenset[str]
     """Members of the description that each side gives of itself."""
 
     completions_capability: bool
     """Whether a server declares that it completes arguments."""
+
+    completion_context: bool
+    """Whether a client says which arguments are chosen already when it asks for completions."""
 
     result_type: bool
     """Whether every result says by ``resultType`` what it is, and by ``_meta`` who made it."""
@@ -88,8 +109,15 @@ _2024_11_05 = Revision(
     argument_errors_are_results=False,
     content_kinds=frozenset({"text", "image", "resource"}),
     tool_members=frozenset({"name", "description", "inputSchema"}),
+    resource_members=frozenset({"uri", "name", "description", "mimeType", "size", "annotations"}),
+    template_members=frozenset({"uriTemplate", "name", "description", "mimeType", "annotations"}),
+    contents_members=frozenset({"uri", "mimeType", "text", "blob"}),
+    prompt_members=frozenset({"name", "description", "arguments"}),
+    argument_members=frozenset({"name", "description", "required"}),
+    annotation_members=frozenset({"audience", "priority"}),
     implementation_members=frozenset({"name", "version"}),
     completions_capability=False,
+    completion_context=False,
     result_type=False,
     cache_hints=False,
     resource_missing=-32002,
@@ -123,7 +151,14 @@ _2025_06_18 = _2025_03_26._replace(
     structured="object",
     content_kinds=_2025_03_26.content_kinds | {"resource_link"},
     tool_members=_2025_03_26.tool_members | {"title", "_meta", "outputSchema"},
+    resource_members=_2025_03_26.resource_members | {"title", "_meta"},
+    template_members=_2025_03_26.template_members | {"title", "_meta"},
+    contents_members=_2025_03_26.contents_members | {"_meta"},
+    prompt_members=_2025_03_26.prompt_members | {"title", "_meta"},
+    argument_members=_2025_03_26.argument_members | {"title"},
+    annotation_members=_2025_03_26.annotation_members | {"lastModified"},
     implementation_members=_2025_03_26.implementation_members | {"title"},
+    completion_context=True,
     requests_to_client=_2025_03_26.requests_to_client | {"elicitation/create"},
     client_capabilities={**_2025_03_26.client_capabilities, "elicitation": ()},
 )
@@ -135,6 +170,9 @@ _2025_11_25 = _2025_06_18._replace(
     error_without_id=True,
     argument_errors_are_results=True,
     tool_members=_2025_06_18.tool_members | {"icons", "execution"},
+    resource_members=_2025_06_18.resource_members | {"icons"},
+    template_members=_2025_06_18.template_members | {"icons"},
+    prompt_members=_2025_06_18.prompt_members | {"icons"},
     implementation_members=_2025_06_18.implementation_members | {"description", "icons", "websiteUrl"},
     client_capabilities={
         **_2025_06_18.client_capabilities, "sampling": ("tools", "context"), "elicitation": ("form", "url"),

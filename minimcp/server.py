@@ -234,7 +234,10 @@ def _scope(given: str) -> str:
 
 
 def _kinds(given: Optional[Sequence[str]]) -> frozenset[str]:
-    unknown = set(given or ()) - {"tools", "logging"}
+    unknown = set(given or ()) - {"tools", "resources", "prompts", "completions", "logging"}
     if unknown:
-        raise ValueError(f"capabilities are tools and logging, not {', '.join(sorted(map(str, unknown)))}")
+        raise ValueError(
+            "capabilities are tools, resources, prompts, completions and logging, "
+            f"not {', '.join(sorted(map(str, unknown)))}"
+        )
     return frozenset(given or ())

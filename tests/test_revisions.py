@@ -22,6 +22,7 @@ FACTS: Dict[str, Tuple[Any, Any, Any, Any, Any]] = {
     "structured": ("none", "none", "object", "object", "any"),
     "argument_errors_are_results": (False, False, False, True, True),
     "completions_capability": (False, True, True, True, True),
+    "completion_context": (False, False, True, True, True),
     "result_type": (False, False, False, False, True),
     "cache_hints": (False, False, False, False, True),
     "url_errors": (False, False, False, True, False),
@@ -45,6 +46,20 @@ SINCE: Dict[str, Dict[str, Tuple[str, ...]]] = {
         R3: ("title", "_meta", "outputSchema"),
         R4: ("icons", "execution"),
     },
+    "resource_members": {
+        R1: ("uri", "name", "description", "mimeType", "size", "annotations"),
+        R3: ("title", "_meta"),
+        R4: ("icons",),
+    },
+    "template_members": {
+        R1: ("uriTemplate", "name", "description", "mimeType", "annotations"),
+        R3: ("title", "_meta"),
+        R4: ("icons",),
+    },
+    "contents_members": {R1: ("uri", "mimeType", "text", "blob"), R3: ("_meta",)},
+    "prompt_members": {R1: ("name", "description", "arguments"), R3: ("title", "_meta"), R4: ("icons",)},
+    "argument_members": {R1: ("name", "description", "required"), R3: ("title",)},
+    "annotation_members": {R1: ("audience", "priority"), R3: ("lastModified",)},
     "implementation_members": {
         R1: ("name", "version"),
         R3: ("title",),

@@ -209,7 +209,7 @@ def test_a_name_is_taken_once() -> None:
         ({"executor": "main"}, "executor"),
         ({"page_size": 0}, "page_size"),
         ({"list_cache_scope": "secret"}, "list_cache_scope"),
-        ({"capabilities": {"prompts"}}, "prompts"),
+        ({"capabilities": {"roots"}}, "roots"),
         ({"revisions": ["1999-01-01"]}, "1999-01-01"),
         ({"revisions": []}, "name one of"),
         ({"max_workers": 0}, "max_workers"),

@@ -13,8 +13,10 @@ from typing import Optional, Sequence
 
 COMMANDS = {
     "demo": ("demo", "watch a small server and a client talk, message by message, explained"),
-    "list": ("listing", "show the tools of a server, with their arguments"),
+    "list": ("listing", "show the tools, resources and prompts of a server, with their arguments"),
     "call": ("calling", "call a tool of a server"),
+    "read": ("reading", "read a resource of a server"),
+    "prompt": ("prompting", "get a prompt of a server"),
     "ping": ("pinging", "ask whether a server is there"),
     "run": ("running", "serve the server object in a Python file over stdin and stdout"),
 }
@@ -71,6 +73,6 @@ def _dispatch(arguments: list[str], program: str) -> int:
 
 def _help(program: str) -> str:
     lines = [f"usage: {program} COMMAND ...", "", "Look at, call and serve servers of the Model Context Protocol.", ""]
-    lines += [f"  {name:<6}{what}" for name, (_, what) in COMMANDS.items()]
+    lines += [f"  {name:<8}{what}" for name, (_, what) in COMMANDS.items()]
     lines += ["", f"{program} COMMAND --help says more. Start with: {program} demo"]
     return "\n".join(lines)

@@ -109,11 +109,11 @@ def _show(result: CallToolResult, output: str, prog: str) -> int:
 def _lines(result: CallToolResult) -> list[str]:
     if not result.content and result.has_structured_content:
         return [json.dumps(result.structured_content, indent=2)]
-    return [_block(block) for block in result.content]
+    return [block_text(block) for block in result.content]
 
 
-def _block(block: Any) -> str:
-    """One content block as text; what is none is named."""
+def block_text(block: Any) -> str:
+    """One content block as text; what is none is named, as bytes of a resource are."""
     if isinstance(block, Text):
         return clean(block.text) if sys.stdout.isatty() else block.text
     details = [getattr(block, name, None) for name in ("uri", "mime_type")]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence, Union
 
-from .. import Client, Tool
+from .. import Client, Prompt, Resource, ResourceTemplate, Tool
 from .parsing import client_parser, open_target
 from .screen import clean, one_line, say
 
@@ -17,14 +17,57 @@ def command(arguments: Sequence[str], prog: str) -> int:
         arguments: Those after the command's name.
         prog: The program and the command.
     """
-    options = client_parser(prog, "Show the tools of a server, with their arguments.").parse_args(arguments)
+    about = "Show the tools, resources and prompts of a server, with their arguments."
+    options = client_parser(prog, about).parse_args(arguments)
     with open_target(options) as client:
-        tools = client.list_tools() if "tools" in client.capabilities else []
+        lists = _lists(client)
         if options.output == "json":
-            say(json.dumps({"tools": [tool.to_wire() for tool in tools]}, indent=2))
+            say(json.dumps({name: [each.to_wire() for each in items] for name, items in lists.items()}, indent=2))
         else:
-            say("\n".join([*_heading(client), *_tools(tools)]))
+            say("\n".join([*_heading(client), "\n\n".join(_sections(lists))]))
     return 0
+
+
+def _lists(client: Client) -> dict[str, Sequence[Any]]:
+    """What the server offers, by the names that the lists have on the wire."""
+    has_resources = "resources" in client.capabilities
+    return {
+        "tools": client.list_tools() if "tools" in client.capabilities else [],
+        "resources": client.list_resources() if has_resources else [],
+        "resourceTemplates": client.list_resource_templates() if has_resources else [],
+        "prompts": client.list_prompts() if "prompts" in client.capabilities else [],
+    }
+
+
+def _sections(lists: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """What there is of each kind. Tools come without a heading, as most servers have nothing else."""
+    if lists["tools"] or not any(lists.values()):
+        yield "\n".join(_tools(lists["tools"]))
+    for name, heading, lines in (
+        ("resources", "resources", _resource),
+        ("resourceTemplates", "resource templates", _resource),
+        ("prompts", "prompts", _prompt),
+    ):
+        if lists[name]:
+            yield "\n".join([f"{heading}:", "", *(line for each in lists[name] for line in lines(each))])
+
+
+def _resource(shown: Union[Resource, ResourceTemplate]) -> Iterator[str]:
+    uri = shown.uri if isinstance(shown, Resource) else shown.uri_template
+    size = f"{shown.size} bytes" if isinstance(shown, Resource) and shown.size is not None else None
+    details = [word for word in (shown.display_name, shown.mime_type, size) if word]
+    yield one_line(f"{uri} ({', '.join(details)})")
+    yield from _indented(shown.description or "", 4)
+
+
+def _prompt(prompt: Prompt) -> Iterator[str]:
+    arguments = prompt.arguments or []
+    names = [each.name if each.required else f"[{each.name}]" for each in arguments]
+    yield one_line(f"{prompt.name}({', '.join(names)})")
+    yield from _indented(prompt.description or "", 4)
+    for each in arguments:
+        if each.description:
+            yield f"      {one_line(each.name)}: {one_line(each.description)}"
 
 
 def _heading(client: Client) -> Iterator[str]:

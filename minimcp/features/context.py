@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping, Optional
 from ..eras import LOG_LEVELS, Peer
 from ..exchange import Exchange, current_exchange
 from ..jsonrpc import Id, Json
-from ..types import Implementation
+from ..types import Implementation, ReadResourceResult
 
 
 class Caller:
@@ -129,6 +129,25 @@ class Context:
     def emergency(self, data: Json) -> None:
         """`log` at this level."""
         self.log("emergency", data)
+
+    # ------------------------------------------------------------ the server's own
+
+    def read_resource(self, uri: str) -> ReadResourceResult:
+        """Read a resource of this server, as a client would; its function runs on this thread.
+
+        Args:
+            uri: Of the resource.
+
+        Raises:
+            ResourceNotFound: The server has no such resource.
+            Cancelled: The request was cancelled.
+            Exception: What the resource's function raises, as it is.
+        """
+        exchange = self._exchange
+        exchange.check()
+        inner = Context(exchange)  # of its own: what it asks must not be taken for a question of this handler
+        result: ReadResourceResult = exchange.server.read_resource(inner, exchange.peer, uri)
+        return result
 
     # ------------------------------------------------------------ being cancelled
 

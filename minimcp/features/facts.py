@@ -42,6 +42,8 @@ class Facts:
         self.page_size = page_size
         self.hints = {"ttlMs": int(list_ttl * 1000), "cacheScope": list_cache_scope}
         self.changed: Callable[[str], None] = lambda kind: None
+        self.read_resource: Callable[..., Any]
+        """Set by what has the resources: ``(context, peer, uri)`` to the result."""
         self._stamp = {SERVER_KEY: dict(info)}
         self._closing = f',"resultType":"complete","_meta":{to_json(self._stamp)}'
         self._list_closing = f',{to_json(self.hints)[1:-1]}{self._closing}'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, ClassVar, Mapping, Union
+from typing import Callable, ClassVar, Mapping, Optional, Union
 
 from ..exchange import Route
 from ..jsonrpc import Json, Request
@@ -28,6 +28,6 @@ class Feature:
         """Its methods. One that the revision of a request does not have is refused before it gets here."""
         raise NotImplementedError
 
-    def declared(self, revision: Revision) -> Mapping[str, Json]:
-        """What stands under its name in the capabilities, once it is offered."""
+    def declared(self, revision: Revision) -> Optional[Mapping[str, Json]]:
+        """What stands under its name in the capabilities, once it is offered; None where there is no such name."""
         raise NotImplementedError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Callable, Mapping, Optional, Sequence
+from typing import Callable, Iterator, Mapping, Optional, Sequence
 
 from ..errors import InvalidParams
 from ..jsonrpc import Json, to_json
@@ -48,19 +48,21 @@ class Pages:
         """
         start = self._start(params.get("cursor"))
         kept = self._kept
+        if (revision.name, 0) not in kept:
+            kept.update({(revision.name, each): text for each, text in self._make(revision)})
         text = kept.get((revision.name, start))
         if text is None:
-            text = self._make(revision, start)
-            kept[revision.name, start] = text
+            raise InvalidParams("the cursor is none of this server's")
         return f"{text}{closing}}}"
 
-    def _make(self, revision: Revision, start: int) -> str:
+    def _make(self, revision: Revision) -> Iterator[tuple[int, str]]:
+        """All pages at once: the items are described once, however many pages they fill."""
         items = self._describe(revision)
-        if start and start >= len(items):
-            raise InvalidParams("the cursor is none of this server's")
-        end = len(items) if self._page_size is None else start + self._page_size
-        text = f'{{"{self._member}":{to_json(list(items[start:end]))}'
-        return text if end >= len(items) else f'{text},"nextCursor":{to_json(self._cursor(end))}'
+        size = self._page_size or len(items) or 1
+        for start in range(0, len(items) or 1, size):
+            end = start + size
+            text = f'{{"{self._member}":{to_json(list(items[start:end]))}'
+            yield start, text if end >= len(items) else f'{text},"nextCursor":{to_json(self._cursor(end))}'
 
     def _cursor(self, start: int) -> str:
         return base64.urlsafe_b64encode(f"{self._member}:{start}".encode()).decode()

@@ -13,9 +13,12 @@ from ..lane import Pace
 from ..log import one_line
 from ..revisions import Revision
 from ..session import Offer
+from .completion import Completions
 from .facts import Facts
 from .feature import Destination, Feature
 from .logs import Logs
+from .prompts import Prompts
+from .resources import Resources
 from .tools import Tools
 
 
@@ -31,8 +34,12 @@ class Registry:
     def __init__(self, facts: Facts, offer: Offer, announced: frozenset[str] = frozenset()) -> None:
         self.facts, self.offer = facts, offer
         self.tools = Tools(facts, Alarm(f"minimcp-{facts.info['name']}"))
-        self.logs = Logs(facts, beside=(self.tools,))
-        self.features: tuple[Feature, ...] = (self.logs, self.tools)
+        self.resources, self.prompts = Resources(facts), Prompts(facts)
+        self.completions = Completions(facts, self.prompts, self.resources)
+        self.logs = Logs(facts, beside=(self.tools, self.resources, self.prompts))
+        self.features: tuple[Feature, ...] = (
+            self.logs, self.completions, self.prompts, self.resources, self.tools
+        )
         self._destinations: dict[str, tuple[Destination, Optional[Feature]]] = {
             "initialize": (Route(self._initialize, pace=Pace(known=True)), None),  # in order with the calls behind it
             "ping": (Route(lambda exchange: {}, control=True), None),
@@ -45,7 +52,8 @@ class Registry:
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
         """What is declared to a client of this revision: nothing that is not served."""
-        return {feature.kind: dict(feature.declared(revision)) for feature in self.features if feature.offered}
+        declared = {feature.kind: feature.declared(revision) for feature in self.features if feature.offered}
+        return {kind: dict(members) for kind, members in declared.items() if members is not None}
 
     def route(self, request: Request, peer: Peer) -> Route:
         """Where a request goes.

@@ -31,6 +31,7 @@ from .context import Context
 from .facts import Facts
 from .feature import Destination, Feature
 from .paging import Pages
+from .registered import lacking, where
 from .results import CONTENT, ResultMaker, error_result, wrapped_schema
 
 log = Log("tools")
@@ -38,13 +39,6 @@ log = Log("tools")
 GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
 ToolRunner = Callable[[Exchange], Any]
-
-
-def where(function: Any) -> str:
-    """Where a function stands, for messages: its name, file and line."""
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    name = getattr(function, "__qualname__", repr(function))
-    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)
 
 
 class RegisteredTool:
@@ -93,7 +87,7 @@ class RegisteredTool:
         revision = exchange.peer.revision
         for name in self._requires:
             if not exchange.peer.supports(name):
-                return self._of_the_author(_lacks(name, self.shown.name), revision)
+                return self._of_the_author(lacking(name, self.shown.name), revision)
         arguments = exchange.request.params.get("arguments")
         try:
             keywords = self._keywords({} if arguments is None else arguments)
@@ -187,17 +181,6 @@ class RegisteredTool:
 
     def __repr__(self) -> str:
         return f"<RegisteredTool {self.shown.name!r} = {where(self.function)}>"
-
-
-def _lacks(name: str, tool: str) -> CapabilityNotSupported:
-    needed: dict[str, Json] = {}
-    inner = needed
-    if name.startswith("ext:"):
-        needed["extensions"] = {name[4:]: {}}
-    else:
-        for part in name.split("."):
-            inner[part] = inner = {}
-    return CapabilityNotSupported(f"{tool} needs a client with {name}", {"requiredCapabilities": needed})
 
 
 class Tools(Feature):

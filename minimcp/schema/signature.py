@@ -141,13 +141,13 @@ def _input_schema(builder: Builder, parameters: List[Parameter]) -> Dict[str, An
 
 def _anatomy(function: Any, owner: str) -> Tuple[Tuple[str, ...], Dict[str, Any], int]:
     """The parameters' names, their defaults, and how many of them are bound already."""
-    _refuse_flags(function, owner)
+    refuse_flags(function, owner)
     bound = hasattr(function, "__self__")
     plain = _innermost(function)
     code = getattr(plain, "__code__", None)
     if code is None:
         raise TypeError(f"{owner}: {function!r} is no Python function: write a def that calls it")
-    _refuse_flags(plain, owner)
+    refuse_flags(plain, owner)
     first = int(bound)
     if code.co_posonlyargcount > first:
         name = code.co_varnames[first]
@@ -170,7 +170,12 @@ def _innermost(function: Any) -> Any:
     return plain
 
 
-def _refuse_flags(function: Any, owner: str) -> None:
+def refuse_flags(function: Any, owner: str) -> None:
+    """Refuse what is called otherwise than a plain function.
+
+    Raises:
+        TypeError: It is async, a generator, or takes any number of arguments; the message says what to write instead.
+    """
     plain = _unbound(function)
     code = getattr(plain, "__code__", None)
     if code is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Optional, Union
 
-from .base import Wire, listed, listed_or_none
+from .base import Wire, check_word, listed, listed_or_none
 from .common import ANNOTATIONS, ICONS, Annotations, Icon
 from .kinds import DATA, OBJECT, TEXT, WHOLE, Json, as_bytes, json_type, many, needed
 
@@ -205,20 +205,39 @@ class ReadResourceResult(Wire):
 
     Args:
         contents: One item, or several when the URI stands for several things.
+        ttl_ms: Milliseconds for which it stays true; None leaves that to the resource.
+        cache_scope: Who may keep it, "private" (one user) or "public"; None leaves that to the resource.
         meta: The member ``_meta``.
+
+    Raises:
+        ValueError: Another scope, or less than no time.
     """
 
     FIELDS = {
         "contents": needed(many(contents_from_wire, TextResourceContents, BlobResourceContents)),
+        "ttl_ms": WHOLE,
+        "cache_scope": TEXT,
         "meta": OBJECT,
     }
     DROPPED = ("resultType",)
     __slots__ = tuple(FIELDS)
 
-    def __init__(self, contents: Iterable[ResourceContents], *, meta: Optional[Json] = None) -> None:
+    def __init__(
+        self,
+        contents: Iterable[ResourceContents],
+        *,
+        ttl_ms: Optional[int] = None,
+        cache_scope: Optional[str] = None,
+        meta: Optional[Json] = None,
+    ) -> None:
         self.contents = listed(contents)
+        self.ttl_ms = ttl_ms
+        self.cache_scope = cache_scope
         self.meta = meta
         self._start()
+        check_word("ReadResourceResult", "cache_scope", cache_scope, ("private", "public"))
+        if ttl_ms is not None and ttl_ms < 0:
+            raise ValueError(f"ReadResourceResult: ttl_ms must not be negative, as {ttl_ms} is")
 
     @property
     def text(self) -> Optional[str]:

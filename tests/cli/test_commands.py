@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
 from typing import Callable
 
 import pytest
 
-from .conftest import Done, quoted, run_process
+from ..support import ROOT, WAIT
+from .conftest import Done, command_line, quoted, run_process
 
 LISTED = """\
 shop 3, revision 2026-07-28
@@ -36,7 +39,114 @@ def test_list_of_a_server_without_tools(shop: str, minimcp: Callable[..., Done])
     with open("bare.py", "w", encoding="utf-8") as file:
         file.write("from minimcp import Server\nServer('bare').run()\n")
     assert minimcp("list", "bare.py").out == "bare 0, revision 2026-07-28\n\nno tools\n"
-    assert json.loads(minimcp("list", "bare.py", "--output", "json").out) == {"tools": []}
+    nothing = {"tools": [], "resources": [], "resourceTemplates": [], "prompts": []}
+    assert json.loads(minimcp("list", "bare.py", "--output", "json").out) == nothing
+
+
+SHELF = """
+from minimcp import Image, Message, Server
+server = Server("shelf")
+
+@server.resource("notes://all", title="All notes", mime_type="text/markdown", size=7)
+def notes() -> str:
+    "All that\x1b[31m was noted."
+    return "# n\x1b[31motes"
+
+@server.resource("bin://data")
+def data() -> bytes:
+    "Bytes."
+    return b"\\x00\\xff\\n"
+
+@server.resource("hello://{name}")
+def hello(name: str) -> str:
+    "Somebody."
+    return "hello " + name
+
+@server.prompt
+def greet(name: str, tone: str = "plain") -> list:
+    '''Greet somebody.
+
+    Args:
+        tone: How it sounds.
+    '''
+    return [f"{name}, {tone}", Message("assistant", "Hi"), Image(b"12345", "image/png")]
+
+server.run()
+"""
+
+
+@pytest.fixture
+def shelf(shop: str) -> str:
+    """The file of a server with resources and prompts, next to the shop."""
+    with open("shelf.py", "w", encoding="utf-8") as file:
+        file.write(SHELF)
+    return "shelf.py"
+
+
+def test_list_of_resources_and_prompts(shelf: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("list", shelf)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == """\
+shelf 0, revision 2026-07-28
+
+resources:
+
+notes://all (All notes, text/markdown, 7 bytes)
+    All that\\x1b[31m was noted.
+bin://data (data)
+    Bytes.
+
+resource templates:
+
+hello://{name} (hello)
+    Somebody.
+
+prompts:
+
+greet(name, [tone])
+    Greet somebody.
+      tone: How it sounds.
+"""
+    listed = json.loads(minimcp("list", shelf, "--output", "json").out)
+    assert [len(listed[name]) for name in ("tools", "resources", "resourceTemplates", "prompts")] == [0, 2, 1, 1]
+
+
+def test_read(shelf: str, minimcp: Callable[..., Done]) -> None:
+    assert minimcp("read", shelf, "notes://all") == Done(0, "# n\x1b[31motes\n", "")
+    assert minimcp("read", shelf, "hello://Ada").out == "hello Ada\n"
+    said = json.loads(minimcp("read", shelf, "bin://data", "--output", "json").out)
+    assert said["contents"] == [{"uri": "bin://data", "mimeType": "application/octet-stream", "blob": "AP8K"}]
+    done = minimcp("read", shelf, "none://here")
+    assert (done.code, done.out) == (3, "") and "Resource not found: none://here" in done.err
+    assert minimcp("read", shelf).code == 2
+
+
+def test_read_writes_bytes_as_they_are(shelf: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = command_line("read", shelf, "bin://data")
+    done = subprocess.run(command, capture_output=True, timeout=3 * WAIT, env=environment, check=True)
+    assert done.stdout == b"\x00\xff\n"
+
+
+def test_read_shows_a_terminal_nothing_that_it_would_obey(
+    shelf: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert minimcp("read", shelf, "notes://all").out == "# n\\x1b[31motes\n"
+    assert minimcp("read", shelf, "bin://data").out == "[content, bin://data, application/octet-stream, 3 bytes]\n"
+
+
+def test_prompt(shelf: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("prompt", shelf, "greet", "name=Ada=x", "tone=")
+    assert done == Done(0, "user: Ada=x, \nassistant: Hi\nuser: [image, image/png, 5 bytes]\n", "")
+    said = json.loads(minimcp("prompt", "--output", "json", shelf, "greet", "name=Ada").out)
+    assert said["messages"][0]["content"]["text"] == "Ada, plain"
+    for words, code, text in (
+        (["greet"], 3, "name"), (["nope"], 3, "Unknown prompt: nope"), (["greet", "Ada"], 2, "is not key=value"),
+        (["greet", "=Ada"], 2, "is not key=value"), ([], 2, "NAME"),
+    ):
+        done = minimcp("prompt", shelf, *words)
+        assert (done.code, done.out) == (code, "") and text in done.err
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])

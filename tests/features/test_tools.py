@@ -11,7 +11,8 @@ import pytest
 
 import minimcp
 from minimcp.alarm import Alarm
-from minimcp.features.tools import RegisteredTool, Tools, where
+from minimcp.features.registered import where
+from minimcp.features.tools import RegisteredTool, Tools
 from minimcp.jsonrpc import Request
 from minimcp.revisions import BY_NAME
 from minimcp.types import Icon, ToolAnnotations

@@ -40,35 +40,6 @@ TOOLS: Section = (
     ),
 )
 
-RESOURCES: Section = (
-    "server/resources",
-    (
-        ("RES-03", "1-4", "A resource has URI and name, and optional members."),
-        ("RES-05", "1-4", "Reading gives a list of items."),
-        ("RES-06", "1-4", "An item holds text or base64."),
-        ("RES-16", "1-4", "Annotations: audience, priority, later a date."),
-        ("RES-21", "1-4", "Bytes travel as standard base64."),
-        ("RES-23", "1-4", "URIs are never rewritten."),
-        ("SEED-12", "1-4", "A template given as a resource is read."),
-    ),
-)
-
-PROMPTS: Section = (
-    "server/prompts",
-    (
-        ("PRM-03", "1-4", "An argument has a name and optional members."),
-        ("PRM-05", "1-4", "Each message has a role and one block."),
-        ("PRM-06", "1-4", "Roles are user and assistant."),
-        ("PRM-08", "1-4", "Images and audio are base64 with a type."),
-        ("SEED-24", "1-4", "Arguments always say whether they are required."),
-    ),
-)
-
-COMPLETION: Section = (
-    "server/utilities/completion",
-    (("COMP-10", "1-4", "Partial completions are fine."),),
-)
-
 ROOTS: Section = (
     "client/roots",
     (
@@ -110,7 +81,8 @@ CACHING: Section = (
         ("M:CACHE-1", "5+", "Six results say how long and for whom they hold."),
         ("M:CACHE-2", "5+", "All pages of a list say the same scope."),
         ("M:CACHE-3", "5+", "Nothing is public by default."),
+        ("M:CACHE-15", "5+", "A resource's own hints, then its result's, win."),
     ),
 )
 
-SECTIONS: Tuple[Section, ...] = (TOOLS, RESOURCES, PROMPTS, COMPLETION, ROOTS, SAMPLING, GENERAL, CACHING)
+SECTIONS: Tuple[Section, ...] = (TOOLS, ROOTS, SAMPLING, GENERAL, CACHING)

@@ -21,7 +21,10 @@ LATER: Dict[str, str] = {
     "M:BASE-12": "Only questions to the client span requests of several processes; they come with a later issue.",
     "M:META-15": "Questions to the client, the only use of its capabilities, come with a later issue.",
     "M:META-19": "The members that differ by era are those of roots and tasks; both come with later issues.",
-    "PAGE-09": "Shown for tools; resources, templates, prompts and tasks come with later issues.",
+    "PAGE-09": "Shown for tools, resources, templates and prompts; tasks come with an issue of their own.",
+    **_all(("RES-13", "RES-14", "RES-15", "M:PRM-7"), "Subscriptions come with an issue of their own."),
+    **_all(("M:PRM-6", "M:CMP-6"), "Questions to the client come with a later issue."),
+    **_all(("COMP-11", "M:CMP-8"), "Inputs are checked; who may see what comes with authorization and middleware."),
     "M:DISC-5": "Keeping results by their ttl comes with the client's cache, checklist 1.17.",
     "M:MRTR-C13": "Keeping results by their ttl comes with the client's cache, checklist 1.17.",
     "M:MRTR-C15": "Headers are HTTP's; that transport comes with an issue of its own.",
@@ -60,6 +63,14 @@ CHOSEN: Dict[str, str] = {
     ),
     "M:VER-C20": "A MAY that we do not take: each new process is asked which era it speaks.",
     "M:VER-C21": "Nothing is remembered over stdio beyond the life of one process, so there is no key.",
+    **_all(
+        ("RES-17", "M:RES-11"),
+        "Advice to authors: nobody but them knows whether a client can fetch a URL itself.",
+    ),
+    **_all(
+        ("COMP-09", "M:CMP-7"),
+        "The order is the completer's; there is no limiter and no delay: a host knows when its user types.",
+    ),
     **_all(("TRANS-03", "M:META-13"), "Advice to authors of transports and extensions; the library has no part in it."),
 }
 """What we do not do, with the reason."""

@@ -201,4 +201,92 @@ LOG: Section = (
     ),
 )
 
-SECTIONS: Tuple[Section, ...] = (BASE, BATCH, LIFE, STDIO, PING, CANC, PROG, PAGE, LOG)
+RESOURCES: Section = (
+    "server/resources",
+    (
+        ("RES-01", "1-4", "A server with resources declares them."),
+        ("RES-02", "1-4", "Subscribing and list changes are declared apart."),
+        ("RES-03", "1-4", "A resource has URI and name, and optional members."),
+        ("RES-04", "3-4", "Titles and _meta, and icons later."),
+        ("RES-05", "1-4", "Reading gives a list of items."),
+        ("RES-06", "1-4", "An item holds text or base64."),
+        ("RES-07", "1-4", "Only what is text travels as text."),
+        ("RES-08", "1-4", "A missing resource is -32002."),
+        ("RES-09", "1-4", "A failing resource is -32603."),
+        ("RES-10", "1-4", "Templates have a list of their own."),
+        ("RES-11", "1-4", "A template's type is that of all its resources."),
+        ("RES-12", "1-4", "A changed list is told without a subscription."),
+        ("RES-13", "1-4", "Subscribing and unsubscribing take a URI."),
+        ("RES-14", "1-4", "Updates go to subscribers only."),
+        ("RES-15", "1-4", "An update may be about a part."),
+        ("RES-16", "1-4", "Annotations: audience, priority, later a date."),
+        ("RES-17", "1-4", "https is for what clients can fetch themselves."),
+        ("RES-18", "1-4", "A file URI need not be a file."),
+        ("RES-19", "3-4", "URIs follow RFC 3986."),
+        ("RES-20", "1-4", "All URIs are checked."),
+        ("RES-21", "1-4", "Bytes travel as standard base64."),
+        ("RES-22", "1-4", "Access is checked before anything is read."),
+        ("RES-23", "1-4", "URIs are never rewritten."),
+        ("SEED-02", "1-4", "Both codes for missing resources are read."),
+        ("SEED-06", "1-4", "Unknown capability fields are kept and gate nothing."),
+        ("SEED-12", "1-4", "A template given as a resource is read."),
+        ("SEED-21", "1-4", "What is not declared is not served."),
+        ("SEED-23", "1-4", "Contents always say their type."),
+        ("SEED-25", "1-4", "A resource is read by exactly the listed URI."),
+    ),
+)
+
+PROMPTS: Section = (
+    "server/prompts",
+    (
+        ("PRM-01", "1-4", "A server with prompts declares them."),
+        ("PRM-02", "1-4", "A prompt has a name and optional members."),
+        ("PRM-03", "1-4", "An argument has a name and optional members."),
+        ("PRM-04", "1-4", "Arguments are strings by name."),
+        ("PRM-05", "1-4", "Each message has a role and one block."),
+        ("PRM-06", "1-4", "Roles are user and assistant."),
+        ("PRM-07", "1-4", "Audio and links only where they are known."),
+        ("PRM-08", "1-4", "Images and audio are base64 with a type."),
+        ("PRM-09", "1-4", "Embedded resources say URI, type and content."),
+        ("PRM-10", "1-4", "A changed list is told."),
+        ("PRM-11", "1-4", "An unknown prompt is -32602."),
+        ("PRM-12", "1-4", "A missing argument is -32602."),
+        ("PRM-13", "1-4", "A failing prompt is -32603."),
+        ("PRM-14", "1-4", "Arguments are checked before the prompt runs."),
+        ("PRM-15", "1-4", "Long lists are paged through."),
+        ("PRM-16", "1-4", "Values are never expanded again."),
+        ("SEED-04", "1-4", "Both codes for unknown prompts are read."),
+        ("SEED-24", "1-4", "Arguments always say whether they are required."),
+    ),
+)
+
+COMPLETION: Section = (
+    "server/utilities/completion",
+    (
+        ("COMP-01", "2-4", "A server that completes declares it."),
+        ("COMP-02", "1-4", "A reference is a prompt's name or a URI."),
+        ("COMP-03", "1-4", "An argument has a name and a value."),
+        ("COMP-04", "3-4", "Values chosen already are sent along."),
+        ("COMP-05", "1-4", "At most a hundred values, maybe a total."),
+        ("COMP-06", "1-4", "Values keep their order."),
+        ("COMP-07", "2-4", "Without completion it is -32601."),
+        ("COMP-08", "2-4", "Unknown things are -32602, failures -32603."),
+        ("COMP-09", "1-4", "Sort, match, limit the rate, check."),
+        ("COMP-10", "1-4", "Partial completions are fine."),
+        ("COMP-11", "1-4", "Inputs are checked, sensitive suggestions guarded."),
+        ("COMP-12", "1", "Undeclared at first: asked, and a refusal understood."),
+    ),
+)
+
+PARAPHRASE: Section = (
+    "basic",
+    (
+        ("SEED-03", "1-4", "Old codes for tools are read."),
+        ("SEED-05", "1-4", "Old codes for missing capabilities are read."),
+        ("SEED-32", "1-4", "Old codes mean nothing outside sessions."),
+    ),
+)
+
+SECTIONS: Tuple[Section, ...] = (
+    BASE, BATCH, LIFE, STDIO, PING, CANC, PROG, PAGE, LOG, RESOURCES, PROMPTS, COMPLETION, PARAPHRASE,
+)

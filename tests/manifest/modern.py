@@ -227,6 +227,55 @@ PAGINATION: Section = (
     ),
 )
 
+RESOURCES: Section = (
+    "server/resources",
+    (
+        ("M:RES-1", "5+", "Resources are declared and listed, even none."),
+        ("M:RES-2", "5+", "Connections and calls do not change the lists."),
+        ("M:RES-3", "5+", "A missing resource is -32602."),
+        ("M:RES-4", "5+", "A missing resource never answers with nothing."),
+        ("M:RES-5", "5+", "Reading may give several items."),
+        ("M:RES-6", "5+", "URIs and paths are checked, bytes encoded."),
+        ("M:RES-7", "5+", "A failing resource is -32603."),
+        ("M:RES-8", "5+", "Reads and lists say how long they hold."),
+        ("M:RES-9", "5+", "Templates come after exact URIs."),
+        ("M:RES-10", "5+", "URIs follow RFC 3986."),
+        ("M:RES-11", "5+", "https is for what clients can fetch themselves."),
+        ("M:RES-12", "5+", "Subscribing by request is gone."),
+        ("M:RES-13", "5+", "Annotations: audience, priority and a date."),
+        ("M:RES-14", "5+", "Access is checked before anything is read."),
+        ("M:RES-15", "5+", "A file URI need not be a file."),
+    ),
+)
+
+PROMPTS: Section = (
+    "server/prompts",
+    (
+        ("M:PRM-1", "5+", "Prompts are declared and listed."),
+        ("M:PRM-2", "5+", "Unknown prompts and missing arguments are -32602."),
+        ("M:PRM-3", "5+", "Arguments are strings."),
+        ("M:PRM-4", "5+", "Blocks are complete: base64, types, content."),
+        ("M:PRM-5", "5+", "Inputs and outputs are checked."),
+        ("M:PRM-6", "5+", "A prompt may ask the client first."),
+        ("M:PRM-7", "5+", "Changes go to those who listen."),
+        ("M:PRM-8", "5+", "Checks come first; long lists are paged."),
+    ),
+)
+
+COMPLETION: Section = (
+    "server/utilities/completion",
+    (
+        ("M:CMP-1", "5+", "Completion is declared, or -32601."),
+        ("M:CMP-2", "5+", "At most a hundred values, maybe a total."),
+        ("M:CMP-3", "5+", "A reference and an argument name what to complete."),
+        ("M:CMP-4", "5+", "Values chosen already are sent along."),
+        ("M:CMP-5", "5+", "A wrong reference or argument is -32602."),
+        ("M:CMP-6", "5+", "Completers ask the client nothing."),
+        ("M:CMP-7", "5+", "Rank, limit the rate, wait while typing goes on."),
+        ("M:CMP-8", "5+", "Inputs are checked, sensitive suggestions guarded."),
+    ),
+)
+
 SECTIONS: Tuple[Section, ...] = (
     BASE,
     META,
@@ -239,4 +288,7 @@ SECTIONS: Tuple[Section, ...] = (
     CANCELLATION,
     LOGGING,
     PAGINATION,
+    RESOURCES,
+    PROMPTS,
+    COMPLETION,
 )

@@ -90,7 +90,10 @@ FULL: list[tuple[type[Wire], dict[str, Any]]] = [
             "_meta": META,
         },
     ),
-    (types.ReadResourceResult, {"contents": [TEXT_CONTENTS, BLOB_CONTENTS], "_meta": META}),
+    (
+        types.ReadResourceResult,
+        {"contents": [TEXT_CONTENTS, BLOB_CONTENTS], "ttlMs": 5, "cacheScope": "public", "_meta": META},
+    ),
     (
         types.ToolAnnotations,
         {

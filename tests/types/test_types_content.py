@@ -214,7 +214,10 @@ def test_reading_gives_several_items() -> None:
     assert (result.text, result.data) == (None, b"\x00\x01\x02")
     assert [item.text for item in result.contents] == [None, "t"]
     assert [item.data for item in result.contents] == [b"\x00\x01\x02", None]
-    assert result.extra == {"ttlMs": 5}
+    assert (result.ttl_ms, result.cache_scope, result.extra) == (5, None, {})
+    for wrong, text in (({"ttl_ms": -1}, "ttl_ms"), ({"cache_scope": "secret"}, "cache_scope")):
+        with pytest.raises(ValueError, match=text):
+            ReadResourceResult([], **wrong)  # type: ignore[arg-type]
     first = ReadResourceResult([TextResourceContents("a:t", "t")])
     assert (first.text, first.data) == ("t", None)
     nothing = ReadResourceResult([])

@@ -1,0 +1,111 @@
+"""Completion: suggestions while somebody types an argument of a prompt or of a resource template. Floor 4.
+
+Not here: what makes the suggestions (see `completers`).
+https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Mapping, NamedTuple, Optional, Sequence
+
+from ..errors import InvalidParams
+from ..exchange import Exchange, Route
+from ..jsonrpc import Json
+from ..log import one_line
+from ..revisions import Revision
+from ..types import Completion
+from .completers import Completers
+from .facts import Facts
+from .feature import Destination, Feature
+from .prompts import Prompts
+from .resources import Resources
+
+
+class _Reference(NamedTuple):
+    """A kind of thing whose arguments can be completed."""
+
+    member: str
+    """Of the reference, where its name stands."""
+    find: Callable[[str], Optional[Completers]]
+
+
+class Completions(Feature):
+    """The completions of one server: offered as soon as anything completes.
+
+    Args:
+        facts: Of the server.
+        prompts: Of the server.
+        resources: Of the server.
+    """
+
+    kind = "completions"
+
+    def __init__(self, facts: Facts, prompts: Prompts, resources: Resources) -> None:
+        self._facts, self._sources = facts, (prompts, resources)
+        self._announced = False
+        self._references = {
+            "ref/prompt": _Reference("name", prompts.completers_of),
+            "ref/resource": _Reference("uri", resources.completers_of),
+        }
+
+    @property
+    def offered(self) -> bool:
+        """Whether anything completes."""
+        return self._announced or any(source.completes for source in self._sources)
+
+    @offered.setter
+    def offered(self, announced: bool) -> None:
+        self._announced = announced
+
+    def routes(self) -> Mapping[str, Destination]:
+        return {"completion/complete": Route(self._serve)}
+
+    def declared(self, revision: Revision) -> Optional[Mapping[str, Json]]:
+        return {} if revision.completions_capability else None
+
+    def _serve(self, exchange: Exchange) -> dict[str, Json]:
+        params = exchange.request.params
+        completers = self._referred(params.get("ref"))
+        argument = _object(params.get("argument"), "argument")
+        name, text = _string(argument, "name"), _string(argument, "value")
+        if name not in completers:
+            raise InvalidParams(f"Unknown argument: {one_line(name)}")
+        completer = completers[name]
+        chosen = _chosen(params.get("context"))
+        found = Completion([], 0, False) if completer is None else completer(text, chosen)
+        return self._facts.closed(found.to_wire(), exchange.peer.revision)
+
+    def _referred(self, ref: Json) -> Completers:
+        ref = _object(ref, "ref")
+        kind = ref.get("type")
+        reference = self._references.get(kind) if isinstance(kind, str) else None
+        if reference is None:
+            raise InvalidParams(f"the type of ref is one of {', '.join(self._references)}")
+        name = _string(ref, reference.member)
+        completers = reference.find(name)
+        if completers is None:
+            raise InvalidParams(f"{kind}: there is no {one_line(name)}")
+        return completers
+
+
+def _chosen(context: Json) -> Mapping[str, str]:
+    """The arguments chosen already."""
+    arguments = _object({} if context is None else context, "context").get("arguments")
+    chosen = _object({} if arguments is None else arguments, "context.arguments")
+    wrong: Sequence[str] = [name for name, value in chosen.items() if not isinstance(value, str)]
+    if wrong:
+        raise InvalidParams(f"context.arguments: {one_line(wrong[0])} is a string")
+    return chosen
+
+
+def _object(value: Json, name: str) -> Mapping[str, Json]:
+    if not isinstance(value, dict):
+        raise InvalidParams(f"{name} is an object")
+    return value
+
+
+def _string(of: Mapping[str, Json], name: str) -> str:
+    value = of.get(name)
+    if not isinstance(value, str):
+        raise InvalidParams(f"{name} is a string")
+    return value

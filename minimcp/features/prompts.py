@@ -1,0 +1,196 @@
+"""Prompts: messages that a user may choose to begin with. Floor 4.
+
+https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
+
+from ..errors import InvalidParams
+from ..exchange import Exchange, Route
+from ..jsonrpc import Json, Request
+from ..lane import Pace
+from ..log import one_line
+from ..revisions import Revision
+from ..schema.mismatch import Mismatch
+from ..types import EmbeddedResource, GetPromptResult, Icon, Prompt, PromptArgument, PromptMessage
+from .completers import Completers, Given, read_completers
+from .contents import with_type
+from .context import Context
+from .facts import Facts
+from .feature import Destination, Feature
+from .paging import Pages
+from .registered import Table, TextHandler, described, name_of, only, where
+from .results import CONTENT, fit
+
+
+class RegisteredPrompt:
+    """One prompt of a server.
+
+    Args:
+        handler: What the author wrote.
+        shown: How it is listed.
+        completers: By argument.
+    """
+
+    def __init__(self, handler: TextHandler, shown: Prompt, completers: Completers) -> None:
+        self.handler, self.shown, self.completers = handler, shown, completers
+        self.pace = Pace()
+
+    def listed(self, revision: Revision) -> dict[str, Json]:
+        """The prompt as a revision lists it."""
+        wire = only(self.shown.to_wire(), revision.prompt_members)
+        wire["arguments"] = [only(each, revision.argument_members) for each in wire["arguments"]]
+        return wire
+
+    def result(self, exchange: Exchange) -> GetPromptResult:
+        """Call the function, which may raise anything, for a request.
+
+        Raises:
+            InvalidParams: An argument is missing, unknown or does not fit.
+            CapabilityNotSupported: The client lacks a capability that the function needs.
+            TypeError, ValueError: The function returned what is no message.
+        """
+        try:
+            arguments = self.handler.arguments(_texts(exchange.request.params.get("arguments")))
+        except Mismatch as error:
+            raise InvalidParams(f"{one_line(self.shown.name)}: {error}") from None
+        value = self.handler.call(Context(exchange), exchange.peer, arguments)
+        if isinstance(value, GetPromptResult):
+            return value
+        items = value if isinstance(value, (list, tuple)) else [value]
+        messages = [item if isinstance(item, PromptMessage) else PromptMessage("user", item) for item in items]
+        return GetPromptResult(messages, self.shown.description)
+
+    def __repr__(self) -> str:
+        return f"<RegisteredPrompt {self.shown.name!r} = {where(self.handler.function)}>"
+
+
+def _texts(arguments: Json) -> Mapping[str, str]:
+    for name, value in ({} if arguments is None else arguments).items():
+        if not isinstance(value, str):
+            raise Mismatch("a string", value).inside(name)
+    return arguments or {}
+
+
+def _sent(message: PromptMessage, revision: Revision) -> dict[str, Json]:
+    """A message as a revision knows it; what is embedded says its MIME type."""
+    wire: dict[str, Json] = message.to_wire()
+    block = message.content
+    if isinstance(block, EmbeddedResource) and block.mime_type is None:
+        block = EmbeddedResource(with_type(block.resource), annotations=block.annotations, meta=block.meta)
+    wire["content"] = fit(block, revision)
+    return wire
+
+
+class Prompts(Feature):
+    """All prompts of one server. Thread-safe.
+
+    Args:
+        facts: Of the server.
+    """
+
+    kind = "prompts"
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._prompts: Table[RegisteredPrompt] = Table("prompt", lambda prompt: where(prompt.handler.function))
+        self._pages = Pages("prompts", facts.page_size, self._describe)
+        self.completes = False
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: Optional[str] = None,
+        title: Optional[str] = None,
+        description: Optional[str] = None,
+        icons: Optional[Sequence[Icon]] = None,
+        meta: Optional[Mapping[str, Json]] = None,
+        complete: Optional[Mapping[str, Given]] = None,
+        requires: Union[str, Sequence[str]] = (),
+        replace: bool = False,
+    ) -> None:
+        """Register a function as a prompt. The arguments are those of `Server.prompt`.
+
+        Raises:
+            TypeError: The function cannot be one; the message says what to write instead.
+            ValueError: The name is taken, or ``complete`` names no argument.
+        """
+        name = name_of(function, name, "prompt")
+        content_types = (GetPromptResult, PromptMessage, *CONTENT)
+        handler = TextHandler(function, f"prompt {name!r}", content_types=content_types, requires=requires)
+        shown = Prompt(
+            name,
+            title=title,
+            description=described("prompt", name, description, handler.signature.description),
+            arguments=[
+                PromptArgument(each.name, description=each.description or None, required=each.required)
+                for each in handler.signature.parameters
+            ],
+            icons=icons,
+            meta=None if meta is None else dict(meta),
+        )
+        prompt = RegisteredPrompt(handler, shown, read_completers(handler, complete))
+        self._prompts.add(name, prompt, replace=replace)
+        self.offered, self.completes = True, self.completes or any(prompt.completers.values())
+        self._changed()
+
+    def remove(self, name: str) -> None:
+        """Take a prompt away.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        self._prompts.remove(name)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._pages.forget()
+        self._facts.changed(self.kind)
+
+    def __len__(self) -> int:
+        return len(self._prompts)
+
+    def completers_of(self, name: str) -> Optional[Completers]:
+        """The completers of a prompt; None when there is no such prompt."""
+        prompt = self._prompts.get(name)
+        return None if prompt is None else prompt.completers
+
+    # ------------------------------------------------------------ methods
+
+    def routes(self) -> Mapping[str, Destination]:
+        return {"prompts/list": Route(self._list, control=True), "prompts/get": self.route_of_get}
+
+    def declared(self, revision: Revision) -> Mapping[str, Json]:
+        return {"listChanged": True} if revision.handshake else {}
+
+    def _describe(self, revision: Revision) -> list[dict[str, Json]]:
+        return [prompt.listed(revision) for prompt in self._prompts.all()]
+
+    def _list(self, exchange: Exchange) -> str:
+        revision = exchange.peer.revision
+        return self._pages.page(revision, exchange.request.params, self._facts.list_closing(revision))
+
+    def route_of_get(self, request: Request) -> Route:
+        """Where a `prompts/get` goes.
+
+        Raises:
+            InvalidParams: It names no prompt of this server, or its arguments are no object.
+        """
+        name, arguments = request.params.get("name"), request.params.get("arguments")
+        prompt = self._prompts.get(name)
+        if prompt is None:
+            raise InvalidParams(f"Unknown prompt: {one_line(name)}" if isinstance(name, str) else "name is a string")
+        if arguments is not None and not isinstance(arguments, dict):
+            raise InvalidParams("arguments is an object")
+        return Route(partial(self._serve, prompt), pace=prompt.pace)
+
+    def _serve(self, prompt: RegisteredPrompt, exchange: Exchange) -> dict[str, Json]:
+        result = prompt.result(exchange)
+        revision = exchange.peer.revision
+        wire: dict[str, Json] = result.to_wire()
+        wire["messages"] = [_sent(message, revision) for message in result.messages]
+        return self._facts.closed(wire, revision)

@@ -1,0 +1,53 @@
+"""The feature of completion: when it is offered, and what is declared; the rest stands in tests/interaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minimcp.features.completion import Completions
+from minimcp.features.prompts import Prompts
+from minimcp.features.resources import Resources
+from minimcp.revisions import BY_NAME
+
+from ..answering import R1, R2, R5
+from .support import exchange, facts, read
+
+
+def plain(city: str) -> str:
+    """Nothing completes it."""
+    return city
+
+
+def flagged(city: str, shout: bool = False) -> str:
+    """A bool completes by itself."""
+    return city
+
+
+def test_it_is_offered_as_soon_as_anything_completes() -> None:
+    of = facts()
+    prompts, resources = Prompts(of), Resources(of)
+    made = Completions(of, prompts, resources)
+    prompts.add(plain)
+    resources.add(plain, "a:{city}")
+    assert not made.offered
+    resources.add(flagged, "b:{city}{?shout}")
+    assert made.offered
+    resources.remove("b:{city}{?shout}")
+    assert made.offered, "what was declared stays so"
+    announced = Completions(of, Prompts(of), Resources(of))
+    announced.offered = True
+    assert announced.offered
+    declared = [made.declared(BY_NAME[revision]) for revision in (R1, R2, R5)]
+    assert declared == [None, {}, {}]
+
+
+def test_a_result() -> None:
+    of = facts()
+    prompts = Prompts(of)
+    made = Completions(of, prompts, Resources(of))
+    prompts.add(flagged)
+    params = {"ref": {"type": "ref/prompt", "name": "flagged"}, "argument": {"name": "shout", "value": "t"}}
+    route: Any = made.routes()["completion/complete"]
+    result = read(route.handle(exchange("completion/complete", params, revision=R5)))
+    assert result["completion"] == {"values": ["true"], "total": 1, "hasMore": False}
+    assert result["resultType"] == "complete" and "ttlMs" not in result

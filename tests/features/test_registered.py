@@ -1,0 +1,133 @@
+"""What everything registered has in common, where the features' own tests do not reach."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any, List
+
+import pytest
+
+from minimcp import CapabilityNotSupported
+from minimcp.features.context import Context
+from minimcp.features.registered import Table, TextHandler, annotated, lacking, name_of, where
+from minimcp.schema.mismatch import Mismatch
+from minimcp.types import Annotations
+
+from ..support import WAIT
+from .support import exchange
+
+
+def echo(text: str = "") -> str:
+    """Echo."""
+    return text
+
+
+def handler(function: Any = echo, **options: Any) -> TextHandler:
+    return TextHandler(function, "thing 'x'", content_types=(), **{"requires": (), **options})
+
+
+def test_names() -> None:
+    assert name_of(echo, None, "thing") == "echo" and name_of(echo, "other", "thing") == "other"
+    for function, name in ((5, None), (echo, 5)):
+        with pytest.raises(TypeError, match="a thing needs a name"):
+            name_of(function, name, "thing")  # type: ignore[arg-type]
+
+
+def test_annotations() -> None:
+    own = Annotations(priority=1)
+    assert annotated(None) is None and annotated(own) is own and annotated({"priority": 1}) == own
+    with pytest.raises(TypeError, match="lastModified"):
+        annotated({"lastModified": "x"})
+
+
+def test_what_a_client_lacks() -> None:
+    for name, needed in (
+        ("sampling", {"sampling": {}}),
+        ("elicitation.url", {"elicitation": {"url": {}}}),
+        ("ext:com.example/x", {"extensions": {"com.example/x": {}}}),
+    ):
+        error = lacking(name, "thing 'x'")
+        assert error.data == {"requiredCapabilities": needed} and name in str(error) and "thing 'x'" in str(error)
+
+
+def test_a_handler_needs_what_it_requires() -> None:
+    def told(count: int, ctx: Context) -> Any:
+        """Tell."""
+        return count, ctx.method
+
+    asked = exchange("prompts/get", capabilities={"sampling": {"tools": {}}, "roots": {}})
+    made = handler(told, requires=["roots", "sampling.tools"])
+    assert made.call(Context(asked), asked.peer, made.arguments({"count": "5"})) == (5, "prompts/get")
+    for lacks in ("elicitation", ["roots", "elicitation"]):
+        with pytest.raises(CapabilityNotSupported, match="thing 'x' needs a client with elicitation"):
+            handler(told, requires=lacks).call(Context(asked), asked.peer, {"count": 5})
+    with pytest.raises(Mismatch, match="cuont"):
+        made.arguments({"cuont": "5"})
+
+
+def test_what_a_handler_refuses() -> None:
+    async def waits() -> str:
+        return ""
+
+    def many(*texts: str) -> str:
+        return ""
+
+    def steps() -> Any:
+        yield ""
+
+    def untyped(x) -> str:  # type: ignore[no-untyped-def]
+        return ""
+
+    for function, said in (
+        (waits, "is async"), (many, r"takes \*texts"), (steps, "is a generator"), (untyped, "no annotation"),
+        (str, "is a class"), (print, "no Python function"),
+    ):
+        with pytest.raises(TypeError, match=said) as caught:
+            handler(function)
+        assert "thing 'x': " in str(caught.value)
+    assert repr(handler()).startswith("<TextHandler thing 'x' = echo (")
+
+
+def test_a_table() -> None:
+    table: Table[List[str]] = Table("thing", lambda thing: thing[0])
+    first, second = ["here"], ["there"]
+    table.add("a", first, replace=False)
+    with pytest.raises(ValueError, match="the thing 'a' exists: here; now there"):
+        table.add("a", second, replace=False)
+    assert table.get("a") is first and table.get("b") is None and table.get(["a"]) is None and table.get(None) is None
+    table.add("b", second, replace=True)
+    table.add("a", second, replace=True)
+    assert table.all() == [second, second] and len(table) == 2 and "a" in table and "c" not in table
+    table.remove("a")
+    with pytest.raises(KeyError):
+        table.remove("a")
+    assert table.all() == [second]
+
+
+def test_a_name_is_taken_once_whoever_comes() -> None:
+    table: Table[List[int]] = Table("thing", str)
+    gate, outcomes = threading.Barrier(8), []
+
+    def add(number: int) -> None:
+        gate.wait(WAIT)
+        for name in range(50):
+            try:
+                table.add(str(name), [number], replace=False)
+                outcomes.append(name)
+            except ValueError:
+                pass
+            table.all()
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT)
+    assert sorted(outcomes) == list(range(50)) and len(table) == 50
+
+
+def test_where_something_stands(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "minimcp")
+    assert where(echo).startswith("echo (") and "test_registered.py:" in where(echo)
+    assert where(print) == "print" and where(5) == "5"

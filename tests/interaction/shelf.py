@@ -1,0 +1,85 @@
+"""Ways to the server of resources_server.py: over memory and stdio, in every revision."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from queue import SimpleQueue
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Tuple
+
+import pytest
+
+import minimcp
+from minimcp import Client, StdioServer
+
+from ..support import ROOT, WAIT, outlives_the_test
+from .resources_server import build
+
+R1, R2, R3, R4, R5 = REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+
+STAMP = {"io.modelcontextprotocol/serverInfo": {"name": "shelf", "version": "1.3"}}
+
+
+class Link(NamedTuple):
+    """One way to a server, and a client that has gone it."""
+
+    transport: str
+    revision: str
+    client: Client
+
+    @property
+    def handshake(self) -> bool:
+        return self.revision != R5
+
+    def since(self, revision: str) -> bool:
+        """Whether something that came with `revision` is there."""
+        return REVISIONS.index(self.revision) >= REVISIONS.index(revision)
+
+    def result(self, method: str, **params: Any) -> Dict[str, Any]:
+        """A result as it came, without what every result of the newest revision carries."""
+        result = self.client.request(method, params)
+        if not self.handshake:
+            assert result.pop("resultType") == "complete"
+            own = {key: value for key, value in result.pop("_meta").items() if STAMP.get(key) != value}
+            result.update({"_meta": own} if own else {})
+        return result
+
+
+Open = Callable[..., Client]
+
+
+def connected(transport: str, revision: str, options: Dict[str, Any], **keywords: Any) -> Client:
+    target: Any = None
+    if transport == "stdio":
+        command = [sys.executable, "-m", "tests.interaction.resources_server", json.dumps(options)]
+        target = StdioServer(command, cwd=str(ROOT))
+    return minimcp.connect(target or build(**options), revision=revision, timeout=WAIT, **keywords)
+
+
+def notices(kind: str) -> Tuple["SimpleQueue[str]", Callable[[str, str], None]]:
+    """The notices that arrive of one kind's changes, and the ``trace=`` that finds them."""
+    found: "SimpleQueue[str]" = SimpleQueue()
+
+    def hear(arrow: str, line: str) -> None:
+        if arrow == "<--" and f"notifications/{kind}/list_changed" in line:
+            found.put(line)
+
+    return found, hear
+
+
+@pytest.fixture(scope="module", params=[(way, name) for way in ("memory", "stdio") for name in REVISIONS], ids="-".join)
+def shelf(request: pytest.FixtureRequest) -> Iterator[Link]:
+    with ExitStack() as stack:
+        with outlives_the_test():
+            client = stack.enter_context(connected(*request.param, {}))
+        yield Link(*request.param, client)
+
+
+@pytest.fixture
+def opened_shelf(shelf: Link) -> Iterator[Open]:
+    """Opens clients of a server of their own; the keywords are the client's."""
+    with ExitStack() as stack:
+        yield lambda options=None, **keywords: stack.enter_context(
+            connected(shelf.transport, shelf.revision, options or {}, **keywords)
+        )
