@@ -60,19 +60,27 @@ if TYPE_CHECKING:
     from .client import Client
     from .connecting import connect
     from .features.context import Context, current_context
+    from .features.questions import Elicit, ElicitUrl, ListRoots, Sample
     from .server import Server
     from .transports.child import StdioServer
     from .types import (
+        Answer,
         Audio,
         CallToolResult,
         EmbeddedResource,
         Image,
         LogMessage,
+        ModelPreferences,
         Progress,
         ResourceLink,
+        Root,
+        SampleResult,
+        SamplingMessage,
         Text,
         Tool,
         ToolAnnotations,
+        ToolResult,
+        ToolUse,
     )
 
 _LATE = {
@@ -81,12 +89,14 @@ _LATE = {
     "connect": "connecting",
     "Context": "features.context",
     "current_context": "features.context",
+    **dict.fromkeys(("Elicit", "ElicitUrl", "ListRoots", "Sample"), "features.questions"),
     "Server": "server",
     "StdioServer": "transports.child",
     **dict.fromkeys(
         (
-            "Audio", "CallToolResult", "EmbeddedResource", "Image", "LogMessage", "Progress", "ResourceLink", "Text",
-            "Tool", "ToolAnnotations",
+            "Answer", "Audio", "CallToolResult", "EmbeddedResource", "Image", "LogMessage", "ModelPreferences",
+            "Progress", "ResourceLink", "Root", "SampleResult", "SamplingMessage", "Text", "Tool", "ToolAnnotations",
+            "ToolResult", "ToolUse",
         ),
         "types",
     ),
@@ -110,10 +120,12 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "AuthorizationError", "Audio", "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported", "Client",
-    "ConnectionFailed", "ConnectionLost", "Context", "Declined", "EmbeddedResource", "HeaderMismatch", "Image",
-    "InternalError", "InvalidParams", "InvalidRequest", "LogMessage", "McpError", "MethodNotFound", "ParseError",
-    "Progress", "ProtocolViolation", "Refused", "RequestStateRejected", "RequestTimeout", "ResourceAccessDenied",
-    "ResourceLink", "ResourceNotFound", "RpcError", "Server", "StdioServer", "Text", "Tool", "ToolAnnotations",
-    "ToolError", "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect", "current_context",
+    "Answer", "Audio", "AuthorizationError", "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported",
+    "Client", "ConnectionFailed", "ConnectionLost", "Context", "Declined", "Elicit", "ElicitUrl",
+    "EmbeddedResource", "HeaderMismatch", "Image", "InternalError", "InvalidParams", "InvalidRequest", "ListRoots",
+    "LogMessage", "McpError", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "ProtocolViolation",
+    "Refused", "RequestStateRejected", "RequestTimeout", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound",
+    "Root", "RpcError", "Sample", "SampleResult", "SamplingMessage", "Server", "StdioServer", "Text", "Tool",
+    "ToolAnnotations", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired",
+    "__version__", "connect", "current_context",
 ]

@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancella
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 from .deadline import Deadline
 from .errors import Cancelled, ConnectionLost, RequestTimeout
@@ -87,6 +87,28 @@ class Outgoing:
             return call, encode(Request(call.id, method, params(call.id)))
         except BaseException as error:
             self.table.settle(call.id, error)
+            raise
+
+    def call_all(self, questions: Sequence[tuple[str, dict[str, Json]]], calls: list[PendingCall]) -> None:
+        """Register several calls, then write all their requests in one piece.
+
+        Args:
+            questions: Method and params of each.
+            calls: Takes the calls, in order, each as soon as it is registered.
+
+        Raises:
+            ConnectionLost, ValueError, TypeError: As `call`; nothing was sent then, and all have ended.
+        """
+        lines = []
+        try:
+            for method, params in questions:
+                call, line = self.prepare(method, lambda id, params=params: params)  # type: ignore[misc]
+                calls.append(call)
+                lines.append(line)
+            self._post(b"".join(lines))
+        except BaseException:
+            for call in calls:
+                self.table.settle(call.id, Cancelled("not sent"))
             raise
 
     def wait(

@@ -108,7 +108,10 @@ def test_a_callback_may_use_the_token() -> None:
 def test_the_reason_of_a_cancelled_request_is_logged(
     caplog: pytest.LogCaptureFixture, reason: Any, shown: str
 ) -> None:
-    inbound = Inbound(Limits(), send=lambda line: None, owe=lambda line: None, run_aside=lambda work: None)
+    calls = Outgoing("test", post=lambda line: None, owe=lambda line: None)
+    inbound = Inbound(
+        Limits(), send=lambda line: None, owe=lambda line: None, run_aside=lambda work: None, calls=calls
+    )
     exchange = Exchange(Request(7, "tools/call"), Peer(REVISIONS[0]), Route(lambda exchange: {}), inbound)
     inbound.add(exchange)
     with caplog.at_level(logging.INFO, "minimcp"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
@@ -21,7 +22,7 @@ from minimcp.errors import (
     UrlElicitationRequired,
     error_from_peer,
 )
-from minimcp.exchange import Exchange, Outlet, Route, current_exchange, describe
+from minimcp.exchange import Exchange, Outlet, Route, _release, current_exchange, describe
 from minimcp.jsonrpc import Request
 from minimcp.lane import Pace
 from minimcp.revisions import BY_NAME, NEWEST_HANDSHAKE
@@ -397,7 +398,7 @@ def test_a_cancel_wakes_who_sleeps() -> None:
 def test_a_sleeper_that_was_woken_already(monkeypatch: pytest.MonkeyPatch) -> None:
     exchange = make()
     waker = threading.Lock()
-    exchange._wakers.append(waker)
+    exchange._wakers.append(partial(_release, waker))
     exchange.cancel()
     assert not waker.locked()
 
