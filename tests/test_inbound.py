@@ -312,3 +312,9 @@ def test_what_belongs_to_a_request_in_an_array(bench: Bench) -> None:
 def test_why_an_array_is_refused(items: Any, taken: bool, limit: Any, reason: Any) -> None:
     found = why_no_batch(items, taken=taken, limit=limit)
     assert found is None if reason is None else reason in (found or "")
+
+
+def test_the_calls_of_this_side_are_at_hand() -> None:
+    bench = Bench()
+    assert bench.inbound.calls() is CALLS
+    assert bench.batch(1).calls() is CALLS
