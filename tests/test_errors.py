@@ -286,7 +286,8 @@ class TooBusy(RpcError):
 def test_the_error_that_asks_for_urls_names_them(missing: str) -> None:
     entry = DATA["elicitations"][0]
     bad = [{"why": 1}, [], {"elicitations": {}}, {"elicitations": ["https://x.y"]}]
-    bad += [{"elicitations": [entry, {**entry, missing: value}]} for value in (None, 5, "form" if missing == "mode" else 6)]
+    values = (None, 5, "form" if missing == "mode" else 6)
+    bad += [{"elicitations": [entry, {**entry, missing: value}]} for value in values]
     for data in bad:
         with pytest.raises(ValueError, match="elicitations"):
             UrlElicitationRequired("m", data)

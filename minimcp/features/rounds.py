@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from ..errors import Cancelled, ConnectionLost, InternalError, InvalidParams, UrlElicitationRequired
+from ..errors import Cancelled, ConnectionLost, InternalError, InvalidParams, ToolError, UrlElicitationRequired
 from ..exchange import Exchange, Handler
 from ..jsonrpc import Json
 from ..log import Log, one_line
@@ -34,6 +34,8 @@ def carried(serve: Handler, facts: Facts) -> Handler:
         try:
             result = serve(exchange)
         except BaseException as error:
+            if isinstance(error, UrlElicitationRequired) and not exchange.peer.revision.handshake:
+                error = _as_question(exchange, error)
             asker = exchange.asker
             if asker is None or not (asker.pending or asker.fault):
                 raise
@@ -64,6 +66,15 @@ def _resume(exchange: Exchange) -> None:
             exchange, lock, state, responses, max_rounds=facts.max_rounds, strict=facts.check_replay
         )
     )
+
+
+def _as_question(exchange: Exchange, error: UrlElicitationRequired) -> BaseException:
+    """What an error that asks for URLs comes to where there is no such error."""
+    try:
+        url_required(exchange, error)
+    except Suspend as suspend:
+        return suspend
+    return error
 
 
 def _unfinished(exchange: Exchange, error: BaseException) -> Any:
@@ -156,7 +167,7 @@ def _name(exchange: Exchange) -> str:
 def url_required(exchange: Exchange, error: UrlElicitationRequired) -> None:
     """What that error of another revision means here: the client is asked to have its user open the URLs.
 
-    Returns if the user said no, or if the error names no URL.
+    Returns if the user said no, if there were too many rounds, or if the error names no URL that can be opened.
 
     Raises:
         Suspend: The client is asked.
@@ -164,5 +175,9 @@ def url_required(exchange: Exchange, error: UrlElicitationRequired) -> None:
     """
     asker = asker_of(exchange)
     wanted = error.data["elicitations"] if error.data else []
-    if wanted and isinstance(asker, ReplayAsker):
+    if not wanted or not isinstance(asker, ReplayAsker):
+        return
+    try:
         asker.ask_again({each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted})
+    except (ToolError, RuntimeError, ValueError) as problem:
+        log.warning("%s: %s", _name(exchange), problem)

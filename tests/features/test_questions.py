@@ -183,7 +183,8 @@ def test_blocks_by_revision() -> None:
     audio = SamplingMessage("user", Audio(b"a", "audio/wav"))
     assert [params is None for params in by_revision(Sample(audio))] == [True, False, False, False, False]
     talk = [
-        "go", SamplingMessage("assistant", ToolUse("1", "t", {})), SamplingMessage("user", ToolResult("1", [Text("r")])),
+        "go", SamplingMessage("assistant", ToolUse("1", "t", {})),
+        SamplingMessage("user", ToolResult("1", [Text("r")])),
     ]
     assert [params is None for params in by_revision(Sample(talk))] == [True, True, True, False, False]
     assert R2 in BY_NAME

@@ -203,7 +203,8 @@ def test_a_handler_that_asks_something_else_the_second_time_is_found_out() -> No
             return "nothing happened"
 
     for handler, words in (
-        (rewords, "other words"), (renames, "is not asked now"), (forgets, "is not asked now"), (swallows, "other words"),
+        (rewords, "other words"), (renames, "is not asked now"), (forgets, "is not asked now"),
+        (swallows, "other words"),
     ):
         for revision in (R4, R5):
             runs: List[int] = []
@@ -262,6 +263,28 @@ def test_the_error_that_asks_for_a_url_becomes_a_question() -> None:
     runs = []
     with pytest.raises(CapabilityNotSupported):
         Call(handler, capabilities={"elicitation": {}}).once()
+
+
+@pytest.mark.requirement("M:ERR-4")
+def test_the_same_error_raised_by_any_handler(caplog: pytest.LogCaptureFixture) -> None:
+    def handler(ctx: Context) -> Any:
+        if ctx.round < 2 or stubborn:
+            raise UrlElicitationRequired("pay first", {"elicitations": [{**ENTRY, "url": url}]})
+        return "paid"
+
+    url, stubborn = ENTRY["url"], False
+    for method in ("prompts/get", "resources/read"):
+        assert Call(handler, lambda request: {"action": "accept"}, method=method).whole() == "paid"
+        with pytest.raises(UrlElicitationRequired):
+            Call(handler, method=method, revision=R4).whole()
+    stubborn = True
+    with pytest.raises(UrlElicitationRequired):
+        Call(handler, lambda request: {"action": "accept"}).whole()
+    assert "asked 8 times" in caplog.text
+    url = "javascript:alert(1)"
+    with pytest.raises(UrlElicitationRequired):
+        Call(handler).once()
+    assert "http or https URLs" in caplog.text
 
 
 def test_an_error_without_urls_asks_nothing() -> None:
