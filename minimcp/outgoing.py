@@ -99,16 +99,18 @@ class Outgoing:
         Raises:
             ConnectionLost, ValueError, TypeError: As `call`; nothing was sent then, and all have ended.
         """
-        lines = []
+        lines: list[bytes] = []
+        sent = False
         try:
             for method, params in questions:
                 call, line = self.prepare(method, lambda id, params=params: params)  # type: ignore[misc]
                 calls.append(call)
                 lines.append(line)
+            sent = True
             self._post(b"".join(lines))
-        except BaseException:
+        except BaseException as error:  # as `call`
             for call in calls:
-                self.table.settle(call.id, Cancelled("not sent"))
+                self.retire(call, Cancelled("not sent"), tell=sent and not isinstance(error, ConnectionLost))
             raise
 
     def wait(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Dict, NamedTuple, Optional, Tuple
 
-from .manifest import ahead, gaps, handshake, modern
+from .manifest import ahead, asking, gaps, handshake, modern
 from .manifest.revisions import R1, R2, R3, R4, R5, Section
 
 SITE = "https://modelcontextprotocol.io/specification"
@@ -52,7 +52,10 @@ def _rows(section: Section) -> Tuple[Requirement, ...]:
 
 
 ROWS: Tuple[Requirement, ...] = tuple(
-    row for section in (*handshake.SECTIONS, *modern.SECTIONS, *ahead.SECTIONS) for row in _rows(section)
+    row
+    for module in (handshake, modern, asking, ahead)
+    for section in module.SECTIONS
+    for row in _rows(section)
 )
 
 REQUIREMENTS: Dict[str, Requirement] = {row.id: row for row in ROWS}

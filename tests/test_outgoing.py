@@ -254,7 +254,16 @@ def test_several_calls_that_cannot_be_written_have_ended(bench: Bench) -> None:
         raise ConnectionLost("gone")
 
     bench.when_posted = fail
-    pending: List[Any] = []
     with pytest.raises(ConnectionLost):
-        bench.calls.call_all([("a", {})], pending)
+        bench.calls.call_all([("a", {})], [])
     assert len(bench.calls.table) == 0 and bench.owed == []
+
+
+def test_several_calls_whose_caller_is_interrupted_are_withdrawn(bench: Bench) -> None:
+    def interrupt(message: Any) -> None:
+        raise KeyboardInterrupt
+
+    bench.when_posted = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        bench.calls.call_all([("a", {})], [])
+    assert len(bench.calls.table) == 0 and [each["params"]["requestId"] for each in bench.owed] == [1]

@@ -36,7 +36,8 @@ def answers(request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
 
 
 def asker(revision: str = R4, method: str = "tools/call", answer: Any = answers, **options: Any) -> Any:
-    made = exchange(method, {"name": "t"}, revision=revision, capabilities=ALL, outlet=AnsweringOutlet(answer), **options)
+    outlet = AnsweringOutlet(answer)
+    made = exchange(method, {"name": "t"}, revision=revision, capabilities=ALL, outlet=outlet, **options)
     return asker_of(made), made
 
 
