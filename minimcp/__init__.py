@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .client import Client
     from .connecting import connect
     from .features.context import Context, current_context
+    from .features.questions import Elicit, ElicitUrl, ListRoots, Sample
     from .server import Server
     from .transports.child import StdioServer
     from .types import (
@@ -91,13 +92,14 @@ _LATE = {
     "connect": "connecting",
     "Context": "features.context",
     "current_context": "features.context",
+    **dict.fromkeys(("Elicit", "ElicitUrl", "ListRoots", "Sample"), "features.questions"),
     "Server": "server",
     "StdioServer": "transports.child",
     **dict.fromkeys(
         (
             "Answer", "Audio", "CallToolResult", "ElicitRequest", "EmbeddedResource", "Image", "LogMessage",
-            "ModelPreferences", "Progress", "ResourceLink", "Root", "SampleRequest", "SampleResult", "SamplingMessage",
-            "Text", "Tool", "ToolAnnotations", "ToolChoice", "ToolResult", "ToolUse",
+            "ModelPreferences", "Progress", "ResourceLink", "Root", "SampleRequest", "SampleResult",
+            "SamplingMessage", "Text", "Tool", "ToolAnnotations", "ToolChoice", "ToolResult", "ToolUse",
         ),
         "types",
     ),
@@ -121,12 +123,12 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Answer", "AuthorizationError", "Audio", "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported",
-    "Client", "ConnectionFailed", "ConnectionLost", "Context", "Declined", "ElicitRequest", "EmbeddedResource",
-    "HeaderMismatch", "Image", "InternalError", "InvalidParams", "InvalidRequest", "LogMessage", "McpError",
-    "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "ProtocolViolation", "Refused",
-    "RequestStateRejected", "RequestTimeout", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "Root",
-    "RpcError", "SampleRequest", "SampleResult", "SamplingMessage", "Server", "StdioServer", "Text", "Tool",
-    "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision",
+    "Answer", "Audio", "AuthorizationError", "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported",
+    "Client", "ConnectionFailed", "ConnectionLost", "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl",
+    "EmbeddedResource", "HeaderMismatch", "Image", "InternalError", "InvalidParams", "InvalidRequest", "ListRoots",
+    "LogMessage", "McpError", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "ProtocolViolation",
+    "Refused", "RequestStateRejected", "RequestTimeout", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound",
+    "Root", "RpcError", "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Server", "StdioServer", "Text",
+    "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision",
     "UrlElicitationRequired", "__version__", "connect", "current_context",
 ]

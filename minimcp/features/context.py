@@ -12,6 +12,7 @@ from ..eras import LOG_LEVELS, Peer
 from ..exchange import Exchange, current_exchange
 from ..jsonrpc import Id, Json
 from ..types import Implementation
+from .client_features import ClientFeatures
 
 
 class Caller:
@@ -44,14 +45,14 @@ class Caller:
         return f"<Caller {self._peer!r}>"
 
 
-class Context:
+class Context(ClientFeatures):
     """The request that a handler serves, and the client behind it.
 
     Args:
         exchange: The request; handlers are given their Context and never make one.
     """
 
-    __slots__ = ("_exchange",)
+    __slots__ = ()
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
