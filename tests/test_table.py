@@ -138,6 +138,11 @@ def test_all_callers_look_at_their_deadlines_again() -> None:
             return super().wait()
 
     table, looked = RequestTable(), threading.Semaphore(0)
+    table.wake_all()
+    woken = table.register("w")
+    for _ in range(2):  # nobody has looked in between: once is enough
+        table.wake_all()
+    table.settle(woken.id, {})
     call, moment = table.register("a"), Moving(WAIT)
     task = Task(call.wait, moment)
     assert looked.acquire(timeout=WAIT)
