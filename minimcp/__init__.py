@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .client import Client
     from .connecting import connect
     from .features.context import Context, current_context
+    from .features.questions import Elicit, ElicitUrl, ListRoots, Sample
     from .server import Server
     from .transports.child import StdioServer
     from .types import (
@@ -104,6 +105,7 @@ _LATE = {
     "connect": "connecting",
     "Context": "features.context",
     "current_context": "features.context",
+    **dict.fromkeys(("Elicit", "ElicitUrl", "ListRoots", "Sample"), "features.questions"),
     "Server": "server",
     "StdioServer": "transports.child",
     **dict.fromkeys(
@@ -139,12 +141,12 @@ def __dir__() -> list[str]:
 __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Client", "Completion", "ConnectionFailed", "ConnectionLost", "Context",
-    "Declined", "ElicitRequest", "EmbeddedResource", "GetPromptResult", "HeaderMismatch", "Icon", "Image",
-    "InternalError", "InvalidParams", "InvalidRequest", "LogMessage", "McpError", "Message", "MethodNotFound",
-    "ModelPreferences", "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation",
-    "ReadResourceResult", "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied",
-    "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError", "SampleRequest", "SampleResult",
-    "SamplingMessage", "Server", "StdioServer", "Text", "TextResourceContents", "Tool", "ToolAnnotations",
-    "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired",
-    "__version__", "connect", "current_context",
+    "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "GetPromptResult", "HeaderMismatch",
+    "Icon", "Image", "InternalError", "InvalidParams", "InvalidRequest", "ListRoots", "LogMessage", "McpError",
+    "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt", "PromptArgument",
+    "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected", "RequestTimeout",
+    "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError",
+    "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Server", "StdioServer", "Text",
+    "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse",
+    "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect", "current_context",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import threading
 import time
-from typing import Callable
+from typing import Callable, Optional
 
 from .deadline import LONGEST_WAIT
 from .log import Log
@@ -66,3 +66,56 @@ class Alarm:
                 ring()
             except Exception as error:  # a fault of ours: the other orders still count
                 log.error("%s: %s", self._name, error, exc_info=error)
+
+
+class Countdown:
+    """So many seconds of running, then a ring; the clock stands while anything is paused. Thread-safe.
+
+    Args:
+        alarm: Rings.
+        seconds: How long it may run.
+        ring: Called when the time is over.
+
+    Raises:
+        RuntimeError: The system gives no more threads; nothing was begun.
+    """
+
+    __slots__ = ("_alarm", "_left", "_ring", "_began", "_forget", "_pauses", "_stopped", "_state_lock")
+
+    def __init__(self, alarm: Alarm, seconds: float, ring: Callable[[], None]) -> None:
+        self._alarm, self._left, self._ring = alarm, seconds, ring
+        self._pauses, self._stopped = 0, False
+        self._state_lock = threading.Lock()
+        self._began = time.monotonic()
+        self._forget: Optional[Callable[[], None]] = alarm.at(seconds, ring)
+
+    def pause(self) -> None:
+        """Have the clock stand until as many calls of `resume` came."""
+        with self._state_lock:
+            self._pauses += 1
+            if self._pauses == 1:
+                self._halt()
+
+    def resume(self) -> None:
+        """Take one pause back; the clock goes on when none is left."""
+        with self._state_lock:
+            self._pauses -= 1
+            if self._pauses or self._stopped:
+                return
+            self._began = time.monotonic()
+            try:
+                self._forget = self._alarm.at(self._left, self._ring)
+            except RuntimeError as error:  # better without a limit than not at all
+                log.warning("a timeout is given up: %s", error)
+
+    def stop(self) -> None:
+        """The running has ended: there will be no ring, unless it rings already."""
+        with self._state_lock:
+            self._stopped = True
+            self._halt()
+
+    def _halt(self) -> None:
+        if self._forget is not None:
+            self._forget()
+            self._forget = None
+            self._left = max(0.0, self._left - (time.monotonic() - self._began))

@@ -95,7 +95,9 @@ class Channel:
         self.calls = Outgoing(
             self.name, post=self.post, owe=self.owe, check=self._check_process, remark=self._odd_line
         )
-        self.inbound = Inbound(self.limits, send=self.write, owe=self.owe, run_aside=self._aside)
+        self.inbound = Inbound(
+            self.limits, send=self.write, owe=self.owe, run_aside=self._aside, calls=self.calls
+        )
         self._threads: list[threading.Thread] = []
         self._read_out, self._ended = threading.Event(), threading.Event()
         self._intake = Intake(

@@ -41,10 +41,11 @@ class Peer:
     """What the other side said about itself, for one session or for one request.
 
     ``log_rank`` is the lowest rank of log messages that it wants; None wants none. ``session`` is a dict that lives as
-    long as a handshake session; None where there is no session.
+    long as a handshake session; None where there is no session. ``principal`` names who was authenticated; None where
+    nobody is.
     """
 
-    __slots__ = ("revision", "info", "capabilities", "log_rank", "session")
+    __slots__ = ("revision", "info", "capabilities", "log_rank", "session", "principal")
 
     def __init__(
         self,
@@ -59,12 +60,17 @@ class Peer:
         self.capabilities: Mapping[str, Json] = {} if capabilities is None else capabilities
         self.log_rank = log_rank
         self.session: Optional[dict[str, Any]] = {} if revision.handshake else None
+        self.principal: Optional[str] = None
 
     def supports(self, name: str) -> bool:
         """Whether a capability was declared, by its dotted name: ``"elicitation.url"``, ``"ext:com.example/x"``.
 
         A capability is an object, maybe an empty one, and some parts of one are ``true``; other values declare nothing.
+        Elicitation without any mode is elicitation by forms.
         """
+        if name == "elicitation.form":
+            modes = self.capabilities.get("elicitation")
+            return isinstance(modes, Mapping) and (isinstance(modes.get("form"), Mapping) or "url" not in modes)
         if name.startswith("ext:"):
             extensions = self.capabilities.get("extensions")
             return isinstance(extensions, Mapping) and name[4:] in extensions

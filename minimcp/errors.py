@@ -146,9 +146,30 @@ class CapabilityNotSupported(_Kind):
 
 
 class UrlElicitationRequired(_Kind):
-    """The request needs the user to open a URL first (-32042, 2025-11-25 only)."""
+    """The request needs the user to open a URL first (-32042, 2025-11-25 only).
+
+    Args:
+        message: One short sentence.
+        data: ``{"elicitations": [...]}``, each with ``mode`` "url", ``message``, ``url`` and an ``elicitationId`` of
+            its own; None sends none.
+
+    Raises:
+        ValueError: The data is something else.
+    """
 
     CODE = URL_ELICITATION_REQUIRED
+
+    def __init__(self, message: str, data: Any = None) -> None:
+        super().__init__(message, data)
+        entries = data.get("elicitations") if isinstance(data, dict) else None
+        if data is not None and not (isinstance(entries, list) and all(map(_asks_for_url, entries))):
+            raise ValueError("elicitations is a list of objects with mode 'url', message, url and elicitationId")
+
+
+def _asks_for_url(entry: Any) -> bool:
+    if not isinstance(entry, dict) or entry.get("mode") != "url":
+        return False
+    return all(isinstance(entry.get(name), str) for name in ("message", "url", "elicitationId"))
 
 
 _NAMED = {

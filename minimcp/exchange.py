@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Callable, Optional, Union
+from functools import partial
+from typing import Any, Callable, Optional, Sequence, Union
 
+from .alarm import Countdown
 from .deadline import Deadline
 from .eras import Peer
 from .errors import (
@@ -20,11 +22,14 @@ from .errors import (
     RESOURCE_NOT_FOUND,
     URL_ELICITATION_REQUIRED,
     Cancelled,
+    CapabilityNotSupported,
     RpcError,
 )
 from .jsonrpc import Failure, Id, Json, Notification, Request, Response, encode, encode_result, to_json
 from .lane import Pace
 from .log import Log
+from .outgoing import Outgoing
+from .table import PendingCall
 from .workers import here, waiting
 
 log = Log("exchange")
@@ -90,17 +95,26 @@ class Outlet:
         """Run something on a thread that nothing waits for."""
         raise NotImplementedError
 
+    def calls(self) -> Outgoing:
+        """The calls to the peer that belong to the exchange.
+
+        Raises:
+            CapabilityNotSupported: Nothing can be asked on the way that this request came.
+        """
+        raise CapabilityNotSupported("the client cannot be asked on this connection")
+
 
 class Exchange:
     """One inbound request.
 
     ``cancelled`` may be read by any thread; it turns true once. Attributes are set when the request arrives; handlers
-    see them through a `Context`.
+    see them through a `Context`. ``asker`` answers what the handler asks the client, from the first question on, and
+    ``countdown`` is the handler's time, if that is limited.
     """
 
     __slots__ = (
         "request", "peer", "route", "outlet", "size", "cancelled", "reason", "finished", "server", "progress_token",
-        "_last_progress", "_progress_lock", "_wakers", "_callbacks",
+        "asker", "countdown", "_last_progress", "_progress_lock", "_wakers", "_callbacks",
     )
 
     def __init__(self, request: Request, peer: Peer, route: Route, outlet: Outlet, size: int = 0) -> None:
@@ -112,9 +126,11 @@ class Exchange:
         meta = request.params.get("_meta")
         token = meta.get("progressToken") if type(meta) is dict else None
         self.progress_token: Optional[Id] = token if type(token) is int or type(token) is str else None
+        self.asker: Any = None
+        self.countdown: Optional[Countdown] = None
         self._last_progress: Optional[float] = None
         self._progress_lock = threading.Lock()
-        self._wakers: list[threading.Lock] = []
+        self._wakers: list[Callable[[], None]] = []
         self._callbacks: list[Callable[[], None]] = []
 
     @property
@@ -186,6 +202,62 @@ class Exchange:
             self._last_progress = done
             self.outlet.send(f"{line}}}}}\n".encode())
 
+    # ------------------------------------------------------------ what a handler asks
+
+    def asker_made_by(self, make: Callable[[Exchange, threading.Lock], Any]) -> Any:
+        """The asker; the first who wants it makes it, and gives it the lock that guards what it remembers."""
+        with self._progress_lock:
+            if self.asker is None:
+                self.asker = make(self, threading.Lock())
+            return self.asker
+
+    def ask(
+        self, questions: Sequence[tuple[str, dict[str, Json]]], seconds: Optional[float]
+    ) -> list[Union[dict[str, Json], Failure]]:
+        """Ask the peer: all questions are sent before the first answer is waited for.
+
+        The handler's own time stands meanwhile, and its worker's place is another's.
+
+        Args:
+            questions: Method and params of each.
+            seconds: How long all the answers together may take; None waits for ever.
+
+        Returns:
+            For each its result, or the peer's error.
+
+        Raises:
+            RuntimeError: The request is answered already.
+            CapabilityNotSupported: Nothing can be asked on the way that this request came.
+            Cancelled: The request was cancelled; the peer is told that the questions are too.
+            RequestTimeout: Not all answers came in time.
+            ConnectionLost: The peer is gone.
+            ProtocolViolation: An answer was no answer.
+        """
+        if self.finished:
+            raise RuntimeError(f"{self.request.method} is answered already: nothing can be asked for it")
+        calls = self.outlet.calls()
+        pending: list[PendingCall] = []
+
+        def retire() -> None:
+            for call in list(pending):
+                calls.retire(call, Cancelled(self.reason or "the request was cancelled"))
+
+        self._wakers.append(retire)
+        if self.countdown is not None:
+            self.countdown.pause()
+        try:
+            self.check()
+            calls.call_all(questions, pending)
+            deadline = Deadline(seconds)
+            if self.cancelled:  # it may have come between the check and the sending
+                retire()
+            return [calls.wait(call, deadline) for call in pending]
+        finally:
+            self._wakers.remove(retire)
+            retire()  # what was asked together with a question that failed
+            if self.countdown is not None:
+                self.countdown.resume()
+
     # ------------------------------------------------------------ cancelling
 
     def check(self) -> None:
@@ -203,8 +275,8 @@ class Exchange:
             return
         self.reason = reason
         self.cancelled = True
-        for waker in list(self._wakers):
-            _release(waker)
+        for wake in list(self._wakers):
+            wake()
         self._call_back()
 
     def _call_back(self) -> None:
@@ -236,14 +308,15 @@ class Exchange:
         """
         waker = threading.Lock()
         waker.acquire()
-        self._wakers.append(waker)
+        wake = partial(_release, waker)
+        self._wakers.append(wake)
         deadline = Deadline(seconds)
         try:
             with waiting():
                 while not self.cancelled and not deadline.expired:
                     waker.acquire(timeout=deadline.wait())
         finally:
-            self._wakers.remove(waker)
+            self._wakers.remove(wake)
         self.check()
 
     def __repr__(self) -> str:

@@ -24,6 +24,7 @@ from .jsonrpc import (
 )
 from .limits import Limits
 from .log import Log, one_line
+from .outgoing import Outgoing
 
 log = Log("channel")
 
@@ -36,11 +37,12 @@ class Inbound(Outlet):
         send: Writes a line, waiting for the peer if need be.
         owe: Has a line written by the control worker.
         run_aside: Runs something on a thread that nothing waits for.
+        calls: The calls of this side, for what a handler asks the peer.
     """
 
     __slots__ = (
-        "_limits", "_send", "_owe", "_run_aside", "_exchanges", "_started", "_unwritten", "_awaited", "_abandoned",
-        "_count_lock", "_queued", "_empty",
+        "_limits", "_send", "_owe", "_run_aside", "_calls", "_exchanges", "_started", "_unwritten", "_awaited",
+        "_abandoned", "_count_lock", "_queued", "_empty",
     )
 
     def __init__(
@@ -50,8 +52,9 @@ class Inbound(Outlet):
         send: Callable[[bytes], object],
         owe: Callable[[bytes], None],
         run_aside: Callable[[Callable[[], None]], None],
+        calls: Outgoing,
     ) -> None:
-        self._limits, self._send, self._owe, self._run_aside = limits, send, owe, run_aside
+        self._limits, self._send, self._owe, self._run_aside, self._calls = limits, send, owe, run_aside, calls
         self._exchanges: dict[Id, Exchange] = {}
         self._started: set[Exchange] = set()
         self._unwritten = 0
@@ -151,6 +154,9 @@ class Inbound(Outlet):
     def run_aside(self, work: Callable[[], None]) -> None:
         self._run_aside(work)
 
+    def calls(self) -> Outgoing:
+        return self._calls
+
     def abandon(self, reason: str) -> None:
         """Cancel everything that still runs: nobody will hear its answer."""
         for exchange in list(self._exchanges.values()):
@@ -231,6 +237,9 @@ class Batch(Outlet):
 
     def run_aside(self, work: Callable[[], None]) -> None:
         self._inbound.run_aside(work)
+
+    def calls(self) -> Outgoing:
+        return self._inbound.calls()
 
 
 def why_no_batch(items: list[Union[Message, Broken]], *, taken: bool, limit: Optional[int]) -> Optional[str]:

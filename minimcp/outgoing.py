@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancella
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 from .deadline import Deadline
 from .errors import Cancelled, ConnectionLost, RequestTimeout
@@ -90,6 +90,30 @@ class Outgoing:
             return call, encode(Request(call.id, method, params(call.id)))
         except BaseException as error:
             self.table.settle(call.id, error)
+            raise
+
+    def call_all(self, questions: Sequence[tuple[str, dict[str, Json]]], calls: list[PendingCall]) -> None:
+        """Register several calls, then write all their requests in one piece.
+
+        Args:
+            questions: Method and params of each.
+            calls: Takes the calls, in order, each as soon as it is registered.
+
+        Raises:
+            ConnectionLost, ValueError, TypeError: As `call`; nothing was sent then, and all have ended.
+        """
+        lines: list[bytes] = []
+        sent = False
+        try:
+            for method, params in questions:
+                call, line = self.prepare(method, lambda id, params=params: params)  # type: ignore[misc]
+                calls.append(call)
+                lines.append(line)
+            sent = True
+            self._post(b"".join(lines))
+        except BaseException as error:  # as `call`
+            for call in calls:
+                self.retire(call, Cancelled("not sent"), tell=sent and not isinstance(error, ConnectionLost))
             raise
 
     def wait(

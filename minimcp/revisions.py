@@ -80,6 +80,21 @@ class Revision(NamedTuple):
     url_errors: bool
     """Whether an error may say that the user has to open a URL first."""
 
+    elicitation_modes: frozenset[str]
+    """The ways in which a user may be asked: "form", "url"."""
+
+    elicitation_ids: bool
+    """Whether a URL that a user is asked to open has an id, by which it is said later that this is done."""
+
+    full_forms: bool
+    """Whether forms know titled choices, lists of choices, patterns and defaults of every type."""
+
+    sampling_kinds: frozenset[str]
+    """Kinds of content blocks in messages to and from a client's model."""
+
+    sampling_tools: bool
+    """Whether a client's model may be given tools, and one message several blocks."""
+
     requests_to_server: frozenset[str]
     """Methods that a client may call."""
 
@@ -91,12 +106,6 @@ class Revision(NamedTuple):
 
     asking_methods: frozenset[str]
     """Methods whose result may be questions to the client instead."""
-
-    sampling_kinds: frozenset[str]
-    """Kinds of content blocks in messages to and from a client's model."""
-
-    sampling_tools: bool
-    """Whether a client's model may be given tools, and one message several blocks."""
 
 
 _2024_11_05 = Revision(
@@ -122,6 +131,11 @@ _2024_11_05 = Revision(
     cache_hints=False,
     resource_missing=-32002,
     url_errors=False,
+    elicitation_modes=frozenset(),
+    elicitation_ids=False,
+    full_forms=False,
+    sampling_kinds=frozenset({"text", "image"}),
+    sampling_tools=False,
     requests_to_server=frozenset({
         "initialize", "ping", "resources/list", "resources/templates/list", "resources/read",
         "resources/subscribe", "resources/unsubscribe", "prompts/list", "prompts/get", "tools/list",
@@ -130,8 +144,6 @@ _2024_11_05 = Revision(
     requests_to_client=frozenset({"ping", "sampling/createMessage", "roots/list"}),
     client_capabilities={"sampling": (), "roots": ("listChanged",)},
     asking_methods=frozenset(),
-    sampling_kinds=frozenset({"text", "image"}),
-    sampling_tools=False,
 )
 
 # https://modelcontextprotocol.io/specification/2025-03-26/changelog
@@ -139,9 +151,9 @@ _2025_03_26 = _2024_11_05._replace(
     name="2025-03-26",
     progress_message=True,
     content_kinds=_2024_11_05.content_kinds | {"audio"},
+    sampling_kinds=_2024_11_05.sampling_kinds | {"audio"},
     tool_members=_2024_11_05.tool_members | {"annotations"},
     completions_capability=True,
-    sampling_kinds=_2024_11_05.sampling_kinds | {"audio"},
 )
 
 # https://modelcontextprotocol.io/specification/2025-06-18/changelog
@@ -159,6 +171,7 @@ _2025_06_18 = _2025_03_26._replace(
     annotation_members=_2025_03_26.annotation_members | {"lastModified"},
     implementation_members=_2025_03_26.implementation_members | {"title"},
     completion_context=True,
+    elicitation_modes=frozenset({"form"}),
     requests_to_client=_2025_03_26.requests_to_client | {"elicitation/create"},
     client_capabilities={**_2025_03_26.client_capabilities, "elicitation": ()},
 )
@@ -167,6 +180,11 @@ _2025_06_18 = _2025_03_26._replace(
 _2025_11_25 = _2025_06_18._replace(
     name="2025-11-25",
     url_errors=True,
+    elicitation_modes=frozenset({"form", "url"}),
+    elicitation_ids=True,
+    full_forms=True,
+    sampling_kinds=_2025_06_18.sampling_kinds | {"tool_use", "tool_result"},
+    sampling_tools=True,
     error_without_id=True,
     argument_errors_are_results=True,
     tool_members=_2025_06_18.tool_members | {"icons", "execution"},
@@ -177,14 +195,13 @@ _2025_11_25 = _2025_06_18._replace(
     client_capabilities={
         **_2025_06_18.client_capabilities, "sampling": ("tools", "context"), "elicitation": ("form", "url"),
     },
-    sampling_kinds=_2025_06_18.sampling_kinds | {"tool_use", "tool_result"},
-    sampling_tools=True,
 )
 
 # https://modelcontextprotocol.io/specification/2026-07-28/changelog
 _2026_07_28 = _2025_11_25._replace(
     name="2026-07-28",
     url_errors=False,
+    elicitation_ids=False,
     handshake=False,
     structured="any",
     tool_members=_2025_11_25.tool_members - {"execution"},

@@ -15,6 +15,7 @@ from .channel import Channel
 from .exchange import current_exchange
 from .features.facts import Facts
 from .features.registry import Registry
+from .features.state import states_of
 from .jsonrpc import Notification, encode
 from .limits import Limits
 from .log import tracer
@@ -47,6 +48,12 @@ class Server(Registration):
         list_cache_scope: Who may keep them: "private" (one user) or "public".
         mask_errors: Keep the words of unexpected errors in tools from the client; a reference names them in the log.
         logging: Whether handlers may send log messages; False makes ``ctx.log`` do nothing.
+        check_replay: For tests: answer what a handler asks by running it again from the top, with a handshake too, and
+            fail when it then asks something else.
+        state_keys: Secrets of 32 bytes or more, which sign what clients carry between rounds; the first signs, all
+            verify. Processes that serve the same clients share them. None makes one up, for this process and its forks.
+        state_codec: An object with ``seal(bytes) -> str`` and ``unseal(str) -> bytes`` that replaces the signing; None
+            signs.
         executor: Where handlers run: None (the hot lane) or "pool" (each on a worker of its own).
         trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None for no trace.
         max_message_bytes: The longest message, in bytes; None means no limit, here and below.
@@ -56,6 +63,8 @@ class Server(Registration):
         max_requests: Handlers of one connection that are begun and unfinished.
         max_backlog_bytes: Bytes of answers that a client has not taken, before reading stops.
         write_timeout: Seconds after which a client that takes no byte is lost.
+        max_rounds: How often one request may come back for more answers.
+        ask_timeout: Seconds that a client gets for an answer.
         drain_grace: Seconds that running requests get when a connection ends or the server closes.
 
     Raises:
@@ -82,6 +91,9 @@ class Server(Registration):
         list_cache_scope: str = "private",
         mask_errors: bool = False,
         logging: bool = True,
+        check_replay: bool = False,
+        state_keys: Optional[Sequence[bytes]] = None,
+        state_codec: Any = None,
         executor: Optional[str] = None,
         trace: Any = None,
         max_message_bytes: Optional[int] = 64 * 1024 * 1024,
@@ -91,6 +103,8 @@ class Server(Registration):
         max_requests: Optional[int] = 1000,
         max_backlog_bytes: Optional[int] = 64 * 1024 * 1024,
         write_timeout: Optional[float] = 30.0,
+        max_rounds: Optional[int] = 8,
+        ask_timeout: Optional[float] = 600,
         drain_grace: float = 5.0,
     ) -> None:
         info = Implementation(
@@ -106,7 +120,8 @@ class Server(Registration):
         facts = Facts(
             info.to_wire(), owner=self, instructions=instructions, logging=logging, mask_errors=mask_errors,
             strict_arguments=strict_arguments, page_size=_page_size(page_size), list_ttl=list_ttl,
-            list_cache_scope=_scope(list_cache_scope),
+            list_cache_scope=_scope(list_cache_scope), states=states_of(name, state_keys, state_codec),
+            check_replay=check_replay, max_rounds=max_rounds, ask_timeout=ask_timeout,
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         self._registry = Registry(facts, offer, _kinds(capabilities))

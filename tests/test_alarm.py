@@ -7,7 +7,7 @@ from typing import List
 
 import pytest
 
-from minimcp.alarm import Alarm
+from minimcp.alarm import Alarm, Countdown
 
 from .scripted import no_threads, wait_for
 from .support import WAIT, eventually
@@ -92,3 +92,63 @@ def test_it_begins_anew_in_a_fork(alarm: Alarm) -> None:
     alarm_of_the_parent = [thread for thread in threading.enumerate() if thread.name == "test-alarm"]
     for thread in alarm_of_the_parent:
         thread.join(WAIT / 100)
+
+
+# ------------------------------------------------------------ time of running
+
+
+def test_a_countdown_rings_once_its_time_is_used_up(alarm: Alarm) -> None:
+    rung = threading.Event()
+    countdown = Countdown(alarm, 0.01, rung.set)
+    wait_for(rung)
+    countdown.stop()
+    assert eventually(lambda: not alarm_threads())
+
+
+def test_a_countdown_stands_while_anything_is_paused(alarm: Alarm) -> None:
+    rung = threading.Event()
+    countdown = Countdown(alarm, 0.05, rung.set)
+    countdown.pause()
+    countdown.pause()
+    assert alarm_threads() == [] or eventually(lambda: not alarm_threads())
+    countdown.resume()
+    assert not rung.wait(0.1) and alarm_threads() == []
+    countdown.resume()
+    wait_for(rung)
+
+
+def test_a_countdown_that_is_stopped_never_rings(alarm: Alarm) -> None:
+    rung = threading.Event()
+    for seconds in (LATER, 0.05):
+        countdown = Countdown(alarm, seconds, rung.set)
+        countdown.pause()
+        countdown.stop()
+        countdown.resume()
+        countdown.stop()
+    other = Countdown(alarm, LATER, rung.set)
+    other.stop()
+    assert not rung.is_set() and eventually(lambda: not alarm_threads())
+
+
+def test_a_countdown_goes_on_with_what_is_left(alarm: Alarm) -> None:
+    countdown = Countdown(alarm, LATER, lambda: None)
+    for _ in range(3):
+        countdown.pause()
+        countdown.resume()
+    assert 0 < countdown._left < LATER
+    countdown.stop()
+    assert eventually(lambda: not alarm_threads())
+
+
+def test_without_a_thread_a_countdown_gives_up(
+    alarm: Alarm, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    countdown = Countdown(alarm, LATER, lambda: None)
+    countdown.pause()
+    assert eventually(lambda: not alarm_threads())
+    with no_threads(monkeypatch, "alarm"):
+        countdown.resume()
+        assert "a timeout is given up" in caplog.text
+        with pytest.raises(RuntimeError):
+            Countdown(alarm, LATER, lambda: None)
+    countdown.stop()

@@ -112,6 +112,18 @@ def test_what_is_declared_is_an_object_or_a_part_that_is_true() -> None:
     assert not any(Peer(NEWEST_HANDSHAKE).supports(name) for name in SUPPORTED)
 
 
+@pytest.mark.requirement("ELIC-02")
+@pytest.mark.parametrize(
+    ("declared", "supported"),
+    [({}, True), ({"form": {}}, True), ({"url": {}}, False), ({"url": {}, "form": {}}, True), ({"form": True}, True),
+     ({"url": {}, "form": True}, False), (None, False), (True, False), ([], False)],
+)
+def test_elicitation_without_a_mode_is_elicitation_by_forms(declared: Any, supported: bool) -> None:
+    peer = Peer(NEWEST_HANDSHAKE, capabilities={"elicitation": declared})
+    assert peer.supports("elicitation.form") is supported
+    assert not Peer(NEWEST_HANDSHAKE).supports("elicitation.form")
+
+
 def test_extensions_that_are_no_object_declare_nothing() -> None:
     for odd in (None, [], ["com.example/x"], "com.example/x", True):
         assert not Peer(MODERN, capabilities={"extensions": odd}).supports("ext:com.example/x")

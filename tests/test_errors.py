@@ -59,6 +59,8 @@ CODES: Dict[Type[Any], int] = {
     UrlElicitationRequired: -32042,
 }
 
+DATA = {"elicitations": [{"mode": "url", "message": "m", "url": "https://x.y", "elicitationId": "e", "more": 1}]}
+
 BY_CODE = {code: kind for kind, code in CODES.items() if kind not in (RequestStateRejected, ResourceAccessDenied)}
 
 TREE: List[Tuple[type, Tuple[type, ...]]] = [
@@ -92,8 +94,8 @@ def test_a_loss_is_no_failure_to_connect_and_a_tool_error_no_answer_of_the_proto
 @pytest.mark.requirement("BASE-14", "M:ERR-1", "LIFE-23")
 def test_each_kind_has_its_code() -> None:
     for kind, code in CODES.items():
-        error = kind("what happened", {"why": 1})
-        assert (error.code, error.message, error.data, error.from_peer) == (code, "what happened", {"why": 1}, False)
+        error = kind("what happened", DATA)
+        assert (error.code, error.message, error.data, error.from_peer) == (code, "what happened", DATA, False)
         assert str(error) == "what happened"
         assert kind("x").data is None
 
@@ -245,7 +247,7 @@ def _with_result(result: Optional[Any]) -> ToolError:
 EVERY = [
     McpError("root"),
     RpcError(7, "own", {"a": [1]}),
-    *(kind("kind", {"b": 2}) for kind in CODES),
+    *(kind("kind", DATA) for kind in CODES),
     error_from_peer(-32050, "theirs", [1]),
     error_from_peer(-32602, "theirs", {"c": 3}, kind=UnsupportedRevision),
     ConnectionFailed("failed", exit_code=1, signal=None, stderr_tail="tail"),
@@ -285,3 +287,16 @@ class TooBusy(RpcError):
     def __init__(self, seconds: int) -> None:
         super().__init__(1, f"busy for {seconds} s")
         self.seconds = seconds
+
+
+@pytest.mark.requirement("ELIC-33", "ELIC-31")
+@pytest.mark.parametrize("missing", ["mode", "message", "url", "elicitationId"])
+def test_the_error_that_asks_for_urls_names_them(missing: str) -> None:
+    entry = DATA["elicitations"][0]
+    bad = [{"why": 1}, [], {"elicitations": {}}, {"elicitations": ["https://x.y"]}]
+    values = (None, 5, "form" if missing == "mode" else 6)
+    bad += [{"elicitations": [entry, {**entry, missing: value}]} for value in values]
+    for data in bad:
+        with pytest.raises(ValueError, match="elicitations"):
+            UrlElicitationRequired("m", data)
+    assert UrlElicitationRequired("m").data is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
@@ -16,14 +17,16 @@ from minimcp.errors import (
     ConnectionLost,
     InternalError,
     InvalidParams,
+    RequestTimeout,
     ResourceNotFound,
     RpcError,
     UrlElicitationRequired,
     error_from_peer,
 )
-from minimcp.exchange import Exchange, Outlet, Route, current_exchange, describe
+from minimcp.exchange import Exchange, Outlet, Route, _release, current_exchange, describe
 from minimcp.jsonrpc import Request
 from minimcp.lane import Pace
+from minimcp.outgoing import Outgoing
 from minimcp.revisions import BY_NAME, NEWEST_HANDSHAKE
 
 from .rows import for_each
@@ -397,7 +400,7 @@ def test_a_cancel_wakes_who_sleeps() -> None:
 def test_a_sleeper_that_was_woken_already(monkeypatch: pytest.MonkeyPatch) -> None:
     exchange = make()
     waker = threading.Lock()
-    exchange._wakers.append(waker)
+    exchange._wakers.append(partial(_release, waker))
     exchange.cancel()
     assert not waker.locked()
 
@@ -431,3 +434,130 @@ def test_an_outlet_says_what_it_must_implement() -> None:
     ):
         with pytest.raises(NotImplementedError):
             use()
+
+
+# ------------------------------------------------------------ asking
+
+
+class AskingOutlet(RecordingOutlet):
+    """An outlet whose peer is asked by what a test does."""
+
+    __slots__ = ("posted", "owed_lines", "_calls", "_when_posted")
+
+    def __init__(self, when_posted: Any = None) -> None:
+        super().__init__()
+        self.posted: List[Any] = []
+        self.owed_lines: List[Any] = []
+        self._when_posted = when_posted
+        self._calls = Outgoing("test", post=self._post, owe=lambda line: self.owed_lines.append(json.loads(line)))
+
+    def calls(self) -> Outgoing:
+        return self._calls
+
+    def _post(self, lines: bytes) -> None:
+        self.posted += [json.loads(line) for line in lines.splitlines()]
+        if self._when_posted is not None:
+            self._when_posted(self)
+
+    def settle(self) -> None:
+        for message in self.posted:
+            self._calls.table.settle(message["id"], {"echo": message["method"]})
+
+
+QUESTIONS: List[Any] = [("a", {"n": 1}), ("b", {})]
+
+
+def test_questions_are_sent_together_and_answered_in_order() -> None:
+    exchange = make(outlet=AskingOutlet(lambda outlet: outlet.settle()))
+    assert exchange.ask(QUESTIONS, WAIT) == [{"echo": "a"}, {"echo": "b"}]
+    assert exchange.ask([], None) == []
+    assert exchange._wakers == []
+
+
+def test_what_cannot_be_asked() -> None:
+    with pytest.raises(CapabilityNotSupported, match="cannot be asked"):
+        make().ask(QUESTIONS, WAIT)
+    exchange = make(outlet=AskingOutlet())
+    exchange.cancel("enough")
+    with pytest.raises(Cancelled, match="enough"):
+        exchange.ask(QUESTIONS, WAIT)
+    exchange = make(outlet=AskingOutlet())
+    exchange.run()
+    with pytest.raises(RuntimeError, match="answered already"):
+        exchange.ask(QUESTIONS, WAIT)
+
+
+def withdrawn(outlet: AskingOutlet) -> List[Any]:
+    assert {message["method"] for message in outlet.owed_lines} <= {"notifications/cancelled"}
+    return [message["params"]["requestId"] for message in outlet.owed_lines]
+
+
+def test_a_cancelled_request_withdraws_its_questions() -> None:
+    outlet = AskingOutlet()
+    exchange = make(outlet=outlet)
+    asked = threading.Event()
+    outlet._when_posted = lambda outlet: asked.set()
+    task = Task(exchange.ask, QUESTIONS, WAIT)
+    assert asked.wait(WAIT)
+    exchange.cancel("enough")
+    with pytest.raises(Cancelled, match="enough"):
+        task.result()
+    assert withdrawn(outlet) == [1, 2] and len(outlet.calls().table) == 0
+
+
+def test_a_cancellation_while_the_questions_are_sent() -> None:
+    outlet = AskingOutlet()
+    exchange = make(outlet=outlet)
+    calls = outlet.calls()
+    prepare = calls.prepare
+
+    class Racing(Outgoing):
+        __slots__ = ()
+
+        def prepare(self, *arguments: Any, **options: Any) -> Any:
+            exchange.cancel()
+            return prepare(*arguments, **options)
+
+    outlet._calls = racing = Racing("test", post=outlet._post, owe=calls._owe)
+    racing.table = calls.table
+    with pytest.raises(Cancelled, match="the request was cancelled"):
+        exchange.ask(QUESTIONS, WAIT)
+    assert withdrawn(outlet) == [1, 2]
+
+
+def test_when_one_question_fails_the_others_are_withdrawn() -> None:
+    outlet = AskingOutlet()
+    exchange = make(outlet=outlet)
+    with pytest.raises(RequestTimeout):
+        exchange.ask(QUESTIONS, 0.001)
+    assert withdrawn(outlet) == [1, 2]
+    outlet.calls().table.close(ConnectionLost("gone"))
+    with pytest.raises(ConnectionLost):
+        exchange.ask(QUESTIONS, WAIT)
+    assert exchange._wakers == []
+
+
+def test_the_handlers_own_time_stands_while_it_asks() -> None:
+    class Clock:
+        paused = 0
+
+        def pause(self) -> None:
+            self.paused += 1
+
+        def resume(self) -> None:
+            self.paused -= 1
+
+    clock: Any = Clock()
+    seen: List[int] = []
+    exchange = make(outlet=AskingOutlet(lambda outlet: seen.append(clock.paused) or outlet.settle()))
+    exchange.countdown = clock
+    exchange.ask(QUESTIONS, WAIT)
+    assert seen == [1] and clock.paused == 0
+
+
+def test_one_asker_is_made() -> None:
+    exchange = make()
+    assert exchange.asker is None
+    made = exchange.asker_made_by(lambda exchange, lock: (exchange, lock))
+    assert made[0] is exchange and not made[1].locked()
+    assert exchange.asker_made_by(lambda exchange, lock: pytest.fail("again")) is exchange.asker is made

@@ -13,6 +13,7 @@ from minimcp.exchange import Exchange, Route
 from minimcp.inbound import Batch, Inbound, why_no_batch
 from minimcp.jsonrpc import Broken, Failure, Notification, Request, Response
 from minimcp.limits import Limits
+from minimcp.outgoing import Outgoing
 from minimcp.revisions import NEWEST_HANDSHAKE
 
 from .rows import for_each
@@ -20,6 +21,7 @@ from .scripted import Task
 from .support import WAIT, eventually
 
 PEER = Peer(NEWEST_HANDSHAKE)
+CALLS = Outgoing("test", post=lambda line: None, owe=lambda line: None)
 
 
 class Bench:
@@ -30,7 +32,8 @@ class Bench:
         self.owed: List[bytes] = []
         self.aside: List[Callable[[], None]] = []
         self.inbound = Inbound(
-            Limits(**limits), send=self.sent.append, owe=self.owed.append, run_aside=self.aside.append
+            Limits(**limits), send=self.sent.append, owe=self.owed.append, run_aside=self.aside.append,
+            calls=CALLS,
         )
 
     def add(self, id: Any = 1, *, method: str = "work", outlet: Any = None, size: int = 0, **route: Any) -> Exchange:
@@ -309,3 +312,9 @@ def test_what_belongs_to_a_request_in_an_array(bench: Bench) -> None:
 def test_why_an_array_is_refused(items: Any, taken: bool, limit: Any, reason: Any) -> None:
     found = why_no_batch(items, taken=taken, limit=limit)
     assert found is None if reason is None else reason in (found or "")
+
+
+def test_the_calls_of_this_side_are_at_hand() -> None:
+    bench = Bench()
+    assert bench.inbound.calls() is CALLS
+    assert bench.batch(1).calls() is CALLS

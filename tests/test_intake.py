@@ -14,6 +14,7 @@ from minimcp.inbound import Inbound
 from minimcp.intake import MOST_WARNINGS, Intake
 from minimcp.jsonrpc import Failure
 from minimcp.limits import Limits
+from minimcp.outgoing import Outgoing
 from minimcp.pipe import TooLong
 from minimcp.table import PendingCall, RequestTable
 
@@ -34,7 +35,10 @@ class Bench:
         """Decoded, in the order in which they would be written."""
         self.calls = RequestTable()
         bounds = Limits(**limits)
-        self.inbound = Inbound(bounds, send=self.write, owe=self.write, run_aside=lambda work: work())
+        self.inbound = Inbound(
+            bounds, send=self.write, owe=self.write, run_aside=lambda work: work(),
+            calls=Outgoing("test", post=self.write, owe=self.write),
+        )
         self.intake = Intake(
             self.role, bounds, self.inbound, self.calls, dispatch=self.begun.append, owe=self.write, trace=trace
         )

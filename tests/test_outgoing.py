@@ -221,3 +221,49 @@ def test_the_end_of_all_calls_and_what_the_peer_is_told(bench: Bench) -> None:
             bench.calls.wait(call, soon())
     assert bench.calls.close(ConnectionLost("again")) == b""
     assert bench.owed == []
+
+
+# ------------------------------------------------------------ several at once
+
+
+def test_several_calls_are_registered_and_then_written_in_one_piece() -> None:
+    posted: List[bytes] = []
+    registered: List[int] = []
+
+    def post(lines: bytes) -> None:
+        posted.append(lines)
+        registered.append(len(calls.table))
+
+    calls = Outgoing("test", post=post, owe=lambda line: None)
+    pending: List[Any] = []
+    calls.call_all([("a", {"n": 1}), ("b", {})], pending)
+    assert registered == [2] and [call.method for call in pending] == ["a", "b"]
+    assert [json.loads(line)["method"] for line in posted[0].splitlines()] == ["a", "b"]
+
+
+def test_several_calls_of_which_one_is_no_json_are_not_sent(bench: Bench) -> None:
+    pending: List[Any] = []
+    with pytest.raises((TypeError, ValueError)):
+        bench.calls.call_all([("a", {}), ("b", {"n": object()})], pending)
+    assert bench.posted == [] and bench.owed == [] and len(bench.calls.table) == 0
+    assert [call.ended for call in pending] == [True]
+
+
+def test_several_calls_that_cannot_be_written_have_ended(bench: Bench) -> None:
+    def fail(message: Any) -> None:
+        raise ConnectionLost("gone")
+
+    bench.when_posted = fail
+    with pytest.raises(ConnectionLost):
+        bench.calls.call_all([("a", {})], [])
+    assert len(bench.calls.table) == 0 and bench.owed == []
+
+
+def test_several_calls_whose_caller_is_interrupted_are_withdrawn(bench: Bench) -> None:
+    def interrupt(message: Any) -> None:
+        raise KeyboardInterrupt
+
+    bench.when_posted = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        bench.calls.call_all([("a", {})], [])
+    assert len(bench.calls.table) == 0 and [each["params"]["requestId"] for each in bench.owed] == [1]

@@ -26,8 +26,10 @@ FACTS: Dict[str, Tuple[Any, Any, Any, Any, Any]] = {
     "result_type": (False, False, False, False, True),
     "cache_hints": (False, False, False, False, True),
     "url_errors": (False, False, False, True, False),
-    "resource_missing": (-32002, -32002, -32002, -32002, -32602),
+    "elicitation_ids": (False, False, False, True, False),
+    "full_forms": (False, False, False, True, True),
     "sampling_tools": (False, False, False, True, True),
+    "resource_missing": (-32002, -32002, -32002, -32002, -32602),
     "client_capabilities": (
         {"sampling": (), "roots": ("listChanged",)},
         {"sampling": (), "roots": ("listChanged",)},
@@ -73,9 +75,10 @@ SINCE: Dict[str, Dict[str, Tuple[str, ...]]] = {
         ),
         R5: ("server/discover", "subscriptions/listen"),
     },
+    "elicitation_modes": {R3: ("form",), R4: ("url",)},
+    "sampling_kinds": {R1: ("text", "image"), R2: ("audio",), R4: ("tool_use", "tool_result")},
     "requests_to_client": {R1: ("ping", "sampling/createMessage", "roots/list"), R3: ("elicitation/create",)},
     "asking_methods": {R5: ("tools/call", "prompts/get", "resources/read")},
-    "sampling_kinds": {R1: ("text", "image"), R2: ("audio",), R4: ("tool_use", "tool_result")},
 }
 """Members of sets, by the revision that brought them."""
 

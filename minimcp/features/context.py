@@ -12,6 +12,8 @@ from ..eras import LOG_LEVELS, Peer
 from ..exchange import Exchange, current_exchange
 from ..jsonrpc import Id, Json
 from ..types import Implementation, ReadResourceResult
+from .asking import asker_of
+from .client_features import ClientFeatures
 
 
 class Caller:
@@ -44,17 +46,18 @@ class Caller:
         return f"<Caller {self._peer!r}>"
 
 
-class Context:
+class Context(ClientFeatures):
     """The request that a handler serves, and the client behind it.
 
     Args:
         exchange: The request; handlers are given their Context and never make one.
+        prefix: What the keys of questions and steps begin with, in a handler that another one calls.
     """
 
-    __slots__ = ("_exchange",)
+    __slots__ = ()
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, exchange: Exchange, prefix: str = "") -> None:
+        self._exchange, self._prefix = exchange, prefix
 
     # ------------------------------------------------------------ telling
 
@@ -145,7 +148,7 @@ class Context:
         """
         exchange = self._exchange
         exchange.check()
-        inner = Context(exchange)  # of its own: what it asks must not be taken for a question of this handler
+        inner = Context(exchange, asker_of(exchange).inner(self._prefix + uri))  # its questions are not this handler's
         result: ReadResourceResult = exchange.server.read_resource(inner, exchange.peer, uri)
         return result
 

@@ -24,6 +24,7 @@ from .feature import Destination, Feature
 from .paging import Pages
 from .registered import Table, TextHandler, described, name_of, only, where
 from .results import CONTENT, fit
+from .rounds import carried
 
 
 class RegisteredPrompt:
@@ -165,7 +166,7 @@ class Prompts(Feature):
         return {"prompts/list": Route(self._list, control=True), "prompts/get": self.route_of_get}
 
     def declared(self, revision: Revision) -> Mapping[str, Json]:
-        return {"listChanged": True} if revision.handshake else {}
+        return {"listChanged": True}
 
     def _describe(self, revision: Revision) -> list[dict[str, Json]]:
         return [prompt.listed(revision) for prompt in self._prompts.all()]
@@ -186,7 +187,7 @@ class Prompts(Feature):
             raise InvalidParams(f"Unknown prompt: {one_line(name)}" if isinstance(name, str) else "name is a string")
         if arguments is not None and not isinstance(arguments, dict):
             raise InvalidParams("arguments is an object")
-        return Route(partial(self._serve, prompt), pace=prompt.pace)
+        return Route(carried(partial(self._serve, prompt), self._facts), pace=prompt.pace)
 
     def _serve(self, prompt: RegisteredPrompt, exchange: Exchange) -> dict[str, Json]:
         result = prompt.result(exchange)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Callable, Generic, Mapping, Optional, Sequence, TypeVar, Union
 
 from ..eras import Peer
-from ..errors import CapabilityNotSupported
 from ..jsonrpc import Json
 from ..log import Log, one_line
 from ..revisions import Revision
 from ..schema.signature import read_signature
 from ..types import Annotations
 from .context import Context
+from .questions import lacks
 from .texts import value_of
 
 log = Log("registered")
@@ -62,18 +62,6 @@ def listed_in(wire: Mapping[str, Json], members: frozenset[str], revision: Revis
     if "annotations" in known:
         known["annotations"] = only(known["annotations"], revision.annotation_members)
     return known
-
-
-def lacking(name: str, owner: str) -> CapabilityNotSupported:
-    """The error for a client that lacks a capability, by its dotted name."""
-    needed: dict[str, Json] = {}
-    inner = needed
-    if name.startswith("ext:"):
-        needed["extensions"] = {name[4:]: {}}
-    else:
-        for part in name.split("."):
-            inner[part] = inner = {}
-    return CapabilityNotSupported(f"{owner} needs a client with {name}", {"requiredCapabilities": needed})
 
 
 class Table(Generic[T]):
@@ -175,7 +163,7 @@ class TextHandler:
         """
         for name in self._requires:
             if not peer.supports(name):
-                raise lacking(name, self.owner)
+                raise lacks(name, self.owner)
         keywords = dict(arguments)
         if self.signature.context_parameter is not None:
             keywords[self.signature.context_parameter] = context

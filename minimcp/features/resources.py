@@ -26,6 +26,7 @@ from .facts import Facts
 from .feature import Destination, Feature
 from .paging import Pages
 from .registered import Table, TextHandler, annotated, described, listed_in, name_of, only, where
+from .rounds import carried
 
 DENIED = re.compile("denied|forbidden", re.IGNORECASE)
 """What the message of an error says that a client is to read as `ResourceAccessDenied`: both kinds have one code."""
@@ -120,7 +121,7 @@ class Resources(Feature):
         self._templates: Table[Readable] = Table("resource template", _place)
         self._resource_pages = Pages("resources", facts.page_size, self._describe(self._resources))
         self._template_pages = Pages("resourceTemplates", facts.page_size, self._describe(self._templates))
-        self._matching = Route(self._match)
+        self._matching = Route(carried(self._match, facts))
         self.completes = False
         facts.read_resource = self.read
 
@@ -214,8 +215,7 @@ class Resources(Feature):
         }
 
     def declared(self, revision: Revision) -> Mapping[str, Json]:
-        """Here ``subscribe`` joins, once there are subscriptions."""
-        return {"listChanged": True} if revision.handshake else {}
+        return {"subscribe": True, "listChanged": True}
 
     def _list(self, pages: Pages, exchange: Exchange) -> str:
         revision = exchange.peer.revision
@@ -231,7 +231,9 @@ class Resources(Feature):
         if not isinstance(uri, str):
             raise InvalidParams("uri is a string")
         readable = self._resources.get(uri)
-        return self._matching if readable is None else Route(partial(self._serve, readable, {}), pace=readable.pace)
+        if readable is None:
+            return self._matching
+        return Route(carried(partial(self._serve, readable, {}), self._facts), pace=readable.pace)
 
     def _match(self, exchange: Exchange) -> dict[str, Json]:
         """Serve what no resource has the URI of; not on the thread that reads, for there may be many templates."""

@@ -9,7 +9,7 @@ import os
 import re
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..alarm import Alarm
+from ..alarm import Alarm, Countdown
 from ..errors import (
     Cancelled,
     CapabilityNotSupported,
@@ -31,8 +31,10 @@ from .context import Context
 from .facts import Facts
 from .feature import Destination, Feature
 from .paging import Pages
-from .registered import lacking, where
+from .questions import lacks
+from .registered import where
 from .results import CONTENT, ResultMaker, error_result, wrapped_schema
+from .rounds import carried, url_required
 
 log = Log("tools")
 
@@ -75,7 +77,7 @@ class RegisteredTool:
         self._timeout, self._requires, self._alarm = timeout, tuple(requires), alarm
         self._read = signature.read_arguments
         self._context_parameter = signature.context_parameter
-        self.route = Route(self.serve, pace=ALWAYS_SLOW if executor == "pool" else None)
+        self.route = Route(carried(self.serve, facts), pace=ALWAYS_SLOW if executor == "pool" else None)
 
     def serve(self, exchange: Exchange) -> Any:
         """Call the tool for a request.
@@ -87,7 +89,7 @@ class RegisteredTool:
         revision = exchange.peer.revision
         for name in self._requires:
             if not exchange.peer.supports(name):
-                return self._of_the_author(lacking(name, self.shown.name), revision)
+                return self._of_the_author(lacks(name, self.shown.name), exchange)
         arguments = exchange.request.params.get("arguments")
         try:
             keywords = self._keywords({} if arguments is None else arguments)
@@ -122,11 +124,11 @@ class RegisteredTool:
             result = error_result(self._facts, text, revision)
             exchange.expire(encode_result(exchange.request.id, result), text)
 
-        forget = self._alarm.at(timeout, ring)
+        exchange.countdown = countdown = Countdown(self._alarm, timeout, ring)
         try:
             return self._run(exchange, keywords, revision)
         finally:
-            forget()
+            countdown.stop()
 
     def _run(self, exchange: Exchange, keywords: dict[str, Any], revision: Revision) -> Any:
         make: Callable[[Any, Revision], Any] = self._results.make
@@ -145,14 +147,19 @@ class RegisteredTool:
         """Every exception but ToolError: passed on, or told to the model in the tool's own words."""
         if isinstance(error, Cancelled) and exchange.cancelled:
             raise error
+        if exchange.asker is not None and exchange.asker.pending:
+            raise error  # it has a question to ask: that comes first
         if isinstance(error, RpcError) and not error.from_peer:
-            return self._of_the_author(error, revision)
+            return self._of_the_author(error, exchange)
         return self._unexpected(error, describe(error), revision)
 
-    def _of_the_author(self, error: RpcError, revision: Revision) -> Any:
+    def _of_the_author(self, error: RpcError, exchange: Exchange) -> Any:
         """An error of the protocol, if clients of this revision know what to make of it; else words for the model."""
+        revision = exchange.peer.revision
         if isinstance(error, UrlElicitationRequired):
             known = revision.url_errors
+            if not revision.handshake:
+                url_required(exchange, error)
         else:
             known = not (isinstance(error, CapabilityNotSupported) and revision.handshake)
         if known:

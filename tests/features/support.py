@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from minimcp.eras import Peer
 from minimcp.exchange import Exchange, Route
 from minimcp.features.facts import Facts
-from minimcp.jsonrpc import Request
+from minimcp.jsonrpc import Failure, Request
+from minimcp.outgoing import Outgoing
 from minimcp.revisions import BY_NAME
 
 from ..answering import R4
@@ -25,11 +26,12 @@ def exchange(
     *,
     revision: str = R4,
     of: Optional[Facts] = None,
+    outlet: Optional[RecordingOutlet] = None,
     **peer: Any,
 ) -> Exchange:
-    """An exchange whose outlet is a `RecordingOutlet`."""
+    """An exchange whose outlet is a `RecordingOutlet`, if no other is given."""
     request = Request(1, method, dict(params or {}))
-    made = Exchange(request, Peer(BY_NAME[revision], **peer), Route(lambda exchange: {}), RecordingOutlet())
+    made = Exchange(request, Peer(BY_NAME[revision], **peer), Route(lambda exchange: {}), outlet or RecordingOutlet())
     made.server = of or facts()
     return made
 
@@ -44,3 +46,32 @@ def read(result: Any) -> Dict[str, Any]:
     """A result, object or JSON text, as an object."""
     found: Dict[str, Any] = json.loads(result) if isinstance(result, str) else result
     return found
+
+
+class AnsweringOutlet(RecordingOutlet):
+    """An outlet whose peer answers each question at once, by a script.
+
+    Args:
+        answer: From a request to its result, an exchange's error as ``{"error": ...}``, or None for silence.
+    """
+
+    __slots__ = ("asked", "_answer", "_calls")
+
+    def __init__(self, answer: Callable[[Dict[str, Any]], Optional[Dict[str, Any]]]) -> None:
+        super().__init__()
+        self.asked: List[Dict[str, Any]] = []
+        self._answer = answer
+        self._calls = Outgoing("unit", post=self._post, owe=self.lines.append)
+
+    def calls(self) -> Outgoing:
+        return self._calls
+
+    def _post(self, lines: bytes) -> None:
+        requests = [json.loads(line) for line in lines.splitlines()]
+        self.asked += requests
+        for request in requests:
+            found = self._answer(request)
+            if found is not None:
+                error = found.get("error")
+                ending: Any = found if error is None else Failure(request["id"], error["code"], error["message"])
+                self._calls.table.settle(request["id"], ending)

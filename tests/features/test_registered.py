@@ -10,7 +10,8 @@ import pytest
 
 from minimcp import CapabilityNotSupported
 from minimcp.features.context import Context
-from minimcp.features.registered import Table, TextHandler, annotated, lacking, name_of, where
+from minimcp.features.questions import lacks
+from minimcp.features.registered import Table, TextHandler, annotated, name_of, where
 from minimcp.schema.mismatch import Mismatch
 from minimcp.types import Annotations
 
@@ -47,7 +48,7 @@ def test_what_a_client_lacks() -> None:
         ("elicitation.url", {"elicitation": {"url": {}}}),
         ("ext:com.example/x", {"extensions": {"com.example/x": {}}}),
     ):
-        error = lacking(name, "thing 'x'")
+        error = lacks(name, "thing 'x'")
         assert error.data == {"requiredCapabilities": needed} and name in str(error) and "thing 'x'" in str(error)
 
 

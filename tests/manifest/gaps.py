@@ -15,11 +15,10 @@ LATER: Dict[str, str] = {
         + ("M:VER-C14", "M:VER-C15", "M:VER-C16", "M:VER-C17", "M:VER-C18", "M:VER-C25", "M:PROG-9"),
         "Speaks of HTTP only; the HTTP transports come with an issue of their own.",
     ),
-    **_all(("CANC-10", "PROG-12"), "Tasks come with an issue of their own."),
+    **_all(("CANC-10", "PROG-12", "SAMP-28"), "Tasks come with an issue of their own."),
+    "M:MRTR-S17": "Only over HTTP an answer has a stream; that transport comes with an issue of its own.",
     **_all(("M:STD-6", "M:STD-13"), "subscriptions/listen comes with the issue about subscriptions."),
     "M:BASE-23": "Discovery is there; input_required and listen come with later issues.",
-    "M:BASE-12": "Only questions to the client span requests of several processes; they come with a later issue.",
-    "M:META-15": "Questions to the client, the only use of its capabilities, come with a later issue.",
     "M:META-19": "The members that differ by era are those of roots and tasks; both come with later issues.",
     "PAGE-09": "Shown for tools, resources, templates and prompts; tasks come with an issue of their own.",
     **_all(("RES-13", "RES-14", "RES-15", "M:PRM-7"), "Subscriptions come with an issue of their own."),
@@ -52,6 +51,16 @@ CHOSEN: Dict[str, str] = {
     ),
     "SAMP-26": "A loop over tool uses is the server's and the host's own code; rounds have a limit (M:SAM-9).",
     "ELIC-29": "A MAY that we do not take: a host that opened a URL calls again when its user says so.",
+    **_all(
+        ("ROOT-08", "M:ROOT-5"),
+        "Advice to authors: every ctx.list_roots() asks anew, and what is done with the paths is the handler's own.",
+    ),
+    **_all(
+        ("ELIC-21", "ELIC-38", "ELIC-41", "ELIC-42", "ELIC-43", "ELIC-44", "ELIC-47", "M:ELI-14", "M:ELI-16")
+        + ("M:ELI-19",),
+        "Behind the URL is the author's own service: the docstrings of ElicitUrl and elicit_url say what it has to do.",
+    ),
+    "M:MRTR-S13": "A MAY that we do not take: a server that is too busy answers with an error.",
     "LOG-08": "There is no limiter: rate, names and content of log messages are the handler's own.",
     **_all(
         ("LOG-09", "M:LOG-5"),

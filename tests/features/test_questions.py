@@ -1,0 +1,266 @@
+"""Each question by the facts of a revision and of a client, and how its answer is read."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List
+
+import pytest
+
+from minimcp import CapabilityNotSupported
+from minimcp.eras import Peer
+from minimcp.features.questions import Elicit, ElicitUrl, ListRoots, Question, Sample, lacks
+from minimcp.revisions import BY_NAME
+from minimcp.types import (
+    Answer,
+    Audio,
+    Image,
+    ModelPreferences,
+    ResourceLink,
+    Root,
+    SampleResult,
+    SamplingMessage,
+    Text,
+    Tool,
+    ToolResult,
+    ToolUse,
+)
+
+from ..answering import R1, R2, R3, R4, R5, REVISIONS
+
+EVERYTHING = {
+    "elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {"listChanged": True},
+}
+
+
+def peer(revision: str, capabilities: Any = EVERYTHING) -> Peer:
+    return Peer(BY_NAME[revision], capabilities=capabilities)
+
+
+def by_revision(question: Question) -> List[Any]:
+    """What a client of each revision is asked; None where it cannot be."""
+    found: List[Any] = []
+    for revision in REVISIONS:
+        try:
+            found.append(question.params(peer(revision)))
+        except CapabilityNotSupported:
+            found.append(None)
+    return found
+
+
+FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.mark.requirement("ELIC-05", "M:ELI-3", "ELIC-03", "M:ELI-2", "ROOT-07", "SAMP-29", "M:ROOT-2")
+def test_each_revision_has_its_shape() -> None:
+    form = {"message": "How many?", "requestedSchema": FORM}
+    assert by_revision(Elicit("How many?", {"n": int})) == [None, None, form, *[{"mode": "form", **form}] * 2]
+    url = {"mode": "url", "message": "Pay", "url": "https://pay.example/1"}
+    asked = ElicitUrl("Pay", "https://pay.example/1", elicitation_id="e1")
+    assert by_revision(asked) == [None, None, None, {**url, "elicitationId": "e1"}, url]
+    assert by_revision(ListRoots()) == [{}] * 5
+    said = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 1000}
+    assert by_revision(Sample("hi")) == [said] * 5
+
+
+@pytest.mark.requirement("ELIC-02", "ELIC-03", "M:ELI-2", "M:META-15", "M:META-17", "M:MRTR-S4")
+@pytest.mark.parametrize(
+    ("question", "declared", "name", "has"),
+    [
+        (Elicit("m", {}), {}, "elicitation.form", ""),
+        (Elicit("m", {}), {"elicitation": True}, "elicitation.form", ""),
+        (Elicit("m", {}), {"elicitation": {"url": {}}}, "elicitation.form", ""),
+        (Elicit("m", {}), {"elicitation": {}}, "elicitation.form", R3 + R4 + R5),
+        (Elicit("m", {}), {"elicitation": {"url": {}, "form": {}}}, "elicitation.form", R3 + R4 + R5),
+        (ElicitUrl("m", "https://x.y"), {"elicitation": {}}, "elicitation.url", ""),
+        (ElicitUrl("m", "https://x.y"), {"elicitation": {"url": {}}}, "elicitation.url", R4 + R5),
+        (Sample("m"), {}, "sampling", ""),
+        (Sample("m"), {"sampling": {}}, "sampling", "".join(REVISIONS)),
+        (Sample("m", tools=[]), {"sampling": {}}, "sampling.tools", ""),
+        (Sample("m", tool_choice="none"), {"sampling": {}}, "sampling.tools", ""),
+        (Sample("m", tools=[]), {"sampling": {"tools": {}}}, "sampling.tools", R4 + R5),
+        (ListRoots(), {}, "roots", ""),
+        (ListRoots(), {"roots": {}}, "roots", "".join(REVISIONS)),
+    ],
+)
+def test_nothing_is_asked_that_was_not_declared(question: Question, declared: Any, name: str, has: str) -> None:
+    needed: Dict[str, Any] = {}
+    for part in reversed(name.split(".")):
+        needed = {part: needed}
+    for revision in REVISIONS:
+        if revision in has:
+            question.params(peer(revision, declared))
+            continue
+        with pytest.raises(CapabilityNotSupported) as caught:
+            question.params(peer(revision, declared))
+        assert caught.value.data == {"requiredCapabilities": needed}
+        assert str(caught.value) == f"{question.method} needs a client with {name}"
+
+
+def test_an_extension_that_is_missing() -> None:
+    assert lacks("ext:com.example/x", "it").data == {"requiredCapabilities": {"extensions": {"com.example/x": {}}}}
+
+
+def test_a_list_of_choices_needs_a_revision_that_has_them() -> None:
+    lists = {"properties": {"a": {"type": "array", "items": {"enum": ["x"]}}}}
+    assert [params is None for params in by_revision(Elicit("m", lists))] == [True, True, True, False, False]
+
+
+@pytest.mark.requirement("ELIC-23", "M:ELI-9", "ELIC-24")
+def test_a_url_of_2025_11_25_has_an_id_of_its_own_each_time() -> None:
+    question = ElicitUrl("m", "https://x.y")
+    params = question.params(peer(R4))
+    ids = {question.sealed(params)["elicitationId"] for _ in range(100)}
+    assert len(ids) == 100 and params["elicitationId"] == ""
+    named = ElicitUrl("m", "https://x.y", elicitation_id="mine")
+    assert named.sealed(named.params(peer(R4)))["elicitationId"] == "mine"
+    assert "elicitationId" not in question.sealed(question.params(peer(R5)))
+    assert Sample("m").sealed({"a": 1}) == {"a": 1}
+
+
+@pytest.mark.requirement("ELIC-23", "M:ELI-9", "M:ELI-13")
+@pytest.mark.parametrize(
+    "url", ["", "x.y", "/a", "https://", "javascript:alert(1)", "file:///etc/passwd", "https://x y", "https://x\n.y"]
+)
+def test_what_is_no_url_to_open(url: str) -> None:
+    with pytest.raises(ValueError, match="URL"):
+        ElicitUrl("m", url)
+
+
+@pytest.mark.requirement("ELIC-39", "M:ELI-13")
+def test_http_is_for_development(caplog: pytest.LogCaptureFixture) -> None:
+    ElicitUrl("m", "http://127.0.0.1:8000/a")
+    assert caplog.text == ""
+    ElicitUrl("m", "http://x.example/a")
+    assert "use https" in caplog.text
+
+
+PREFERENCES = {"hints": [{"name": "sonnet"}]}
+
+
+@pytest.mark.requirement("SAMP-02", "SAMP-03", "SAMP-20", "SAMP-09")
+def test_everything_that_a_model_may_be_told() -> None:
+    tool = Tool("t", {"type": "object"}, title="T", description="D")
+    question = Sample(
+        ["hi", SamplingMessage("assistant", "ho")], 5, system="be kind", temperature=0.5, tools=[tool],
+        tool_choice="required", stop_sequences=["."], model_preferences="sonnet", include_context="none",
+        metadata={"a": 1},
+    )
+    assert question.params(peer(R5)) == {
+        "messages": [
+            {"role": "user", "content": {"type": "text", "text": "hi"}},
+            {"role": "assistant", "content": {"type": "text", "text": "ho"}},
+        ],
+        "maxTokens": 5,
+        "modelPreferences": PREFERENCES,
+        "systemPrompt": "be kind",
+        "temperature": 0.5,
+        "stopSequences": ["."],
+        "metadata": {"a": 1},
+        "tools": [{"name": "t", "title": "T", "description": "D", "inputSchema": {"type": "object"}}],
+        "toolChoice": {"mode": "required"},
+        "includeContext": "none",
+    }
+    assert "toolChoice" not in Sample("m", tools=[tool]).params(peer(R4))
+    for given in (["sonnet"], ModelPreferences(["sonnet"])):
+        assert Sample("m", model_preferences=given).params(peer(R1))["modelPreferences"] == PREFERENCES
+
+
+@pytest.mark.requirement("SAMP-04", "M:SAM-4")
+def test_context_is_left_out_where_the_client_does_not_know_it() -> None:
+    question = Sample("m", include_context="allServers")
+    assert all(params["includeContext"] == "allServers" for params in by_revision(question))
+    plain = [question.params(peer(revision, {"sampling": {}})) for revision in REVISIONS]
+    assert ["includeContext" in params for params in plain] == [True, True, True, False, False]
+    assert "includeContext" not in Sample("m").params(peer(R4))
+
+
+@pytest.mark.requirement("SAMP-07", "SAMP-08", "M:SAM-8", "SAMP-21", "SAMP-22")
+def test_blocks_by_revision() -> None:
+    pair = SamplingMessage("user", [Text("a"), Image(b"b", "image/png")])
+    older = [{"role": "user", "content": block.to_wire()} for block in pair.content]
+    found = [params["messages"] for params in by_revision(Sample([pair]))]
+    assert found == [older] * 3 + [[pair.to_wire()]] * 2
+    audio = SamplingMessage("user", Audio(b"a", "audio/wav"))
+    assert [params is None for params in by_revision(Sample(audio))] == [True, False, False, False, False]
+    talk = [
+        "go", SamplingMessage("assistant", ToolUse("1", "t", {})),
+        SamplingMessage("user", ToolResult("1", [Text("r")])),
+    ]
+    assert [params is None for params in by_revision(Sample(talk))] == [True, True, True, False, False]
+    assert R2 in BY_NAME
+
+
+USE, RESULT = ToolUse("1", "t", {}), ToolResult("1", [Text("r")])
+
+
+@pytest.mark.requirement("SAMP-23", "SAMP-24", "M:SAM-5", "M:SAM-6")
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [SamplingMessage("assistant", USE)],
+        [SamplingMessage("assistant", USE), "and then?"],
+        [SamplingMessage("assistant", USE), SamplingMessage("user", [RESULT, Text("more")])],
+        [SamplingMessage("assistant", USE), SamplingMessage("assistant", RESULT)],
+        [SamplingMessage("assistant", [USE, ToolUse("2", "t", {})]), SamplingMessage("user", RESULT)],
+        [SamplingMessage("user", RESULT)],
+    ],
+)
+def test_conversations_that_are_none(messages: Any) -> None:
+    with pytest.raises(ValueError):
+        Sample(messages)
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: Sample([5]), TypeError),
+        (lambda: Sample(SamplingMessage("user", ResourceLink("a:b", "n"))), TypeError),
+        (lambda: Sample("m", 1.5), TypeError),
+        (lambda: Sample("m", True), TypeError),
+        (lambda: Sample("m", 0), ValueError),
+        (lambda: Sample("m", tools=[{"name": "t"}]), TypeError),
+        (lambda: Sample("m", tool_choice="maybe"), ValueError),
+        (lambda: Sample("m", include_context="all"), ValueError),
+        (lambda: Sample("m", system=5), TypeError),
+        (lambda: Sample("m", stop_sequences=[5]), TypeError),
+        (lambda: Elicit(5, {}), TypeError),
+        (lambda: ElicitUrl("m", 5), TypeError),
+        (lambda: ElicitUrl("m", "https://x.y", elicitation_id=5), TypeError),
+    ],
+)
+def test_mistakes_of_the_author(make: Callable[[], Any], error: Any) -> None:
+    with pytest.raises(error):
+        make()
+
+
+@pytest.mark.requirement("ELIC-17", "ELIC-18", "ELIC-19", "ELIC-25", "M:ELI-7", "M:ELI-10", "SAMP-05", "ROOT-02")
+@pytest.mark.parametrize(
+    ("question", "result", "found"),
+    [
+        (Elicit("m", {"n": int}), {"action": "accept", "content": {"n": 1}}, Answer("accept", {"n": 1})),
+        (Elicit("m", {}), {"action": "accept"}, Answer("accept", {})),
+        (Elicit("m", {"n": int}), {"action": "decline"}, Answer("decline")),
+        (Elicit("m", {"n": int}), {"action": "cancel", "content": {"n": "x"}}, Answer("cancel")),
+        (ElicitUrl("m", "https://x.y"), {"action": "accept", "content": {"n": 1}}, Answer("accept")),
+        (ElicitUrl("m", "https://x.y"), {"action": "decline"}, Answer("decline")),
+        (Sample("m"), {"role": "assistant", "model": "x", "content": {"type": "text", "text": "t"}},
+         SampleResult("t", "x")),
+        (ListRoots(), {"roots": [{"uri": "file:///a", "name": "A"}]}, [Root("file:///a", "A")]),
+        (Elicit("m", {"n": int}), {"action": "accept", "content": {}}, None),
+        (Elicit("m", {"n": int}), {"action": "accept", "content": {"n": "x"}}, None),
+        (Elicit("m", {"n": int}), {"action": "accept", "content": []}, None),
+        (Elicit("m", {}), {"action": "yes"}, None),
+        (ElicitUrl("m", "https://x.y"), {"action": []}, None),
+        (ElicitUrl("m", "https://x.y"), {}, None),
+        (Sample("m"), {"role": "assistant", "model": "x"}, None),
+        (ListRoots(), {}, None),
+        (ListRoots(), {"roots": [{"name": "A"}]}, None),
+    ],
+)
+def test_answers(question: Question, result: Any, found: Any) -> None:
+    if found is None:
+        with pytest.raises(ValueError):
+            question.read(result)
+    else:
+        assert question.read(result) == found

@@ -1,0 +1,207 @@
+"""What a client carries between rounds: only what this server made, for this request, this user and this time."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+from typing import Any, List
+
+import pytest
+
+from minimcp import InvalidParams, Server
+from minimcp.errors import InternalError
+from minimcp.features.state import LIFETIME, LONGEST, Signed, StateCodec, States, binding, states_of
+
+from ..answering import R5
+from .support import exchange
+
+CLAIMS = {"r": 1, "cid": "c", "asked": {"k": "d"}, "ans": {"a": ["d", {"action": "cancel"}]}, "steps": {"s": [1]}}
+KEY, OTHER = b"k" * 32, bytearray(b"o" * 40)
+
+
+class Clock:
+    now = 1_000_000.5
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def states(*keys: Any, audience: str = "here", **options: Any) -> States:
+    return States(audience, Signed(keys or [KEY]), **options)
+
+
+def of(method: str = "tools/call", principal: Any = None, **params: Any) -> Any:
+    made = exchange(method, {"name": "t", "arguments": {"a": 1}, **params}, revision=R5)
+    made.peer.principal = principal
+    return made
+
+
+REFUSALS = "Invalid or expired requestState", {"reason": "invalid_request_state"}
+
+
+def refused(taking: States, token: Any, by: Any = None) -> None:
+    with pytest.raises(InvalidParams) as caught:
+        taking.unseal(token, by or of())
+    assert (caught.value.code, caught.value.message, caught.value.data) == (-32602, *REFUSALS)
+
+
+@pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S6")
+def test_what_was_sealed_comes_back() -> None:
+    clock = Clock()
+    one = states(clock=clock)
+    token = one.seal(CLAIMS, of())
+    assert token.startswith("v1.") and one.unseal(token, of()) == CLAIMS
+    assert states(clock=clock).unseal(token, of(_meta={"x": 1}, requestState="other", inputResponses={})) == CLAIMS
+    clock.now += LIFETIME - 1
+    assert one.unseal(token, of()) == CLAIMS
+    assert one.unseal(one.seal(CLAIMS, of(arguments=None)), of(arguments={})) == CLAIMS
+
+
+@pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S6", "M:MRTR-S19", "M:ELI-17", "M:ELI-22", "ELIC-40", "ELIC-46")
+def test_a_state_is_good_for_one_request_of_one_user_for_a_time(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    one = states(clock=clock)
+    token = one.seal(CLAIMS, of(principal="ada"))
+    others = [
+        of(), of(principal="bob"), of("prompts/get", principal="ada"), of(name="u", principal="ada"),
+        of(uri="a:b", principal="ada"), of(arguments={"a": 2}, principal="ada"), of(arguments={}, principal="ada"),
+    ]
+    for other in others:
+        refused(one, token, other)
+    assert caplog.text.count("another request's, or another user's") == len(others)
+    for foreign, reason in (
+        (states(clock=clock, audience="there"), "another server's"), (states(OTHER, clock=clock), "an unknown key"),
+    ):
+        refused(foreign, token, of(principal="ada"))
+        assert reason in caplog.text
+    clock.now += LIFETIME
+    refused(one, token, of(principal="ada"))
+    assert "expired" in caplog.text
+
+
+@pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S19")
+def test_a_thousand_changes_of_a_token_are_refused() -> None:
+    one, chance = states(), random.Random(5)
+    tokens = [one.seal({**CLAIMS, "r": number}, of()) for number in range(10)]
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/=.\n é"
+    tried = 0
+    for token in tokens:
+        raw = bytearray(base64.urlsafe_b64decode(token[3:] + "=" * (-len(token[3:]) % 4)))
+        for _ in range(60):  # one bit
+            flipped = bytearray(raw)
+            flipped[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
+            refused(one, "v1." + base64.urlsafe_b64encode(flipped).decode().rstrip("="))
+            tried += 1
+        for _ in range(20):  # cut off, at either end
+            at = chance.randrange(len(token))
+            refused(one, token[:at])
+            refused(one, token[at + 1:])
+            tried += 2
+        for _ in range(20):  # another character, two swapped
+            at = chance.randrange(len(token))
+            other = chance.choice([each for each in alphabet if each != token[at]])
+            refused(one, token[:at] + other + token[at + 1:])
+            first, second = sorted(chance.sample(range(len(token)), 2))
+            if token[first] != token[second]:
+                swapped = list(token)
+                swapped[first], swapped[second] = swapped[second], swapped[first]
+                refused(one, "".join(swapped))
+            tried += 2
+        assert one.unseal(token, of())
+    for first, second in zip(tokens, tokens[1:]):  # the signature of one over the claims of another
+        refused(one, first[:60] + second[60:])
+    assert tried >= 1000
+
+
+@pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S18")
+def test_what_is_no_token() -> None:
+    one = states()
+    good = one.seal(CLAIMS, of())
+    for token in (5, True, [], {}, "", "v1.", "v2" + good[2:], good + "=", good + "-TAMPERED", good + "A", " " + good,
+                  "v1." + "A" * (LONGEST - 3), "v1." + "A" * 2 ** 20, "\ud800"):
+        refused(one, token)
+
+
+def test_too_long_a_token_is_refused_before_it_is_decoded(caplog: pytest.LogCaptureFixture) -> None:
+    class Codec(StateCodec):
+        def unseal(self, token: str) -> bytes:
+            raise AssertionError("decoded")
+
+        def seal(self, state: bytes) -> str:
+            return "x" * (LONGEST + 1)
+
+    one = States("here", Codec())
+    refused(one, "x" * (LONGEST + 1))
+    assert "too long" in caplog.text
+    with pytest.raises(InternalError, match="too much for a requestState"):
+        one.seal(CLAIMS, of())
+    assert len(states().seal({**CLAIMS, "steps": {"s": "x" * 190_000}}, of())) <= LONGEST
+
+
+def test_the_first_key_signs_and_all_verify() -> None:
+    old, both, new = states(KEY), states(OTHER, KEY), states(OTHER)
+    assert both.unseal(old.seal(CLAIMS, of()), of()) == CLAIMS
+    assert new.unseal(both.seal(CLAIMS, of()), of()) == CLAIMS
+    refused(old, both.seal(CLAIMS, of()))
+    refused(new, old.seal(CLAIMS, of()))
+    assert repr(Signed([KEY, OTHER])) == "<Signed with 2 keys>" and "kkk" not in repr(Signed([KEY]))
+
+
+@pytest.mark.parametrize(
+    ("keys", "codec", "error"),
+    [
+        ([], None, ValueError), (KEY, None, TypeError), ("k" * 32, None, TypeError), (["k" * 32], None, TypeError),
+        ([32], None, TypeError), (list(KEY), None, TypeError), ([b"k" * 31], None, ValueError),
+        ([KEY, b""], None, ValueError), ([KEY], StateCodec(), ValueError), (None, object(), TypeError),
+    ],
+)
+def test_keys_and_codecs_that_are_none(keys: Any, codec: Any, error: Any) -> None:
+    with pytest.raises(error):
+        states_of("here", keys, codec)
+    with pytest.raises(error):
+        Server("here", state_keys=keys, state_codec=codec)
+
+
+def test_without_keys_each_server_has_its_own() -> None:
+    first, second = states_of("here", None, None), states_of("here", None, None)
+    refused(second, first.seal(CLAIMS, of()))
+    assert first.unseal(first.seal(CLAIMS, of()), of()) == CLAIMS
+
+
+class Store(StateCodec):
+    """Keeps the states and hands out names."""
+
+    def __init__(self) -> None:
+        self.kept: List[bytes] = []
+
+    def seal(self, state: bytes) -> str:
+        self.kept.append(state)
+        return str(len(self.kept) - 1)
+
+    def unseal(self, token: str) -> bytes:
+        return self.kept[int(token)]
+
+
+@pytest.mark.requirement("M:MRTR-S7")
+def test_a_codec_of_the_author() -> None:
+    store = Store()
+    one = states_of("here", None, store)
+    assert one.seal(CLAIMS, of()) == "0" and one.unseal("0", of()) == CLAIMS
+    assert json.loads(store.kept[0])["aud"] == "here"
+    for token in ("1", "x", "-"):
+        refused(one, token)
+    refused(one, "0", of(name="other"))
+    for broken in (b"", b"5", b"{}", b'{"aud":"here"}', os.urandom(9)):
+        store.kept[:] = [broken]
+        refused(one, "0")
+    whole = {"aud": "here", "bind": binding(of()), "exp": 9e9, **CLAIMS}
+    store.kept[:] = [json.dumps({**whole, "asked": 5}).encode(), json.dumps(whole).encode()]
+    refused(one, "0")
+    assert one.unseal("1", of()) == CLAIMS
+    for bare in (StateCodec(),):
+        with pytest.raises(NotImplementedError):
+            bare.seal(b"")
+        with pytest.raises(NotImplementedError):
+            bare.unseal("")
