@@ -16,6 +16,7 @@ from ..session import Offer
 from .facts import Facts
 from .feature import Destination, Feature
 from .logs import Logs
+from .subscriptions import Subscriptions
 from .tools import Tools
 
 
@@ -26,22 +27,37 @@ class Registry:
         facts: Of the server.
         offer: The revisions that it speaks.
         announced: Kinds ("tools") that count as registered before anything of them is.
+        max_streams: Streams of change notices that may be open at once; None means no limit.
     """
 
-    def __init__(self, facts: Facts, offer: Offer, announced: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        offer: Offer,
+        announced: frozenset[str] = frozenset(),
+        *,
+        max_streams: Optional[int] = 256,
+    ) -> None:
         self.facts, self.offer = facts, offer
         self.tools = Tools(facts, Alarm(f"minimcp-{facts.info['name']}"))
         self.logs = Logs(facts, beside=(self.tools,))
         self.features: tuple[Feature, ...] = (self.logs, self.tools)
+        self.subscriptions = Subscriptions(facts, self.offers, max_streams=max_streams)
+        facts.changed = self.subscriptions.list_changed
         self._destinations: dict[str, tuple[Destination, Optional[Feature]]] = {
             "initialize": (Route(self._initialize, pace=Pace(known=True)), None),  # in order with the calls behind it
             "ping": (Route(lambda exchange: {}, control=True), None),
             "server/discover": (Route(self._discover, control=True), None),
+            "subscriptions/listen": (Route(self.subscriptions.listen, control=True), None),
         }
         for feature in self.features:
             if feature.kind in announced:
                 feature.offered = True
             self._destinations.update({method: (where, feature) for method, where in feature.routes().items()})
+
+    def offers(self, kind: str) -> bool:
+        """Whether things of this kind ("tools") are offered."""
+        return any(feature.offered for feature in self.features if feature.kind == kind)
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
         """What is declared to a client of this revision: nothing that is not served."""
