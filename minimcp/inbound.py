@@ -40,7 +40,8 @@ class Inbound(Outlet):
     """
 
     __slots__ = (
-        "_limits", "_send", "_owe", "_later", "_run_aside", "_exchanges", "_started", "_unwritten", "_awaited", "_abandoned",
+        "_limits", "_send", "_owe", "_later", "_run_aside",
+        "_exchanges", "_started", "_unwritten", "_awaited", "_abandoned",
         "_count_lock", "_queued", "_empty",
     )
 

@@ -162,7 +162,8 @@ class Subscriptions:
             uris=honoured.get("resourceSubscriptions", ()),
             meta=meta,
         )
-        stream.notices.put("acknowledged", encode(Notification(ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})))
+        acknowledged = Notification(ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
+        stream.notices.put("acknowledged", encode(acknowledged))
         self._streams[exchange] = stream
         exchange.on_cancel(lambda: self._drop(exchange))
         return LATER
