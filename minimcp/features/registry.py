@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from ..alarm import Alarm
-from ..eras import Peer
+from ..eras import LISTEN, Peer
 from ..errors import MethodNotFound
 from ..exchange import Exchange, Route
 from ..jsonrpc import Json, Request
@@ -48,7 +48,7 @@ class Registry:
             "initialize": (Route(self._initialize, pace=Pace(known=True)), None),  # in order with the calls behind it
             "ping": (Route(lambda exchange: {}, control=True), None),
             "server/discover": (Route(self._discover, control=True), None),
-            "subscriptions/listen": (Route(self.subscriptions.listen, control=True), None),
+            LISTEN: (Route(self.subscriptions.listen, control=True), None),
         }
         for feature in self.features:
             if feature.kind in announced:

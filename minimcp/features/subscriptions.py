@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Callable, Iterable, Mapping, Optional
 
-from ..eras import PREFIX, Peer
+from ..eras import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..errors import InternalError, InvalidParams
 from ..exchange import LATER, Exchange, Outlet
 from ..jsonrpc import Json, Notification, Response, encode
@@ -19,9 +19,6 @@ from ..notices import Later, Notices
 from .facts import Facts
 
 log = Log("subscriptions")
-
-SUBSCRIPTION_KEY = PREFIX + "subscriptionId"
-ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 MOST_URIS = 10_000
 """Resources that one session or stream may subscribe to: what waits for a slow client is at most one notice of each."""

@@ -9,7 +9,8 @@ import pytest
 
 from minimcp.errors import InternalError, InvalidParams
 from minimcp.exchange import LATER
-from minimcp.features.subscriptions import SUBSCRIPTION_KEY, Subscriptions, covers
+from minimcp.eras import SUBSCRIPTION_KEY
+from minimcp.features.subscriptions import Subscriptions, covers
 
 from ..answering import R1, R5
 from .support import exchange, facts, sent
