@@ -96,7 +96,7 @@ class Channel:
             self.name, post=self.post, owe=self.owe, check=self._check_process, remark=self._odd_line
         )
         self.inbound = Inbound(
-            self.limits, send=self.write, owe=self.owe, run_aside=self._aside, calls=self.calls
+            self.limits, send=self.write, owe=self.owe, later=self.later, run_aside=self._aside, calls=self.calls
         )
         self._threads: list[threading.Thread] = []
         self._read_out, self._ended = threading.Event(), threading.Event()
@@ -169,7 +169,7 @@ class Channel:
         cause = closed if self._closing else self._pipe.lost(reason + self._odd_line())
         self.calls.table.close(cause)
         self._read_out.set()
-        if not self._closing and self._pipe.is_heard() and not self.inbound.wait_until_empty(self.limits.drain_grace):
+        if not self._closing and self._pipe.is_heard() and not self._drain(self.limits.drain_grace):
             log.warning("%s: %d requests still run after %g s", self.name, len(self.inbound), self.limits.drain_grace)
         try:
             self._let_go()
@@ -181,6 +181,11 @@ class Channel:
         """What a peer that writes other things than messages has written, as the end of a message of ours."""
         line = self._intake.odd_line
         return f"; it wrote a line that is no message: {line}" if line else ""
+
+    def _drain(self, seconds: float) -> bool:
+        """End open streams and wait for the running requests; False when some still run after that time."""
+        self._role.ending(self.inbound)
+        return self.inbound.wait_until_empty(seconds)
 
     def _let_go(self) -> None:
         self.inbound.abandon("the connection has ended")
@@ -212,6 +217,10 @@ class Channel:
     def owe(self, line: bytes) -> None:
         """Have a line written by the control worker; never blocks."""
         self._control.owe(line)
+
+    def later(self, work: Callable[[], Optional[bytes]]) -> None:
+        """Have the control worker call something and write the lines that it returns; never blocks."""
+        self._control.run(work)
 
     def _enqueue(self, line: bytes) -> None:
         self._note_sent(line)
@@ -318,7 +327,7 @@ class Channel:
         if grace and not self._ended.is_set():
             if reason is not None:
                 self.inbound.interrupt(reason)
-            self.inbound.wait_until_empty(grace)
+            self._drain(grace)
         self._closing = True
         farewell = self.calls.close(ConnectionLost(f"{self.name}: closed"))
         if farewell:

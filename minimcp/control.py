@@ -14,7 +14,7 @@ log = Log("control")
 _AT_ONCE = 64
 """Answers that leave together at most: in a flood of pings there is always one more."""
 
-Work = Union[Exchange, Callable[[], None], None]
+Work = Union[Exchange, Callable[[], Optional[bytes]], None]
 
 
 class ControlWorker:
@@ -41,8 +41,8 @@ class ControlWorker:
         """Have everything written that waits. Never blocks."""
         self._work.put(_nothing)
 
-    def run(self, work: Union[Exchange, Callable[[], None]]) -> None:
-        """Have a request answered, or a function called. Never blocks, not even in a finalizer."""
+    def run(self, work: Union[Exchange, Callable[[], Optional[bytes]]]) -> None:
+        """Have a request answered, or a function called whose lines are written. Never blocks, not in a finalizer."""
         self._work.put(work)
 
     def close(self) -> None:
@@ -68,7 +68,9 @@ class ControlWorker:
                     self._enqueue(line)
                     answers += 1
             else:
-                _call(work)
+                line = _call(work)
+                if line is not None:
+                    self._enqueue(line)
             if self._work.empty() or answers >= _AT_ONCE:
                 break
             work = self._work.get()
@@ -76,12 +78,13 @@ class ControlWorker:
         return work is not None
 
 
-def _call(work: Callable[[], None]) -> None:
+def _call(work: Callable[[], Optional[bytes]]) -> Optional[bytes]:
     try:
-        work()
+        return work()
     except Exception as error:  # a fault of ours: what the connection owes is still written
         log.error("the control worker: %s", error, exc_info=error)
+        return None
 
 
 def _nothing() -> None:
-    pass
+    return None

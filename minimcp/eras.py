@@ -21,6 +21,11 @@ CAPABILITIES_KEY = PREFIX + "clientCapabilities"
 CLIENT_KEY = PREFIX + "clientInfo"
 SERVER_KEY = PREFIX + "serverInfo"
 LOG_LEVEL_KEY = PREFIX + "logLevel"
+SUBSCRIPTION_KEY = PREFIX + "subscriptionId"
+
+LISTEN = "subscriptions/listen"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+"""The request that stays open, and what says first that it does."""
 
 INPUT_REQUIRED = "input_required"
 """The ``resultType`` of a result that holds questions to the client."""

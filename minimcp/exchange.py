@@ -37,6 +37,9 @@ log = Log("exchange")
 Handler = Callable[["Exchange"], Union[dict[str, Json], str]]
 """What serves a method: from the exchange to the result, as an object or as JSON text that was made before."""
 
+LATER: Any = object()
+"""Returned by a handler whose answer comes later: it `Outlet.claim`s the exchange then and has the answer written."""
+
 
 class Route:
     """Where the requests of one method, or of one tool, go.
@@ -90,6 +93,21 @@ class Outlet:
     def owe(self, id: Id, line: bytes) -> None:
         """Have the answer to a request written by somebody else: never blocks."""
         raise NotImplementedError
+
+    def park(self, exchange: Exchange) -> None:
+        """The handler has returned `LATER`: the exchange stays open without a thread."""
+        raise NotImplementedError
+
+    def later(self, work: Callable[[], Optional[bytes]]) -> None:
+        """Have something called soon by whoever writes, in the order of these calls, and the lines it returns written.
+
+        Never blocks. While the peer takes nothing, nothing is called: what is said meanwhile can be put together.
+        """
+        raise NotImplementedError
+
+    def farewell(self, id: Id) -> Optional[bytes]:
+        """What follows the last answer of a request that was parked; None where the end of the stream says it."""
+        return None
 
     def run_aside(self, work: Callable[[], None]) -> None:
         """Run something on a thread that nothing waits for."""
@@ -150,6 +168,10 @@ class Exchange:
                 raise Cancelled("cancelled before it began")
             here.exchange = self
             result = self.route.handle(self)
+            if result is LATER:
+                here.exchange = None
+                self.outlet.park(self)
+                return None
             id = self.request.id
             line = encode_result(id, result) if type(result) is str else encode(Response(id, result))  # type: ignore[arg-type]
         except BaseException as error:

@@ -36,13 +36,14 @@ class Inbound(Outlet):
         limits: Of the connection.
         send: Writes a line, waiting for the peer if need be.
         owe: Has a line written by the control worker.
+        later: Has the control worker call something and write the lines that it returns.
         run_aside: Runs something on a thread that nothing waits for.
         calls: The calls of this side, for what a handler asks the peer.
     """
 
     __slots__ = (
-        "_limits", "_send", "_owe", "_run_aside", "_calls", "_exchanges", "_started", "_unwritten", "_awaited",
-        "_abandoned", "_count_lock", "_queued", "_empty",
+        "_limits", "_send", "_owe", "_later", "_run_aside", "_calls", "_exchanges", "_started", "_unwritten",
+        "_awaited", "_abandoned", "_count_lock", "_queued", "_empty",
     )
 
     def __init__(
@@ -51,10 +52,12 @@ class Inbound(Outlet):
         *,
         send: Callable[[bytes], object],
         owe: Callable[[bytes], None],
+        later: Callable[[Callable[[], Optional[bytes]]], None],
         run_aside: Callable[[Callable[[], None]], None],
         calls: Outgoing,
     ) -> None:
-        self._limits, self._send, self._owe, self._run_aside, self._calls = limits, send, owe, run_aside, calls
+        self._limits, self._send, self._owe, self._later = limits, send, owe, later
+        self._run_aside, self._calls = run_aside, calls
         self._exchanges: dict[Id, Exchange] = {}
         self._started: set[Exchange] = set()
         self._unwritten = 0
@@ -151,6 +154,16 @@ class Inbound(Outlet):
     def owe(self, id: Id, line: bytes) -> None:
         self._owe(line)
 
+    def park(self, exchange: Exchange) -> None:
+        with self._count_lock:
+            self._started.discard(exchange)
+
+    def later(self, work: Callable[[], Optional[bytes]]) -> None:
+        self._later(work)
+
+    def farewell(self, id: Id) -> Optional[bytes]:
+        return encode(Notification("notifications/cancelled", {"requestId": id}))
+
     def run_aside(self, work: Callable[[], None]) -> None:
         self._run_aside(work)
 
@@ -234,6 +247,15 @@ class Batch(Outlet):
         whole = self._collect(id, line)
         if whole is not None:
             self._inbound.owe(id, whole)
+
+    def park(self, exchange: Exchange) -> None:
+        self._inbound.park(exchange)
+
+    def later(self, work: Callable[[], Optional[bytes]]) -> None:
+        self._inbound.later(work)
+
+    def farewell(self, id: Id) -> Optional[bytes]:
+        return self._inbound.farewell(id)
 
     def run_aside(self, work: Callable[[], None]) -> None:
         self._inbound.run_aside(work)

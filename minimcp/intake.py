@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, Union
 
-from .errors import INVALID_REQUEST, InvalidRequest, ProtocolViolation, RpcError
+from .eras import LISTEN
+from .errors import INVALID_REQUEST, ConnectionLost, InvalidRequest, ProtocolViolation, RpcError
 from .exchange import Exchange
 from .inbound import Batch, Inbound, why_no_batch
 from .jsonrpc import Broken, Failure, Id, Message, Notification, Request, Response, decode, encode, failure
@@ -146,9 +147,17 @@ class Intake:
         elif method == "notifications/cancelled":
             id, reason = params.get("requestId"), params.get("reason")
             if type(id) is int or type(id) is str:
-                self._inbound.cancel(id, reason if isinstance(reason, str) else None)
+                self._cancelled(id, reason if isinstance(reason, str) else None)
         else:
             self._role.notified(notification)
+
+    def _cancelled(self, id: Id, reason: Optional[str]) -> None:
+        """The peer takes a request back, or ends the one of ours that it may end: a stream of change notices."""
+        call = self._calls.find(id)
+        if call is not None and call.method == LISTEN:
+            self._settle(id, ConnectionLost(f"the server ended the stream: {one_line(reason)}"))
+        else:
+            self._inbound.cancel(id, reason)
 
     def _settle(self, id: Optional[Id], ending: Any) -> None:
         """End the call that an answer is for; `ending` is a result or a `Failure`."""

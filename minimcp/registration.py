@@ -226,6 +226,16 @@ class Registration:
         """
         self._registry.prompts.remove(name)
 
+    def resource_updated(self, uri: str) -> None:
+        """Tell the clients that subscribed to a resource, or to a collection that it lies in, that it has changed.
+
+        Returns at once: notices go out in the background, and one that waits for a slow client is not sent twice.
+
+        Args:
+            uri: Of the resource; there need be none registered under it.
+        """
+        self._registry.subscriptions.resource_updated(uri)
+
 
 def executor_of(given: Optional[str]) -> Optional[str]:
     """What ``executor=`` says.

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 from .eras import Peer
 from .errors import ConnectionLost
-from .exchange import Route
+from .exchange import Outlet, Route
 from .jsonrpc import Notification, Request
 
 
@@ -41,6 +41,9 @@ class Role:
 
     def notified(self, notification: Notification) -> None:
         """A notification came that is neither progress nor a cancellation."""
+
+    def ending(self, outlet: Outlet) -> None:
+        """The connection is about to end, and what still runs gets some time: open streams on this outlet end now."""
 
     def lost(self, cause: ConnectionLost) -> None:
         """The connection has ended."""

@@ -16,7 +16,6 @@ from .exchange import current_exchange
 from .features.facts import Facts
 from .features.registry import Registry
 from .features.state import states_of
-from .jsonrpc import Notification, encode
 from .limits import Limits
 from .log import tracer
 from .pipe import Pipe
@@ -62,6 +61,7 @@ class Server(Registration):
         max_workers: Handlers that run at the same time on one connection, not counting those that wait.
         max_requests: Handlers of one connection that are begun and unfinished.
         max_backlog_bytes: Bytes of answers that a client has not taken, before reading stops.
+        max_streams: Streams of change notices (`subscriptions/listen`) that are open at once.
         write_timeout: Seconds after which a client that takes no byte is lost.
         max_rounds: How often one request may come back for more answers.
         ask_timeout: Seconds that a client gets for an answer.
@@ -102,6 +102,7 @@ class Server(Registration):
         max_workers: Optional[int] = 64,
         max_requests: Optional[int] = 1000,
         max_backlog_bytes: Optional[int] = 64 * 1024 * 1024,
+        max_streams: Optional[int] = 256,
         write_timeout: Optional[float] = 30.0,
         max_rounds: Optional[int] = 8,
         ask_timeout: Optional[float] = 600,
@@ -124,8 +125,7 @@ class Server(Registration):
             check_replay=check_replay, max_rounds=max_rounds, ask_timeout=ask_timeout,
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
-        self._registry = Registry(facts, offer, _kinds(capabilities))
-        facts.changed = self._list_changed
+        self._registry = Registry(facts, offer, _kinds(capabilities), max_streams=max_streams)
         self._channels: dict[ServerRole, Channel] = {}
         self._state_lock = threading.Lock()
         self._wakers: list[Callable[[], None]] = []
@@ -136,14 +136,7 @@ class Server(Registration):
         self._state_lock = threading.Lock()
         self._channels, self._wakers = {}, []
         self._registry.tools.alarm.renew()
-
-    def _list_changed(self, kind: str) -> None:
-        line = encode(Notification(f"notifications/{kind}/list_changed"))
-        with self._state_lock:
-            channels = list(self._channels.items())
-        for role, channel in channels:
-            if role.session.era is not None and role.session.era.initialized:
-                channel.owe(line)
+        self._registry.subscriptions.renew()
 
     # ------------------------------------------------------------ serving
 
@@ -172,6 +165,7 @@ class Server(Registration):
 
         role = ServerRole(self._registry, ended)
         channel = Channel(pipe, role, limits=self._limits, name=name, trace=self._trace)
+        role.later = channel.later
         with self._state_lock:
             self._channels[role] = channel
         return channel.open()

@@ -44,6 +44,11 @@ class PendingCall:
         """Whether the ending has arrived."""
         return self._ending is not None
 
+    @property
+    def ending(self) -> Optional[Ending]:
+        """How it ended; None as long as it has not."""
+        return self._ending
+
     def put(self, item: Any) -> None:
         """Add an item (the reader's thread, which will `wake` the caller when it has read all there is)."""
         if self.on_item is not None:
@@ -74,6 +79,18 @@ class PendingCall:
             if ended:
                 return self._ending
             if not self._gate.acquire(timeout=deadline.wait()) and deadline.expired and not self.ended:
+                return None
+
+    def next_item(self, deadline: Deadline) -> Any:
+        """Take one item and call nothing; None when the time is over, or when it has ended and all items are taken.
+
+        For calls whose items are what they are about; one thread at a time.
+        """
+        while True:
+            ended = self._ending is not None
+            if self._items:
+                return self._items.popleft()
+            if ended or (not self._gate.acquire(timeout=deadline.wait()) and deadline.expired and not self.ended):
                 return None
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Dict, NamedTuple, Optional, Tuple
 
-from .manifest import ahead, asking, gaps, handshake, host, modern
+from .manifest import ahead, asking, gaps, handshake, host, modern, subscriptions
 from .manifest.revisions import R1, R2, R3, R4, R5, Section
 
 SITE = "https://modelcontextprotocol.io/specification"
@@ -53,7 +53,7 @@ def _rows(section: Section) -> Tuple[Requirement, ...]:
 
 ROWS: Tuple[Requirement, ...] = tuple(
     row
-    for module in (handshake, modern, asking, host, ahead)
+    for module in (handshake, modern, asking, host, subscriptions, ahead)
     for section in module.SECTIONS
     for row in _rows(section)
 )

@@ -180,7 +180,7 @@ class ScriptedRole(Role):
 class RecordingOutlet(Outlet):
     """Takes everything and remembers it; `refusal` is what `begin` answers."""
 
-    __slots__ = ("refusal", "lines", "owed", "aside", "open")
+    __slots__ = ("refusal", "lines", "owed", "aside", "open", "parked", "works")
 
     def __init__(self) -> None:
         self.refusal: Any = None
@@ -188,9 +188,25 @@ class RecordingOutlet(Outlet):
         self.owed: List[Tuple[Any, bytes]] = []
         self.aside: List[Callable[[], None]] = []
         self.open = True
+        self.parked = False
+        self.works: List[Callable[[], Optional[bytes]]] = []
 
     def begin(self, exchange: Exchange) -> Any:
         return self.refusal
+
+    def park(self, exchange: Exchange) -> None:
+        self.parked = True
+
+    def later(self, work: Callable[[], Optional[bytes]]) -> None:
+        self.works.append(work)
+
+    def work(self) -> None:
+        """Do what was put off, as the one who writes would."""
+        works, self.works = self.works, []
+        for work in works:
+            line = work()
+            if line is not None:
+                self.lines += line.splitlines(True)
 
     def answer(self, exchange: Exchange, line: bytes) -> Optional[bytes]:
         return line if self.claim(exchange) else None

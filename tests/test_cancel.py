@@ -110,7 +110,8 @@ def test_the_reason_of_a_cancelled_request_is_logged(
 ) -> None:
     calls = Outgoing("test", post=lambda line: None, owe=lambda line: None)
     inbound = Inbound(
-        Limits(), send=lambda line: None, owe=lambda line: None, run_aside=lambda work: None, calls=calls
+        Limits(), send=lambda line: None, owe=lambda line: None, later=lambda work: None, run_aside=lambda work: None,
+        calls=calls,
     )
     exchange = Exchange(Request(7, "tools/call"), Peer(REVISIONS[0]), Route(lambda exchange: {}), inbound)
     inbound.add(exchange)
@@ -148,15 +149,15 @@ def test_an_opening_call_is_given_up_without_a_word() -> None:
 
 
 @pytest.mark.requirement("M:CAN-6")
-def test_only_calls_of_this_side_are_cancelled_and_a_handler_makes_them_by_asking() -> None:
-    """Who asks where requests stand alone makes no call at all: see tests/features/test_asking.py."""
+def test_what_may_be_cancelled_is_said_in_two_places() -> None:
+    """A call of this side, when it is given up; and a stream that this side ends, which was the peer's request.
+
+    Who asks where requests stand alone makes no call at all: see tests/features/test_asking.py.
+    """
     sources = {path: (PACKAGE / path).read_text(encoding="utf-8") for path in floors.sources()}
     senders = {path for path, text in sources.items() if re.search(r'Notification\(\s*"notifications/cancelled"', text)}
-    callers = {path for path, text in sources.items() if re.search(r"\.calls\b", text)}
-    assert senders == {"outgoing.py"}
-    assert callers  # so the pattern still finds them
-    served = {path for path in sources if path.startswith("features/")} | {"server.py", "run.py"}
-    assert not callers & served, "what serves has no calls that it could cancel"
+    assert senders == {"outgoing.py", "inbound.py"}
+    assert sources["inbound.py"].count("notifications/cancelled") == 1
     askers = {path for path, text in sources.items() if re.search(r"\bexchange\.ask\(", text)}
     assert askers == {"features/asking.py"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from minimcp.eras import Peer
 from minimcp.errors import INVALID_PARAMS, InternalError, InvalidRequest
-from minimcp.exchange import Exchange, Route
+from minimcp.exchange import LATER, Exchange, Outlet, Route, current_exchange
 from minimcp.inbound import Batch, Inbound, why_no_batch
 from minimcp.jsonrpc import Broken, Failure, Notification, Request, Response
 from minimcp.limits import Limits
@@ -31,9 +31,10 @@ class Bench:
         self.sent: List[bytes] = []
         self.owed: List[bytes] = []
         self.aside: List[Callable[[], None]] = []
+        self.works: List[Callable[[], Any]] = []
         self.inbound = Inbound(
-            Limits(**limits), send=self.sent.append, owe=self.owed.append, run_aside=self.aside.append,
-            calls=CALLS,
+            Limits(**limits), send=self.sent.append, owe=self.owed.append, later=self.works.append,
+            run_aside=self.aside.append, calls=CALLS,
         )
 
     def add(self, id: Any = 1, *, method: str = "work", outlet: Any = None, size: int = 0, **route: Any) -> Exchange:
@@ -54,6 +55,22 @@ def bench() -> Bench:
 
 def answers(line: Any) -> Any:
     return [(item["id"], "result" in item) for item in json.loads(line)]
+
+
+def test_a_request_may_stay_open_without_a_thread(bench: Bench) -> None:
+    for outlet in (bench.inbound, bench.batch(2)):
+        exchange = bench.add(2, outlet=outlet)
+        exchange.route.handle = lambda exchange: LATER
+        assert exchange.run() is None
+        assert len(bench.inbound) == 1 and not bench.inbound.wait_until_empty(0)
+        assert current_exchange() is None
+        exchange.outlet.later(lambda: b"news\n")
+        assert bench.works.pop()() == b"news\n"
+        farewell = json.loads(exchange.outlet.farewell(2) or b"")
+        assert (farewell["method"], farewell["params"]) == ("notifications/cancelled", {"requestId": 2})
+        assert exchange.outlet.claim(exchange)
+        assert bench.inbound.wait_until_empty(0)
+    assert Outlet().farewell(2) is None
 
 
 def test_a_request_is_in_until_it_is_answered_and_counts_until_that_is_written(bench: Bench) -> None:

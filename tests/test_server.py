@@ -314,6 +314,7 @@ def test_only_initialized_sessions_are_told_of_changes(raw: Any, caplog: pytest.
     server.add_tool(echo, name="early")
     assert client.ask("ping")["id"] == 1, "nothing came before"
     client.send(notice("notifications/initialized"))
+    assert client.next()["method"] == "notifications/tools/list_changed", "what changed meanwhile is told now"
     client.send(notice("notifications/vendor"))
     assert client.ask("ping")["id"] == 1
     server.add_tool(echo, name="late")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from ..alarm import Alarm
-from ..eras import Peer
+from ..eras import LISTEN, Peer
 from ..errors import MethodNotFound
 from ..exchange import Exchange, Route
 from ..jsonrpc import Json, Request
@@ -19,6 +19,7 @@ from .feature import Destination, Feature
 from .logs import Logs
 from .prompts import Prompts
 from .resources import Resources
+from .subscriptions import Subscriptions
 from .tools import Tools
 
 
@@ -29,9 +30,17 @@ class Registry:
         facts: Of the server.
         offer: The revisions that it speaks.
         announced: Kinds ("tools") that count as registered before anything of them is.
+        max_streams: Streams of change notices that may be open at once; None means no limit.
     """
 
-    def __init__(self, facts: Facts, offer: Offer, announced: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        offer: Offer,
+        announced: frozenset[str] = frozenset(),
+        *,
+        max_streams: Optional[int] = 256,
+    ) -> None:
         self.facts, self.offer = facts, offer
         self.tools = Tools(facts, Alarm(f"minimcp-{facts.info['name']}"))
         self.resources, self.prompts = Resources(facts), Prompts(facts)
@@ -40,15 +49,24 @@ class Registry:
         self.features: tuple[Feature, ...] = (
             self.logs, self.completions, self.prompts, self.resources, self.tools
         )
+        self.subscriptions = Subscriptions(facts, self.offers, max_streams=max_streams)
+        facts.changed = self.subscriptions.list_changed
         self._destinations: dict[str, tuple[Destination, Optional[Feature]]] = {
             "initialize": (Route(self._initialize, pace=Pace(known=True)), None),  # in order with the calls behind it
             "ping": (Route(lambda exchange: {}, control=True), None),
             "server/discover": (Route(self._discover, control=True), None),
+            LISTEN: (Route(self.subscriptions.listen, control=True), None),
+            "resources/subscribe": (Route(self.subscriptions.subscribe, control=True), self.resources),
+            "resources/unsubscribe": (Route(self.subscriptions.unsubscribe, control=True), self.resources),
         }
         for feature in self.features:
             if feature.kind in announced:
                 feature.offered = True
             self._destinations.update({method: (where, feature) for method, where in feature.routes().items()})
+
+    def offers(self, kind: str) -> bool:
+        """Whether things of this kind ("tools") are offered."""
+        return any(feature.offered for feature in self.features if feature.kind == kind)
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
         """What is declared to a client of this revision: nothing that is not served."""

@@ -315,7 +315,7 @@ class Tools(Feature):
         return {"tools/list": Route(self.list, control=True), "tools/call": self.route_of_call}
 
     def declared(self, revision: Revision) -> Mapping[str, Json]:
-        return {"listChanged": True} if revision.handshake else {}
+        return {"listChanged": True}
 
     def _describe(self, revision: Revision) -> list[dict[str, Json]]:
         return [tool.listed(revision) for tool in list(self._tools.values())]

@@ -60,9 +60,9 @@ def test_a_handler_needs_what_it_requires() -> None:
     asked = exchange("prompts/get", capabilities={"sampling": {"tools": {}}, "roots": {}})
     made = handler(told, requires=["roots", "sampling.tools"])
     assert made.call(Context(asked), asked.peer, made.arguments({"count": "5"})) == (5, "prompts/get")
-    for lacks in ("elicitation", ["roots", "elicitation"]):
+    for lacking in ("elicitation", ["roots", "elicitation"]):
         with pytest.raises(CapabilityNotSupported, match="thing 'x' needs a client with elicitation"):
-            handler(told, requires=lacks).call(Context(asked), asked.peer, {"count": 5})
+            handler(told, requires=lacking).call(Context(asked), asked.peer, {"count": 5})
     with pytest.raises(Mismatch, match="cuont"):
         made.arguments({"cuont": "5"})
 

@@ -1,0 +1,197 @@
+"""Change notices: who hears of what, in sessions and on streams of their own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Optional
+
+import pytest
+
+from minimcp.errors import InternalError, InvalidParams
+from minimcp.exchange import LATER
+from minimcp.eras import SUBSCRIPTION_KEY
+from minimcp.features.subscriptions import Subscriptions, covers
+
+from ..answering import R1, R5
+from .support import exchange, facts, sent
+
+EVERYTHING = {
+    "toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,
+    "resourceSubscriptions": ["a://1", "a://dir/"],
+}
+
+
+def made(*kinds: str, max_streams: Optional[int] = 256) -> Subscriptions:
+    return Subscriptions(facts(), lambda kind: kind in kinds, max_streams=max_streams)
+
+
+def stream(of: Subscriptions, notifications: Any = EVERYTHING) -> Any:
+    """A stream that has been opened, and what it sent so far is known."""
+    opened = exchange("subscriptions/listen", {"notifications": notifications}, revision=R5)
+    assert of.listen(opened) is LATER
+    return opened
+
+
+def news(opened: Any) -> List[Any]:
+    """What has been sent since the last look."""
+    opened.outlet.work()
+    lines = sent(opened)
+    opened.outlet.lines.clear()
+    return lines
+
+
+def changed(method: str, **params: Any) -> Dict[str, Any]:
+    params["_meta"] = {SUBSCRIPTION_KEY: 1}
+    return {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": params}
+
+
+@pytest.mark.requirement("M:SUB-2", "M:SUB-3", "M:SUB-4", "M:SUB-5", "M:SUB-19", "M:SUB-20", "M:SUB-21", "M:SUB-13")
+def test_a_stream_says_what_is_honoured_and_then_only_that() -> None:
+    subscriptions = made("tools", "resources")
+    opened = stream(subscriptions, {**EVERYTHING, "junk": 5})
+    subscriptions.list_changed("tools")
+    honoured = {"toolsListChanged": True, "resourcesListChanged": True, "resourceSubscriptions": ["a://1", "a://dir/"]}
+    assert news(opened) == [
+        changed("subscriptions/acknowledged", notifications=honoured), changed("tools/list_changed")
+    ]
+    for kind in ("prompts", "resources", "tools", "tools"):
+        subscriptions.list_changed(kind)
+    for uri in ("a://1", "a://2", "a://11", "a://1/part", "a://dir/x"):
+        subscriptions.resource_updated(uri)
+    assert news(opened) == [
+        changed("resources/list_changed"), changed("tools/list_changed"),
+        *(changed("resources/updated", uri=uri) for uri in ("a://1", "a://1/part", "a://dir/x")),
+    ]
+    assert repr(subscriptions) == "<Subscriptions 0 sessions, 1 streams>"
+
+
+@pytest.mark.requirement("M:SUB-20", "M:SUB-26")
+@pytest.mark.parametrize("wanted", [
+    {}, {"toolsListChanged": False}, {"resourceSubscriptions": []}, {"promptsListChanged": True},
+    {"resourceSubscriptions": None},
+])
+def test_what_is_not_asked_for_or_not_offered_is_not_honoured(wanted: Dict[str, Any]) -> None:
+    subscriptions = made("tools", "resources")
+    opened = stream(subscriptions, wanted)
+    for kind in ("tools", "prompts", "resources"):
+        subscriptions.list_changed(kind)
+    subscriptions.resource_updated("a://1")
+    assert news(opened) == [changed("subscriptions/acknowledged", notifications={})]
+
+
+def test_subscriptions_without_resources_are_not_honoured() -> None:
+    assert news(stream(made()))[0]["params"]["notifications"] == {}
+
+
+@pytest.mark.requirement("M:SUB-1")
+@pytest.mark.parametrize("wrong", [
+    None, [], "all", {"toolsListChanged": 1}, {"resourceSubscriptions": "a://1"}, {"resourceSubscriptions": [5]},
+    {"resourceSubscriptions": ["a://1"] * 10_001},
+])
+def test_a_filter_that_is_none(wrong: Any) -> None:
+    with pytest.raises(InvalidParams):
+        stream(made("resources"), wrong)
+
+
+@pytest.mark.requirement("M:SUB-15")
+def test_streams_are_counted() -> None:
+    subscriptions = made(max_streams=1)
+    first = stream(subscriptions)
+    with pytest.raises(InternalError, match="max_streams"):
+        stream(subscriptions)
+    first.cancel("enough")
+    for work in first.outlet.aside:
+        work()
+    stream(subscriptions)
+    assert all(stream(made(max_streams=None)) for _ in range(3))
+
+
+@pytest.mark.requirement("M:SUB-8", "M:SUB-22")
+def test_a_stream_that_was_cancelled_hears_nothing_more() -> None:
+    subscriptions = made("tools")
+    opened = stream(subscriptions)
+    news(opened)
+    opened.cancel()
+    for work in opened.outlet.aside * 2:
+        work()
+    subscriptions.list_changed("tools")
+    assert news(opened) == []
+
+
+@pytest.mark.requirement("M:SUB-9")
+def test_streams_end_behind_what_waits() -> None:
+    subscriptions = made("tools")
+    ours, theirs, late = stream(subscriptions), stream(subscriptions), stream(subscriptions)
+    news(ours), news(theirs)
+    subscriptions.list_changed("tools")
+    late.outlet.open = False  # somebody else answers it
+    subscriptions.end_streams(ours.outlet)
+    assert news(ours) == [changed("tools/list_changed")]
+    ((id, line),) = ours.outlet.owed
+    result = json.loads(line)["result"]
+    assert id == 1 and result["resultType"] == "complete" and result["_meta"][SUBSCRIPTION_KEY] == 1
+    assert not theirs.outlet.owed
+    subscriptions.end_streams()
+    news(theirs), news(late)
+    assert len(theirs.outlet.owed) == 1 and not late.outlet.owed
+    assert repr(subscriptions) == "<Subscriptions 0 sessions, 0 streams>"
+
+
+@pytest.mark.requirement("RES-13", "RES-14", "RES-15", "RES-12", "TOOL-02", "PRM-10", "LIFE-15")
+def test_a_session_hears_of_what_was_declared_to_it() -> None:
+    offered = ["tools"]
+    subscriptions = Subscriptions(facts(), lambda kind: kind in offered)
+    asked = exchange("resources/subscribe", {"uri": "a://1"}, revision=R1)
+    outlet: Any = asked.outlet
+    subscriptions.open_session(asked.peer, outlet.later)
+    offered.append("prompts")
+    assert subscriptions.subscribe(asked) == {}
+    for kind in ("tools", "prompts", "tools"):
+        subscriptions.list_changed(kind)
+    subscriptions.resource_updated("a://1")
+    assert news(asked) == [], "nothing before notifications/initialized"
+    subscriptions.begin_session(asked.peer)
+    assert [line["method"] for line in news(asked)] == [
+        "notifications/tools/list_changed", "notifications/resources/updated"
+    ]
+    subscriptions.list_changed("prompts")
+    assert subscriptions.unsubscribe(asked) == {} == subscriptions.unsubscribe(asked)
+    subscriptions.resource_updated("a://1")
+    assert news(asked) == []
+    subscriptions.close_session(asked.peer)
+    subscriptions.close_session(asked.peer)
+    subscriptions.begin_session(asked.peer)
+    subscriptions.list_changed("tools")
+    assert news(asked) == []
+    with pytest.raises(InternalError, match="ended"):
+        subscriptions.subscribe(asked)
+
+
+def test_subscriptions_of_a_session_are_checked_and_counted() -> None:
+    subscriptions = made()
+    for wrong in ({}, {"uri": 5}, {"uri": ""}):
+        asked = exchange("resources/subscribe", wrong, revision=R1)
+        with pytest.raises(InvalidParams):
+            subscriptions.subscribe(asked)
+    asked = exchange("resources/subscribe", {"uri": "a://1"}, revision=R1)
+    subscriptions.open_session(asked.peer, asked.outlet.later)
+    subscriptions._sessions[asked.peer].uris.update(f"a://x{number}" for number in range(10_000))
+    with pytest.raises(InternalError, match="10000"):
+        subscriptions.subscribe(asked)
+
+
+def test_a_fork_begins_anew() -> None:
+    subscriptions = made("tools")
+    opened = stream(subscriptions)
+    subscriptions.renew()
+    subscriptions.list_changed("tools")
+    assert len(news(opened)) == 1, "only what was said before"
+
+
+@pytest.mark.requirement("RES-15", "M:SUB-18")
+@pytest.mark.parametrize("subscribed,uri,yes", [
+    ("a://1", "a://1", True), ("a://1", "a://1/x", True), ("a://1/", "a://1/x", True), ("a://1", "a://12", False),
+    ("a://1/x", "a://1", False),
+])
+def test_what_a_subscription_covers(subscribed: str, uri: str, yes: bool) -> None:
+    assert covers(subscribed, uri) is yes
