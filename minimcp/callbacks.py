@@ -15,6 +15,7 @@ from .eras import Peer
 from .errors import ConnectionLost, MethodNotFound
 from .exchange import Route, describe
 from .jsonrpc import Json, Notification, Request
+from .listening import KINDS, Filter, Streams
 from .log import Log, one_line
 from .negotiation import Era
 from .revisions import NEWEST_HANDSHAKE
@@ -86,6 +87,10 @@ NOTICES: dict[str, tuple[str, Optional[Callable[[Json], Any]]]] = {
 it without one."""
 
 
+_CALLBACK = {name: f"on_{kind}_changed" for name, (kind, _) in KINDS.items()}
+"""By member of a `Filter`: the callback."""
+
+
 class ClientRole(Role):
     """What a client does with what its server sends.
 
@@ -97,6 +102,7 @@ class ClientRole(Role):
         self._functions = answerer.handlers.functions
         self._answerer = answerer
         self._dispatcher = Dispatcher()
+        self.streams = Streams()
         self.era: Optional[Era] = None
         self._ping = Route(lambda exchange: {}, control=True)
 
@@ -126,6 +132,12 @@ class ClientRole(Role):
         return peer, Route(self._answerer.serve)
 
     def notified(self, notification: Notification) -> None:
+        if not self.streams.take(notification):
+            self.streams.unasked(notification)
+            self.tell(notification)
+
+    def tell(self, notification: Notification) -> None:
+        """Have the host's callback for a notice called."""
         method, params = notification
         name, read = NOTICES.get(method, ("", None))
         function = self._functions.get(name)
@@ -139,5 +151,21 @@ class ClientRole(Role):
             return
         self._dispatcher.put(partial(function, *arguments))
 
+    @property
+    def kinds(self) -> Filter:
+        """The lists that the host wants to hear of."""
+        return Filter.of(lambda name: _CALLBACK[name] in self._functions)
+
+    def missed(self, gap: Filter) -> None:
+        """Notices may have gone unheard: whatever they were about may have changed."""
+        for name in KINDS:
+            if getattr(gap, name) and _CALLBACK[name] in self._functions:
+                self._dispatcher.put(self._functions[_CALLBACK[name]])
+        updated = self._functions.get("on_resource_updated")
+        if updated is not None:
+            for uri in gap.resource_subscriptions:
+                self._dispatcher.put(partial(updated, uri))
+
     def lost(self, cause: ConnectionLost) -> None:
+        self.streams.lost(cause)
         self._dispatcher.close()

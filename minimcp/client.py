@@ -9,19 +9,26 @@ from __future__ import annotations
 import sys
 import warnings
 import weakref
-from typing import Any, Callable, Iterable, Mapping, Optional
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from .answering import Answerer
+from .callbacks import ClientRole
 from .calls import DEFAULT, Calls, OnProgress, shown
 from .cancel import CancelToken
 from .channel import Channel
 from .clock import inherited
+from .deadline import Deadline
+from .errors import ProtocolViolation, RequestTimeout, RpcError
 from .handlers import Rootlike, Roots
 from .jsonrpc import Json, Notification, encode
+from .listening import Changes, Filter, Listening
+from .log import Log
 from .negotiation import Era
 from .outputs import OutputChecks
 from .typed import TypedCalls
 from .types import Implementation
+
+log = Log("client")
 
 
 class Client(TypedCalls):
@@ -33,6 +40,7 @@ class Client(TypedCalls):
         timeout: Seconds for one call, if the call itself does not say; None waits for ever.
         stderr_tail: Tells the last lines of the server's stderr.
         answerer: The host's side.
+        role: What it does with what the server sends.
     """
 
     def __init__(
@@ -43,9 +51,13 @@ class Client(TypedCalls):
         timeout: Optional[float],
         stderr_tail: Callable[[], str],
         answerer: Answerer,
+        role: ClientRole,
     ) -> None:
         self._channel, self._era, self._answerer = channel, era, answerer
         self._calls = Calls(channel, era, timeout, answerer)
+        self._listening = Listening(
+            self._calls, role.streams, forward=role.tell, missed=role.missed, kinds=role.kinds
+        )
         self._stderr_tail = stderr_tail
         self._outputs = OutputChecks()
         self._closed = False
@@ -146,6 +158,75 @@ class Client(TypedCalls):
         """
         self._channel.write(encode(Notification(method, dict(params or {}))), self._calls.deadline(DEFAULT))
 
+    # ------------------------------------------------------------ changes
+
+    def hear(self, deadline: Deadline) -> None:
+        """Begin to hear of what the host has callbacks for, where that takes a request (`connect` does this).
+
+        Raises:
+            ConnectionLost: The connection has ended.
+        """
+        try:
+            self._listening.open_background(deadline)
+        except (RpcError, ProtocolViolation, RequestTimeout) as error:
+            log.warning("%s: no stream of changes: %s", self._channel.name, error)
+        except BaseException:
+            self.close()
+            raise
+
+    def subscribe(
+        self, uri: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+    ) -> None:
+        """Have ``on_resource_updated`` called when this resource, or one below it, changes. Errors as `request`.
+
+        Args:
+            uri: Of the resource, byte for byte.
+
+        Raises:
+            CapabilityNotSupported: The server takes no subscriptions.
+        """
+        self._listening.subscribe(uri, timeout, cancel)
+
+    def unsubscribe(
+        self, uri: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+    ) -> None:
+        """Take a subscription back. Arguments and errors as `subscribe`."""
+        self._listening.unsubscribe(uri, timeout, cancel)
+
+    def listen(
+        self,
+        tools_list_changed: bool = False,
+        prompts_list_changed: bool = False,
+        resources_list_changed: bool = False,
+        resource_subscriptions: Sequence[str] = (),
+        *,
+        timeout: Optional[float] = DEFAULT,
+        cancel: Optional[CancelToken] = None,
+    ) -> Changes:
+        """Hear of changes in a loop: ``with client.listen(tools_list_changed=True) as changes: ...``.
+
+        Args:
+            tools_list_changed: Of the list of tools.
+            prompts_list_changed: Of the list of prompts.
+            resources_list_changed: Of the list of resources.
+            resource_subscriptions: URIs of resources; one that lies below counts too.
+            timeout: Seconds until the server must have agreed; a stream itself may be silent for ever.
+            cancel: Gives up before that.
+
+        Returns:
+            An iterator of `Change` (``kind``, ``uri``), whose ``honored`` says what the server agreed to.
+
+        Raises:
+            RpcError: The server refused; `MethodNotFound` when it cannot do this at all.
+            TypeError: ``resource_subscriptions`` is one str.
+        """
+        if isinstance(resource_subscriptions, str):
+            raise TypeError(f"resource_subscriptions is a sequence of URIs: did you mean [{resource_subscriptions!r}]?")
+        wanted = Filter(
+            tools_list_changed, prompts_list_changed, resources_list_changed, tuple(resource_subscriptions)
+        )
+        return self._listening.listen(wanted, timeout, cancel)
+
     def submit(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
         """Run one of this client's calls on a thread of its own.
 
@@ -183,7 +264,9 @@ class Client(TypedCalls):
         SIGKILL, with all that it has started; so this lasts about 4 s at most.
         """
         self._closed = True
+        self._listening.stop()
         self._channel.close()
+        self._listening.join()
 
     def __enter__(self) -> Client:
         return self

@@ -221,9 +221,12 @@ def connect(
             raise
         if isinstance(pipe, ChildPipe):
             pipe.grace = ChildPipe.CLOSE_SECONDS
-        return Client(
-            channel, era, timeout=timeout, stderr_tail=lambda: getattr(pipe, "stderr_tail", ""), answerer=answerer
+        client = Client(
+            channel, era, timeout=timeout, stderr_tail=lambda: getattr(pipe, "stderr_tail", ""), answerer=answerer,
+            role=role,
         )
+        client.hear(deadline)
+        return client
 
     try:
         return _agree(start, agree, plan, found)

@@ -11,7 +11,7 @@ import random
 import threading
 from collections import Counter
 from copy import copy
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
 
 from .calls import Calls
 from .cancel import CancelToken
@@ -57,9 +57,14 @@ class Filter(NamedTuple):
         """What an acknowledgement names; what is not understood counts as not honoured."""
         honored = params.get("notifications")
         honored = honored if isinstance(honored, dict) else {}
-        flags = [honored.get(member) is True for _, member in KINDS.values()]
         uris = honored.get("resourceSubscriptions")
-        return cls(*flags, tuple(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else ())
+        known = tuple(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else ()
+        return cls.of(lambda name: honored.get(KINDS[name][1]) is True, known)
+
+    @classmethod
+    def of(cls, listed: Callable[[str], bool], uris: Iterable[str] = ()) -> Filter:
+        """A filter for those lists that a function says yes to, by the member's name."""
+        return cls(**{name: listed(name) for name in KINDS}, resource_subscriptions=tuple(uris))
 
     def wants(self, change: Change) -> bool:
         """Whether a change is one of these; a resource below one that was named counts."""
@@ -256,7 +261,7 @@ class Listening:
         self._forward, self._missed = forward, missed
         self._uris: Counter[str] = Counter()
         self._turn_lock = threading.Lock()
-        """Of those who change what the background is about: one at a time talks to the server. Never held by the reader."""
+        """Of those who change what the background is about: one at a time talks to the server; never the reader."""
         self._background: Optional[Stream] = None
         self._keeper: Optional[threading.Thread] = None
         self._closed = threading.Event()
@@ -330,9 +335,10 @@ class Listening:
 
     def _filter(self, wanted: Filter, deadline: Deadline, cancel: Optional[CancelToken]) -> Changes:
         supports = self._calls.era.peer.supports
-        flags = [getattr(wanted, name) and supports(f"{kind}.listChanged") for name, (kind, _) in KINDS.items()]
         uris = wanted.resource_subscriptions if supports("resources.subscribe") else ()
-        honored = Filter(*flags, tuple(uris))
+        honored = Filter.of(
+            lambda name: bool(getattr(wanted, name)) and supports(f"{KINDS[name][0]}.listChanged"), uris
+        )
         stream = Stream(PendingCall(0, "listen", _keep))
         self._streams.filter(stream, honored)
         subscribed: list[str] = []
@@ -360,14 +366,14 @@ class Listening:
         return Changes(stream, honored, end)
 
     def _subscribe_session(self, uri: str, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
-        self._calls.request("resources/subscribe", {"uri": uri}, deadline.remaining(), cancel)
+        self._calls.request("resources/subscribe", {"uri": uri}, deadline, cancel)
         self._uris[uri] += 1
 
     def _unsubscribe_session(self, uri: str, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
         if self._uris[uri] > 1:
             self._uris[uri] -= 1
             return
-        self._calls.request("resources/unsubscribe", {"uri": uri}, deadline.remaining(), cancel)
+        self._calls.request("resources/unsubscribe", {"uri": uri}, deadline, cancel)
         del self._uris[uri]
 
     # ------------------------------------------------------------ the client's own
@@ -409,13 +415,13 @@ class Listening:
     def _replace(self, uris: set[str], deadline: Deadline, cancel: Optional[CancelToken]) -> None:
         """Put a stream with the new set into the place of the old one, which is closed when the new one is there."""
         wanted = self._kinds._replace(resource_subscriptions=tuple(sorted(uris)))
-        old, self_new = self._background, None
+        old, new = self._background, None
         if any(wanted):
-            self_new, _ = self._open(wanted, deadline, cancel, self._forward)
-        self._background = self_new
+            new, _ = self._open(wanted, deadline, cancel, self._forward)
+        self._background = new
         if old is not None:
             self._close(old)
-        if self_new is not None and self._keeper is None:
+        if new is not None and self._keeper is None:
             self._keeper = threading.Thread(target=self._keep_open, name="minimcp-listening", daemon=True)
             self._keeper.start()
 
@@ -452,9 +458,15 @@ class Listening:
                 return
         self._missed(self._kinds._replace(resource_subscriptions=tuple(self._uris)))
 
-    def close(self) -> None:
-        """The connection ends: nothing is opened again."""
+    def stop(self) -> None:
+        """The connection is about to end: nothing is opened again. Never blocks."""
         self._closed.set()
+
+    def join(self) -> None:
+        """Wait for the thread that kept the background stream open; the connection must have ended."""
+        keeper = self._keeper
+        if keeper is not None and keeper is not threading.current_thread():
+            keeper.join(_FAREWELL)
 
 
 def _keep(item: object) -> None:

@@ -24,7 +24,7 @@ FLOORS: Tuple[Tuple[float, Tuple[str, ...]], ...] = (
     (4.5, ("fetch.py",)),
     (5, ("transports/*", "auth/*")),
     (6, ("client.py", "connecting.py", "server.py", "run.py")),
-    (6, ("registration.py", "server_role.py")),
+    (6, ("registration.py", "server_role.py", "listening.py")),
     (6, ("handlers.py", "answering.py", "rounds.py")),
     (6, ("callbacks.py", "calls.py", "futures.py", "negotiation.py", "outputs.py", "typed.py", "meanings.py")),
     (7, ("__init__.py", "testing.py")),

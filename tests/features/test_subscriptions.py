@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
+from minimcp.eras import SUBSCRIPTION_KEY
 from minimcp.errors import InternalError, InvalidParams
 from minimcp.exchange import LATER
-from minimcp.eras import SUBSCRIPTION_KEY
 from minimcp.features.subscriptions import Subscriptions, covers
 
 from ..answering import R1, R5
