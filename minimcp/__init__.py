@@ -110,12 +110,11 @@ _LATE = {
     "StdioServer": "transports.child",
     **dict.fromkeys(
         (
-            "Annotations", "Answer", "Audio", "BlobResourceContents", "CallToolResult", "Completion",
-            "ElicitRequest", "EmbeddedResource", "GetPromptResult", "Icon", "Image", "LogMessage", "Message",
-            "ModelPreferences", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ReadResourceResult",
-            "Resource", "ResourceLink", "ResourceTemplate", "Root", "SampleRequest", "SampleResult",
-            "SamplingMessage", "Text", "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolResult",
-            "ToolUse",
+            "Annotations", "Answer", "Audio", "BlobResourceContents", "CallToolResult", "Completion", "ElicitRequest",
+            "EmbeddedResource", "GetPromptResult", "Icon", "Image", "LogMessage", "Message", "ModelPreferences",
+            "Progress", "Prompt", "PromptArgument", "PromptMessage", "ReadResourceResult", "Resource", "ResourceLink",
+            "ResourceTemplate", "Root", "SampleRequest", "SampleResult", "SamplingMessage", "Text",
+            "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolResult", "ToolUse",
         ),
         "types",
     ),

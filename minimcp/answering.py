@@ -10,7 +10,8 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 from .cancel import CancelToken
 from .clock import Clock
 from .errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError
-from .exchange import Exchange, describe
+from .exchange import Exchange
+from .failures import describe
 from .handlers import Handlers, as_roots
 from .jsonrpc import Json
 from .log import Log, one_line

@@ -13,13 +13,14 @@ from typing import Any, Callable, Optional
 from .answering import Answerer
 from .eras import Peer
 from .errors import ConnectionLost, MethodNotFound
-from .exchange import Route, describe
+from .exchange import Route
+from .failures import describe
 from .jsonrpc import Json, Notification, Request
-from .listening import KINDS, Filter, Streams
 from .log import Log, one_line
 from .negotiation import Era
 from .revisions import NEWEST_HANDSHAKE
 from .role import Role
+from .streams import KINDS, Filter, Streams
 from .types import Change, LogMessage
 
 log = Log("client")

@@ -27,7 +27,8 @@ from typing import Any, Callable, Optional
 from .control import ControlWorker
 from .deadline import Deadline
 from .errors import ConnectionLost, InternalError
-from .exchange import Exchange, Route, describe
+from .exchange import Exchange, Route
+from .failures import describe
 from .inbound import Inbound
 from .intake import Intake
 from .lane import HotLane

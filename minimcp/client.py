@@ -21,10 +21,11 @@ from .deadline import Deadline
 from .errors import ProtocolViolation, RequestTimeout, RpcError
 from .handlers import Rootlike, Roots
 from .jsonrpc import Json, Notification, encode
-from .listening import Changes, Filter, Listening
+from .listening import Listening
 from .log import Log
 from .negotiation import Era
 from .outputs import OutputChecks
+from .streams import Changes, Filter
 from .typed import TypedCalls
 from .types import Implementation
 

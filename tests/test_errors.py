@@ -39,7 +39,7 @@ from minimcp.errors import (
     UrlElicitationRequired,
     error_from_peer,
 )
-from minimcp.exchange import wire_failure
+from minimcp.failures import wire_failure
 from minimcp.revisions import REVISIONS
 
 from .rows import for_each

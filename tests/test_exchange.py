@@ -23,7 +23,8 @@ from minimcp.errors import (
     UrlElicitationRequired,
     error_from_peer,
 )
-from minimcp.exchange import Exchange, Outlet, Route, _release, current_exchange, describe
+from minimcp.exchange import Exchange, Outlet, Route, _release, current_exchange
+from minimcp.failures import describe
 from minimcp.jsonrpc import Request
 from minimcp.lane import Pace
 from minimcp.outgoing import Outgoing

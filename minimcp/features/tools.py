@@ -18,7 +18,8 @@ from ..errors import (
     ToolError,
     UrlElicitationRequired,
 )
-from ..exchange import Exchange, Route, describe
+from ..exchange import Exchange, Route
+from ..failures import describe
 from ..jsonrpc import Json, Request, encode_result
 from ..lane import ALWAYS_SLOW
 from ..log import Log, one_line

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import pytest
 
 from minimcp import Answer, Context, Elicit, ElicitUrl, ListRoots, Root, Sample
-from minimcp.features.client_features import ClientFeatures
+from minimcp.features.asking import asker_of
 
 from ..answering import R3, R4, R5
 from .support import AnsweringOutlet, exchange, sent
@@ -47,22 +47,18 @@ def test_each_question() -> None:
     assert ctx.step("s", lambda: 5) == 5 and ctx.round == 1 and len(ctx.call_id) == 32 and ctx.call_id == ctx.call_id
 
 
-class Inner(Context):
-    __slots__ = ()
-    _prefix = "inner/"
-
-
 def test_a_handler_that_another_one_calls_has_keys_of_its_own() -> None:
     outer, outlet = context()
-    inner = Inner(outer._exchange)
-    for ctx in (outer, inner):
+    first, second = (Context(outer._exchange, asker_of(outer._exchange).inner("inner")) for _ in range(2))
+    for ctx in (outer, first, second):
         ctx.elicit("m", {"n": int}, key="k")
         assert list(ctx.ask_all({"l": ListRoots()})) == ["l"]
         ctx.step("s", int)
         ctx.list_roots()
     used: List[str] = sorted(outer._exchange.asker._used)
-    assert used == ["inner/k", "inner/l", "inner/roots-2", "k", "l", "roots-1"]
-    assert isinstance(inner, ClientFeatures)
+    assert used == [
+        "inner#1/k", "inner#1/l", "inner#1/roots-2", "inner#2/k", "inner#2/l", "inner#2/roots-3", "k", "l", "roots-1"
+    ]
 
 
 @pytest.mark.requirement("ELIC-26", "ELIC-27", "M:ELI-11")

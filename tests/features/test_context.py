@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, List
 
 import pytest
 
-from minimcp import Cancelled, Context, current_context
+from minimcp import Cancelled, Context, ResourceNotFound, current_context
 from minimcp.eras import LOG_LEVELS
+from minimcp.features.resources import Resources
 from minimcp.types import Implementation
 from minimcp.workers import here
 
@@ -97,3 +98,25 @@ def test_the_context_of_this_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     _, made = context()
     monkeypatch.setattr(here, "exchange", made, raising=False)
     assert current_context().request_id == 1 and repr(current_context()) == repr(Context(made))
+
+
+def test_reading_a_resource_of_the_same_server() -> None:
+    seen: List[Any] = []
+
+    def note(number: int, ctx: Context) -> str:
+        """A note."""
+        seen.append(ctx)
+        return f"note {number}"
+
+    of = facts()
+    Resources(of).add(note, "notes://{number}")
+    ctx, made = context(of=of)
+    result = ctx.read_resource("notes://5")
+    assert (result.text, result.contents[0].uri) == ("note 5", "notes://5")
+    assert seen[0] is not ctx and seen[0].request_id == ctx.request_id
+    with pytest.raises(ResourceNotFound):
+        ctx.read_resource("notes://five")
+    made.cancel("enough")
+    with pytest.raises(Cancelled, match="enough"):
+        ctx.read_resource("notes://5")
+    assert len(seen) == 1

@@ -125,7 +125,7 @@ def test_changes_are_told_and_lists_made_anew() -> None:
     for gone in ("a:b", "a:{city}", "a:Oslo"):
         with pytest.raises(KeyError):
             made.remove(gone)
-    assert made.declared(BY_NAME[R4]) == {"listChanged": True} and made.declared(BY_NAME[R5]) == {}
+    assert made.declared(BY_NAME[R4]) == {"subscribe": True, "listChanged": True} == made.declared(BY_NAME[R5])
 
 
 def test_what_is_said_about_one_without_a_description(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import ExitStack
-from queue import SimpleQueue
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple
 
 import pytest
 
@@ -55,17 +54,6 @@ def connected(transport: str, revision: str, options: Dict[str, Any], **keywords
         command = [sys.executable, "-m", "tests.interaction.resources_server", json.dumps(options)]
         target = StdioServer(command, cwd=str(ROOT))
     return minimcp.connect(target or build(**options), revision=revision, timeout=WAIT, **keywords)
-
-
-def notices(kind: str) -> Tuple["SimpleQueue[str]", Callable[[str, str], None]]:
-    """The notices that arrive of one kind's changes, and the ``trace=`` that finds them."""
-    found: "SimpleQueue[str]" = SimpleQueue()
-
-    def hear(arrow: str, line: str) -> None:
-        if arrow == "<--" and f"notifications/{kind}/list_changed" in line:
-            found.put(line)
-
-    return found, hear
 
 
 @pytest.fixture(scope="module", params=[(way, name) for way in ("memory", "stdio") for name in REVISIONS], ids="-".join)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from queue import SimpleQueue
 from typing import Any, Dict
 
 import pytest
@@ -12,7 +13,7 @@ from minimcp import CapabilityNotSupported, InternalError, InvalidParams, Method
 
 from ..support import WAIT
 from .resources_server import PICTURE
-from .shelf import R2, R3, R4, R5, Link, Open, notices
+from .shelf import R2, R3, R4, R5, Link, Open
 
 
 def words(text: str, role: str = "user") -> Dict[str, Any]:
@@ -21,7 +22,7 @@ def words(text: str, role: str = "user") -> Dict[str, Any]:
 
 @pytest.mark.requirement("PRM-01", "PRM-02", "PRM-03", "M:PRM-1", "SEED-24", "SEED-28")
 def test_what_is_listed(shelf: Link) -> None:
-    assert shelf.client.capabilities["prompts"] == ({"listChanged": True} if shelf.handshake else {})
+    assert shelf.client.capabilities["prompts"] == {"listChanged": True}
     first, typed, *others = shelf.result("prompts/list")["prompts"]
     arguments = first.pop("arguments")
     assert arguments[:3] == [
@@ -141,16 +142,15 @@ def test_pages(shelf: Link, opened_shelf: Open) -> None:
 
 @pytest.mark.requirement("PRM-10")
 def test_a_change_is_told(shelf: Link, opened_shelf: Open) -> None:
-    told, hear = notices("prompts")
-    client = opened_shelf(trace=hear)
+    told: "SimpleQueue[None]" = SimpleQueue()
+    client = opened_shelf(on_prompts_changed=lambda: told.put(None))
     client.call_tool("grow", {"kind": "prompt"})
+    told.get(timeout=WAIT)
     assert client.get_prompt("added").messages[0].content.text == "added"  # type: ignore[union-attr]
     client.call_tool("shrink", {"kind": "prompt"})
     with pytest.raises(InvalidParams, match="Unknown prompt"):
         client.get_prompt("added")
-    for _ in range(2 if shelf.handshake else 0):
-        told.get(timeout=WAIT)
-    assert told.empty()
+    told.get(timeout=WAIT)
 
 
 @pytest.mark.requirement("PRM-01", "SEED-21")

@@ -13,6 +13,7 @@ TOOLS: Section = (
     "server/tools",
     (
         ("TOOL-01", "1-4", "A server with tools declares tools."),
+        ("TOOL-02", "1-4", "A change of the list is told."),
         ("TOOL-03", "1-4", "A tool has a name and an input schema."),
         ("TOOL-11", "3-4", "A display name: title, then annotated title, then name."),
         ("TOOL-12", "2-4", "Annotations are a title and four hints."),
@@ -30,6 +31,7 @@ TOOLS: Section = (
         ("SEED-11", "1-4", "A flat resource block is read as a link."),
         ("X-06", "3-4", "Annotations stand on the block; read in both places."),
         ("M:TOOL-1", "5+", "Tools are declared and listed, even none."),
+        ("M:TOOL-18", "5+", "A change of the list reaches the streams that asked for it."),
         ("M:TOOL-2", "5+", "Connections and calls do not change the list."),
         ("M:TOOL-3", "5+", "The list keeps its order."),
         ("M:TOOL-7", "5+", "Structured content is any JSON value."),

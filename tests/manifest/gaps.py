@@ -21,7 +21,10 @@ LATER: Dict[str, str] = {
     "M:BASE-23": "Discovery is there; input_required and listen come with later issues.",
     "M:META-19": "The members that differ by era are those of roots and tasks; both come with later issues.",
     "PAGE-09": "Shown for tools, resources, templates and prompts; tasks come with an issue of their own.",
-    **_all(("RES-13", "RES-14", "RES-15", "M:PRM-7"), "Subscriptions come with an issue of their own."),
+    **_all(
+        ("M:SUB-11", "M:SUB-12", "M:SUB-16", "M:SUB-17", "M:SUB-23", "M:SUB-24", "M:PRM-7"),
+        "The client's streams are there; what shows them comes next.",
+    ),
     **_all(("M:PRM-6", "M:CMP-6"), "Questions to the client come with a later issue."),
     **_all(("COMP-11", "M:CMP-8"), "Inputs are checked; who may see what comes with authorization and middleware."),
     "M:DISC-5": "Keeping results by their ttl comes with the client's cache, checklist 1.17.",

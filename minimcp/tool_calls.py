@@ -1,0 +1,202 @@
+"""`ToolCalls`: listing and calling the tools of a server. Floor 6.
+
+Not here: how a call is sent, waited for and given up (see `calls`).
+https://modelcontextprotocol.io/specification/2026-07-28/server/tools
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union
+
+from .calls import DEFAULT, Calls, OnProgress, Result, shown
+from .cancel import CancelToken
+from .deadline import Deadline
+from .errors import McpError, ProtocolViolation, ToolError
+from .jsonrpc import Json
+from .log import Log, one_line
+from .negotiation import Era
+from .outputs import OutputChecks
+from .types import CallToolResult, Tool
+
+log = Log("client")
+
+T = TypeVar("T")
+
+LOOK_UP_SECONDS = 5.0
+"""What listing the tools for the schema of one may take: a server that does not answer must not hold up a call."""
+
+
+class ToolCalls:
+    """The requests about tools. Thread-safe."""
+
+    _calls: Calls
+    _era: Era
+    _outputs: OutputChecks
+
+    def list_tools(
+        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+    ) -> list[Tool]:
+        """All tools of the server, page after page. Arguments and errors as `Client.request`.
+
+        Raises:
+            CapabilityNotSupported: The server declares no tools.
+            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages.
+        """
+        self._calls.need("tools")
+        return self._listed(self._calls.deadline(timeout), cancel)
+
+    def _listed(self, deadline: Deadline, cancel: Optional[CancelToken]) -> list[Tool]:
+        tools = self._calls.pages("tools/list", "tools", Tool.from_wire, deadline, cancel)
+        self._outputs.remember(tools)
+        return tools
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Optional[Mapping[str, Json]] = None,
+        *,
+        timeout: Optional[float] = DEFAULT,
+        cancel: Optional[CancelToken] = None,
+        on_progress: Optional[OnProgress] = None,
+        raise_on_error: bool = True,
+    ) -> CallToolResult:
+        """Call a tool. Arguments and errors as `Client.request`, and:
+
+        Args:
+            name: Of the tool.
+            arguments: By parameter; None sends none.
+            raise_on_error: False returns a result that says that the tool failed, instead of raising.
+
+        Raises:
+            ToolError: The tool failed; ``result`` is what it said.
+            InvalidParams: The server has no such tool, or does not take these arguments.
+            CapabilityNotSupported: The server declares no tools.
+
+        Where a revision wraps values, the tools are listed once if they have not been: only the schema of a tool tells
+        whether its ``{"result": ...}`` is a wrapping, which ``value`` is without.
+        """
+        self._calls.need("tools")
+        deadline, params = self._calls.deadline(timeout), _call_params(name, arguments)
+        try:
+            result = self._calls.request("tools/call", params, deadline, cancel, on_progress)
+        except ToolError as error:  # an old server's own code for it
+            if raise_on_error or error.result is None:
+                raise
+            return error.result  # type: ignore[no-any-return]
+        return self._tool_result(name, result, deadline, cancel, raise_on_error=raise_on_error)
+
+    def call_tools(
+        self,
+        calls: Sequence[tuple[str, Optional[Mapping[str, Json]]]],
+        *,
+        timeout: Optional[float] = DEFAULT,
+        cancel: Optional[CancelToken] = None,
+        return_exceptions: bool = False,
+    ) -> list[Any]:
+        """Send many calls at once, from this thread, and return their results in the order of the calls.
+
+        Args:
+            calls: Pairs of a tool's name and its arguments.
+            timeout: Seconds for all of them together; None waits for ever.
+            cancel: Ends all of them.
+            return_exceptions: True puts an exception in the place of its result; False raises the first one in order,
+                when all calls have ended.
+
+        Raises:
+            McpError: As `call_tool`, unless ``return_exceptions``.
+        """
+        self._calls.need("tools")
+        deadline, params = self._calls.deadline(timeout), [_call_params(*_pair(call)) for call in calls]
+        results = self._calls.at_once("tools/call", params, deadline, cancel)
+        outcomes = [self._outcome(each["name"], result, deadline, cancel) for each, result in zip(params, results)]
+        if not return_exceptions:
+            for outcome in outcomes:
+                if isinstance(outcome, Exception):
+                    raise outcome
+        return outcomes
+
+    def _outcome(
+        self, name: str, result: Union[Result, Exception], deadline: Deadline, cancel: Optional[CancelToken]
+    ) -> Union[CallToolResult, Exception]:
+        if isinstance(result, Exception):
+            return result
+        try:
+            return self._tool_result(name, result, deadline, cancel)
+        except (ToolError, ProtocolViolation) as error:
+            return error
+
+    def _tool_result(
+        self,
+        name: str,
+        result: Result,
+        deadline: Deadline,
+        cancel: Optional[CancelToken],
+        *,
+        raise_on_error: bool = True,
+    ) -> CallToolResult:
+        typed = typed_result("tools/call", CallToolResult.from_wire, result)
+        if self._era.revision.structured == "object" and self._outputs.needs_list(name, typed):
+            self._look_up(name, deadline.within(LOOK_UP_SECONDS), cancel)
+        self._outputs.fill_in(name, typed)
+        if typed.is_error and raise_on_error:
+            failed = ToolError(typed.text or f"{name} failed", content=typed.content)
+            failed.result = typed
+            raise failed
+        return typed
+
+    def _look_up(self, name: str, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
+        """List the tools for the schema of one whose call has been made: the result is kept whatever comes of this."""
+        try:
+            self._listed(deadline, cancel)
+        except McpError as error:
+            log.warning("what %s returned may be wrapped, and its schema cannot be had: %s", one_line(name), error)
+        self._outputs.give_up(name)
+
+
+def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str, Json]:
+    text("a tool's name", name)
+    return {"name": name} if arguments is None else {"name": name, "arguments": dict(mapping(name, arguments))}
+
+
+def _pair(call: Any) -> Any:
+    if isinstance(call, (tuple, list)) and len(call) == 2:
+        return call
+    raise TypeError(
+        "call_tools takes pairs of a tool's name and its arguments, "
+        f'such as [("forecast", {{"city": "Oslo"}})], not {repr(call):.60}'
+    )
+
+
+def text(what: str, value: Any) -> str:
+    """The value, if it is text.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a str, not {shown(value)}")
+    return value
+
+
+def mapping(name: str, arguments: Any) -> Any:
+    """The arguments of something, if they are a mapping.
+
+    Raises:
+        TypeError: They are none.
+    """
+    if type(arguments) is not dict and not isinstance(arguments, Mapping):
+        what = f'the arguments of {name!r} are a dict by parameter name, such as {{"city": "Oslo"}}'
+        raise TypeError(f"{what}, not {shown(arguments)}")
+    return arguments
+
+
+def typed_result(method: str, read: Callable[[Any], T], result: Mapping[str, Json]) -> T:
+    """A result as an object.
+
+    Raises:
+        ProtocolViolation: It makes no sense.
+    """
+    try:
+        return read(result)
+    except ValueError as error:
+        raise ProtocolViolation(f"a result of {method}: {error}", result) from None
