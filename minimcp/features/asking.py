@@ -15,7 +15,15 @@ import re
 from copy import copy, deepcopy
 from typing import Any, Callable, Mapping, NamedTuple, Optional
 
-from ..errors import INTERNAL_ERROR, RESERVED_CODES, ProtocolViolation, Refused, ToolError, error_from_peer
+from ..errors import (
+    INTERNAL_ERROR,
+    RESERVED_CODES,
+    USER_REJECTED,
+    ProtocolViolation,
+    Refused,
+    ToolError,
+    error_from_peer,
+)
 from ..exchange import Exchange
 from ..jsonrpc import Failure, Json, to_json
 from ..log import Log, one_line
@@ -303,7 +311,7 @@ def read_outcome(asked: Asked, outcome: Any) -> Any:
 def _refusal(failure: Failure) -> Exception:
     """An error that says no is a refusal; one about the protocol is an error."""
     code, message = failure.code, failure.message
-    if code == -1 or ((code not in RESERVED_CODES or code == INTERNAL_ERROR) and _REFUSED.search(message)):
+    if code == USER_REJECTED or ((code not in RESERVED_CODES or code == INTERNAL_ERROR) and _REFUSED.search(message)):
         return Refused(message)
     return error_from_peer(code, message, failure.data)
 

@@ -9,7 +9,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/client/roots
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar, Iterable, Literal, Mapping, Optional, Sequence, Union
+from typing import Any, ClassVar, Iterable, Literal, Mapping, Optional, Union
 
 from ..eras import Peer
 from ..errors import CapabilityNotSupported
@@ -17,12 +17,21 @@ from ..jsonrpc import Json
 from ..log import Log, one_line
 from ..revisions import Revision
 from ..schema.forms import Schema, form_of
-from ..types import ACTIONS, Answer, ModelPreferences, Root, SampleResult, SamplingMessage, Tool
+from ..types import (
+    ACTIONS,
+    Answer,
+    ModelPreferences,
+    Root,
+    SampleResult,
+    SamplingMessage,
+    Tool,
+    ToolChoice,
+    conversation_fault,
+)
 
 log = Log("questions")
 
 CONTEXTS = ("none", "thisServer", "allServers")
-CHOICES = ("auto", "required", "none")
 _SAMPLED = ("text", "image", "audio", "tool_use", "tool_result")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -156,7 +165,7 @@ class Sample(Question):
         system: Optional[str] = None,
         temperature: Optional[float] = None,
         tools: Optional[Iterable[Tool]] = None,
-        tool_choice: Optional[Literal["auto", "required", "none"]] = None,
+        tool_choice: Union[ToolChoice, Literal["auto", "required", "none"], None] = None,
         stop_sequences: Optional[Iterable[str]] = None,
         model_preferences: Union[ModelPreferences, str, Iterable[str], None] = None,
         include_context: Optional[Literal["none", "thisServer", "allServers"]] = None,
@@ -168,8 +177,10 @@ class Sample(Question):
             raise ValueError(f"max_tokens is at least 1, not {max_tokens}")
         self._messages = _conversation(messages)
         self._tools = None if tools is None else [_tool(each) for each in tools]
-        self._choice, self._context = _word("tool_choice", tool_choice, CHOICES), include_context
-        _word("include_context", include_context, CONTEXTS)
+        self._choice = ToolChoice(tool_choice) if isinstance(tool_choice, str) else tool_choice
+        self._context = include_context
+        if include_context is not None and include_context not in CONTEXTS:
+            raise ValueError(f"include_context is one of {', '.join(CONTEXTS)}, not {include_context!r}")
         self._max_tokens = max_tokens
         stops = None if stop_sequences is None else [_text("a stop sequence", each) for each in stop_sequences]
         self._options: dict[str, Json] = {
@@ -192,7 +203,7 @@ class Sample(Question):
                 {name: value for name, value in tool.items() if name in revision.tool_members} for tool in tools
             ]
             if self._choice is not None:
-                params["toolChoice"] = {"mode": self._choice}
+                params["toolChoice"] = self._choice.to_wire()
         if self._context is not None and self._may_say_context(peer):
             params["includeContext"] = self._context
         return params
@@ -274,12 +285,6 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def _word(name: str, value: Any, words: Sequence[str]) -> Any:
-    if value is not None and value not in words:
-        raise ValueError(f"{name} is one of {', '.join(words)}, not {value!r}")
-    return value
-
-
 def _checked_url(url: Any) -> str:
     from urllib.parse import urlsplit
 
@@ -298,33 +303,16 @@ def _conversation(given: Messages) -> list[SamplingMessage]:
     messages = [SamplingMessage("user", each) if isinstance(each, str) else each for each in several]
     if not messages:
         raise ValueError("a model is told at least one message")
-    open_uses: set[str] = set()
     for message in messages:
         if not isinstance(message, SamplingMessage):
             raise TypeError(f"messages are str or SamplingMessage, not {type(message).__name__}")
-        open_uses = _uses_after(message, open_uses)
-    if open_uses:
-        raise ValueError(f"the use of a tool ({min(open_uses)!r}) has no result")
+        unfit = [block.type for block in message.content if block.type not in _SAMPLED]
+        if unfit:
+            raise TypeError(f"a message to a model has {', '.join(_SAMPLED)} blocks, not {unfit[0]}")
+    fault = conversation_fault(messages)
+    if fault is not None:
+        raise ValueError(fault)
     return messages
-
-
-def _uses_after(message: SamplingMessage, open_uses: set[str]) -> set[str]:
-    """The uses of tools that the next message has to answer.
-
-    Raises:
-        TypeError: A block is none for a model.
-        ValueError: This message does not answer the ones before it, or mixes answers with other things.
-    """
-    kinds = [block.type for block in message.content]
-    unfit = [kind for kind in kinds if kind not in _SAMPLED]
-    if unfit:
-        raise TypeError(f"a message to a model has {', '.join(_SAMPLED)} blocks, not {unfit[0]}")
-    results = {block.tool_use_id for block in message.content if block.type == "tool_result"}  # type: ignore[union-attr]
-    if results and (message.role != "user" or set(kinds) != {"tool_result"}):
-        raise ValueError("results of tools stand in a message of the user with nothing else in it")
-    if results != open_uses:
-        raise ValueError("each use of a tool is answered by one result in the next message, and nothing else is")
-    return {block.id for block in message.content if block.type == "tool_use"}  # type: ignore[union-attr]
 
 
 def _tool(given: Any) -> Tool:

@@ -14,7 +14,7 @@ import os
 import time
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from ..errors import InternalError, InvalidParams
+from ..errors import STATE_REJECTED, InternalError, InvalidParams
 from ..exchange import Exchange
 from ..jsonrpc import Json
 from ..log import Log, one_line
@@ -139,7 +139,7 @@ class States:
             return self._checked(json.loads(self._codec.unseal(token)), exchange)
         except Exception as error:  # whatever a codec raises
             log.warning("the requestState of %s is refused: %s", exchange.request.method, one_line(str(error)))
-        raise InvalidParams("Invalid or expired requestState", {"reason": "invalid_request_state"})
+        raise InvalidParams("Invalid or expired requestState", {"reason": STATE_REJECTED})
 
     def _checked(self, claims: Any, exchange: Exchange) -> dict[str, Json]:
         if claims["aud"] != self._audience:

@@ -21,6 +21,7 @@ from minimcp.types import (
     SamplingMessage,
     Text,
     Tool,
+    ToolChoice,
     ToolResult,
     ToolUse,
 )
@@ -160,6 +161,8 @@ def test_everything_that_a_model_may_be_told() -> None:
         "toolChoice": {"mode": "required"},
         "includeContext": "none",
     }
+    chosen = Sample("m", tools=[tool], tool_choice=ToolChoice("none"))
+    assert chosen.params(peer(R4))["toolChoice"] == {"mode": "none"}
     assert "toolChoice" not in Sample("m", tools=[tool]).params(peer(R4))
     for given in (["sonnet"], ModelPreferences(["sonnet"])):
         assert Sample("m", model_preferences=given).params(peer(R1))["modelPreferences"] == PREFERENCES
