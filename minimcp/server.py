@@ -9,7 +9,7 @@ import os
 import threading
 import weakref
 from functools import partial
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence, TypeVar
 
 from .channel import Channel
 from .exchange import current_exchange
@@ -24,6 +24,9 @@ from .revisions import choose
 from .server_role import ServerRole
 from .session import Offer
 from .types import Icon, Implementation
+
+
+N = TypeVar("N", int, float)
 
 
 class Server(Registration):
@@ -122,7 +125,8 @@ class Server(Registration):
             info.to_wire(), owner=self, instructions=instructions, logging=logging, mask_errors=mask_errors,
             strict_arguments=strict_arguments, page_size=_page_size(page_size), list_ttl=list_ttl,
             list_cache_scope=_scope(list_cache_scope), states=states_of(name, state_keys, state_codec),
-            check_replay=check_replay, max_rounds=max_rounds, ask_timeout=ask_timeout,
+            check_replay=check_replay, max_rounds=_more_than_0("max_rounds", max_rounds),
+            ask_timeout=_more_than_0("ask_timeout", ask_timeout),
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         self._registry = Registry(facts, offer, _kinds(capabilities), max_streams=max_streams)
@@ -233,6 +237,12 @@ def _renew_in_forks(server: Server) -> None:
 def _page_size(given: Optional[int]) -> Optional[int]:
     if given is not None and given < 1:
         raise ValueError(f"page_size is at least 1, not {given}")
+    return given
+
+
+def _more_than_0(name: str, given: Optional[N]) -> Optional[N]:
+    if given is not None and not given > 0:
+        raise ValueError(f"{name} is more than 0, not {given}")
     return given
 
 

@@ -208,6 +208,8 @@ def test_a_name_is_taken_once() -> None:
     [
         ({"executor": "main"}, "executor"),
         ({"page_size": 0}, "page_size"),
+        ({"max_rounds": 0}, "max_rounds"),
+        ({"ask_timeout": -1.0}, "ask_timeout"),
         ({"list_cache_scope": "secret"}, "list_cache_scope"),
         ({"capabilities": {"roots"}}, "roots"),
         ({"revisions": ["1999-01-01"]}, "1999-01-01"),
