@@ -13,6 +13,7 @@ from ..alarm import Alarm, Countdown
 from ..errors import (
     Cancelled,
     CapabilityNotSupported,
+    Declined,
     InvalidParams,
     RpcError,
     ToolError,
@@ -152,6 +153,8 @@ class RegisteredTool:
             raise error  # it has a question to ask: that comes first
         if isinstance(error, RpcError) and not error.from_peer:
             return self._of_the_author(error, exchange)
+        if isinstance(error, Declined):
+            return error_result(self._facts, str(error), revision)  # no fault, and no words but ours
         return self._unexpected(error, describe(error), revision)
 
     def _of_the_author(self, error: RpcError, exchange: Exchange) -> Any:
