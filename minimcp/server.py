@@ -25,7 +25,6 @@ from .server_role import ServerRole
 from .session import Offer
 from .types import Icon, Implementation
 
-
 N = TypeVar("N", int, float)
 
 

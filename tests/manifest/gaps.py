@@ -25,7 +25,6 @@ LATER: Dict[str, str] = {
         ("M:SUB-11", "M:SUB-12", "M:SUB-16", "M:SUB-17", "M:SUB-23", "M:SUB-24", "M:PRM-7"),
         "The client's streams are there; what shows them comes next.",
     ),
-    **_all(("M:PRM-6", "M:CMP-6"), "Questions to the client come with a later issue."),
     **_all(("COMP-11", "M:CMP-8"), "Inputs are checked; who may see what comes with authorization and middleware."),
     "M:DISC-5": "Keeping results by their ttl comes with the client's cache, checklist 1.17.",
     "M:MRTR-C13": "Keeping results by their ttl comes with the client's cache, checklist 1.17.",
