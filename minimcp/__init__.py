@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .connecting import connect
     from .features.context import Context, current_context
     from .features.questions import Elicit, ElicitUrl, ListRoots, Sample
+    from .group import Group, connect_all
     from .server import Server
     from .transports.child import StdioServer
     from .types import (
@@ -106,6 +107,8 @@ _LATE = {
     "Context": "features.context",
     "current_context": "features.context",
     **dict.fromkeys(("Elicit", "ElicitUrl", "ListRoots", "Sample"), "features.questions"),
+    "Group": "group",
+    "connect_all": "group",
     "Server": "server",
     "StdioServer": "transports.child",
     **dict.fromkeys(
@@ -140,12 +143,13 @@ def __dir__() -> list[str]:
 __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Client", "Completion", "ConnectionFailed", "ConnectionLost", "Context",
-    "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "GetPromptResult", "HeaderMismatch",
-    "Icon", "Image", "InternalError", "InvalidParams", "InvalidRequest", "ListRoots", "LogMessage", "McpError",
+    "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "GetPromptResult", "Group",
+    "HeaderMismatch", "Icon", "Image", "InternalError", "InvalidParams", "InvalidRequest", "ListRoots", "LogMessage", "McpError",
     "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt", "PromptArgument",
     "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected", "RequestTimeout",
     "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError",
     "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Server", "StdioServer", "Text",
     "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse",
-    "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect", "current_context",
+    "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect", "connect_all",
+    "current_context",
 ]

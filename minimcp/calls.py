@@ -119,7 +119,7 @@ class Calls:
         cancel: Optional[CancelToken],
         on_progress: Optional[OnProgress],
     ) -> Result:
-        _check(cancel)
+        check_token(cancel)
         if on_progress is not None and not callable(on_progress):
             raise TypeError(f"on_progress is a function that takes a Progress, or None, not {shown(on_progress)}")
         call = self.channel.calls.call(
@@ -169,12 +169,12 @@ class Calls:
             ConnectionLost: Not all of them could be sent.
             ValueError, TypeError: Some params are no JSON; nothing was sent.
         """
-        _check(cancel)
+        check_token(cancel)
         outcomes = self._wave(method, params, deadline, cancel)
         refused = [place for place, outcome in enumerate(outcomes) if self._adopts(outcome)]
         if refused:
             try:
-                _check(cancel)
+                check_token(cancel)
                 again = self._wave(method, [params[place] for place in refused], deadline, cancel)
             except McpError as error:  # what was answered before is not lost with it
                 again = [copy(error) for _ in refused]
@@ -328,7 +328,13 @@ def moment(
         raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None
 
 
-def _check(cancel: Optional[CancelToken]) -> None:
+def check_token(cancel: Optional[CancelToken]) -> None:
+    """Return if something with this ``cancel=`` may begin.
+
+    Raises:
+        TypeError: It is no token.
+        Cancelled: It is cancelled.
+    """
     if cancel is not None and not isinstance(cancel, CancelToken):
         raise TypeError(f"cancel is a CancelToken or None, not {shown(cancel)}")
     if cancel is not None and cancel.cancelled:

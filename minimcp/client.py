@@ -91,6 +91,11 @@ class Client(TypedCalls):
         """The last lines of the server process's stderr; empty when there is no process."""
         return self._stderr_tail()
 
+    @property
+    def loss(self) -> Optional[BaseException]:
+        """What has ended the connection; None while it lives, and when `close` has."""
+        return None if self._closed else self._channel.calls.table.cause
+
     # ------------------------------------------------------------ calls
 
     def request(

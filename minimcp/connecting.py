@@ -13,15 +13,17 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Seque
 
 from .answering import Answerer
 from .callbacks import ClientRole
-from .calls import moment
+from .calls import check_token, moment
+from .cancel import CancelToken
 from .channel import Channel
 from .client import Client
-from .errors import ConnectionFailed, ConnectionLost, RequestTimeout
+from .config import Config, read_servers
+from .errors import Cancelled, ConnectionFailed, ConnectionLost, RequestTimeout
 from .handlers import Handlers, Rootlike
 from .jsonrpc import Json
 from .limits import Limits
 from .log import tracer
-from .negotiation import Plan, negotiate, wanted_revisions
+from .negotiation import Era, Plan, negotiate, wanted_revisions
 from .pipe import Pipe
 from .revisions import Revision
 from .transports.child import ChildPipe, StdioServer
@@ -52,14 +54,20 @@ def read_target(
     *,
     env: Optional[Mapping[str, str]] = None,
     cwd: Optional[Union[str, os.PathLike[str]]] = None,
+    config: Optional[Config] = None,
 ) -> Target:
     """Decide what a target is, in the documented order.
 
     Raises:
         TypeError: It is nothing that names a server, or an option does not apply to it.
-        ValueError: It is an empty command, or a URL, which this version does not open.
+        ValueError: It is an empty command, a URL, which this version does not open, or not in the config.
         ConnectionFailed: It is a file that is not there.
+        OSError: The config cannot be read.
     """
+    if config is not None:
+        if env is not None or cwd is not None:
+            raise TypeError("env and cwd are part of the config")
+        return _configured(target, config)
     if isinstance(target, type):
         raise TypeError(f"{target.__name__} is a class: give an instance of it")
     if callable(getattr(target, "open_pipe", None)):
@@ -74,6 +82,14 @@ def read_target(
     if not command:
         raise ValueError("an empty command starts nothing")
     return Target(what, StdioServer(command, env=env, cwd=cwd))
+
+
+def _configured(name: Any, config: Config) -> Target:
+    if not isinstance(name, str):
+        raise TypeError(f"with config= a server is given by its name, a str, not by {type(name).__name__}")
+    servers = read_servers(config)
+    what = f"the server {name!r} of {servers.where}" if servers.where else f"the server {name!r}"
+    return read_target(servers.target(name))._replace(what=what)
 
 
 def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
@@ -129,6 +145,8 @@ def connect(
     stderr: Any = None,
     env: Optional[Mapping[str, str]] = None,
     cwd: Optional[Union[str, os.PathLike[str]]] = None,
+    config: Optional[Config] = None,
+    cancel: Optional[CancelToken] = None,
     trace: Any = None,
     max_message_bytes: Optional[int] = MAX_MESSAGE_BYTES,
     max_depth: Optional[int] = 256,
@@ -140,7 +158,7 @@ def connect(
 
     Args:
         target: A `Server` object (in memory), a `StdioServer`, an argument list, a path or name of a file (.py runs by
-            this Python, .js and .mjs by node), or a command line, which no shell sees.
+            this Python, .js and .mjs by node), or a command line, which no shell sees. With ``config``, a name in it.
         revision: "auto" finds out; "handshake" never probes; a name asks for exactly that revision.
         timeout: Seconds the server may take for one call, all rounds of questions together; None waits for ever. The
             clock stands while ``sample``, ``elicit`` or ``list_roots`` answers.
@@ -166,6 +184,9 @@ def connect(
         stderr: Where the server's stderr goes: None to ours, or a file, a logger or a callable that gets lines.
         env: Laid over the environment of this process; None adds nothing.
         cwd: The server's working directory; None takes ours.
+        config: A file such as ``"mcp.json"`` in which ``target`` is the name of a server (see
+            `minimcp.config.read_servers`), or a mapping like it; None when the target is no such name.
+        cancel: Gives the attempt up, from another thread; None for one that nobody cancels.
         trace: A text file, or a callable that gets ("-->" or "<--", message); None for no trace.
         max_message_bytes: The longest message; None means no limit, here and below.
         max_depth: How deep arrays and objects of a message may nest.
@@ -177,10 +198,13 @@ def connect(
         ConnectionFailed: It did not start, went away, or refused; the message says what was run and how it ended.
         RequestTimeout: It did not answer in time.
         UnsupportedRevision: There is no revision in common.
+        Cancelled: The token was cancelled; the server is ended.
+        OSError: The config cannot be read.
         TypeError, ValueError: An argument cannot be what it is.
     """
+    check_token(cancel)
     wanted = wanted_revisions(revision)
-    found = read_target(target, env=env, cwd=cwd)
+    found = read_target(target, env=env, cwd=cwd, config=config)
     info = _own_info(client_info)
     given = Handlers.gather(
         handlers,
@@ -215,7 +239,7 @@ def connect(
         channel = Channel(pipe, role, limits=limits, trace=record).open()
         answerer.clock.resumed = channel.calls.table.wake_all
         try:
-            era = negotiate(channel, plan, deadline, role.agree)
+            era = _unless(cancel, channel, lambda: negotiate(channel, plan, deadline, role.agree))
         except BaseException:
             channel.close()
             raise
@@ -266,6 +290,24 @@ def _agree(
             return agree(start(lost.stderr_tail), plan.without_probe())
         except ConnectionLost as again:
             raise _failed(again, _both(lost, again)) from lost
+
+
+def _unless(cancel: Optional[CancelToken], channel: Channel, agree: Callable[[], Era]) -> Era:
+    """Agree with the server; a token that is cancelled ends what is waited for, and all that would follow."""
+    if cancel is None:
+        return agree()
+    token = cancel
+    forget = token.on_cancel(lambda: _ignore(channel.calls.close(Cancelled(token.reason or "cancelled"))))
+    try:
+        era = agree()
+    finally:
+        forget()
+    check_token(token)
+    return era
+
+
+def _ignore(_: object) -> None:
+    return None
 
 
 def _pinned(plan: Plan) -> str:

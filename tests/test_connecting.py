@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from minimcp.connecting import read_target
 from minimcp.transports.child import ChildPipe
 from minimcp.types import Implementation
 
-from .answering import R1, R4, R5, Answering, error
+from .answering import R1, R4, R5, Answering, error, result
 from .scripted import Task
 from .support import ROOT, WAIT, run_python
 
@@ -262,6 +263,72 @@ def test_no_file_takes_the_place_of_a_public_name() -> None:
     for code in (first + check, "import minimcp\nminimcp.connect\n" + first + check):
         done = run_python(["-c", code])
         assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    entry = {"command": sys.executable, "args": [script.name], "cwd": ".", "env": {"MARK": "${UNSET_MARK:-m}"}}
+    file.write_text(json.dumps({"mcpServers": {"quick.py": entry, "dead": {"command": "no-such-program"}}}))
+    with minimcp.connect("quick.py", config=file, timeout=WAIT) as client:
+        assert client.call_tool("where").structured_content == [os.path.realpath(tmp_path), "m"]
+    with pytest.raises(minimcp.ConnectionFailed, match=f"^the server 'dead' of {file}: .*no such program"):
+        minimcp.connect("dead", config=str(file))
+    with pytest.raises(ValueError, match="has no server 'other'"):
+        minimcp.connect("other", config=file)
+    with pytest.raises(TypeError, match="by its name, a str, not by PosixPath|WindowsPath"):
+        minimcp.connect(script, config=file)
+    for options in ({"env": {}}, {"cwd": "."}):
+        with pytest.raises(TypeError, match="env and cwd are part of the config"):
+            minimcp.connect("dead", config=file, **options)  # type: ignore[arg-type]
+    with minimcp.connect("it", config={"it": Server("x")}) as client:
+        assert client.server_info is not None and client.server_info.name == "x"
+    with pytest.raises(minimcp.RequestTimeout, match="^the server 'it': "):
+        minimcp.connect("it", config={"it": Answering({"initialize": lambda message: None})}, connect_timeout=0.02)
+
+
+@pytest.mark.parametrize("revision", ["auto", R4, R5])
+def test_the_attempt_is_given_up_by_a_token(revision: str) -> None:
+    token = minimcp.CancelToken()
+    silent = Answering({"initialize": lambda message: token.cancel("enough"),
+                        "server/discover": lambda message: token.cancel("enough")})
+    with pytest.raises(minimcp.Cancelled, match="^enough$"):
+        minimcp.connect(silent, revision=revision, connect_timeout=None, cancel=token)
+    assert silent.pipe.closed and len(silent.pipe.methods()) == 1
+    late = Answering()
+    with pytest.raises(minimcp.Cancelled):
+        minimcp.connect(late, cancel=token)
+    assert late.pipe is None
+    with pytest.raises(TypeError, match="CancelToken"):
+        minimcp.connect(late, cancel=5)  # type: ignore[arg-type]
+
+
+def test_a_token_that_comes_when_all_is_agreed() -> None:
+    token = minimcp.CancelToken()
+
+    with minimcp.connect(Answering({"ping": result()}), revision=R4, cancel=token) as client:
+        token.cancel("late")
+        client.ping()
+        assert client.loss is None
+
+
+def test_a_server_that_ends_while_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = minimcp.CancelToken()
+    servers: List[Answering] = []
+
+    def start(*_: Any, **__: Any) -> Any:
+        def die(message: Any) -> None:
+            server.pipe.end()
+
+        server = Answering({"server/discover": die})
+        servers.append(server)
+        if len(servers) == 2:
+            token.cancel("enough")
+        return server.open_pipe()
+
+    monkeypatch.setattr(ChildPipe, "start", start)
+    with pytest.raises(minimcp.Cancelled):
+        minimcp.connect(["a"], cancel=token)
+    assert len(servers) == 2 and servers[1].pipe.closed and servers[1].pipe.methods() == []
 
 
 def test_a_trace_of_every_message() -> None:

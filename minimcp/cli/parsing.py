@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import NoReturn, Optional
 
 from .. import Client, connect
+from ..config import Servers, read_servers
 from .ending import UsageError
 
-TARGET_HELP = 'a file (server.py), or a command line in quotes ("python -m my_server --flag")'
+TARGET_HELP = 'a file (server.py), a name in mcp.json, or a command line in quotes ("python -m my_server --flag")'
+
+CONFIG_FILE = "mcp.json"
+"""Where names are looked up when no ``--config`` is given, in the current folder."""
 
 ENDINGS = "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or connection, 4 timeout."
 
@@ -38,6 +43,8 @@ def client_parser(prog: str, description: str) -> Parser:
     """A parser for a command that calls a server."""
     parser = Parser(prog, description)
     parser.add_argument("target", metavar="TARGET", help=TARGET_HELP)
+    parser.add_argument("--config", metavar="FILE",
+                        help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it has it)")
     parser.add_argument("--timeout", type=_seconds, default=60.0, metavar="SECONDS",
                         help="for connecting, and again for each call (default: 60)")
     parser.add_argument("--revision", default="auto", metavar="NAME",
@@ -66,7 +73,26 @@ def open_target(options: argparse.Namespace) -> Client:
     """
     try:
         return connect(
-            options.target, revision=options.revision, timeout=options.timeout, connect_timeout=options.timeout
+            options.target, config=_config_for(options),
+            revision=options.revision, timeout=options.timeout, connect_timeout=options.timeout,
         )
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
+
+
+def _config_for(options: argparse.Namespace) -> Optional[Servers]:
+    """The config that has the target: the one named, or the current folder's if it knows a word that is no file."""
+    if options.config is not None:
+        return _read(options.config)
+    target = options.target
+    if os.path.exists(target) or len(target.split()) != 1 or not os.path.isfile(CONFIG_FILE):
+        return None
+    servers = _read(CONFIG_FILE)
+    return servers if target in servers else None
+
+
+def _read(path: str) -> Servers:
+    try:
+        return read_servers(path)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import subprocess
+import sys
 from typing import Callable
 
 import pytest
@@ -266,3 +267,27 @@ def test_the_commands_as_processes_with_a_command_line_as_target(shop: str) -> N
     assert (done.code, json.loads(done.out)["item"]) == (0, "x")
     assert run_process("call", target, "fail").code == 1
     assert run_process("call", target, "nix").code == 2
+
+
+def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done]) -> None:
+    servers = {"my-shop": {"command": sys.executable, "args": ["shop.py"]}, "my shop": {"command": "x", "args": 5},
+               "shop.py": {"command": "no-such-program"}, "far": {"url": "https://example.com"}}
+    for file in ("mcp.json", "other.json"):
+        with open(file, "w", encoding="utf-8") as out:
+            json.dump({"mcpServers": servers}, out)
+    assert minimcp("ping", "my-shop").out.startswith("shop 3 answered in ")
+    assert " ping: the server 'shop.py' of other.json" in minimcp("ping", "shop.py", "--config", "other.json").err
+    for target, options, problem in (
+        ("far", [], "mcp.json: server 'far': url: this version"),
+        ("my-shpo", ["--config", "other.json"], "other.json has no server 'my-shpo', did you mean 'my-shop'? it has"),
+        ("my shop", ["--config", "other.json"], "other.json: server 'my shop': args: must be a list of strings"),
+        ("my-shop", ["--config", "none.json"], "none.json: No such file or directory"),
+    ):
+        done = minimcp("list", target, *options)
+        assert done.code == 2 and f" list: {problem}" in done.err and done.err.count("\n") == 1
+    assert minimcp("ping", "no-such-program-here").code == 3
+    with open("mcp.json", "w", encoding="utf-8") as out:
+        out.write("{")
+    assert "mcp.json: line 1" in minimcp("ping", "my-shop").err
+    assert minimcp("ping", f"{quoted(sys.executable)} no-such.py").code == 3, "a command line is no name"
+    assert minimcp("ping", "shop.py").code == 0
