@@ -297,17 +297,17 @@ def _unless(cancel: Optional[CancelToken], channel: Channel, agree: Callable[[],
     if cancel is None:
         return agree()
     token = cancel
-    forget = token.on_cancel(lambda: _ignore(channel.calls.close(Cancelled(token.reason or "cancelled"))))
+
+    def stop() -> None:
+        channel.calls.close(Cancelled(token.reason or "cancelled"))
+
+    forget = token.on_cancel(stop)
     try:
         era = agree()
     finally:
         forget()
     check_token(token)
     return era
-
-
-def _ignore(_: object) -> None:
-    return None
 
 
 def _pinned(plan: Plan) -> str:
