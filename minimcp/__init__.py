@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from .features.context import Context, current_context
     from .features.questions import Elicit, ElicitUrl, ListRoots, Sample
     from .group import Group, connect_all
+    from .serial import Serial
     from .server import Server
     from .transports.child import StdioServer
     from .types import (
@@ -109,6 +110,7 @@ _LATE = {
     **dict.fromkeys(("Elicit", "ElicitUrl", "ListRoots", "Sample"), "features.questions"),
     "Group": "group",
     "connect_all": "group",
+    "Serial": "serial",
     "Server": "server",
     "StdioServer": "transports.child",
     **dict.fromkeys(
@@ -148,7 +150,7 @@ __all__ = [
     "McpError", "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt", "PromptArgument",
     "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected", "RequestTimeout",
     "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError",
-    "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Server", "StdioServer", "Text",
+    "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "StdioServer", "Text",
     "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse",
     "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect", "connect_all",
     "current_context",

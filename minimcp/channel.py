@@ -22,11 +22,12 @@ from __future__ import annotations
 import os
 import threading
 from copy import copy
+from functools import partial
 from typing import Any, Callable, Optional
 
 from .control import ControlWorker
 from .deadline import Deadline
-from .errors import ConnectionLost, InternalError
+from .errors import ConnectionLost, InternalError, RpcError
 from .exchange import Exchange, Route
 from .failures import describe
 from .inbound import Inbound
@@ -55,11 +56,11 @@ LAST_WORDS_SECONDS = 0.5
 """How long a write that failed waits for the reader: what the peer wrote before it left, and its end, tell more."""
 
 
-def _no_thread(exchange: Exchange) -> dict[str, Any]:
-    raise InternalError("no thread is free")
+def _refuse(error: RpcError, exchange: Exchange) -> dict[str, Any]:
+    raise error
 
 
-NO_THREAD = Route(_no_thread, control=True)
+NO_THREAD = Route(partial(_refuse, InternalError("no thread is free")), control=True)
 """Where requests go when the system gives no more threads."""
 
 
@@ -97,7 +98,8 @@ class Channel:
             self.name, post=self.post, owe=self.owe, check=self._check_process, remark=self._odd_line
         )
         self.inbound = Inbound(
-            self.limits, send=self.write, owe=self.owe, later=self.later, run_aside=self._aside, calls=self.calls
+            self.limits, send=self.write, owe=self.owe, deliver=self._control.deliver, later=self.later,
+            run_aside=self._aside, calls=self.calls,
         )
         self._threads: list[threading.Thread] = []
         self._read_out, self._ended = threading.Event(), threading.Event()
@@ -157,7 +159,7 @@ class Channel:
         if route.control:
             self._control.run(exchange)
         elif route.start is not None:
-            route.start(exchange)
+            self._start_elsewhere(exchange, route.start)
         elif self._lane is not None:
             self._lane.put(exchange)
         else:
@@ -211,6 +213,16 @@ class Channel:
 
         try:
             self.workers.start(work)
+        except RuntimeError:
+            exchange.route = NO_THREAD
+            self._control.run(exchange)
+
+    def _start_elsewhere(self, exchange: Exchange, start: Callable[[Exchange], None]) -> None:
+        try:
+            start(exchange)
+        except RpcError as error:
+            exchange.route = Route(partial(_refuse, error), control=True)
+            self._control.run(exchange)
         except RuntimeError:
             exchange.route = NO_THREAD
             self._control.run(exchange)

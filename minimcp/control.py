@@ -37,6 +37,11 @@ class ControlWorker:
         self._enqueue(line)
         self.flush()
 
+    def deliver(self, line: bytes) -> None:
+        """Have an answer written. Never blocks."""
+        self._enqueue(line)
+        self._work.put(_answered)
+
     def flush(self) -> None:
         """Have everything written that waits. Never blocks."""
         self._work.put(_nothing)
@@ -67,6 +72,8 @@ class ControlWorker:
                 if line is not None:
                     self._enqueue(line)
                     answers += 1
+            elif work is _answered:
+                answers += 1
             else:
                 line = _call(work)
                 if line is not None:
@@ -88,3 +95,7 @@ def _call(work: Callable[[], Optional[bytes]]) -> Optional[bytes]:
 
 def _nothing() -> None:
     return None
+
+
+def _answered() -> None:
+    """An answer was added to the lines that wait for the peer."""

@@ -43,7 +43,8 @@ class Route:
         handle: Serves them.
         control: True for what the connection itself owes (pings, lists): it never waits behind handlers.
         pace: What is known about its speed; None begins with nothing known.
-        start: Takes the exchange and has it run elsewhere; None uses the connection's hot lane.
+        start: Takes the exchange and has it run elsewhere; None uses the connection's hot lane. The reader's thread
+            calls it: it must not block. An RpcError that it raises is the answer.
     """
 
     __slots__ = ("handle", "control", "pace", "start")
@@ -67,6 +68,14 @@ class Outlet:
 
     def begin(self, exchange: Exchange) -> Optional[RpcError]:
         """The exchange is about to run; an error refuses it."""
+        raise NotImplementedError
+
+    def queue(self, exchange: Exchange) -> Optional[RpcError]:
+        """The exchange is about to wait in an executor's queue, where it counts as begun; an error refuses it."""
+        raise NotImplementedError
+
+    def deliver(self, line: bytes) -> None:
+        """Have the bytes written that `answer` returned, by somebody else: never blocks."""
         raise NotImplementedError
 
     def answer(self, exchange: Exchange, line: bytes) -> Optional[bytes]:
@@ -122,12 +131,14 @@ class Exchange:
 
     ``cancelled`` may be read by any thread; it turns true once. Attributes are set when the request arrives; handlers
     see them through a `Context`. ``asker`` answers what the handler asks the client, from the first question on, and
-    ``countdown`` is the handler's time, if that is limited.
+    ``countdown`` is the handler's time, if that is limited. ``withdraw`` takes it out of the executor's queue that it
+    waits in; None when it waits in none. ``interrupted`` turns true when a KeyboardInterrupt ended its handler.
     """
 
     __slots__ = (
         "request", "peer", "route", "outlet", "size", "cancelled", "reason", "finished", "server", "progress_token",
         "asker", "countdown", "_last_progress", "_progress_lock", "_wakers", "_callbacks",
+        "withdraw", "interrupted",
     )
 
     def __init__(self, request: Request, peer: Peer, route: Route, outlet: Outlet, size: int = 0) -> None:
@@ -145,6 +156,8 @@ class Exchange:
         self._progress_lock = threading.Lock()
         self._wakers: list[Callable[[], None]] = []
         self._callbacks: list[Callable[[], None]] = []
+        self.withdraw: Optional[Callable[[], None]] = None
+        self.interrupted = False
 
     @property
     def pace(self) -> Pace:
@@ -170,6 +183,7 @@ class Exchange:
             id = self.request.id
             line = encode_result(id, result) if type(result) is str else encode(Response(id, result))  # type: ignore[arg-type]
         except BaseException as error:
+            self.interrupted = self.interrupted or isinstance(error, KeyboardInterrupt)
             line = self._failed(error)
         here.exchange = None
         self.finished = True
@@ -294,6 +308,9 @@ class Exchange:
         self.cancelled = True
         for wake in list(self._wakers):
             wake()
+        withdraw = self.withdraw
+        if withdraw is not None:
+            withdraw()
         self._call_back()
 
     def _call_back(self) -> None:

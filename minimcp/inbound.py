@@ -36,14 +36,15 @@ class Inbound(Outlet):
         limits: Of the connection.
         send: Writes a line, waiting for the peer if need be.
         owe: Has a line written by the control worker.
+        deliver: The same for an answer, which counts as unwritten until then.
         later: Has the control worker call something and write the lines that it returns.
         run_aside: Runs something on a thread that nothing waits for.
         calls: The calls of this side, for what a handler asks the peer.
     """
 
     __slots__ = (
-        "_limits", "_send", "_owe", "_later", "_run_aside", "_calls", "_exchanges", "_started", "_unwritten",
-        "_awaited", "_abandoned", "_count_lock", "_queued", "_empty",
+        "_limits", "_send", "_owe", "_deliver", "_later", "_run_aside", "_calls", "_exchanges", "_started",
+        "_unwritten", "_awaited", "_abandoned", "_count_lock", "_queued", "_empty",
     )
 
     def __init__(
@@ -52,12 +53,13 @@ class Inbound(Outlet):
         *,
         send: Callable[[bytes], object],
         owe: Callable[[bytes], None],
+        deliver: Callable[[bytes], None],
         later: Callable[[Callable[[], Optional[bytes]]], None],
         run_aside: Callable[[Callable[[], None]], None],
         calls: Outgoing,
     ) -> None:
         self._limits, self._send, self._owe, self._later = limits, send, owe, later
-        self._run_aside, self._calls = run_aside, calls
+        self._deliver, self._run_aside, self._calls = deliver, run_aside, calls
         self._exchanges: dict[Id, Exchange] = {}
         self._started: set[Exchange] = set()
         self._unwritten = 0
@@ -83,12 +85,25 @@ class Inbound(Outlet):
         self._exchanges[exchange.request.id] = exchange
 
     def begin(self, exchange: Exchange) -> Optional[RpcError]:
-        limit = self._limits.max_requests
-        full = limit is not None and len(self._started) >= limit and not exchange.route.control
+        full = self._why_full(exchange)
         with self._count_lock:
             self._queued -= exchange.size
             self._started.add(exchange)
-        return InternalError(f"more than {limit} requests run already") if full else None
+        return full
+
+    def queue(self, exchange: Exchange) -> Optional[RpcError]:
+        full = self._why_full(exchange)
+        if full is None:
+            with self._count_lock:
+                self._started.add(exchange)
+        return full
+
+    def _why_full(self, exchange: Exchange) -> Optional[RpcError]:
+        """Why it must not begin, or wait in an executor; None when it may, or has done so already."""
+        limit = self._limits.max_requests
+        if limit is None or len(self._started) < limit or exchange.route.control or exchange in self._started:
+            return None
+        return InternalError(f"more than {limit} requests run already")
 
     def answer(self, exchange: Exchange, line: bytes) -> Optional[bytes]:
         if self.leave(exchange):
@@ -150,6 +165,9 @@ class Inbound(Outlet):
 
     def send(self, line: bytes) -> None:
         self._send(line)
+
+    def deliver(self, line: bytes) -> None:
+        self._deliver(line)
 
     def owe(self, id: Id, line: bytes) -> None:
         self._owe(line)
@@ -213,6 +231,12 @@ class Batch(Outlet):
 
     def begin(self, exchange: Exchange) -> Optional[RpcError]:
         return self._inbound.begin(exchange)
+
+    def queue(self, exchange: Exchange) -> Optional[RpcError]:
+        return self._inbound.queue(exchange)
+
+    def deliver(self, line: bytes) -> None:
+        self._inbound.deliver(line)
 
     def answer(self, exchange: Exchange, line: bytes) -> Optional[bytes]:
         claimed = self._inbound.leave(exchange)

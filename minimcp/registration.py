@@ -10,6 +10,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union, o
 from .features.completers import Given
 from .features.registry import Registry
 from .jsonrpc import Json
+from .places import ExecutorOption, Executors
 from .types import Annotations, Icon, ToolAnnotations
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,7 +20,7 @@ class Registration:
     """What an author registers on a server. Thread-safe; also while connections are open, which are told."""
 
     _registry: Registry
-    _executor: Optional[str]
+    _executors: Executors
 
     @overload
     def tool(self, function: F, /) -> F: ...
@@ -37,7 +38,7 @@ class Registration:
         meta: Optional[Mapping[str, Json]] = None,
         structured: Optional[bool] = None,
         timeout: Optional[float] = None,
-        executor: Optional[str] = None,
+        executor: ExecutorOption = None,
         requires: Sequence[str] = (),
         replace: bool = False,
     ) -> Callable[[F], F]: ...
@@ -59,7 +60,10 @@ class Registration:
             meta: The tool's ``_meta``; None sends none.
             structured: Whether results are sent as structured content too; None lets the annotation decide.
             timeout: Seconds it may run, not counting the time in which it waits for the client; None sets no limit.
-            executor: "pool" gives every call a worker of its own; None takes the server's.
+            executor: Where it runs; None takes the server's. "pool": each call on a worker of its own. "main": where
+                `Server.pump` is called. A `Serial`: on one thread, with all that name the object. A callable: where
+                that runs the function without arguments that it is given. For all but "pool", ``timeout`` also bounds
+                how long a call waits until it begins.
             requires: Client capabilities that it needs, checked before it starts: "sampling", "elicitation.url".
             replace: Take the place of a tool of the same name.
 
@@ -77,7 +81,7 @@ class Registration:
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """`tool` as a plain call, also while connections are open: they are told that the list has changed."""
-        options["executor"] = executor_of(options.get("executor")) or self._executor
+        options["executor"] = self._executors.place(options.get("executor"), self._registry.facts.place)
         self._registry.tools.add(function, **options)
 
     def remove_tool(self, name: str) -> None:
@@ -235,14 +239,3 @@ class Registration:
             uri: Of the resource; there need be none registered under it.
         """
         self._registry.subscriptions.resource_updated(uri)
-
-
-def executor_of(given: Optional[str]) -> Optional[str]:
-    """What ``executor=`` says.
-
-    Raises:
-        ValueError: There is no such executor.
-    """
-    if given not in (None, "pool"):
-        raise ValueError(f"executor is None or 'pool', not {given!r}")
-    return given

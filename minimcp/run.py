@@ -1,4 +1,9 @@
-"""Serving over this process's own stdin and stdout until the input ends, a signal comes or somebody closes. Floor 6."""
+"""Serving over this process's own stdin and stdout until the input ends, a signal comes or somebody closes. Floor 6.
+
+The main thread waits for that and does nothing else, until a request comes that wants it (``executor="main"``). From
+then on it pumps, and a stand-in does the waiting: so a handler on the main thread hears of the end like any other, and
+only one that does not mind is struck.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +13,36 @@ from queue import Empty, SimpleQueue
 from typing import Any, Callable, Optional
 
 from .channel import Channel
+from .log import Log
+from .pump import Main
 from .transports.stdio import StandardStreams
+
+log = Log("stdio")
 
 LOOK_SECONDS = 1.0
 """How often the thread that waits looks whether the parent lives and lets Python run the handlers of signals."""
+
+LAST_SECONDS = 1.0
+"""What a handler on the main thread gets to return in when all else has ended, and again when it was struck."""
+
+_END, _WORK = True, False
+"""What wakes the thread that waits: it shall end or has ended; the main thread is wanted."""
 
 
 class _Signals:
     """SIGINT, SIGTERM and SIGHUP, turned into one wake-up while the main thread serves; elsewhere they are left alone.
 
-    The handlers only wake: whatever a tool does, no signal strikes inside it.
+    The handlers only wake: whatever a tool does, no signal strikes inside it, until `strike` is called.
+
+    Args:
+        wake: Called for each signal.
+        main: Knows whether the main thread runs a handler.
     """
 
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+    def __init__(self, wake: Callable[[], None], main: Main) -> None:
+        self._wake, self._main = wake, main
         self._old: list[tuple[int, Any]] = []
+        self._striking = False
         self.count = 0
 
     def __enter__(self) -> _Signals:
@@ -38,6 +58,18 @@ class _Signals:
     def _caught(self, number: int, frame: object) -> None:
         self.count += 1
         self._wake()
+        if self._striking and self._main.runs_here:
+            raise KeyboardInterrupt
+
+    def strike(self) -> None:
+        """Have what runs on the main thread end with a KeyboardInterrupt; code in C that does not look runs on."""
+        import signal
+
+        self._striking = True
+        if hasattr(signal, "pthread_kill"):  # it also ends a wait, which the other cannot
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        else:
+            signal.raise_signal(signal.SIGINT)
 
     def __exit__(self, *_: object) -> None:
         if self._old:
@@ -52,6 +84,7 @@ def serve_stdio(
     *,
     max_message_bytes: Optional[int],
     grace: float,
+    main: Main,
 ) -> None:
     """Serve one client over stdin and stdout; returns when that has ended.
 
@@ -59,26 +92,124 @@ def serve_stdio(
         connect: Opens a channel over the streams; calls the second argument when the channel has ended or shall end.
         max_message_bytes: The longest line; None means no limit.
         grace: Seconds that running requests get at the end.
+        main: What wants the main thread. If this is another one, that is left to whoever pumps.
     """
-    gate: SimpleQueue[None] = SimpleQueue()  # unlike a lock of ours, a signal handler may use it at any moment
-    parent = os.getppid()
-
-    def wake() -> None:
-        gate.put(None)
-
     streams = StandardStreams.take(max_message_bytes=max_message_bytes)
+    service = _Service(main, grace)
     try:
-        with _Signals(wake) as signals:  # before the first answer: a signal may come right after it
-            channel = connect(streams, wake)
-            while os.getppid() == parent and not _woken(gate):
-                pass
-            _finish(channel, grace, gate, signals, orphaned=os.getppid() != parent)
+        with service.signals:  # before the first answer: a signal may come right after it
+            service.last(lambda: connect(streams, service.wake))
     finally:
         streams.restore()
 
 
-def _woken(gate: SimpleQueue[None]) -> bool:
-    """Wait to be woken, for a second at most.
+class _Service:
+    """What the thread that called `serve_stdio` does while others serve.
+
+    Args:
+        main: What wants the main thread.
+        grace: Seconds that running requests get at the end.
+    """
+
+    def __init__(self, main: Main, grace: float) -> None:
+        self._main, self._grace = main, grace
+        self._gate: SimpleQueue[bool] = SimpleQueue()  # unlike a lock of ours, a signal handler may use it any time
+        self._work: SimpleQueue[bool] = SimpleQueue()
+        self._parent = os.getppid()
+        self._pumping = self._over = False
+        self._returned = threading.Event()
+        self._strike_lock = threading.Lock()
+        self.signals = _Signals(self.wake, main)
+
+    def wake(self) -> None:
+        """It shall end, or has ended."""
+        self._gate.put(_END)
+
+    def _wanted(self) -> None:
+        (self._work if self._pumping else self._gate).put(_WORK)
+
+    def last(self, connect: Callable[[], Channel]) -> None:
+        """Open the channel, and return when it has ended."""
+        bells = self._main.bells if threading.current_thread() is threading.main_thread() else []
+        bells.append(self._wanted)
+        try:
+            channel = connect()
+            while not self._told_to_end():
+                if self._pump(channel):
+                    return
+            self._finish(channel)
+        finally:
+            bells.remove(self._wanted)
+
+    def _told_to_end(self) -> bool:
+        """Wait until it shall end, or until the main thread is wanted (False)."""
+        while os.getppid() == self._parent:
+            told = _woken(self._gate)
+            if told is not None:
+                return told
+        return True
+
+    def _finish(self, channel: Channel) -> None:
+        """Close, unless the stream has ended by itself; a second signal does not wait for anything."""
+        signals = self.signals
+        signalled = min(signals.count, 1)  # the first only asks; a second that came as quickly counts
+        if channel.ended:
+            return
+        gone = "the process that started the server has gone" if os.getppid() != self._parent else None
+        reason = "the server was told to end" if signalled else gone  # None lets running requests go on
+        arguments = (self._grace, reason)
+        threading.Thread(target=channel.close, args=arguments, name="minimcp-stdio-close", daemon=True).start()
+        while not channel.ended and signals.count <= signalled:
+            _woken(self._gate)
+
+    # ------------------------------------------------------------ the main thread at work
+
+    def _pump(self, channel: Channel) -> bool:
+        """Pump until the channel has ended; False when there is no thread for a stand-in, so it was done only once."""
+        self._pumping = True
+        try:
+            threading.Thread(
+                target=self._stand_in, args=(channel,), name="minimcp-stdio-stand-in", daemon=True
+            ).start()
+        except RuntimeError as error:
+            log.warning("while a handler runs on the main thread nothing looks for the end: %s", error)
+            self._pumping = False
+            self._pump_once()
+            return False
+        try:
+            while not self._over:
+                self._pump_once()
+                _woken(self._work)
+        finally:
+            with self._strike_lock:
+                self._returned.set()
+        return True
+
+    def _pump_once(self) -> None:
+        try:
+            self._main.pump()
+        except KeyboardInterrupt:
+            pass  # the handler's own, or the last strike: signals only wake
+
+    def _stand_in(self, channel: Channel) -> None:
+        """Wait for the end in place of the main thread, and have that return then."""
+        while not self._told_to_end():
+            pass  # the main thread knows
+        self._finish(channel)
+        self._over = True
+        self._work.put(_END)
+        if self._returned.wait(LAST_SECONDS if channel.ended else 0):  # a second signal waits for nothing
+            return
+        with self._strike_lock:  # what comes after the handler is not to be struck
+            if not self._returned.is_set():
+                self.signals.strike()
+        if not self._returned.wait(LAST_SECONDS):
+            log.error("a handler on the main thread does not return: the process ends here")
+            os._exit(1)
+
+
+def _woken(gate: SimpleQueue[bool]) -> Optional[bool]:
+    """Wait to be woken, for a second at most; None when nothing came.
 
     This is one of the two loops of this library that look again and again, for two reasons. A client that is killed
     does not always close the pipes, because something else may hold them, and the system's own notice
@@ -86,21 +217,6 @@ def _woken(gate: SimpleQueue[None]) -> bool:
     just before this thread falls asleep wakes nobody: its handler runs only when the thread comes back to Python.
     """
     try:
-        gate.get(timeout=LOOK_SECONDS)
+        return gate.get(timeout=LOOK_SECONDS)
     except Empty:
-        return False
-    return True
-
-
-def _finish(
-    channel: Channel, grace: float, gate: SimpleQueue[None], signals: _Signals, *, orphaned: bool
-) -> None:
-    """Close, unless the stream has ended by itself; a second signal does not wait for anything."""
-    signalled = min(signals.count, 1)  # the first only asks; a second that came as quickly counts
-    if channel.ended:
-        return
-    gone = "the process that started the server has gone" if orphaned else None
-    reason = "the server was told to end" if signalled else gone  # None lets running requests go on
-    threading.Thread(target=channel.close, args=(grace, reason), name="minimcp-stdio-close", daemon=True).start()
-    while not channel.ended and signals.count <= signalled:
-        _woken(gate)
+        return None

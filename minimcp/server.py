@@ -19,7 +19,8 @@ from .features.state import states_of
 from .limits import Limits
 from .log import tracer
 from .pipe import Pipe
-from .registration import Registration, executor_of
+from .places import ExecutorOption, Executors
+from .registration import Registration
 from .revisions import choose
 from .server_role import ServerRole
 from .session import Offer
@@ -55,7 +56,9 @@ class Server(Registration):
             verify. Processes that serve the same clients share them. None makes one up, for this process and its forks.
         state_codec: An object with ``seal(bytes) -> str`` and ``unseal(str) -> bytes`` that replaces the signing; None
             signs.
-        executor: Where handlers run: None (the hot lane) or "pool" (each on a worker of its own).
+        executor: Where handlers run: None (the hot lane), "pool" (each on a worker of its own), "main" (where `pump` is
+            called), a `Serial`, or a callable that is given a function to run. A tool may say otherwise.
+        on_pump_needed: Called on another thread when there is something to pump; None calls nothing.
         trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None for no trace.
         max_message_bytes: The longest message, in bytes; None means no limit, here and below.
         max_depth: How deep arrays and objects of a message may nest.
@@ -96,7 +99,8 @@ class Server(Registration):
         check_replay: bool = False,
         state_keys: Optional[Sequence[bytes]] = None,
         state_codec: Any = None,
-        executor: Optional[str] = None,
+        executor: ExecutorOption = None,
+        on_pump_needed: Optional[Callable[[], object]] = None,
         trace: Any = None,
         max_message_bytes: Optional[int] = 64 * 1024 * 1024,
         max_depth: Optional[int] = 256,
@@ -119,11 +123,13 @@ class Server(Registration):
             max_requests=max_requests, max_backlog_bytes=max_backlog_bytes, write_timeout=write_timeout,
             drain_grace=drain_grace,
         )
-        self._max_message_bytes, self._executor, self._trace = max_message_bytes, executor_of(executor), tracer(trace)
+        self._max_message_bytes, self._trace = max_message_bytes, tracer(trace)
+        self._executors = Executors(on_pump_needed)
         facts = Facts(
             info.to_wire(), owner=self, instructions=instructions, logging=logging, mask_errors=mask_errors,
             strict_arguments=strict_arguments, page_size=_page_size(page_size), list_ttl=list_ttl,
-            list_cache_scope=_scope(list_cache_scope), states=states_of(name, state_keys, state_codec),
+            list_cache_scope=_scope(list_cache_scope), place=self._executors.place(executor),
+            states=states_of(name, state_keys, state_codec),
             check_replay=check_replay, max_rounds=_more_than_0("max_rounds", max_rounds),
             ask_timeout=_more_than_0("ask_timeout", ask_timeout),
         )
@@ -139,6 +145,7 @@ class Server(Registration):
         self._state_lock = threading.Lock()
         self._channels, self._wakers = {}, []
         self._registry.tools.alarm.renew()
+        self._executors.renew()
         self._registry.subscriptions.renew()
 
     # ------------------------------------------------------------ serving
@@ -166,6 +173,7 @@ class Server(Registration):
             if on_end is not None:
                 on_end()
 
+        self._executors.open()
         role = ServerRole(self._registry, ended)
         channel = Channel(pipe, role, limits=self._limits, name=name, trace=self._trace)
         role.later = channel.later
@@ -173,11 +181,27 @@ class Server(Registration):
             self._channels[role] = channel
         return channel.open()
 
+    def pump(self, timeout: Optional[float] = 0) -> int:
+        """Run what waits for ``executor="main"``, on this thread; returns how many requests that were.
+
+        What comes meanwhile is for the next call. Any thread may pump, and not always the same one.
+
+        Args:
+            timeout: Seconds to wait for the first request; None waits until there is one, or until `close`.
+
+        Raises:
+            RuntimeError: This thread is pumping already: a handler that is pumped cannot pump.
+            KeyboardInterrupt: Ctrl-C struck while a handler ran; its request is answered with an error.
+        """
+        return self._executors.main.pump(timeout)
+
     def run(self, transport: str = "stdio") -> None:
         """Serve until the input ends, a signal comes or `close` is called; then put everything back as it was.
 
         In the main thread SIGINT, SIGTERM and SIGHUP end it: running requests are cancelled and get ``drain_grace``
         seconds to end, and a second signal does not wait for them. In any other thread signals are left alone.
+        The main thread also pumps; a handler that it runs is struck by a KeyboardInterrupt if it is the last thing that
+        keeps the server from ending.
 
         Args:
             transport: "stdio".
@@ -196,15 +220,23 @@ class Server(Registration):
 
         wakers: list[Callable[[], None]] = []
         try:
-            serve_stdio(connect, max_message_bytes=self._max_message_bytes, grace=self._limits.drain_grace)
+            serve_stdio(
+                connect,
+                max_message_bytes=self._max_message_bytes,
+                grace=self._limits.drain_grace,
+                main=self._executors.main,
+            )
         finally:
             self._wakers = [wake for wake in self._wakers if wake not in wakers]
 
     def close(self) -> None:
         """End every connection: running requests get ``drain_grace`` seconds. `run` returns. Idempotent, any thread.
 
+        Requests that wait for `pump` are not run any more.
+
         In a handler of this server it returns at once: the handler that runs is among those that get this time.
         """
+        self._executors.main.clear("the server is closing")
         wakers, self._wakers = self._wakers, []
         for wake in wakers:
             wake()
@@ -216,6 +248,7 @@ class Server(Registration):
                 channel.run_aside(partial(channel.close, self._limits.drain_grace))  # this handler is waited for too
             else:
                 channel.close(self._limits.drain_grace)
+        self._executors.close()
 
     def __repr__(self) -> str:
         return f"<Server {self.name!r} {len(self._registry.tools)} tools, {len(self._channels)} connections>"

@@ -20,6 +20,7 @@ FLOORS: Tuple[Tuple[float, Tuple[str, ...]], ...] = (
     (3, ("pipe.py", "table.py", "session.py", "eras.py", "workers.py", "channel.py", "exchange.py")),
     (3, ("outbox.py", "lane.py", "alarm.py", "dispatch.py", "inbound.py", "outgoing.py", "limits.py", "cancel.py")),
     (3, ("control.py", "role.py", "intake.py", "notices.py", "failures.py")),
+    (3, ("executors.py", "serial.py", "pump.py", "places.py")),
     (4, ("features/*",)),
     (4.5, ("fetch.py",)),
     (5, ("transports/*", "auth/*")),

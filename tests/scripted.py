@@ -180,12 +180,13 @@ class ScriptedRole(Role):
 class RecordingOutlet(Outlet):
     """Takes everything and remembers it; `refusal` is what `begin` answers."""
 
-    __slots__ = ("refusal", "lines", "owed", "aside", "open", "parked", "works")
+    __slots__ = ("refusal", "lines", "owed", "delivered", "aside", "open", "parked", "works")
 
     def __init__(self) -> None:
         self.refusal: Any = None
         self.lines: List[bytes] = []
         self.owed: List[Tuple[Any, bytes]] = []
+        self.delivered: List[bytes] = []
         self.aside: List[Callable[[], None]] = []
         self.open = True
         self.parked = False
@@ -193,6 +194,12 @@ class RecordingOutlet(Outlet):
 
     def begin(self, exchange: Exchange) -> Any:
         return self.refusal
+
+    def queue(self, exchange: Exchange) -> Any:
+        return self.refusal
+
+    def deliver(self, line: bytes) -> None:
+        self.delivered.append(line)
 
     def park(self, exchange: Exchange) -> None:
         self.parked = True

@@ -16,6 +16,8 @@ from minimcp.errors import ConnectionLost, RequestTimeout
 from minimcp.exchange import Exchange
 from minimcp.lane import ALWAYS_SLOW
 from minimcp.limits import Limits
+from minimcp.pump import Main
+from minimcp.serial import Serial
 
 from .scripted import (
     ScriptedPipe,
@@ -560,6 +562,23 @@ def test_no_thread_for_a_request_in_an_array(monkeypatch: pytest.MonkeyPatch) ->
     with open_channel(role) as (_, pipe, _role), no_threads(monkeypatch):
         pipe.give([request(1, "work"), request(2, "ping")])
         assert sorted(map(outcome, pipe.lines(1)[0]), key=lambda one: one[0]) == [(1, -32603), (2, {})]
+
+
+def test_what_an_executor_refuses_is_answered_and_the_reader_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    role, serial = ScriptedRole(), Serial()
+    role.serve("work", lambda exchange: {}, start=Main().start)
+    role.serve("serial", lambda exchange: {"n": 1}, start=serial.start)
+    with open_channel(role, max_requests=2) as (channel, pipe, _):
+        with no_threads(monkeypatch):
+            pipe.give(request(1, "serial"))
+            assert pipe.lines(1)[0]["error"]["message"] == "no thread is free"
+        pipe.give(request(2, "serial"))
+        assert pipe.lines(2)[1]["result"] == {"n": 1}
+        assert eventually(lambda: not channel.inbound._started)
+        pipe.give(*[request(id, "work") for id in (3, 4, 5)])
+        assert (pipe.lines(3)[2]["id"], pipe.lines(3)[2]["error"]["message"]) == (5, "more than 2 requests run already")
+        pipe.give(cancelled(3), request(6, "ping"), request(7, "work"), request(8, "work"))
+        assert [line["id"] for line in pipe.lines(5)[3:]] in ([6, 8], [8, 6]), "a cancelled one leaves its place"
 
 
 def test_no_thread_for_what_is_done_aside_costs_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,3 +129,8 @@ def test_close_sends_what_was_there_before() -> None:
     while not bench.pieces.empty():
         sent += bench.next()[0]
     assert sent == b"farewell\n"
+
+
+def test_an_answer_of_somebody_else_is_written_and_counted(bench: Bench) -> None:
+    bench.control.deliver(b"answer\n")
+    assert bench.next() == (b"answer\n", 1)

@@ -427,6 +427,8 @@ def test_an_outlet_says_what_it_must_implement() -> None:
     outlet, exchange = Outlet(), make()
     for use in (
         lambda: outlet.begin(exchange),
+        lambda: outlet.queue(exchange),
+        lambda: outlet.deliver(b""),
         lambda: outlet.answer(exchange, b""),
         lambda: outlet.claim(exchange),
         lambda: outlet.send(b""),

@@ -30,11 +30,12 @@ class Bench:
     def __init__(self, **limits: Any) -> None:
         self.sent: List[bytes] = []
         self.owed: List[bytes] = []
+        self.delivered: List[bytes] = []
         self.aside: List[Callable[[], None]] = []
         self.works: List[Callable[[], Any]] = []
         self.inbound = Inbound(
-            Limits(**limits), send=self.sent.append, owe=self.owed.append, later=self.works.append,
-            run_aside=self.aside.append, calls=CALLS,
+            Limits(**limits), send=self.sent.append, owe=self.owed.append, deliver=self.delivered.append,
+            later=self.works.append, run_aside=self.aside.append, calls=CALLS,
         )
 
     def add(self, id: Any = 1, *, method: str = "work", outlet: Any = None, size: int = 0, **route: Any) -> Exchange:
@@ -133,6 +134,24 @@ def test_requests_that_run_are_bounded_except_what_the_connection_owes() -> None
 
 
 @pytest.mark.requirement("CANC-04")
+def test_what_waits_in_an_executor_counts_as_begun() -> None:
+    bench = Bench(max_requests=2, max_queue_bytes=10)
+    waiting = bench.add(1, size=6)
+    assert bench.inbound.queue(waiting) is None
+    with pytest.raises(InternalError, match="wait already"):
+        bench.add(2, size=6)  # its bytes count until it runs
+    assert bench.inbound.queue(bench.add(3)) is None
+    full = bench.inbound.queue(bench.add(4))
+    assert full is not None and "more than 2 requests run" in full.message
+    assert b"more than 2 requests" in (bench.add(5).run() or b"")
+    assert b"result" in (waiting.run() or b"")
+    bench.add(6, size=6)
+    batch = bench.batch(7)
+    assert batch.queue(bench.add(7, outlet=batch)) is None
+    batch.deliver(b"answer\n")
+    assert bench.delivered == [b"answer\n"]
+
+
 def test_a_cancel_takes_the_answer_away(bench: Bench) -> None:
     exchange = bench.add()
     bench.inbound.cancel(1, "never mind")

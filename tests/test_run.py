@@ -11,6 +11,7 @@ from typing import Any, Callable, List, Optional
 import pytest
 
 from minimcp import run as module
+from minimcp.pump import Main
 from minimcp.run import serve_stdio
 
 from .scripted import Task, wait_for
@@ -44,7 +45,7 @@ class Scene:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, channel: FakeChannel) -> None:
         self.channel, self.notes = channel, []  # type: ignore[var-annotated]
         self.serving = threading.Event()
-        self.parent = 100
+        self.parent, self.main = 100, Main()
         self.connecting: Callable[[], None] = lambda: None
         monkeypatch.setattr(module, "StandardStreams", self)
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
@@ -65,7 +66,7 @@ class Scene:
         return self.channel
 
     def serve(self, grace: float = 3) -> None:
-        serve_stdio(self.connect, max_message_bytes=7, grace=grace)
+        serve_stdio(self.connect, max_message_bytes=7, grace=grace, main=self.main)
 
 
 ALL = ["taken 7", "restored"]
@@ -201,7 +202,7 @@ def test_a_signal_that_does_not_exist_and_a_handler_that_is_not_pythons(monkeypa
         patch.delattr(signal, "SIGHUP")
         scene.serve()
     assert scene.notes == ALL
-    signals = module._Signals(lambda: None)
+    signals = module._Signals(lambda: None, scene.main)
     signals._old.append((number, None))
     try:
         signals.__exit__()

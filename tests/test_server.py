@@ -206,7 +206,7 @@ def test_a_name_is_taken_once() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"executor": "main"}, "executor"),
+        ({"executor": "elsewhere"}, "executor"),
         ({"page_size": 0}, "page_size"),
         ({"max_rounds": 0}, "max_rounds"),
         ({"ask_timeout": -1.0}, "ask_timeout"),
@@ -221,7 +221,7 @@ def test_a_name_is_taken_once() -> None:
 def test_options_that_a_server_cannot_have(options: Dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         Server("x", **options)
-    for wrong in ({"revisions": R4}, {"trace": 5}):
+    for wrong in ({"revisions": R4}, {"trace": 5}, {"executor": 5}, {"on_pump_needed": 5}):
         with pytest.raises(TypeError):
             Server("x", **wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
@@ -301,7 +301,7 @@ def test_the_servers_executor_is_the_tools() -> None:
     server = Server("x", executor="pool")
     server.add_tool(where)
     with pytest.raises(ValueError, match="executor"):
-        server.add_tool(where, name="b", executor="main")
+        server.add_tool(where, name="b", executor="elsewhere")
     with minimcp.connect(server) as client:
         assert client.call_tools([("where", None)] * 2)
     assert len(threads) == 2

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Callable, Mapping, NamedTuple, Optional, Sequence
 
 from ..errors import InvalidParams
-from ..exchange import Exchange, Route
+from ..exchange import Exchange
 from ..jsonrpc import Json
 from ..log import one_line
+from ..places import route_to
 from ..revisions import Revision
 from ..types import Completion
 from .completers import Completers
@@ -58,7 +59,7 @@ class Completions(Feature):
         self._announced = announced
 
     def routes(self) -> Mapping[str, Destination]:
-        return {"completion/complete": Route(self._serve)}
+        return {"completion/complete": route_to(self._serve, self._facts.place)}
 
     def declared(self, revision: Revision) -> Optional[Mapping[str, Json]]:
         return {} if revision.completions_capability else None

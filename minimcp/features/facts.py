@@ -6,6 +6,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from ..eras import SERVER_KEY
 from ..jsonrpc import Json, to_json
+from ..places import Place
 from ..revisions import Revision
 from .state import States, states_of
 
@@ -23,6 +24,7 @@ class Facts:
         page_size: Items on a page of a list; None puts all on one.
         list_ttl: Seconds that lists stay true, for clients that keep them.
         list_cache_scope: "private" or "public".
+        place: Where handlers run whose author says nothing else.
         states: Makes what clients carry between the rounds of a request; None signs with a key of this object's own.
         check_replay: Whether handlers that ask are run again after each answer, and watched.
         max_rounds: How often one request may ask for more; None sets no limit.
@@ -41,6 +43,7 @@ class Facts:
         page_size: Optional[int] = None,
         list_ttl: float = 0,
         list_cache_scope: str = "private",
+        place: Place = None,
         states: Optional[States] = None,
         check_replay: bool = False,
         max_rounds: Optional[int] = 8,
@@ -48,7 +51,7 @@ class Facts:
     ) -> None:
         self.info, self.owner, self.instructions = info, owner, instructions
         self.logging, self.mask_errors, self.strict_arguments = logging, mask_errors, strict_arguments
-        self.page_size = page_size
+        self.page_size, self.place = page_size, place
         self.states = states_of(str(info["name"]), None, None) if states is None else states
         self.check_replay, self.max_rounds, self.ask_timeout = check_replay, max_rounds, ask_timeout
         self.hints = {"ttlMs": int(list_ttl * 1000), "cacheScope": list_cache_scope}

@@ -13,6 +13,7 @@ from ..exchange import Exchange, Route
 from ..jsonrpc import Json, Request
 from ..lane import Pace
 from ..log import one_line
+from ..places import route_to
 from ..revisions import Revision
 from ..schema.mismatch import Mismatch
 from ..types import EmbeddedResource, GetPromptResult, Icon, Prompt, PromptArgument, PromptMessage
@@ -187,7 +188,7 @@ class Prompts(Feature):
             raise InvalidParams(f"Unknown prompt: {one_line(name)}" if isinstance(name, str) else "name is a string")
         if arguments is not None and not isinstance(arguments, dict):
             raise InvalidParams("arguments is an object")
-        return Route(carried(partial(self._serve, prompt), self._facts), pace=prompt.pace)
+        return route_to(carried(partial(self._serve, prompt), self._facts), self._facts.place, pace=prompt.pace)
 
     def _serve(self, prompt: RegisteredPrompt, exchange: Exchange) -> dict[str, Json]:
         result = prompt.result(exchange)

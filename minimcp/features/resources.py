@@ -15,6 +15,7 @@ from ..exchange import Exchange, Route
 from ..jsonrpc import Json, Request
 from ..lane import Pace
 from ..log import one_line
+from ..places import route_to
 from ..revisions import Revision
 from ..schema.mismatch import NOTHING, Mismatch
 from ..types import Annotations, Icon, ReadResourceResult, Resource, ResourceTemplate
@@ -121,7 +122,7 @@ class Resources(Feature):
         self._templates: Table[Readable] = Table("resource template", _place)
         self._resource_pages = Pages("resources", facts.page_size, self._describe(self._resources))
         self._template_pages = Pages("resourceTemplates", facts.page_size, self._describe(self._templates))
-        self._matching = Route(carried(self._match, facts))
+        self._matching = route_to(carried(self._match, facts), facts.place)
         self.completes = False
         facts.read_resource = self.read
 
@@ -233,7 +234,8 @@ class Resources(Feature):
         readable = self._resources.get(uri)
         if readable is None:
             return self._matching
-        return Route(carried(partial(self._serve, readable, {}), self._facts), pace=readable.pace)
+        served = carried(partial(self._serve, readable, {}), self._facts)
+        return route_to(served, self._facts.place, pace=readable.pace)
 
     def _match(self, exchange: Exchange) -> dict[str, Json]:
         """Serve what no resource has the URI of; not on the thread that reads, for there may be many templates."""

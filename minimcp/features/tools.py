@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ..alarm import Alarm, Countdown
@@ -22,8 +23,8 @@ from ..errors import (
 from ..exchange import Exchange, Route
 from ..failures import describe
 from ..jsonrpc import Json, Request, encode_result
-from ..lane import ALWAYS_SLOW
 from ..log import Log, one_line
+from ..places import Place, route_to
 from ..revisions import Revision
 from ..schema.check import compile_check
 from ..schema.mismatch import NOTHING, Mismatch
@@ -58,6 +59,7 @@ class RegisteredTool:
         timeout: Seconds it may run; None sets no limit.
         requires: Client capabilities that it needs, by dotted name.
         alarm: Rings when the time is over.
+        place: Where it runs.
     """
 
     def __init__(
@@ -72,14 +74,15 @@ class RegisteredTool:
         timeout: Optional[float],
         requires: Sequence[str],
         alarm: Alarm,
-        executor: Optional[str],
+        place: Place,
     ) -> None:
         self.function, self.shown, self.signature = function, shown, signature
         self._facts, self._check_input, self._results = facts, check_input, results
         self._timeout, self._requires, self._alarm = timeout, tuple(requires), alarm
         self._read = signature.read_arguments
         self._context_parameter = signature.context_parameter
-        self.route = Route(carried(self.serve, facts), pace=ALWAYS_SLOW if executor == "pool" else None)
+        watch = None if timeout is None else partial(self._watch, timeout)
+        self.route = route_to(carried(self.serve, facts), place, watch=watch)
 
     def serve(self, exchange: Exchange) -> Any:
         """Call the tool for a request.
@@ -101,7 +104,11 @@ class RegisteredTool:
             keywords[self._context_parameter] = Context(exchange)
         if self._timeout is None:
             return self._run(exchange, keywords, revision)
-        return self._run_in_time(exchange, keywords, revision, self._timeout)
+        exchange.countdown = self._countdown(self._timeout, "finish", exchange)
+        try:
+            return self._run(exchange, keywords, revision)
+        finally:
+            exchange.countdown.stop()
 
     def _keywords(self, arguments: dict[str, Json]) -> dict[str, Any]:
         """The parameters for the function. Raises Mismatch for arguments that do not fit."""
@@ -117,20 +124,19 @@ class RegisteredTool:
             raise InvalidParams(f"{self.shown.name}: {problem}")
         return error_result(self._facts, problem, revision)
 
-    def _run_in_time(
-        self, exchange: Exchange, keywords: dict[str, Any], revision: Revision, timeout: float
-    ) -> Any:
-        text = f"{self.shown.name} did not finish within {timeout:g} s"
+    def _watch(self, timeout: float, exchange: Exchange) -> Callable[[], None]:
+        """A queue that nobody takes the request out of does not keep the client waiting either."""
+        return self._countdown(timeout, "begin", exchange).stop
+
+    def _countdown(self, timeout: float, what: str, exchange: Exchange) -> Countdown:
+        """Answers with a failure when the time is over, unless it is stopped."""
+        text = f"{self.shown.name} did not {what} within {timeout:g} s"
 
         def ring() -> None:
-            result = error_result(self._facts, text, revision)
+            result = error_result(self._facts, text, exchange.peer.revision)
             exchange.expire(encode_result(exchange.request.id, result), text)
 
-        exchange.countdown = countdown = Countdown(self._alarm, timeout, ring)
-        try:
-            return self._run(exchange, keywords, revision)
-        finally:
-            countdown.stop()
+        return Countdown(self._alarm, timeout, ring)
 
     def _run(self, exchange: Exchange, keywords: dict[str, Any], revision: Revision) -> Any:
         make: Callable[[Any, Revision], Any] = self._results.make
@@ -147,6 +153,7 @@ class RegisteredTool:
 
     def _failed(self, error: BaseException, exchange: Exchange, revision: Revision) -> Any:
         """Every exception but ToolError: passed on, or told to the model in the tool's own words."""
+        exchange.interrupted = isinstance(error, KeyboardInterrupt)
         if isinstance(error, Cancelled) and exchange.cancelled:
             raise error
         if exchange.asker is not None and exchange.asker.pending:
@@ -223,7 +230,7 @@ class Tools(Feature):
         meta: Optional[Mapping[str, Json]] = None,
         structured: Optional[bool] = None,
         timeout: Optional[float] = None,
-        executor: Optional[str] = None,
+        executor: Place = None,
         requires: Sequence[str] = (),
         replace: bool = False,
     ) -> None:
@@ -271,7 +278,7 @@ class Tools(Feature):
             timeout=_timeout(timeout),
             requires=[requires] if isinstance(requires, str) else requires,
             alarm=self.alarm,
-            executor=executor,
+            place=executor,
         )
         if replace:
             self._tools[name] = tool
