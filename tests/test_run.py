@@ -14,7 +14,9 @@ from minimcp import run as module
 from minimcp.pump import Main
 from minimcp.run import serve_stdio
 
-from .scripted import Task, wait_for
+from .scripted import Task, no_threads, wait_for
+from .support import WAIT
+from .test_executors import exchange
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -209,6 +211,124 @@ def test_a_signal_that_does_not_exist_and_a_handler_that_is_not_pythons(monkeypa
         assert signal.getsignal(number) is signal.SIG_DFL
     finally:
         signal.signal(number, old)
+
+
+class Wanted:
+    """A request for the main thread comes when the service begins, and the channel ends when it is served."""
+
+    def __init__(self, scene: Scene, handle: Callable[[], None]) -> None:
+        self._scene, self._handle = scene, handle
+        self.threads: List[Any] = []
+        scene.connecting = self.ask
+
+    def ask(self) -> None:
+        self._scene.main.start(exchange(self._serve))
+
+    def _serve(self, _: Any) -> Any:
+        self.threads.append(threading.current_thread())
+        try:
+            self._handle()
+        finally:
+            self._scene.channel.wake()  # type: ignore[misc]
+        return {}
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("handle", [lambda: None, interrupt])
+def test_the_main_thread_pumps(monkeypatch: pytest.MonkeyPatch, handle: Any) -> None:
+    scene = Scene(monkeypatch, FakeChannel())
+    wanted = Wanted(scene, handle)
+    scene.serve()
+    assert wanted.threads == [threading.main_thread()] and scene.channel.closes == [(3, None)]
+    assert scene.notes == ALL and scene.main.bells == []
+
+
+def test_work_that_comes_later_is_pumped_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch, FakeChannel())
+    first, served = threading.Event(), []  # type: ignore[var-annotated]
+
+    def more() -> None:
+        wait_for(first)
+        scene.main.start(exchange(lambda _: served.append(2)))
+        scene.main.start(exchange(lambda _: scene.channel.wake()))  # type: ignore[misc]
+
+    scene.connecting = lambda: scene.main.start(exchange(lambda _: first.set()))
+    task = Task(more)
+    scene.serve()
+    task.result()
+    assert served == [2]
+
+
+def test_another_thread_leaves_the_pumping_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch, FakeChannel())
+    wanted = Wanted(scene, lambda: None)
+    task = Task(scene.serve)
+    wait_for(scene.serving)
+    assert scene.main.pump(WAIT) == 1
+    task.result()
+    assert wanted.threads == [threading.main_thread()]
+
+
+def test_without_a_thread_for_the_stand_in_it_pumps_between_looks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(monkeypatch, FakeChannel())
+    wanted = Wanted(scene, lambda: None)
+    with no_threads(monkeypatch, "stand-in"):
+        scene.serve()
+    assert wanted.threads == [threading.main_thread()] and scene.notes == ALL
+    assert "nothing looks for the end" in caplog.text
+
+
+@pytest.mark.parametrize("way", ["pthread_kill", "raise_signal"])
+def test_a_handler_that_does_not_return_is_struck(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    scene = Scene(monkeypatch, FakeChannel())
+    monkeypatch.setattr(module, "LAST_SECONDS", 0.05)
+    if way == "raise_signal":
+        monkeypatch.delattr(signal, "pthread_kill")
+    struck = []
+
+    def deaf() -> None:
+        scene.channel.wake()  # type: ignore[misc]
+        try:
+            for _ in range(1000):  # the handler of a signal runs between two waits
+                threading.Event().wait(WAIT / 1000)
+        except KeyboardInterrupt:
+            struck.append(True)
+            raise
+
+    Wanted(scene, deaf)
+    scene.serve()
+    assert struck == [True] and scene.notes == ALL
+
+
+def test_what_does_not_even_end_when_struck_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene, ended = Scene(monkeypatch, FakeChannel()), threading.Event()
+    monkeypatch.setattr(module, "LAST_SECONDS", 0.05)
+    codes: List[int] = []
+
+    def exit_(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    monkeypatch.setattr(os, "_exit", exit_)
+
+    def wedged() -> None:
+        scene.channel.wake()  # type: ignore[misc]
+        while not ended.is_set():
+            try:
+                wait_for(ended)
+            except KeyboardInterrupt:
+                pass
+
+    Wanted(scene, wedged)
+    scene.serve()
+    assert codes == [1] and "does not return" in caplog.text
 
 
 def test_what_fails_at_the_start_puts_everything_back(monkeypatch: pytest.MonkeyPatch) -> None:

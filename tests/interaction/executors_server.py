@@ -1,0 +1,79 @@
+"""The server of tests/interaction/test_executors.py: tools that run where they are told to.
+
+``python -m tests.interaction.executors_server`` serves it over stdio; `build` makes it for memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import threading
+from typing import Any, List
+
+from minimcp import Context, Serial, Server, current_context, run
+
+SERIAL = Serial()
+
+
+def build(**options: Any) -> Server:
+    """The server, with options of its own."""
+    server = Server("executors", **{"drain_grace": 5, **options})
+    order: List[int] = []
+
+    def where(number: int = 0) -> str:
+        """Name the thread; note the number."""
+        order.append(number)
+        assert current_context().method == "tools/call"
+        on_main = threading.current_thread() is threading.main_thread()
+        return "main" if on_main else str(threading.get_ident())
+
+    for executor in ("main", "pool"):
+        server.add_tool(where, name=f"where_{executor}", executor=executor)
+    server.add_tool(where, name="where_serial", executor=SERIAL)
+    server.add_tool(where, name="where_hot")
+
+    @server.tool
+    def numbers() -> List[int]:
+        """The numbers that were noted, in order."""
+        return order
+
+    @server.tool(executor="main")
+    def patient(ctx: Context) -> str:
+        """Wait on the main thread, as a tool should."""
+        ctx.progress(1)
+        print("begun", file=sys.stderr, flush=True)
+        ctx.sleep(3600)
+        return "never"
+
+    @server.tool(executor="main")
+    def deaf(ctx: Context) -> str:
+        """Wait on the main thread, as a tool should not."""
+        ctx.on_cancel(lambda: print("told", file=sys.stderr, flush=True))
+        print("begun", file=sys.stderr, flush=True)
+        try:
+            threading.Event().wait(3600)
+        except KeyboardInterrupt:
+            print("struck", file=sys.stderr, flush=True)
+            raise
+        return "never"
+
+    @server.tool(executor="main")
+    def wedged() -> str:
+        """Keep the main thread in C."""
+        print("begun", file=sys.stderr, flush=True)
+        return hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000_000).hex()
+
+    @server.tool(executor="main")
+    def interrupted() -> str:
+        """Raise as if Ctrl-C had struck."""
+        raise KeyboardInterrupt
+
+    return server
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+    run.LAST_SECONDS = given.pop("last", run.LAST_SECONDS)
+    assert build(**given).run() is None  # type: ignore[func-returns-value]
+    print("back", file=sys.stderr, flush=True)

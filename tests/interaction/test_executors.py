@@ -1,0 +1,357 @@
+"""Tools where they are told to run, as clients and authors see them: in memory and in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+from queue import SimpleQueue
+from typing import Any, Callable, Iterator, List
+
+import pytest
+
+import minimcp
+from minimcp import Cancelled, CancelToken, Client, Context, Serial, Server, StdioServer, ToolError
+
+from ..scripted import Task, dumps, request, wait_for
+from ..support import ROOT, WAIT, eventually
+from .executors_server import build
+
+COMMAND = [sys.executable, "-m", "tests.interaction.executors_server"]
+
+
+class Loop:
+    """A program's own loop, such as a window's: it pumps when it is told to, and else does what it does."""
+
+    def __init__(self, make: Callable[..., Server] = build, **options: Any) -> None:
+        self._needed: "SimpleQueue[bool]" = SimpleQueue()
+        self.server = make(on_pump_needed=lambda: self._needed.put(True), **options)
+        self.pumped = 0
+        self.task = Task(self._run)
+
+    def _run(self) -> None:
+        while self._needed.get(timeout=6 * WAIT):
+            self.pumped += self.server.pump()
+
+    def end(self) -> None:
+        self._needed.put(False)
+        self.task.result()
+        self.server.close()
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    made = Loop()
+    yield made
+    made.end()
+
+
+@pytest.fixture(params=["memory", "stdio"])
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    if request.param == "stdio":
+        with minimcp.connect(StdioServer(COMMAND, cwd=str(ROOT)), timeout=WAIT) as opened:
+            yield opened
+        return
+    made = Loop()
+    with minimcp.connect(made.server, timeout=WAIT) as opened:
+        yield opened
+    made.end()
+
+
+def text(client: Client, name: str, **arguments: Any) -> str:
+    return client.call_tool(name, arguments).text
+
+
+def test_each_where_it_was_told(client: Client, request: pytest.FixtureRequest) -> None:
+    serial = {text(client, "where_serial") for _ in range(5)}
+    assert len(serial) == 1 and "main" not in serial
+    main = {text(client, "where_main") for _ in range(5)}
+    assert len(main) == 1 and main != serial
+    if "stdio" in request.node.name:
+        assert main == {"main"}
+    for name in ("where_pool", "where_hot"):
+        assert text(client, name) not in {*main, *serial}
+    with pytest.raises(ToolError, match="KeyboardInterrupt"):
+        text(client, "interrupted")
+    assert text(client, "where_main")
+
+
+@pytest.mark.parametrize("executor", ["serial", "main"])
+def test_a_thousand_calls_stay_in_order(client: Client, executor: str) -> None:
+    calls = [(f"where_{executor}", {"number": number}) for number in range(1000)]
+    threads = {result.text for batch in range(2) for result in client.call_tools(calls[batch * 500 :][:500])}
+    assert len(threads) == 1
+    assert client.call_tool("numbers").structured_content == list(range(1000))
+
+
+def test_a_cancelled_call_is_not_run_and_the_one_that_runs_hears_of_it(client: Client) -> None:
+    first, second, begun = CancelToken(), CancelToken(), threading.Event()
+
+    def run() -> None:
+        client.call_tool("patient", cancel=first, on_progress=lambda _: begun.set())
+
+    running = Task(run)
+    wait_for(begun)
+    queued = Task(lambda: client.call_tool("where_main", {"number": 7}, cancel=second))
+    others = [Task(lambda: client.call_tool("where_main", {"number": 8})) for _ in range(2)]
+    assert text(client, "where_hot")
+    second.cancel()
+    with pytest.raises(Cancelled):
+        queued.result()
+    first.cancel()
+    with pytest.raises(Cancelled):
+        running.result()
+    assert len({task.result().text for task in others}) == 1
+    assert 7 not in client.call_tool("numbers").structured_content
+
+
+# ---------------------------------------------------------------- in memory
+
+
+def echo(number: int = 0) -> int:
+    """Give it back."""
+    return number
+
+
+def test_a_loop_without_a_bell_pumps_now_and_then() -> None:
+    server, seen = Server("plain", executor="main"), SimpleQueue()  # type: ignore[var-annotated]
+    server.add_tool(echo)
+
+    def use() -> None:
+        with minimcp.connect(server, timeout=WAIT) as client:
+            seen.put([client.call_tool("echo", {"number": number}).structured_content for number in range(5)])
+
+    task = Task(use)
+    pumped = 0
+    while task.thread.is_alive():
+        pumped += server.pump(0.05)
+    task.result()
+    assert pumped == 5 and seen.get_nowait() == list(range(5))
+    server.close()
+
+
+def test_nobody_pumps() -> None:
+    server = Server("deserted", max_workers=1, max_requests=3, drain_grace=0.01)
+    called: List[int] = []
+
+    @server.tool(executor="main", timeout=0.05)
+    def late() -> None:
+        """Never runs."""
+        called.append(1)
+
+    server.add_tool(echo, executor="pool")
+    with minimcp.connect(server, timeout=WAIT) as client:
+        for _ in range(5):  # each leaves its place again
+            results = client.call_tools([("late", {})] * 3, return_exceptions=True)
+            assert {str(result) for result in results} == {"late did not begin within 0.05 s"}
+        assert client.call_tool("echo", {"number": 3}).text == "3"
+    assert server.pump() == 0 and called == []
+    server.close()
+
+
+def test_what_waits_counts_against_the_limits() -> None:
+    server = Server("full", max_requests=2, executor="main", drain_grace=0.01)
+    server.add_tool(echo)
+    with minimcp.connect(server, timeout=WAIT) as client:
+        waiting = [client.submit(client.call_tool, "echo") for _ in range(2)]
+        assert eventually(lambda: repr(server._executors.main) == "<Main 2 waiting>")
+        with pytest.raises(minimcp.RpcError, match="more than 2 requests run already"):
+            client.call_tool("echo")
+        assert server.pump() == 2 and [future.result(WAIT).text for future in waiting] == ["0", "0"]
+        assert client.submit(client.call_tool, "echo") and server.pump(WAIT) == 1
+    server.close()
+
+
+@pytest.mark.parametrize("how", ["server", "client"])
+def test_the_end_clears_the_queue(how: str) -> None:
+    server = Server("closing", executor="main")
+    server.add_tool(echo)
+    with minimcp.connect(server, timeout=WAIT) as client:
+        call = client.submit(client.call_tool, "echo")
+        assert eventually(lambda: repr(server._executors.main) == "<Main 1 waiting>")
+        (server if how == "server" else client).close()
+        with pytest.raises((minimcp.RpcError, minimcp.ConnectionLost)):
+            call.result(WAIT)
+        assert eventually(lambda: repr(server._executors.main) == "<Main 0 waiting>") and server.pump() == 0
+    server.close()
+
+
+def test_a_serial_is_shared_by_servers_and_connections() -> None:
+    serial = Serial()
+    threads = set()
+    servers = [Server(f"shared{number}", executor=serial) for number in range(2)]
+
+    def where() -> str:
+        """Name the thread."""
+        return str(threading.get_ident())
+
+    for server in servers:
+        server.add_tool(where)
+        for _ in range(2):
+            with minimcp.connect(server, timeout=WAIT) as client:
+                threads.add(client.call_tool("where").text)
+    servers[0].close()
+    with minimcp.connect(servers[1], timeout=WAIT) as client:
+        threads.add(client.call_tool("where").text)
+    assert len(threads) == 1
+    servers[1].close()
+    assert eventually(lambda: all(thread.name != "minimcp-serial" for thread in threading.enumerate()))
+
+
+def test_handlers_of_a_serial_never_meet() -> None:
+    server = Server("state", executor=Serial())
+    total = [0]
+
+    @server.tool
+    def add(ctx: Context) -> None:
+        """Read, wait, write: wrong on two threads."""
+        before = total[0]
+        ctx.sleep(0.001)
+        total[0] = before + 1
+
+    with minimcp.connect(server, timeout=WAIT) as client:
+        client.call_tools([("add", {})] * 50)
+    server.close()
+    assert total == [50]
+
+
+def test_a_server_that_a_handler_on_a_serial_closes() -> None:
+    server = Server("closed inside", executor=Serial(), drain_grace=WAIT)
+
+    @server.tool
+    def end() -> str:
+        """Close the server."""
+        server.close()
+        return "closed"
+
+    with minimcp.connect(server, timeout=WAIT) as client:
+        assert client.call_tool("end").text == "closed"
+
+
+def test_a_callable_that_posts_to_anothers_queue() -> None:
+    posted: "SimpleQueue[Any]" = SimpleQueue()
+    threads: List[str] = []
+
+    def pump() -> None:
+        threads.append(str(threading.get_ident()))
+        for job in iter(lambda: posted.get(timeout=WAIT), None):
+            assert job() is None and job() is None, "twice does nothing"
+
+    server = Server("posted", executor=posted.put)
+
+    @server.tool
+    def where(number: int) -> str:
+        """Name the thread."""
+        order.append(number)
+        return str(threading.get_ident())
+
+    order: List[int] = []
+    pumping = Task(pump)
+    with minimcp.connect(server, timeout=WAIT) as client:
+        results = client.call_tools([("where", {"number": number}) for number in range(100)])
+    posted.put(None)
+    pumping.result()
+    server.close()
+    assert {result.text for result in results} == set(threads) and order == list(range(100))
+
+
+def test_a_callable_that_fails_and_one_that_forgets(caplog: pytest.LogCaptureFixture) -> None:
+    def full(job: Callable[[], None]) -> None:
+        raise RuntimeError("the queue is full")
+
+    server = Server("broken", executor=full)
+    server.add_tool(echo)
+    server.add_tool(echo, name="forgotten", executor=lambda job: None, timeout=0.05)
+    with minimcp.connect(server, timeout=WAIT) as client:
+        with caplog.at_level(logging.CRITICAL), pytest.raises(minimcp.InternalError, match="reference"):
+            client.call_tool("echo")
+        with pytest.raises(ToolError, match="did not begin within"):
+            client.call_tool("forgotten")
+    server.close()
+
+
+# ---------------------------------------------------------------- a process, and signals
+
+
+class Process:
+    """The server as a process, spoken to by hand."""
+
+    def __init__(self, **options: Any) -> None:
+        self.popen = subprocess.Popen(
+            [*COMMAND, json.dumps(options)], cwd=str(ROOT), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "by hand", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        self._meta = meta
+
+    def call(self, id: int, name: str) -> None:
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(dumps(request(id, "tools/call", name=name, arguments={}, _meta=self._meta)) + b"\n")
+        self.popen.stdin.flush()
+
+    def begun(self) -> None:
+        self.says("begun")
+
+    def says(self, word: str) -> None:
+        assert self.popen.stderr is not None
+        assert Task(self.popen.stderr.readline).result().decode() == f"{word}\n"
+
+    def end(self) -> Any:
+        """Its exit code, and what it wrote after what was read."""
+        out, err = self.popen.communicate(timeout=2 * WAIT)
+        return self.popen.returncode, [json.loads(line) for line in out.splitlines()], err.decode()
+
+
+def test_a_signal_reaches_a_main_tool_that_minds_it() -> None:
+    process, began = Process(), time.monotonic()
+    process.call(1, "patient")
+    process.begun()
+    process.popen.send_signal(signal.SIGINT)
+    code, answers, err = process.end()
+    assert (code, err) == (0, "back\n"), "no traceback, and no grace was used up"
+    assert "cancelled" in answers[0]["error"]["message"]
+    assert time.monotonic() - began < 5
+
+
+def test_a_second_signal_strikes_a_main_tool_that_does_not() -> None:
+    process = Process(drain_grace=60)
+    process.call(1, "deaf")
+    process.begun()
+    process.popen.send_signal(signal.SIGINT)
+    process.says("told")
+    process.popen.send_signal(signal.SIGTERM)
+    code, _, err = process.end()
+    assert code == 0 and "struck" in err and err.endswith("back\n")
+
+
+def test_the_end_of_the_input_strikes_it_after_the_grace() -> None:
+    process = Process(drain_grace=0.05, last=0.1)
+    process.call(1, "deaf")
+    process.begun()
+    code, _, err = process.end()
+    assert code == 0 and "struck" in err and err.endswith("back\n")
+
+
+def test_code_in_c_that_never_returns_ends_with_the_process() -> None:
+    process = Process(drain_grace=0.05, last=0.1)
+    process.call(1, "wedged")
+    process.begun()
+    code, _, err = process.end()
+    assert code == 1 and "does not return" in err and "back" not in err
+
+
+def test_a_main_tool_is_answered_after_the_end_of_the_input() -> None:
+    process = Process()
+    for id in (1, 2, 3):
+        process.call(id, "where_main")
+    code, answers, err = process.end()
+    assert (code, err) == (0, "back\n")
+    assert [answer["result"]["content"][0]["text"] for answer in answers] == ["main"] * 3
