@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import threading
 from typing import Any, Literal
@@ -14,12 +15,13 @@ from minimcp.alarm import Alarm
 from minimcp.features.registered import where
 from minimcp.features.tools import RegisteredTool, Tools
 from minimcp.jsonrpc import Request
+from minimcp.pump import Main
 from minimcp.revisions import BY_NAME
 from minimcp.types import Icon, ToolAnnotations
 
 from ..answering import R4, R5
 from ..scripted import Task
-from ..support import WAIT
+from ..support import WAIT, eventually
 from .support import exchange, facts, read
 
 
@@ -224,3 +226,33 @@ def test_no_thread_for_the_alarm_ends_in_an_error_of_the_server(monkeypatch: pyt
     monkeypatch.setattr(made.alarm, "at", full)
     with pytest.raises(RuntimeError):
         made.get("echo").serve(exchange(params={"name": "echo"}))
+
+
+def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
+    made, main = tools(), Main()
+    made.add(echo, timeout=0.01, executor=main)
+    late, quick = exchange(params={"name": "echo"}), exchange(params={"name": "echo"})
+    outlet: Any = late.outlet
+    start = made.get("echo").route.start
+    assert start is not None
+    start(late)
+    assert eventually(lambda: outlet.owed)
+    ((_, line),) = outlet.owed
+    assert json.loads(line)["result"]["content"][0]["text"] == "echo did not begin within 0.01 s"
+    assert late.cancelled and main.pump() == 0
+    made.add(echo, timeout=WAIT, executor=main, replace=True)
+    quick.route = made.get("echo").route
+    assert quick.route.start is not None
+    quick.route.start(quick)
+    assert main.pump() == 1 and not quick.cancelled
+
+
+def test_ctrl_c_in_a_tool_is_its_error_and_is_known_to_the_exchange() -> None:
+    def struck() -> None:
+        """Is struck."""
+        raise KeyboardInterrupt
+
+    made = tools()
+    made.add(struck)
+    call = exchange(params={"name": "struck"})
+    assert read(made.get("struck").serve(call))["isError"] and call.interrupted

@@ -274,6 +274,68 @@ def test_a_callable_that_fails_and_one_that_forgets(caplog: pytest.LogCaptureFix
     server.close()
 
 
+@pytest.mark.parametrize("executor", ["main", "serial", "callable"])
+def test_the_servers_executor_is_that_of_every_handler(executor: str) -> None:
+    """Tools, resources, templates, prompts and completers."""
+    threads = set()
+
+    def make(**options: Any) -> Server:
+        given = {"main": "main", "serial": Serial(), "callable": lambda job: job()}[executor]
+        server = Server("all", executor=given, **options)  # type: ignore[arg-type]
+
+        def note(text: str = "") -> str:
+            """Note the thread."""
+            threads.add(threading.get_ident())
+            return text
+
+        def complete(value: str) -> List[str]:
+            note()
+            return [value]
+
+        server.add_tool(note)
+        server.add_resource(lambda: note("all"), "notes://all", name="all")
+        server.add_resource(note, "notes://{text}")
+        server.add_prompt(note, complete={"text": complete})
+        server.add_tool(lambda: note(), name="hot", executor="pool", description="Not there.")
+        return server
+
+    loop = Loop(make)
+    with minimcp.connect(loop.server, timeout=WAIT) as client:
+        assert client.call_tool("note", {"text": "a"}).text == "a"
+        assert client.read_resource("notes://all").text == "all"
+        assert client.read_resource("notes://b").text == "b"
+        assert client.get_prompt("note", {"text": "c"}).messages
+        assert client.complete("text", "d", prompt="note").values == ["d"]
+        assert len(threads) == 1
+        client.call_tool("hot")
+        assert len(threads) == 2
+    loop.end()
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("executor", ["main", "serial"])
+def test_a_question_keeps_the_thread_or_comes_again(revision: str, executor: str) -> None:
+    threads: List[int] = []
+
+    def make(**options: Any) -> Server:
+        server = Server("asking", executor=Serial() if executor == "serial" else executor, **options)
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            """Ask for a name."""
+            threads.append(threading.get_ident())
+            return str(ctx.elicit("Who?", {"type": "object", "properties": {"name": {"type": "string"}}}).content)
+
+        return server
+
+    loop = Loop(make)
+    answered = {"name": "Ada"}
+    with minimcp.connect(loop.server, revision=revision, elicit=lambda request: answered, timeout=WAIT) as client:
+        assert client.call_tool("ask").text == str(answered)
+    loop.end()
+    assert len(threads) == (2 if revision == "2026-07-28" else 1) and len(set(threads)) == 1
+
+
 # ---------------------------------------------------------------- a process, and signals
 
 
