@@ -552,7 +552,7 @@ def test_run_in_another_thread_of_a_process(tmp_path: Any) -> None:
 # ---------------------------------------------------------------- forks
 
 FORKED = """
-import os, sys, threading, time, minimcp
+import os, queue, sys, threading, time, minimcp
 from minimcp import Context
 
 server = minimcp.Server("forked")
@@ -568,9 +568,24 @@ def slow(ctx: Context) -> str:
     ctx.sleep(60)
     return "never"
 
+serial, jobs = minimcp.Serial(), queue.SimpleQueue()
+for name, executor in (("serial", serial), ("main", "main"), ("posted", jobs.put)):
+    server.add_tool(pid, name=name, executor=executor)
+
+def everywhere(client):
+    answers = [client.submit(client.call_tool, name) for name in ("serial", "main", "posted")]
+    assert server.pump(8) == 1
+    jobs.get(timeout=8)()
+    assert {answer.result(8).text for answer in answers} == {str(os.getpid())}
+
 client = minimcp.connect(server)
+everywhere(client)
+waiting = client.submit(client.call_tool, "main")
+while "1 waiting" not in repr(server._executors.main):
+    threading.Event().wait(0.01)
 assert client.call_tool("pid").text == str(os.getpid())
 server._state_lock.acquire()
+serial._thread._thread_lock.acquire()
 server._registry.tools.alarm._changed.acquire()
 child = os.fork()
 if not child:
@@ -580,6 +595,8 @@ if not child:
             assert mine.call_tool("pid").text == str(os.getpid())
             assert "did not finish" in mine.call_tool("slow", raise_on_error=False).text
             server.add_tool(pid, name="more")
+            assert server.pump() == 0
+            everywhere(mine)
         try:
             client.call_tool("pid")
         except minimcp.ConnectionLost:
@@ -589,6 +606,9 @@ if not child:
         os._exit(code)
 server._registry.tools.alarm._changed.release()
 server._state_lock.release()
+serial._thread._thread_lock.release()
+assert server.pump() == 1 and waiting.result(8).text == str(os.getpid())
+everywhere(client)
 assert os.waitpid(child, 0)[1] == 0, "the child"
 assert client.call_tool("pid").text == str(os.getpid())
 client.close()

@@ -65,6 +65,12 @@ def build(**options: Any) -> Server:
         return hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000_000).hex()
 
     @server.tool(executor="main")
+    def leave() -> str:
+        """Close the server, and stay a little."""
+        server.close()
+        return "left"
+
+    @server.tool(executor="main")
     def interrupted() -> str:
         """Raise as if Ctrl-C had struck."""
         raise KeyboardInterrupt

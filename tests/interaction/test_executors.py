@@ -383,6 +383,14 @@ def test_a_signal_reaches_a_main_tool_that_minds_it() -> None:
     assert time.monotonic() - began < 5
 
 
+def test_a_main_tool_closes_the_server() -> None:
+    process = Process()
+    process.call(1, "leave")
+    process.says("back")
+    code, answers, err = process.end()
+    assert (code, err, answers[0]["result"]["content"][0]["text"]) == (0, "", "left")
+
+
 def test_a_second_signal_strikes_a_main_tool_that_does_not() -> None:
     process = Process(drain_grace=60)
     process.call(1, "deaf")
