@@ -23,7 +23,13 @@ LOOK_SECONDS = 1.0
 """How often the thread that waits looks whether the parent lives and lets Python run the handlers of signals."""
 
 LAST_SECONDS = 1.0
-"""What a handler on the main thread gets to return in when all else has ended, and again when it was struck."""
+"""What a handler on the main thread gets to return in when all else has ended."""
+
+STRUCK_SECONDS = 5.0
+"""What it gets when it is struck then, before the process ends without it."""
+
+STRIKES = 50
+"""How often it is struck in that time, until one has got through: a signal just before a wait does not end the wait."""
 
 _END, _WORK = True, False
 """What wakes the thread that waits: it shall end or has ended; the main thread is wanted."""
@@ -32,7 +38,7 @@ _END, _WORK = True, False
 class _Signals:
     """SIGINT, SIGTERM and SIGHUP, turned into one wake-up while the main thread serves; elsewhere they are left alone.
 
-    The handlers only wake: whatever a tool does, no signal strikes inside it, until `strike` is called.
+    The handlers only wake: whatever a tool does, no signal strikes in it, unless ``striking`` is set; then one does.
 
     Args:
         wake: Called for each signal.
@@ -42,7 +48,7 @@ class _Signals:
     def __init__(self, wake: Callable[[], None], main: Main) -> None:
         self._wake, self._main = wake, main
         self._old: list[tuple[int, Any]] = []
-        self._striking = False
+        self.striking = False
         self.count = 0
 
     def __enter__(self) -> _Signals:
@@ -58,14 +64,14 @@ class _Signals:
     def _caught(self, number: int, frame: object) -> None:
         self.count += 1
         self._wake()
-        if self._striking and self._main.runs_here:
+        if self.striking and self._main.runs_here:
+            self.striking = False
             raise KeyboardInterrupt
 
     def strike(self) -> None:
-        """Have what runs on the main thread end with a KeyboardInterrupt; code in C that does not look runs on."""
+        """Have a signal come in the main thread; code in C that does not look for signals runs on."""
         import signal
 
-        self._striking = True
         if hasattr(signal, "pthread_kill"):  # it also ends a wait, which the other cannot
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         else:
@@ -200,12 +206,15 @@ class _Service:
         self._work.put(_END)
         if self._returned.wait(LAST_SECONDS if channel.ended else 0):  # a second signal waits for nothing
             return
-        with self._strike_lock:  # what comes after the handler is not to be struck
-            if not self._returned.is_set():
-                self.signals.strike()
-        if not self._returned.wait(LAST_SECONDS):
-            log.error("a handler on the main thread does not return: the process ends here")
-            os._exit(1)
+        self.signals.striking = True
+        for _ in range(STRIKES):
+            with self._strike_lock:  # what comes after the handler is not to be struck
+                if self.signals.striking and not self._returned.is_set():
+                    self.signals.strike()
+            if self._returned.wait(STRUCK_SECONDS / STRIKES):
+                return
+        log.error("a handler on the main thread does not return: the process ends here")
+        os._exit(1)
 
 
 def _woken(gate: SimpleQueue[bool]) -> Optional[bool]:

@@ -310,6 +310,7 @@ def test_what_does_not_even_end_when_struck_ends_the_process(
 ) -> None:
     scene, ended = Scene(monkeypatch, FakeChannel()), threading.Event()
     monkeypatch.setattr(module, "LAST_SECONDS", 0.05)
+    monkeypatch.setattr(module, "STRUCK_SECONDS", 0.05)
     codes: List[int] = []
 
     def exit_(code: int) -> None:

@@ -81,5 +81,6 @@ def build(**options: Any) -> Server:
 if __name__ == "__main__":
     given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     run.LAST_SECONDS = given.pop("last", run.LAST_SECONDS)
+    run.STRUCK_SECONDS = given.pop("struck", run.STRUCK_SECONDS)
     assert build(**given).run() is None  # type: ignore[func-returns-value]
     print("back", file=sys.stderr, flush=True)
