@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from .features.context import Context, current_context
     from .features.questions import Elicit, ElicitUrl, ListRoots, Sample
     from .group import Group, connect_all
+    from .paths import resolve_inside
     from .serial import Serial
     from .server import Server
     from .transports.child import StdioServer
@@ -110,6 +111,7 @@ _LATE = {
     **dict.fromkeys(("Elicit", "ElicitUrl", "ListRoots", "Sample"), "features.questions"),
     "Group": "group",
     "connect_all": "group",
+    "resolve_inside": "paths",
     "Serial": "serial",
     "Server": "server",
     "StdioServer": "transports.child",
@@ -153,5 +155,5 @@ __all__ = [
     "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "StdioServer", "Text",
     "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse",
     "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect", "connect_all",
-    "current_context",
+    "current_context", "resolve_inside",
 ]
