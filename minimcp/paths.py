@@ -21,7 +21,7 @@ LONGEST_NAME = 255
 MOST_DECODINGS = 3
 """How often a path may be percent-encoded, one inside the other, and still be looked at."""
 
-_SLASHES = dict.fromkeys(map(ord, "\u2044\u2215\u29f8\u2571"), "/") | dict.fromkeys(map(ord, "\u2216\u29f5\u29f9"), "\\")
+_SLASHES = str.maketrans("\u2044\u2215\u29f8\u2571\u2216\u29f5\u29f9", "////\\\\\\")
 """Characters that look like slashes, and that some systems write as slashes; NFKC knows the others."""
 
 _DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$|clock\$) *(?:\..*)?", re.IGNORECASE)

@@ -30,7 +30,7 @@ FLOORS: Tuple[Tuple[float, Tuple[str, ...]], ...] = (
     (6, ("callbacks.py", "calls.py", "futures.py", "negotiation.py", "outputs.py")),
     (6, ("typed.py", "tool_calls.py", "meanings.py")),
     (6, ("config.py", "group.py")),
-    (7, ("__init__.py", "testing.py")),
+    (7, ("__init__.py", "testing.py", "transcript.py")),
     (8, ("cli/*", "__main__.py", "trace.py")),
 )
 """Paths below minimcp/ by floor; ``*`` reaches into sub-folders."""

@@ -8,6 +8,7 @@ from typing import Any, Callable, ClassVar, Literal, Optional, TypeVar, Union
 from .base import Wire
 from .common import ANNOTATIONS, Annotations
 from .kinds import DATA, OBJECT, TEXT, Json, as_bytes, json_type, many, needed, one
+from .media import media_type
 from .resource import (
     BlobResourceContents,
     Resource,
@@ -17,31 +18,6 @@ from .resource import (
 )
 
 M = TypeVar("M", bound="_Media")
-
-MIME_TYPES = {
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".gif": "image/gif",
-    ".webp": "image/webp",
-    ".svg": "image/svg+xml",
-    ".bmp": "image/bmp",
-    ".tif": "image/tiff",
-    ".tiff": "image/tiff",
-    ".ico": "image/x-icon",
-    ".avif": "image/avif",
-    ".heic": "image/heic",
-    ".wav": "audio/wav",
-    ".mp3": "audio/mpeg",
-    ".ogg": "audio/ogg",
-    ".oga": "audio/ogg",
-    ".opus": "audio/ogg",
-    ".flac": "audio/flac",
-    ".m4a": "audio/mp4",
-    ".aac": "audio/aac",
-    ".weba": "audio/webm",
-}
-"""What `from_file` makes of a suffix. A table of our own: the standard library's differs between machines."""
 
 
 class Text(Wire):
@@ -90,19 +66,22 @@ class _Media(Wire):
 
         Args:
             path: Of the file.
-            mime_type: None takes it from the suffix of the file's name.
+            mime_type: None takes what its first bytes say, else what the suffix of its name says.
 
         Raises:
-            ValueError: The suffix does not say what it is, or it is something else than this class is for.
+            ValueError: Neither says what it is, or it is something else than this class is for.
             OSError: The file cannot be read.
         """
-        if mime_type is None:
-            suffix = os.path.splitext(os.fspath(path))[1].lower()
-            mime_type = MIME_TYPES.get(suffix, "")
-            if not mime_type.startswith(f"{cls.__name__.lower()}/"):
-                raise ValueError(f"{suffix or 'no suffix'} is not known as {cls.__name__}: say mime_type=")
         with open(path, "rb") as file:
-            return cls(file.read(), mime_type)
+            data = file.read()
+        if mime_type is None:
+            wanted, name = cls.__name__.lower(), os.path.basename(os.fspath(path))
+            mime_type = media_type(path, data)
+            if mime_type is None:
+                raise ValueError(f"{name}: neither its bytes nor its suffix are known as {wanted}: say mime_type=")
+            if not mime_type.startswith(f"{wanted}/"):
+                raise ValueError(f"{name} is {mime_type}, no {wanted}: say mime_type= if it is one")
+        return cls(data, mime_type)
 
 
 class Image(_Media):

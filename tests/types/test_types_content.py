@@ -125,15 +125,23 @@ def test_from_file_knows_the_suffix(tmp_path: Path) -> None:
     picture.write_bytes(b"\x89PNG")
     assert Image.from_file(picture) == Image.from_file(str(picture)) == Image(b"\x89PNG", "image/png")
     assert Image.from_file(picture, "image/x-own").mime_type == "image/x-own"
-    sound = tmp_path / "a.mp3"
-    sound.write_bytes(b"ID3")
-    assert Audio.from_file(sound) == Audio(b"ID3", "audio/mpeg")
-    with pytest.raises(ValueError, match=r"^\.mp3 is not known as Image: say mime_type=$"):
-        Image.from_file(sound)
-    with pytest.raises(ValueError, match="^no suffix is not known"):
-        Audio.from_file(tmp_path / "noise")
+    with pytest.raises(ValueError, match=r"^a\.PNG is image/png, no audio: say mime_type= if it is one$"):
+        Audio.from_file(picture)
+    assert Audio.from_file(picture, "audio/x-own").data == b"\x89PNG"
     with pytest.raises(FileNotFoundError):
         Image.from_file(tmp_path / "none.png")
+
+
+def test_from_file_believes_the_bytes_more_than_the_name(tmp_path: Path) -> None:
+    sound = tmp_path / "a.png"
+    sound.write_bytes(b"ID3")
+    assert Audio.from_file(sound) == Audio(b"ID3", "audio/mpeg")
+    with pytest.raises(ValueError, match="^a.png is audio/mpeg, no image: "):
+        Image.from_file(sound)
+    noise = tmp_path / "noise"
+    noise.write_bytes(b"????")
+    with pytest.raises(ValueError, match="^noise: neither its bytes nor its suffix are known as audio: say mime_type="):
+        Audio.from_file(noise)
 
 
 @pytest.mark.requirement("RES-16")
