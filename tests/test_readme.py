@@ -55,7 +55,7 @@ def test_the_client_prints_what_it_is_said_to(files: Path) -> None:
 
 
 def test_the_test_passes(files: Path) -> None:
-    _run(["-c", "import test_server; test_server.test_forecast()"], files)
+    _run(["-c", "import test_server as t; t.test_forecast(); t.test_progress()"], files)
 
 
 def test_the_server_and_the_client_fit_on_one_screen() -> None:

@@ -1,0 +1,71 @@
+"""A server for the files of one directory, and for no others.
+
+    $ python3 -m minimcp call "python3 file_server.py pantry" find name=*.txt
+    [resource_link, files:///recipes/bread.txt]
+    [resource_link, files:///shopping.txt]
+    $ python3 -m minimcp read "python3 file_server.py pantry" files:///recipes/bread.txt
+    Flour, water, salt, time.
+"""
+
+from __future__ import annotations
+
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Union
+from urllib.parse import quote
+
+from minimcp import Context, ResourceAccessDenied, ResourceLink, ResourceNotFound, Server, ToolError, resolve_inside
+
+MOST_BYTES = 1_000_000
+
+server = Server("files", version="1.0", instructions="Find files with the tools, then read them as resources.")
+root = Path(sys.argv[1] if __name__ == "__main__" else ".")
+
+
+@server.resource("files:///{+path}")
+def read(path: str) -> Union[str, bytes]:
+    """A file: text, or bytes if it is none."""
+    file = resolve_inside(root, path)  # whatever leads outside is refused here
+    if not file.is_file():
+        raise ResourceNotFound("there is no such file")
+    with file.open("rb") as opened:
+        data = opened.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise ResourceAccessDenied(f"the file has more than {MOST_BYTES} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data
+
+
+@server.tool
+def find(ctx: Context, name: str = "*") -> list[ResourceLink]:
+    """Find files.
+
+    Args:
+        name: Of the file, with * for any characters.
+    """
+    found = []
+    for number, path in enumerate(sorted(root.rglob("*")), 1):
+        ctx.progress(number)
+        if fnmatch(path.name, name) and path.is_file():
+            place = path.relative_to(root).as_posix()
+            found.append(ResourceLink(f"files:///{quote(place)}", place))
+    return found
+
+
+@server.tool
+def show(path: str) -> str:
+    """Show a text file to the model."""
+    try:
+        text = read(path)
+    except (ResourceNotFound, ResourceAccessDenied) as error:
+        raise ToolError(error.message) from None  # a result with words that the model can read
+    if isinstance(text, bytes):
+        raise ToolError("this file is no text")
+    return text
+
+
+if __name__ == "__main__":
+    server.run()
