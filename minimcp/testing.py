@@ -112,7 +112,8 @@ def context(
     """A Context for a unit test: hand it to a handler that you call like any other function. It starts no thread.
 
     Questions are answered at once, in every revision, so the handler runs once from its top to its end. They are
-    checked as real ones are, and so are the answers.
+    checked as real ones are, and so are the answers. Whether a handler bears being run again after each question, as
+    revisions without a handshake do it, is shown by ``connect`` to a ``Server(check_replay=True)``.
 
     Args:
         answers: What the client answers, by the question's key or by its kind ("elicit", "sample", "list_roots"); the
