@@ -18,6 +18,7 @@ from .deadline import Deadline
 from .errors import InvalidParams, ProtocolViolation
 from .jsonrpc import Json
 from .negotiation import Era
+from .outputs import OutputChecks
 
 T = TypeVar("T")
 
@@ -43,6 +44,8 @@ class CacheableCalls(Calls):
     ) -> None:
         super().__init__(channel, era, timeout, answerer)
         self._cache = cache
+        self.outputs = OutputChecks()
+        """What was learned of the server's tools."""
 
     def fetch(
         self,

@@ -14,6 +14,7 @@ from typing import Callable, Optional
 
 from .cacheable import CacheableCalls
 from .callbacks import ClientRole
+from .calls import check_token
 from .cancel import CancelToken
 from .channel import Channel
 from .deadline import Deadline
@@ -134,6 +135,7 @@ class _Attempt:
 
     def wait(self, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
         """Return when it has begun. Arguments and errors as `Links.living`."""
+        check_token(cancel)
         try:
             call = self._room.table.register("starting the server again")
             forget = until_cancelled(self._room, call, cancel)
@@ -162,6 +164,11 @@ class Links:
         self.closed = False
         self._attempts: dict[str, _Attempt] = {}  # one at most: whoever comes first sets it, in one step
         self._process = os.getpid()
+
+    @property
+    def restarts(self) -> bool:
+        """Whether a loss is followed by another link."""
+        return self._begin is not None
 
     def living(self, deadline: Deadline, cancel: Optional[CancelToken]) -> Link:
         """The newest link; if that is lost, the next one, if there shall be one. Not for a reader's thread.
