@@ -198,7 +198,7 @@ class Links:
             try:
                 threading.Thread(target=work, name="minimcp-restart", daemon=True).start()
             except RuntimeError as error:
-                self._end(attempt, _failure(lost, error))
+                self._end(attempt, _failure(error))
         return attempt
 
     def _run(self, attempt: _Attempt, lost: Link, begin: Begin) -> None:
@@ -208,7 +208,7 @@ class Links:
             ending: Exception = _Begun()
         except BaseException as error:
             log.debug("%s: not started again: %s", lost.channel.name, error)
-            ending = _closed(lost) if self.closed else _failure(lost, error)
+            ending = _closed(lost) if self.closed else _failure(error)
         self._end(attempt, ending)
 
     def _renew(self, attempt: _Attempt, lost: Link, begin: Begin) -> None:
@@ -247,9 +247,9 @@ def _closed(lost: Link) -> ConnectionLost:
     return ConnectionLost(f"{lost.channel.name}: closed")
 
 
-def _failure(lost: Link, error: BaseException) -> ConnectionFailed:
+def _failure(error: BaseException) -> ConnectionFailed:
     if isinstance(error, ConnectionFailed):
         return error
-    failed = ConnectionFailed(f"{lost.channel.name}: the server could not be started again: {describe(error)}")
+    failed = ConnectionFailed(f"the server could not be started again: {describe(error)}")
     failed.__cause__ = error
     return failed
