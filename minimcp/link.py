@@ -125,6 +125,8 @@ class _Attempt:
 
     def __init__(self, name: str) -> None:
         self.stop = CancelToken()
+        self.claim = threading.Lock()
+        """Whoever gets it does the work, and never gives it back."""
         self.over = threading.Event()
         self._room = Outgoing(name, post=_nowhere, owe=_nowhere)
 
@@ -191,17 +193,19 @@ class Links:
 
     def _attempt(self, lost: Link, begin: Begin) -> _Attempt:
         """The attempt that is under way, or a new one."""
-        mine = _Attempt(lost.channel.name)
-        attempt = self._attempts.setdefault("next", mine)
-        if attempt is mine:
-            work = partial(self._run, attempt, lost, begin)
+        attempt = self._attempts.setdefault("next", _Attempt(lost.channel.name))
+        if not attempt.claim.locked():  # each caller sees to it: one that came before may have died of a signal
             try:
+                work = partial(self._run, attempt, lost, begin)
                 threading.Thread(target=work, name="minimcp-restart", daemon=True).start()
             except RuntimeError as error:
-                self._end(attempt, _failure(error))
+                if attempt.claim.acquire(False):  # and no other caller's thread is doing it
+                    self._end(attempt, _failure(error))
         return attempt
 
     def _run(self, attempt: _Attempt, lost: Link, begin: Begin) -> None:
+        if not attempt.claim.acquire(False):
+            return
         try:
             if self.newest is lost:  # and not replaced since it was found lost
                 self._renew(attempt, lost, begin)

@@ -277,6 +277,51 @@ def test_the_system_gives_no_thread(both: Tuple[minimcp.Client, Server], monkeyp
     assert client.request("work")["done"]
 
 
+def test_ctrl_c_before_the_thread_is_there(
+    both: Tuple[minimcp.Client, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, server = both
+    lost(client, server)
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if thread.name == "minimcp-restart":
+            raise KeyboardInterrupt
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.request("work")
+    assert client.request("work")["done"] and len(server.pipes) == 2
+
+
+class Late:
+    """A claim that looks free until somebody wants it."""
+
+    def __init__(self, claim: Any) -> None:
+        self.acquire, self.locked = claim.acquire, lambda: False
+
+
+def test_a_thread_too_many_does_nothing(
+    both: Tuple[minimcp.Client, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, server = both
+    old, links = client._links.newest, client._links
+    lost(client, server)
+    server.gate.clear()
+    task = Task(client.request, "work")
+    assert eventually(lambda: links._attempts)
+    attempt = links._attempts["next"]
+    assert eventually(attempt.claim.locked) and links._begin is not None
+    links._run(attempt, old, links._begin)
+    monkeypatch.setattr(attempt, "claim", Late(attempt.claim))
+    with no_threads(monkeypatch, "minimcp-restart"), pytest.raises(minimcp.RequestTimeout):
+        client.request("work", timeout=0)
+    server.gate.set()
+    assert task.result()["done"] and len(server.pipes) == 2
+
+
 def test_a_caller_that_was_late_begins_nothing(both: Tuple[minimcp.Client, Server]) -> None:
     client, server = both
     links, old = client._links, client._links.newest
@@ -373,7 +418,7 @@ def test_a_session_is_told_again_what_the_one_before_was_told() -> None:
 
 def test_the_log_level_stays_where_each_request_says_it() -> None:
     server = modern({"subscriptions/listen": error(-32603, "not now")})
-    with minimcp.connect(server, revision=R5, restart=True, timeout=WAIT) as client:
+    with minimcp.connect(server, revision=R5, restart=True, timeout=WAIT, cache=False) as client:
         client.set_log_level("debug")
         for _ in range(2):
             lost(client, server)
