@@ -123,8 +123,12 @@ def test_a_server_killed_while_many_call_answers_each_at_most_once(scripted: Scr
             except ProcessLookupError:
                 pass
         answered = [text for task in tasks for text in task.result()]
-        lives(client)
+        try:
+            lives(client)
+        except minimcp.ConnectionLost:  # nobody has called since the last kill
+            lives(client)
     sent = [message["params"]["arguments"]["text"] for message in server.messages("tools/call")]
+    sent = [text for text in sent if text != "alive"]
     assert len(sent) == len(set(sent)) and set(answered) <= set(sent)
 
 
