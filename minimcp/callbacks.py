@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Callable, Optional
 
 from .answering import Answerer
+from .cache import Cache
 from .eras import Peer
 from .errors import ConnectionLost, MethodNotFound
 from .exchange import Route
@@ -21,7 +22,7 @@ from .negotiation import Era
 from .revisions import NEWEST_HANDSHAKE
 from .role import Role
 from .streams import KINDS, Filter, Streams
-from .types import Change, LogMessage
+from .types import CHANGES, Change, LogMessage
 
 log = Log("client")
 
@@ -29,19 +30,28 @@ MOST_NOTICES = 10_000
 """Notices that wait for their callback; when there are more, the oldest are dropped with one warning."""
 
 class Dispatcher:
-    """One thread that runs callbacks in order; it exists only after the first one. `put` never blocks."""
+    """One thread that runs callbacks in order, as long as somebody has it open. `put` never blocks.
+
+    The thread exists only after the first callback. When the last one closes, it ends; who opens later finds another.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Condition(threading.Lock())
         self._waiting: deque[Callable[[], Any]] = deque()
         self._thread: Optional[threading.Thread] = None
-        self._closed = False
+        self._users = 0
         self._dropped = False
+
+    def open(self) -> Dispatcher:
+        """Take callbacks until the `close` that belongs to this."""
+        with self._lock:
+            self._users += 1
+        return self
 
     def put(self, work: Callable[[], Any]) -> None:
         """Queue a callback; the oldest is dropped when too many wait."""
         with self._lock:
-            if self._closed:
+            if self._users <= 0:
                 return
             if len(self._waiting) >= MOST_NOTICES:
                 self._waiting.popleft()
@@ -57,8 +67,9 @@ class Dispatcher:
     def _run(self) -> None:
         while True:
             with self._lock:
-                self._lock.wait_for(lambda: self._waiting or self._closed)
+                self._lock.wait_for(lambda: self._waiting or self._users <= 0)
                 if not self._waiting:
+                    self._thread = None
                     return
                 work = self._waiting.popleft()
             try:
@@ -67,9 +78,9 @@ class Dispatcher:
                 log.error("a callback failed: %s", describe(error), exc_info=error)
 
     def close(self) -> None:
-        """End the thread when everything that waits has run."""
+        """End the thread when everything that waits has run, unless somebody else has it open."""
         with self._lock:
-            self._closed = True
+            self._users -= 1
             self._lock.notify()
 
 
@@ -97,12 +108,17 @@ class ClientRole(Role):
 
     Args:
         answerer: The host's side.
+        dispatcher: Runs its callbacks; None makes one. Open until the connection is lost.
+        cache: What a change makes stale, before anybody hears of it; None for none.
     """
 
-    def __init__(self, answerer: Answerer) -> None:
+    def __init__(
+        self, answerer: Answerer, dispatcher: Optional[Dispatcher] = None, cache: Optional[Cache] = None
+    ) -> None:
         self._functions = answerer.handlers.functions
         self._answerer = answerer
-        self._dispatcher = Dispatcher()
+        self._dispatcher = (dispatcher or Dispatcher()).open()
+        self._cache = cache
         self.streams = Streams()
         self.era: Optional[Era] = None
         self._ping = Route(lambda exchange: {}, control=True)
@@ -133,9 +149,17 @@ class ClientRole(Role):
         return peer, Route(self._answerer.serve)
 
     def notified(self, notification: Notification) -> None:
+        kind = CHANGES.get(notification.method)
+        if kind is not None:
+            uri = notification.params.get("uri")
+            self._evict(kind, uri if isinstance(uri, str) else None)
         if not self.streams.take(notification):
             self.streams.unasked(notification)
             self.tell(notification)
+
+    def _evict(self, kind: str, uri: Optional[str] = None) -> None:
+        if self._cache is not None:
+            self._cache.changed(kind, uri)
 
     def tell(self, notification: Notification) -> None:
         """Have the host's callback for a notice called."""
@@ -159,12 +183,14 @@ class ClientRole(Role):
 
     def missed(self, gap: Filter) -> None:
         """Notices may have gone unheard: whatever they were about may have changed."""
-        for name in KINDS:
-            if getattr(gap, name) and _CALLBACK[name] in self._functions:
+        for name in filter(partial(getattr, gap), KINDS):
+            self._evict(name)
+            if _CALLBACK[name] in self._functions:
                 self._dispatcher.put(self._functions[_CALLBACK[name]])
         updated = self._functions.get("on_resource_updated")
-        if updated is not None:
-            for uri in gap.resource_subscriptions:
+        for uri in gap.resource_subscriptions:
+            self._evict("resource_updated", uri)
+            if updated is not None:
                 self._dispatcher.put(partial(updated, uri))
 
     def lost(self, cause: ConnectionLost) -> None:

@@ -1,4 +1,4 @@
-"""Calls to one server in the way of its era: sent, waited for, cancelled, all at once, page after page. Floor 6.
+"""Calls to one server in the way of its era: sent, waited for, cancelled, all at once. Floor 6.
 
 Not here: which methods there are and what their results mean (see `client`).
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from copy import copy
 from functools import partial
-from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from .answering import Answerer
 from .cancel import CancelToken
 from .channel import Channel
 from .deadline import Deadline
 from .eras import HandshakeEra
-from .errors import Cancelled, CapabilityNotSupported, McpError, ProtocolViolation, UnsupportedRevision
+from .errors import Cancelled, CapabilityNotSupported, McpError, UnsupportedRevision
 from .jsonrpc import Failure, Json
 from .log import Log
 from .meanings import exception_of
@@ -27,12 +27,8 @@ from .types import Progress
 
 log = Log("client")
 
-T = TypeVar("T")
 OnProgress = Callable[[Progress], Any]
 Result = dict[str, Json]
-
-MOST_PAGES = 1000
-"""Pages of one list; a server that has more is taken to go round in circles."""
 
 AT_ONCE = 64
 """Requests that leave together at most when many are sent at once."""
@@ -81,13 +77,25 @@ class Calls:
         raw: bool = False,
     ) -> Result:
         """Call a method and return its result; arguments and errors as `Client.request`."""
+        result = self._ask_again(method, params, deadline, cancel, on_progress)
+        if raw or not self.era.is_asking(result):
+            return result
+        return self.finish(method, params, result, deadline, cancel, on_progress)
+
+    def finish(
+        self,
+        method: str,
+        params: Mapping[str, Json],
+        result: Result,
+        deadline: Deadline,
+        cancel: Optional[CancelToken],
+        on_progress: Optional[OnProgress] = None,
+    ) -> Result:
+        """Go on with a call whose first result is questions; arguments and errors as `Client.request`."""
 
         def send(params: Mapping[str, Json]) -> Result:
             return self._ask_again(method, params, deadline, cancel, on_progress)
 
-        result = send(params)
-        if raw or not self.era.is_asking(result):
-            return result
         return self._rounds.finish(method, params, result, send, deadline, cancel)
 
     def _ask_again(
@@ -217,11 +225,8 @@ class Calls:
             return not isinstance(outcome, Exception) and self.era.is_asking(outcome)
 
         def finish(place: int, first: Any) -> None:
-            def send(params: Mapping[str, Json]) -> Result:
-                return self._ask_again(method, params, deadline, token, None)
-
             try:
-                outcomes[place] = self._rounds.finish(method, params[place], first, send, deadline, token)
+                outcomes[place] = self.finish(method, params[place], first, deadline, token)
             except Exception as error:
                 outcomes[place] = error
 
@@ -258,37 +263,17 @@ class Calls:
         for call in pending:
             self.channel.calls.retire(call, Cancelled(reason))
 
-    # ------------------------------------------------------------ lists
+    # ------------------------------------------------------------ before a call
 
-    def pages(
-        self,
-        method: str,
-        member: str,
-        read: Callable[[Any], T],
-        deadline: Deadline,
-        cancel: Optional[CancelToken],
-    ) -> list[T]:
-        """All items of a list, page after page; the deadline is for all pages together.
+    def check(self) -> None:
+        """Return if the connection lives.
 
         Raises:
-            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages.
+            ConnectionLost: It has ended.
         """
-        items: list[T] = []
-        cursors: set[Json] = set()
-        params: dict[str, Json] = {}
-        for _ in range(MOST_PAGES):
-            result = self.request(method, params, deadline, cancel)
-            items.extend(_items(method, member, read, result))
-            cursor = result.get("nextCursor")
-            if cursor is None:
-                return items
-            if not isinstance(cursor, str) or cursor in cursors:
-                raise ProtocolViolation(f"a cursor of {method} is a string that comes once", cursor)
-            cursors.add(cursor)
-            params = {"cursor": cursor}
-        raise ProtocolViolation(f"{method} has more than {MOST_PAGES} pages")
-
-    # ------------------------------------------------------------ before a call
+        cause = self.channel.calls.table.cause
+        if cause is not None:
+            raise copy(cause)
 
     def need(self, capability: str) -> None:
         """Return if the server declares this.
@@ -297,9 +282,7 @@ class Calls:
             ConnectionLost: The connection has ended.
             CapabilityNotSupported: It does not.
         """
-        cause = self.channel.calls.table.cause
-        if cause is not None:
-            raise copy(cause)
+        self.check()
         if not self.era.peer.supports(capability):
             raise CapabilityNotSupported(f"{self.channel.name}: the server declares no {capability}")
 
@@ -355,13 +338,3 @@ def _progress_to(on_progress: OnProgress) -> Callable[[Any], None]:
         on_progress(item)
 
     return hand_over
-
-
-def _items(method: str, member: str, read: Callable[[Any], T], result: Mapping[str, Json]) -> list[T]:
-    listed = result.get(member)
-    if not isinstance(listed, list):
-        raise ProtocolViolation(f"a result of {method} has a list of {member}", result)
-    try:
-        return [read(item) for item in listed]
-    except ValueError as error:
-        raise ProtocolViolation(f"a result of {method}: {error}", result) from None

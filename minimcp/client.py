@@ -12,57 +12,51 @@ import weakref
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from .answering import Answerer
-from .callbacks import ClientRole
-from .calls import DEFAULT, Calls, OnProgress, shown
+from .cacheable import CacheableCalls
+from .calls import DEFAULT, OnProgress, shown
 from .cancel import CancelToken
 from .channel import Channel
 from .clock import inherited
 from .deadline import Deadline
-from .errors import ProtocolViolation, RequestTimeout, RpcError
+from .eras import LOG_LEVELS
 from .handlers import Rootlike, Roots
 from .jsonrpc import Json, Notification, encode
+from .link import Links
 from .listening import Listening
-from .log import Log
 from .negotiation import Era
-from .outputs import OutputChecks
 from .streams import Changes, Filter
 from .typed import TypedCalls
 from .types import Implementation
-
-log = Log("client")
 
 
 class Client(TypedCalls):
     """A connection to one server, made by `connect`. Thread-safe; a context manager that closes it.
 
     Args:
-        channel: The connection.
-        era: What was agreed on it.
-        timeout: Seconds for one call, if the call itself does not say; None waits for ever.
-        stderr_tail: Tells the last lines of the server's stderr.
+        links: Its connection, and those that may follow.
         answerer: The host's side.
-        role: What it does with what the server sends.
     """
 
-    def __init__(
-        self,
-        channel: Channel,
-        era: Era,
-        *,
-        timeout: Optional[float],
-        stderr_tail: Callable[[], str],
-        answerer: Answerer,
-        role: ClientRole,
-    ) -> None:
-        self._channel, self._era, self._answerer = channel, era, answerer
-        self._calls = Calls(channel, era, timeout, answerer)
-        self._listening = Listening(
-            self._calls, role.streams, forward=role.tell, missed=role.missed, kinds=role.kinds
-        )
-        self._stderr_tail = stderr_tail
-        self._outputs = OutputChecks()
-        self._closed = False
+    def __init__(self, links: Links, answerer: Answerer) -> None:
+        self._links, self._answerer = links, answerer
         _close_at_exit(self)
+
+    @property
+    def _channel(self) -> Channel:
+        return self._links.newest.channel
+
+    @property
+    def _era(self) -> Era:
+        return self._links.newest.era
+
+    def _begin(
+        self, timeout: Optional[float], cancel: Optional[CancelToken], capability: Optional[str] = None
+    ) -> tuple[CacheableCalls, Deadline]:
+        deadline = self._links.newest.calls.deadline(timeout)
+        calls = self._links.living(deadline, cancel).calls
+        if capability is not None:
+            calls.need(capability)
+        return calls, deadline
 
     # ------------------------------------------------------------ facts
 
@@ -89,12 +83,12 @@ class Client(TypedCalls):
     @property
     def stderr_tail(self) -> str:
         """The last lines of the server process's stderr; empty when there is no process."""
-        return self._stderr_tail()
+        return self._links.newest.stderr_tail()
 
     @property
     def loss(self) -> Optional[BaseException]:
-        """What has ended the connection; None while it lives, and when `close` has."""
-        return None if self._closed else self._channel.calls.table.cause
+        """What has ended the connection for good; None while it lives, and when `close` has."""
+        return None if self._links.closed or self._links.restarts else self._links.newest.cause
 
     # ------------------------------------------------------------ calls
 
@@ -107,6 +101,7 @@ class Client(TypedCalls):
         cancel: Optional[CancelToken] = None,
         on_progress: Optional[OnProgress] = None,
         raw: bool = False,
+        cache: str = "use",
     ) -> dict[str, Json]:
         """Call any method and return its result as it came.
 
@@ -118,6 +113,9 @@ class Client(TypedCalls):
             on_progress: Called with each `Progress`, in order, by this thread, before this returns; None asks for none.
             raw: True also returns a result that asks for input (``resultType`` is "input_required") as it came, for
                 a host that keeps it and goes on later with ``inputResponses`` and ``requestState`` among the params.
+            cache: For lists, reads and `server/discover`, which say how long they stay true: "use" takes what is kept,
+                "refresh" asks the server and keeps its answer, "bypass" asks and keeps nothing. What has ``_meta`` or
+                belongs to a round of questions is never kept.
 
         Raises:
             RpcError: The server answered an error; its kind depends on the code.
@@ -125,11 +123,29 @@ class Client(TypedCalls):
             RequestTimeout: No answer came in time; the server was told.
             Cancelled: The token was cancelled; the server was told.
             ConnectionLost: The connection ended, or is closed.
+            ConnectionFailed: It had ended, and with ``restart=True`` there came no other; the next call tries again.
             ProtocolViolation: The answer was none.
             BaseException: Whatever ``on_progress`` raises; the server is told that nobody waits.
         """
-        deadline = self._calls.deadline(timeout)
-        return self._calls.request(method, params or {}, deadline, cancel, on_progress, raw=raw)
+        calls, deadline = self._begin(timeout, cancel)
+        return calls.fetch(method, params or {}, deadline, cancel, on_progress, raw=raw, cache=cache)
+
+    def set_log_level(
+        self, level: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+    ) -> None:
+        """Have the server send log messages of this level and above. Errors as `Client.request`.
+
+        Args:
+            level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
+
+        Raises:
+            ValueError: The level is none of these.
+            CapabilityNotSupported: The server declares no logging.
+        """
+        if level not in LOG_LEVELS:
+            raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
+        deadline = self._begin(timeout, cancel, "logging")[1]
+        self._links.living(deadline, cancel).set_log_level(level, deadline, cancel)
 
     def set_roots(self, roots: Iterable[Rootlike]) -> None:
         """Replace the roots that ``roots=`` of `connect` gave, and tell a server that keeps them.
@@ -162,23 +178,13 @@ class Client(TypedCalls):
         Raises:
             ConnectionLost: The connection has ended.
         """
-        self._channel.write(encode(Notification(method, dict(params or {}))), self._calls.deadline(DEFAULT))
+        calls, deadline = self._begin(DEFAULT, None)
+        calls.channel.write(encode(Notification(method, dict(params or {}))), deadline)
 
     # ------------------------------------------------------------ changes
 
-    def hear(self, deadline: Deadline) -> None:
-        """Begin to hear of what the host has callbacks for, where that takes a request (`connect` does this).
-
-        Raises:
-            ConnectionLost: The connection has ended.
-        """
-        try:
-            self._listening.open_background(deadline)
-        except (RpcError, ProtocolViolation, RequestTimeout) as error:
-            log.warning("%s: no stream of changes: %s", self._channel.name, error)
-        except BaseException:
-            self.close()
-            raise
+    def _listening(self, timeout: Optional[float], cancel: Optional[CancelToken]) -> Listening:
+        return self._links.living(self._links.newest.calls.deadline(timeout), cancel).listening
 
     def subscribe(
         self, uri: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
@@ -191,13 +197,13 @@ class Client(TypedCalls):
         Raises:
             CapabilityNotSupported: The server takes no subscriptions.
         """
-        self._listening.subscribe(uri, timeout, cancel)
+        self._listening(timeout, cancel).subscribe(uri, timeout, cancel)
 
     def unsubscribe(
         self, uri: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
     ) -> None:
         """Take a subscription back. Arguments and errors as `subscribe`."""
-        self._listening.unsubscribe(uri, timeout, cancel)
+        self._listening(timeout, cancel).unsubscribe(uri, timeout, cancel)
 
     def listen(
         self,
@@ -231,7 +237,7 @@ class Client(TypedCalls):
         wanted = Filter(
             tools_list_changed, prompts_list_changed, resources_list_changed, tuple(resource_subscriptions)
         )
-        return self._listening.listen(wanted, timeout, cancel)
+        return self._listening(timeout, cancel).listen(wanted, timeout, cancel)
 
     def submit(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
         """Run one of this client's calls on a thread of its own.
@@ -269,10 +275,7 @@ class Client(TypedCalls):
         that at once. A server process gets the end of its input and 2 s to exit, then SIGTERM and 2 s more, then
         SIGKILL, with all that it has started; so this lasts about 4 s at most.
         """
-        self._closed = True
-        self._listening.stop()
-        self._channel.close()
-        self._listening.join()
+        self._links.close()
 
     def __enter__(self) -> Client:
         return self
@@ -281,9 +284,10 @@ class Client(TypedCalls):
         self.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True) and not self._channel.ended and not sys.is_finalizing():
+        links: Optional[Links] = getattr(self, "_links", None)
+        if links is not None and not links.closed and not self._channel.ended and not sys.is_finalizing():
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
-            self._channel.abandon()
+            links.abandon()
 
     def __repr__(self) -> str:
         return f"<Client {self._era.revision.name} on {self._channel!r}>"

@@ -12,18 +12,22 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .answering import Answerer
-from .callbacks import ClientRole
+from .cache import Cache
+from .cacheable import CacheableCalls
+from .callbacks import ClientRole, Dispatcher
 from .calls import check_token, moment
 from .cancel import CancelToken
 from .channel import Channel
 from .client import Client
 from .config import Config, read_servers
+from .deadline import Deadline
 from .errors import Cancelled, ConnectionFailed, ConnectionLost, RequestTimeout
 from .handlers import Handlers, Rootlike
 from .jsonrpc import Json
 from .limits import Limits
+from .link import Link, Links
 from .log import tracer
-from .negotiation import Era, Plan, negotiate, wanted_revisions
+from .negotiation import Plan, negotiate, wanted_revisions
 from .pipe import Pipe
 from .revisions import Revision
 from .transports.child import ChildPipe, StdioServer
@@ -128,6 +132,8 @@ def connect(
     timeout: Optional[float] = 60.0,
     connect_timeout: Optional[float] = 60.0,
     probe_timeout: float = 5.0,
+    restart: bool = False,
+    cache: bool = True,
     handlers: Any = None,
     on_log: Optional[Callable[[Any], Any]] = None,
     on_tools_changed: Optional[Callable[[], Any]] = None,
@@ -153,6 +159,7 @@ def connect(
     max_workers: Optional[int] = 64,
     max_backlog_bytes: Optional[int] = 64 * 1024 * 1024,
     write_timeout: Optional[float] = 30.0,
+    max_cache_bytes: Optional[int] = 16 * 1024 * 1024,
 ) -> Client:
     """Start or open a server, agree with it on a revision, and return the client. Use it as a context manager.
 
@@ -164,6 +171,9 @@ def connect(
             clock stands while ``sample``, ``elicit`` or ``list_roots`` answers.
         connect_timeout: Seconds for the start of the process and for agreeing, together; None waits for ever.
         probe_timeout: How many of these seconds a silent server gets before the older handshake is tried.
+        restart: True: after a loss the next call starts or opens the server anew, agrees with it again within
+            ``connect_timeout`` and subscribes again to what was subscribed to. Lost calls are never sent again.
+        cache: Whether lists, reads and `server/discover` are kept as long as the server says that they stay true.
         handlers: An object with any of the functions that follow, by the same names; None has none.
         on_log: Called with each log message of the server, one at a time, on one thread, as all ``on_...``.
         on_tools_changed: Called when the list of tools has changed.
@@ -193,6 +203,7 @@ def connect(
         max_workers: Handlers that run at the same time.
         max_backlog_bytes: Bytes that the server has not taken before reading stops.
         write_timeout: Seconds after which a server that takes no byte is lost.
+        max_cache_bytes: Bytes of results that are kept; those that were not used for longest go first.
 
     Raises:
         ConnectionFailed: It did not start, went away, or refused; the message says what was run and how it ended.
@@ -228,35 +239,43 @@ def connect(
     record = tracer(trace)
     for name, seconds in (("timeout", timeout), ("probe_timeout", probe_timeout)):
         moment(name, seconds)
-    deadline = moment("connect_timeout", connect_timeout)
+    moment("connect_timeout", connect_timeout)
+    answerer, dispatcher = Answerer(given), Dispatcher()
+    kept = Cache(max_cache_bytes) if cache else None
 
     def start(shown: str) -> Pipe:
         return _open_pipe(found, stderr, max_message_bytes, shown)
 
-    def agree(pipe: Pipe, plan: Plan) -> Client:
-        answerer = Answerer(given)
-        role = ClientRole(answerer)
-        channel = Channel(pipe, role, limits=limits, trace=record).open()
-        answerer.clock.resumed = channel.calls.table.wake_all
-        try:
-            era = _unless(cancel, channel, lambda: negotiate(channel, plan, deadline, role.agree))
-        except BaseException:
-            channel.close()
-            raise
-        if isinstance(pipe, ChildPipe):
-            pipe.grace = ChildPipe.CLOSE_SECONDS
-        client = Client(
-            channel, era, timeout=timeout, stderr_tail=lambda: getattr(pipe, "stderr_tail", ""), answerer=answerer,
-            role=role,
-        )
-        client.hear(deadline)
-        return client
+    def begin(cancel: Optional[CancelToken], before: Optional[Link] = None) -> Link:
+        deadline = Deadline(connect_timeout)
 
-    try:
-        return _agree(start, agree, plan, found)
-    except (ConnectionFailed, RequestTimeout) as error:
-        error.args = (f"{found.what}: {error}",)
-        raise
+        def agree(pipe: Pipe, plan: Plan) -> Link:
+            role = ClientRole(answerer, dispatcher, kept)
+            channel = Channel(pipe, role, limits=limits, trace=record).open()
+            answerer.clock.resumed = channel.calls.table.wake_all
+
+            def agree_and_hear() -> Link:
+                era = negotiate(channel, plan, deadline, role.agree)
+                if isinstance(pipe, ChildPipe):
+                    pipe.grace = ChildPipe.CLOSE_SECONDS
+                calls = CacheableCalls(channel, era, timeout, answerer, kept)
+                link = Link(calls, role, lambda: getattr(pipe, "stderr_tail", ""))
+                link.hear(deadline, before)
+                return link
+
+            try:
+                return _unless(cancel, channel, agree_and_hear)
+            except BaseException:
+                channel.close()
+                raise
+
+        try:
+            return _agree(start, agree, plan, found)
+        except (ConnectionFailed, RequestTimeout) as error:
+            error.args = (f"{found.what}: {error}",)
+            raise
+
+    return Client(Links(begin(cancel), begin if restart else None), answerer)
 
 
 def _plan(
@@ -277,8 +296,8 @@ def _plan(
 
 
 def _agree(
-    start: Callable[[str], Pipe], agree: Callable[[Pipe, Plan], Client], plan: Plan, found: Target
-) -> Client:
+    start: Callable[[str], Pipe], agree: Callable[[Pipe, Plan], Link], plan: Plan, found: Target
+) -> Link:
     """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
     pipe = start("")
     try:
@@ -292,7 +311,7 @@ def _agree(
             raise _failed(again, _both(lost, again)) from lost
 
 
-def _unless(cancel: Optional[CancelToken], channel: Channel, agree: Callable[[], Era]) -> Era:
+def _unless(cancel: Optional[CancelToken], channel: Channel, agree: Callable[[], Link]) -> Link:
     """Agree with the server; a token that is cancelled ends what is waited for, and all that would follow."""
     if cancel is None:
         return agree()
@@ -303,11 +322,11 @@ def _unless(cancel: Optional[CancelToken], channel: Channel, agree: Callable[[],
 
     forget = token.on_cancel(stop)
     try:
-        era = agree()
+        link = agree()
     finally:
         forget()
     check_token(token)
-    return era
+    return link
 
 
 def _pinned(plan: Plan) -> str:

@@ -9,7 +9,7 @@ import random
 import threading
 from collections import Counter
 from copy import copy
-from typing import Callable, Optional
+from typing import Callable, Optional, Sequence
 
 from .calls import Calls
 from .cancel import CancelToken
@@ -49,6 +49,7 @@ class Listening:
         self._calls, self._streams, self._kinds = calls, streams, kinds
         self._forward, self._missed = forward, missed
         self._uris: Counter[str] = Counter()
+        self._subscribed: dict[str, bool] = {}
         self._turn_lock = threading.Lock()
         """Of those who change what the background is about: one at a time talks to the server; never the reader."""
         self._background: Optional[Stream] = None
@@ -58,6 +59,11 @@ class Listening:
     @property
     def _by_request(self) -> bool:
         return not self._calls.era.revision.handshake
+
+    @property
+    def subscribed(self) -> tuple[str, ...]:
+        """The resources that `subscribe` has asked for."""
+        return tuple(self._subscribed)
 
     # ------------------------------------------------------------ streams of the program
 
@@ -173,16 +179,18 @@ class Listening:
         deadline = self._calls.deadline(timeout)
         if not self._by_request:
             self._subscribe_session(uri, deadline, cancel)
-            return
-        with self._turn_lock:
-            if uri not in self._uris:
-                self._replace({*self._uris, uri}, deadline, cancel)
-            self._uris[uri] = 1
+        else:
+            with self._turn_lock:
+                if uri not in self._uris:
+                    self._replace({*self._uris, uri}, deadline, cancel)
+                self._uris[uri] = 1
+        self._subscribed[uri] = True
 
     def unsubscribe(self, uri: str, timeout: Optional[float], cancel: Optional[CancelToken]) -> None:
         """Hear of it no more; arguments and errors as `Client.unsubscribe`."""
         self._calls.need("resources.subscribe")
         deadline = self._calls.deadline(timeout)
+        self._subscribed.pop(uri, None)
         if not self._by_request:
             self._unsubscribe_session(uri, deadline, cancel)
             return
@@ -191,15 +199,24 @@ class Listening:
                 self._replace({*self._uris} - {uri}, deadline, cancel)
                 del self._uris[uri]
 
-    def open_background(self, deadline: Deadline) -> None:
+    def open_background(self, deadline: Deadline, uris: Sequence[str] = ()) -> None:
         """Open the client's own stream, if it wants to hear of anything and the server may say so.
+
+        Args:
+            deadline: For all of it.
+            uris: Resources that were subscribed to on a connection before this one.
 
         Raises:
             McpError: It could not be opened.
         """
-        if self._by_request and any(self._kinds):
+        if not self._by_request:
+            for uri in uris:
+                self.subscribe(uri, deadline.remaining(), None)
+        elif uris or any(self._kinds):
             with self._turn_lock:
-                self._replace({*self._uris}, deadline, None)
+                self._replace({*self._uris, *uris}, deadline, None)
+                self._uris.update(dict.fromkeys(uris, 1))
+                self._subscribed.update(dict.fromkeys(uris, True))
 
     def _replace(self, uris: set[str], deadline: Deadline, cancel: Optional[CancelToken]) -> None:
         """Put a stream with the new set into the place of the old one, which is closed when the new one is there."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union
 
-from .calls import DEFAULT, Calls, OnProgress, Result, shown
+from .cacheable import CacheableCalls
+from .calls import DEFAULT, OnProgress, Result, shown
 from .cancel import CancelToken
 from .deadline import Deadline
 from .errors import McpError, ProtocolViolation, ToolError
 from .jsonrpc import Json
 from .log import Log, one_line
-from .negotiation import Era
-from .outputs import OutputChecks
 from .types import CallToolResult, Tool
 
 log = Log("client")
@@ -29,12 +28,25 @@ LOOK_UP_SECONDS = 5.0
 class ToolCalls:
     """The requests about tools. Thread-safe."""
 
-    _calls: Calls
-    _era: Era
-    _outputs: OutputChecks
+    def _begin(
+        self, timeout: Optional[float], cancel: Optional[CancelToken], capability: Optional[str] = None
+    ) -> tuple[CacheableCalls, Deadline]:
+        """Where a call goes, and when it is given up.
+
+        Args:
+            timeout: As every method takes it.
+            cancel: As every method takes it.
+            capability: That the server must declare; None asks for none.
+
+        Raises:
+            ConnectionLost: The connection has ended.
+            CapabilityNotSupported: The server does not declare this.
+            McpError: As `Links.living`.
+        """
+        raise NotImplementedError
 
     def list_tools(
-        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None, cache: str = "use"
     ) -> list[Tool]:
         """All tools of the server, page after page. Arguments and errors as `Client.request`.
 
@@ -42,12 +54,14 @@ class ToolCalls:
             CapabilityNotSupported: The server declares no tools.
             ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages.
         """
-        self._calls.need("tools")
-        return self._listed(self._calls.deadline(timeout), cancel)
+        calls, deadline = self._begin(timeout, cancel, "tools")
+        return self._listed(calls, deadline, cancel, cache)
 
-    def _listed(self, deadline: Deadline, cancel: Optional[CancelToken]) -> list[Tool]:
-        tools = self._calls.pages("tools/list", "tools", Tool.from_wire, deadline, cancel)
-        self._outputs.remember(tools)
+    def _listed(
+        self, calls: CacheableCalls, deadline: Deadline, cancel: Optional[CancelToken], cache: str = "use"
+    ) -> list[Tool]:
+        tools = calls.pages("tools/list", "tools", Tool.from_wire, deadline, cancel, cache)
+        calls.outputs.remember(tools)
         return tools
 
     def call_tool(
@@ -75,15 +89,15 @@ class ToolCalls:
         Where a revision wraps values, the tools are listed once if they have not been: only the schema of a tool tells
         whether its ``{"result": ...}`` is a wrapping, which ``value`` is without.
         """
-        self._calls.need("tools")
-        deadline, params = self._calls.deadline(timeout), _call_params(name, arguments)
+        calls, deadline = self._begin(timeout, cancel, "tools")
+        params = _call_params(name, arguments)
         try:
-            result = self._calls.request("tools/call", params, deadline, cancel, on_progress)
+            result = calls.request("tools/call", params, deadline, cancel, on_progress)
         except ToolError as error:  # an old server's own code for it
             if raise_on_error or error.result is None:
                 raise
             return error.result  # type: ignore[no-any-return]
-        return self._tool_result(name, result, deadline, cancel, raise_on_error=raise_on_error)
+        return self._tool_result(calls, name, result, deadline, cancel, raise_on_error=raise_on_error)
 
     def call_tools(
         self,
@@ -105,10 +119,11 @@ class ToolCalls:
         Raises:
             McpError: As `call_tool`, unless ``return_exceptions``.
         """
-        self._calls.need("tools")
-        deadline, params = self._calls.deadline(timeout), [_call_params(*_pair(call)) for call in calls]
-        results = self._calls.at_once("tools/call", params, deadline, cancel)
-        outcomes = [self._outcome(each["name"], result, deadline, cancel) for each, result in zip(params, results)]
+        link, deadline = self._begin(timeout, cancel, "tools")
+        params = [_call_params(*_pair(call)) for call in calls]
+        results = link.at_once("tools/call", params, deadline, cancel)
+        pairs = zip(params, results)
+        outcomes = [self._outcome(link, each["name"], result, deadline, cancel) for each, result in pairs]
         if not return_exceptions:
             for outcome in outcomes:
                 if isinstance(outcome, Exception):
@@ -116,17 +131,23 @@ class ToolCalls:
         return outcomes
 
     def _outcome(
-        self, name: str, result: Union[Result, Exception], deadline: Deadline, cancel: Optional[CancelToken]
+        self,
+        calls: CacheableCalls,
+        name: str,
+        result: Union[Result, Exception],
+        deadline: Deadline,
+        cancel: Optional[CancelToken],
     ) -> Union[CallToolResult, Exception]:
         if isinstance(result, Exception):
             return result
         try:
-            return self._tool_result(name, result, deadline, cancel)
+            return self._tool_result(calls, name, result, deadline, cancel)
         except (ToolError, ProtocolViolation) as error:
             return error
 
     def _tool_result(
         self,
+        calls: CacheableCalls,
         name: str,
         result: Result,
         deadline: Deadline,
@@ -135,22 +156,24 @@ class ToolCalls:
         raise_on_error: bool = True,
     ) -> CallToolResult:
         typed = typed_result("tools/call", CallToolResult.from_wire, result)
-        if self._era.revision.structured == "object" and self._outputs.needs_list(name, typed):
-            self._look_up(name, deadline.within(LOOK_UP_SECONDS), cancel)
-        self._outputs.fill_in(name, typed)
+        if calls.era.revision.structured == "object" and calls.outputs.needs_list(name, typed):
+            self._look_up(calls, name, deadline.within(LOOK_UP_SECONDS), cancel)
+        calls.outputs.fill_in(name, typed)
         if typed.is_error and raise_on_error:
             failed = ToolError(typed.text or f"{name} failed", content=typed.content)
             failed.result = typed
             raise failed
         return typed
 
-    def _look_up(self, name: str, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
+    def _look_up(
+        self, calls: CacheableCalls, name: str, deadline: Deadline, cancel: Optional[CancelToken]
+    ) -> None:
         """List the tools for the schema of one whose call has been made: the result is kept whatever comes of this."""
         try:
-            self._listed(deadline, cancel)
+            self._listed(calls, deadline, cancel)
         except McpError as error:
             log.warning("what %s returned may be wrapped, and its schema cannot be had: %s", one_line(name), error)
-        self._outputs.give_up(name)
+        calls.outputs.give_up(name)
 
 
 def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str, Json]:

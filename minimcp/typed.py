@@ -11,7 +11,6 @@ from typing import Any, Callable, Mapping, Optional, TypeVar, Union
 
 from .calls import DEFAULT, OnProgress, shown
 from .cancel import CancelToken
-from .eras import LOG_LEVEL_KEY, LOG_LEVELS, HandshakeEra
 from .jsonrpc import Json, to_json
 from .tool_calls import ToolCalls, mapping, text, typed_result
 from .types import Completion, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate
@@ -26,23 +25,25 @@ class TypedCalls(ToolCalls):
     """The specification's requests to a server. Thread-safe.
 
     Every method takes ``timeout=`` (seconds the server may take in all; None waits for ever) and ``cancel=`` (a token
-    that ends the call from another thread), and raises what `Client.request` raises.
+    that ends the call from another thread), and raises what `Client.request` raises. Lists and reads also take
+    ``cache=``: "use" takes what is kept from before as long as the server said that it stays true, "refresh" asks the
+    server and keeps its answer, "bypass" asks and keeps nothing.
     """
 
     # ------------------------------------------------------------ resources
 
     def list_resources(
-        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None, cache: str = "use"
     ) -> list[Resource]:
         """All resources that the server lists, page after page. Arguments and errors as `list_tools`.
 
         Raises:
             CapabilityNotSupported: The server declares no resources.
         """
-        return self._all("resources", "resources/list", "resources", Resource.from_wire, timeout, cancel)
+        return self._all("resources", "resources/list", "resources", Resource.from_wire, timeout, cancel, cache)
 
     def list_resource_templates(
-        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None, cache: str = "use"
     ) -> list[ResourceTemplate]:
         """All templates of resources, page after page. Arguments and errors as `list_tools`.
 
@@ -50,7 +51,7 @@ class TypedCalls(ToolCalls):
             CapabilityNotSupported: The server declares no resources.
         """
         method, read = "resources/templates/list", ResourceTemplate.from_wire
-        return self._all("resources", method, "resourceTemplates", read, timeout, cancel)
+        return self._all("resources", method, "resourceTemplates", read, timeout, cancel, cache)
 
     def read_resource(
         self,
@@ -59,6 +60,7 @@ class TypedCalls(ToolCalls):
         timeout: Optional[float] = DEFAULT,
         cancel: Optional[CancelToken] = None,
         on_progress: Optional[OnProgress] = None,
+        cache: str = "use",
     ) -> ReadResourceResult:
         """Read a resource. Arguments and errors as `Client.request`, and:
 
@@ -71,21 +73,21 @@ class TypedCalls(ToolCalls):
             CapabilityNotSupported: The server declares no resources.
         """
         params = {"uri": text("a URI", uri)}
-        self._calls.need("resources")
-        result = self._calls.request("resources/read", params, self._calls.deadline(timeout), cancel, on_progress)
+        calls, deadline = self._begin(timeout, cancel, "resources")
+        result = calls.fetch("resources/read", params, deadline, cancel, on_progress, cache=cache)
         return typed_result("resources/read", ReadResourceResult.from_wire, result)
 
     # ------------------------------------------------------------ prompts
 
     def list_prompts(
-        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+        self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None, cache: str = "use"
     ) -> list[Prompt]:
         """All prompts of the server, page after page. Arguments and errors as `list_tools`.
 
         Raises:
             CapabilityNotSupported: The server declares no prompts.
         """
-        return self._all("prompts", "prompts/list", "prompts", Prompt.from_wire, timeout, cancel)
+        return self._all("prompts", "prompts/list", "prompts", Prompt.from_wire, timeout, cancel, cache)
 
     def get_prompt(
         self,
@@ -111,8 +113,8 @@ class TypedCalls(ToolCalls):
         params: dict[str, Json] = {"name": text("a prompt's name", name)}
         if arguments is not None:
             params["arguments"] = _texts(name, arguments)
-        self._calls.need("prompts")
-        result = self._calls.request("prompts/get", params, self._calls.deadline(timeout), cancel, on_progress)
+        calls, deadline = self._begin(timeout, cancel, "prompts")
+        result = calls.request("prompts/get", params, deadline, cancel, on_progress)
         return typed_result("prompts/get", GetPromptResult.from_wire, result)
 
     # ------------------------------------------------------------ completion
@@ -147,12 +149,13 @@ class TypedCalls(ToolCalls):
             "argument": {"name": text("an argument's name", argument), "value": text("a value", value)},
         }
         chosen = None if arguments is None else _texts(prompt or template or "", arguments)
-        revision = self._era.revision
+        calls, deadline = self._begin(timeout, cancel)
+        revision = calls.era.revision
         if chosen is not None and revision.completion_context:
             params["context"] = {"arguments": chosen}
         if revision.completions_capability:
-            self._calls.need("completions")
-        result = self._calls.request("completion/complete", params, self._calls.deadline(timeout), cancel)
+            calls.need("completions")
+        result = calls.request("completion/complete", params, deadline, cancel)
         return typed_result("completion/complete", Completion.from_wire, result)
 
     # ------------------------------------------------------------ the rest
@@ -165,36 +168,17 @@ class TypedCalls(ToolCalls):
         read: Callable[[Any], T],
         timeout: Optional[float],
         cancel: Optional[CancelToken],
+        cache: str,
     ) -> list[T]:
-        self._calls.need(capability)
-        return self._calls.pages(method, member, read, self._calls.deadline(timeout), cancel)
+        calls, deadline = self._begin(timeout, cancel, capability)
+        return calls.pages(method, member, read, deadline, cancel, cache)
 
     def ping(self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None) -> float:
         """Ask whether the server is there; how many seconds the answer took. Errors as `Client.request`."""
+        calls, deadline = self._begin(timeout, cancel)
         began = time.monotonic()
-        method = "ping" if self._era.revision.handshake else "server/discover"
-        self._calls.request(method, {}, self._calls.deadline(timeout), cancel)
+        calls.request("ping" if calls.era.revision.handshake else "server/discover", {}, deadline, cancel)
         return time.monotonic() - began
-
-    def set_log_level(
-        self, level: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
-    ) -> None:
-        """Have the server send log messages of this level and above. Errors as `Client.request`.
-
-        Args:
-            level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
-
-        Raises:
-            ValueError: The level is none of these.
-            CapabilityNotSupported: The server declares no logging.
-        """
-        if level not in LOG_LEVELS:
-            raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
-        self._calls.need("logging")
-        if isinstance(self._era, HandshakeEra):
-            self._calls.request("logging/setLevel", {"level": level}, self._calls.deadline(timeout), cancel)
-        else:
-            self._era.envelope = {**self._era.envelope, LOG_LEVEL_KEY: level}
 
 
 def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:

@@ -32,7 +32,7 @@ class Host:
 
 
 def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
-    dispatcher, seen, done = Dispatcher(), [], threading.Event()  # type: ignore[var-annotated]
+    dispatcher, seen, done = Dispatcher().open(), [], threading.Event()  # type: ignore[var-annotated]
 
     def fail() -> None:
         raise SystemExit(3)
@@ -47,12 +47,12 @@ def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCap
     dispatcher.close()
     dispatcher.put(fail)
     dispatcher.close()
-    idle = Dispatcher()
+    idle = Dispatcher().open()
     idle.close()
 
 
 def test_what_waits_is_run_after_close() -> None:
-    dispatcher, gate, seen = Dispatcher(), threading.Event(), []  # type: ignore[var-annotated]
+    dispatcher, gate, seen = Dispatcher().open(), threading.Event(), []  # type: ignore[var-annotated]
     dispatcher.put(lambda: wait_for(gate))
     dispatcher.put(lambda: seen.append(1))
     dispatcher.close()
@@ -62,7 +62,7 @@ def test_what_waits_is_run_after_close() -> None:
 
 def test_a_slow_callback_loses_the_oldest(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(module, "MOST_NOTICES", 3)
-    dispatcher, begun, gate, seen = Dispatcher(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
+    dispatcher, begun, gate, seen = Dispatcher().open(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
 
     def slow() -> None:
         begun.set()

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp import CancelToken, calls as module
+from minimcp import CancelToken, cacheable
 from minimcp.answering import Answerer
 from minimcp.calls import DEFAULT, Calls
 from minimcp.handlers import Handlers
@@ -297,7 +297,7 @@ def test_pages_that_make_no_sense(page: Any) -> None:
 
 
 def test_pages_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_PAGES", 5)
+    monkeypatch.setattr(cacheable, "MOST_PAGES", 5)
     client, server = connected(
         {"tools/list": lambda message: {"result": {"tools": [TOOL], "nextCursor": str(message["id"])}}}
     )

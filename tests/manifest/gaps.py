@@ -17,7 +17,8 @@ LATER: Dict[str, str] = {
     ),
     **_all(("CANC-10", "PROG-12", "SAMP-28"), "Tasks come with an issue of their own."),
     "M:MRTR-S17": "Only over HTTP an answer has a stream; that transport comes with an issue of its own.",
-    **_all(("M:STD-6", "M:STD-13"), "subscriptions/listen comes with the issue about subscriptions."),
+    "M:STD-6": "subscriptions/listen comes with the issue about subscriptions.",
+    "M:CACHE-7": "A client is one user's and so is its cache; users come with HTTP and authorization.",
     "M:BASE-23": "Discovery is there; input_required and listen come with later issues.",
     "M:META-19": "The members that differ by era are those of roots and tasks; both come with later issues.",
     "PAGE-09": "Shown for tools, resources, templates and prompts; tasks come with an issue of their own.",
@@ -26,10 +27,7 @@ LATER: Dict[str, str] = {
         "The client's streams are there; what shows them comes next.",
     ),
     **_all(("COMP-11", "M:CMP-8"), "Inputs are checked; who may see what comes with authorization and middleware."),
-    "M:DISC-5": "Keeping results by their ttl comes with the client's cache, checklist 1.17.",
-    "M:MRTR-C13": "Keeping results by their ttl comes with the client's cache, checklist 1.17.",
     "M:MRTR-C15": "Headers are HTTP's; that transport comes with an issue of its own.",
-    "M:STD-12": "Starting a lost server anew (restart=True) comes with an issue of its own.",
     **_all(
         ("M:META-11", "M:META-12"),
         "Keys of _meta and names of extensions are not checked yet; that comes with extensions, checklist 1.28.",
@@ -62,6 +60,7 @@ CHOSEN: Dict[str, str] = {
         + ("M:ELI-19",),
         "Behind the URL is the author's own service: the docstrings of ElicitUrl and elicit_url say what it has to do.",
     ),
+    "M:CACHE-10": "A MAY that we do not take: what is stale is never served, and what is fresh is asked for by cache=.",
     "M:MRTR-S13": "A MAY that we do not take: a server that is too busy answers with an error.",
     "LOG-08": "There is no limiter: rate, names and content of log messages are the handler's own.",
     **_all(
