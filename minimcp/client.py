@@ -18,7 +18,7 @@ from .cancel import CancelToken
 from .channel import Channel
 from .clock import inherited
 from .deadline import Deadline
-from .errors import ProtocolViolation, RequestTimeout, RpcError
+from .errors import McpError, ProtocolViolation, RequestTimeout, RpcError
 from .handlers import Rootlike, Roots
 from .jsonrpc import Json, Notification, encode
 from .listening import Listening
@@ -31,6 +31,9 @@ from .types import Implementation
 
 log = Log("client")
 
+SHUTDOWN_SECONDS = 2.0
+"""How long `Client.close` waits for the answer to a farewell, where it says one."""
+
 
 class Client(TypedCalls):
     """A connection to one server, made by `connect`. Thread-safe; a context manager that closes it.
@@ -42,6 +45,7 @@ class Client(TypedCalls):
         stderr_tail: Tells the last lines of the server's stderr.
         answerer: The host's side.
         role: What it does with what the server sends.
+        send_shutdown: Whether `close` says farewell, where a session is open.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class Client(TypedCalls):
         stderr_tail: Callable[[], str],
         answerer: Answerer,
         role: ClientRole,
+        send_shutdown: bool = False,
     ) -> None:
         self._channel, self._era, self._answerer = channel, era, answerer
         self._calls = Calls(channel, era, timeout, answerer)
@@ -61,7 +66,7 @@ class Client(TypedCalls):
         )
         self._stderr_tail = stderr_tail
         self._outputs = OutputChecks()
-        self._closed = False
+        self._closed, self._send_shutdown = False, send_shutdown
         _close_at_exit(self)
 
     # ------------------------------------------------------------ facts
@@ -269,10 +274,19 @@ class Client(TypedCalls):
         that at once. A server process gets the end of its input and 2 s to exit, then SIGTERM and 2 s more, then
         SIGKILL, with all that it has started; so this lasts about 4 s at most.
         """
-        self._closed = True
+        first, self._closed = not self._closed, True
+        if first and self._send_shutdown and self._era.revision.handshake:
+            self._shut_down()
         self._listening.stop()
         self._channel.close()
         self._listening.join()
+
+    def _shut_down(self) -> None:
+        """Send `shutdown`, which is no method of the specification; a server that does not know it is closed anyway."""
+        try:
+            self.request("shutdown", timeout=SHUTDOWN_SECONDS)
+        except McpError as error:
+            log.debug("%s: shutdown: %s", self._channel.name, error)
 
     def __enter__(self) -> Client:
         return self

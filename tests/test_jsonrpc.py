@@ -262,7 +262,7 @@ REFUSED: List[Any] = [
 ]
 
 
-@pytest.mark.requirement("BASE-02", "BASE-03", "BASE-06", "BASE-07", "BASE-12", "BASE-13", "BASE-14")
+@pytest.mark.requirement("BASE-02", "BASE-03", "BASE-06", "BASE-07", "BASE-12", "BASE-13", "BASE-14", "SEED-30")
 @pytest.mark.requirement("M:BASE-2", "M:BASE-21", "M:BASE-22")
 @for_each(("sent", "code", "id", "kind"), REFUSED)
 def test_what_is_no_message_says_why_and_whose_it_is(sent: bytes, code: int, id: Any, kind: str) -> None:

@@ -137,6 +137,7 @@ class Nameless:
         return inner
 
 
+@pytest.mark.requirement("SEED-26", "TOOL-07", "TOOL-08", "M:TOOL-13", "X-13")
 def test_what_registration_warns_of(caplog: pytest.LogCaptureFixture) -> None:
     def silent() -> str:
         return ""
