@@ -41,8 +41,8 @@ class Server(Registration):
         website_url: Where to read more; None sends none.
         icons: Pictures of it; None sends none.
         instructions: For the client's model: what the server is good for; None sends none.
-        capabilities: Kinds that count as registered before anything of them is, as in ``{"tools"}``; a mapping also says
-            what else to declare, of them or beside them: ``{"experimental": {"x": {}}}``. None adds none.
+        capabilities: Kinds that count as registered before anything of them is, as in ``{"tools"}``; a mapping also
+            says what else to declare, of them or beside them: ``{"experimental": {"x": {}}}``. None adds none.
         revisions: Names of the revisions to speak; None speaks all five.
         strict_version: Refuse an unknown revision at `initialize` instead of offering another.
         strict_arguments: Answer wrong arguments of a tool with -32602 where the revision is older than 2025-11-25.

@@ -339,7 +339,7 @@ def test_without_a_limit_pythons_own_is_met_without_an_exception(opener: str) ->
 # ---------------------------------------------------------------- encoding
 
 
-@pytest.mark.requirement("BASE-09", "BASE-20", "M:BASE-8")
+@pytest.mark.requirement("BASE-09", "BASE-20", "M:BASE-8", "X-09")
 def test_each_kind_has_its_members_and_no_others() -> None:
     assert encode(Request(1, "m", {"a": 1})) == b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}\n'
     assert encode(Request("1", "m")) == b'{"jsonrpc":"2.0","id":"1","method":"m"}\n'

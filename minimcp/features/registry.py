@@ -79,7 +79,9 @@ class Registry:
         """What is declared to a client of this revision: nothing that is not served, but for what the author adds."""
         declared = {feature.kind: feature.declared(revision) for feature in self.features if feature.offered}
         served = {
-            kind: {**self._members.get(kind, {}), **members} for kind, members in declared.items() if members is not None
+            kind: {**self._members.get(kind, {}), **members}
+            for kind, members in declared.items()
+            if members is not None
         }
         return {**self._other_capabilities, **served}
 

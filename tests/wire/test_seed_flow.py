@@ -35,10 +35,11 @@ def test_what_runs_finishes_and_nothing_new_begins(serve: Serve) -> None:
     server = serve("2025-06-18")
     held = server.begin_call("hold", {"name": "a"})
     owed = [server.begin_call("echo", {"text": "x" * 100_000}) for _ in range(20)]
-    server.write(request("bye", "shutdown"), request("late", "tools/call", {"name": "echo"}), request("again", "shutdown"))
+    late = request("late", "tools/call", {"name": "echo"})
+    server.write(request("bye", "shutdown"), late, request("again", "shutdown"))
     assert server.answer("bye")["result"] == {}
-    for late in ("late", "again"):
-        assert server.answer(late)["error"]["code"] == REQUEST
+    for refused in ("late", "again"):
+        assert server.answer(refused)["error"]["code"] == REQUEST
     assert {len(server.answer(id)["result"]["content"][0]["text"]) for id in owed} == {100_000}
     assert not server.ended
     server.write(notification("notifications/cancelled", {"requestId": held}))  # notices are still heard
