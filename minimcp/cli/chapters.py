@@ -117,8 +117,8 @@ _MODERN = Conversation("auto", (
                 "The client asks what the server is. In _meta it says which revision it speaks, who it is and "
                 "what it can do; every request carries that, from here on shown as {...}.",
             "answer to server/discover":
-                "The server lists the revisions that it speaks and what it offers: tools, resources, prompts, log messages. The "
-                "answer has the number of the request, so answers may come in any order.",
+                "The server lists the revisions that it speaks and what it offers: tools, resources, prompts, log "
+                "messages. The answer has the number of the request, so answers may come in any order.",
         },
     ),
     Chapter(
@@ -310,6 +310,6 @@ CONVERSATIONS = (_MODERN, _HANDSHAKE)
 
 CLOSING = (
     "That is all: the client closes the server's stdin, and the server exits.",
-    "The server of this demo is cli/demo_server.py in this package, under a hundred lines. README.rst shows how to write "
-    "your own and how to call it.",
+    "The server of this demo is cli/demo_server.py in this package, under a hundred lines. README.rst shows how to "
+    "write your own and how to call it.",
 )

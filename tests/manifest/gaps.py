@@ -36,7 +36,6 @@ LATER: Dict[str, str] = {
     ),
     **_all(("X-12", "X-22", "X-23", "M:DEP-3"), "Speaks of HTTP only; its transports come with an issue of their own."),
     **_all(("X-08", "X-17", "X-18", "X-24", "X-29"), "Tasks come with an issue of their own."),
-    "M:TOOL-24": "Several servers side by side come with groups, an issue of their own.",
     "M:DEP-2": "Authorization comes with an issue of its own.",
 }
 """What an issue after this one brings."""
