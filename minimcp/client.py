@@ -19,14 +19,21 @@ from .channel import Channel
 from .clock import inherited
 from .deadline import Deadline
 from .eras import LOG_LEVELS
+from .errors import McpError
 from .handlers import Rootlike, Roots
 from .jsonrpc import Json, Notification, encode
 from .link import Links
 from .listening import Listening
+from .log import Log
 from .negotiation import Era
 from .streams import Changes, Filter
 from .typed import TypedCalls
 from .types import Implementation
+
+log = Log("client")
+
+SHUTDOWN_SECONDS = 2.0
+"""How long `Client.close` waits for the answer to a farewell, where it says one."""
 
 
 class Client(TypedCalls):
@@ -35,10 +42,11 @@ class Client(TypedCalls):
     Args:
         links: Its connection, and those that may follow.
         answerer: The host's side.
+        send_shutdown: Whether `close` says farewell, where a session is open.
     """
 
-    def __init__(self, links: Links, answerer: Answerer) -> None:
-        self._links, self._answerer = links, answerer
+    def __init__(self, links: Links, answerer: Answerer, *, send_shutdown: bool = False) -> None:
+        self._links, self._answerer, self._send_shutdown = links, answerer, send_shutdown
         _close_at_exit(self)
 
     @property
@@ -275,7 +283,19 @@ class Client(TypedCalls):
         that at once. A server process gets the end of its input and 2 s to exit, then SIGTERM and 2 s more, then
         SIGKILL, with all that it has started; so this lasts about 4 s at most.
         """
+        if self._send_shutdown and not self._links.closed:
+            self._shut_down()
         self._links.close()
+
+    def _shut_down(self) -> None:
+        """Send `shutdown`, which is no method of the specification; a server that does not know it is closed anyway."""
+        link = self._links.newest
+        if not link.era.revision.handshake or link.cause is not None:
+            return
+        try:
+            link.calls.request("shutdown", {}, link.calls.deadline(SHUTDOWN_SECONDS), None)
+        except McpError as error:
+            log.debug("%s: shutdown: %s", self._channel.name, error)
 
     def __enter__(self) -> Client:
         return self

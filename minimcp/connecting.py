@@ -148,6 +148,7 @@ def connect(
     elicitation: Sequence[str] = ("form", "url"),
     client_info: Union[Implementation, Mapping[str, Any], None] = None,
     extensions: Optional[Mapping[str, Json]] = None,
+    send_shutdown: bool = False,
     stderr: Any = None,
     env: Optional[Mapping[str, str]] = None,
     cwd: Optional[Union[str, os.PathLike[str]]] = None,
@@ -191,6 +192,8 @@ def connect(
         client_info: How this client describes itself (``name``, ``version``, ...), as a mapping or an
             `Implementation`; None describes the running script.
         extensions: Extensions to declare, by identifier; None declares none.
+        send_shutdown: Whether `Client.close` sends a `shutdown` request first, which some servers expect though the
+            specification has none; in 2026-07-28 never.
         stderr: Where the server's stderr goes: None to ours, or a file, a logger or a callable that gets lines.
         env: Laid over the environment of this process; None adds nothing.
         cwd: The server's working directory; None takes ours.
@@ -275,7 +278,7 @@ def connect(
             error.args = (f"{found.what}: {error}",)
             raise
 
-    return Client(Links(begin(cancel), begin if restart else None), answerer)
+    return Client(Links(begin(cancel), begin if restart else None), answerer, send_shutdown=send_shutdown)
 
 
 def _plan(

@@ -9,13 +9,14 @@ import os
 import threading
 import weakref
 from functools import partial
-from typing import Any, Callable, Optional, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar, Union
 
 from .channel import Channel
 from .exchange import current_exchange
 from .features.facts import Facts
 from .features.registry import Registry
 from .features.state import states_of
+from .jsonrpc import Json
 from .limits import Limits
 from .log import tracer
 from .pipe import Pipe
@@ -40,7 +41,8 @@ class Server(Registration):
         website_url: Where to read more; None sends none.
         icons: Pictures of it; None sends none.
         instructions: For the client's model: what the server is good for; None sends none.
-        capabilities: Kinds that count as registered before anything of them is, as in ``{"tools"}``; None adds none.
+        capabilities: Kinds that count as registered before anything of them is, as in ``{"tools"}``; a mapping also
+            says what else to declare, of them or beside them: ``{"experimental": {"x": {}}}``. None adds none.
         revisions: Names of the revisions to speak; None speaks all five.
         strict_version: Refuse an unknown revision at `initialize` instead of offering another.
         strict_arguments: Answer wrong arguments of a tool with -32602 where the revision is older than 2025-11-25.
@@ -86,7 +88,7 @@ class Server(Registration):
         website_url: Optional[str] = None,
         icons: Optional[Sequence[Icon]] = None,
         instructions: Optional[str] = None,
-        capabilities: Optional[Sequence[str]] = None,
+        capabilities: Union[Iterable[str], Mapping[str, Json], None] = None,
         revisions: Optional[Sequence[str]] = None,
         strict_version: bool = False,
         strict_arguments: bool = False,
@@ -134,7 +136,7 @@ class Server(Registration):
             ask_timeout=_more_than_0("ask_timeout", ask_timeout),
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
-        self._registry = Registry(facts, offer, _kinds(capabilities), max_streams=max_streams)
+        self._registry = Registry(facts, offer, _announced(capabilities), max_streams=max_streams)
         self._channels: dict[ServerRole, Channel] = {}
         self._state_lock = threading.Lock()
         self._wakers: list[Callable[[], None]] = []
@@ -176,7 +178,7 @@ class Server(Registration):
         self._executors.open()
         role = ServerRole(self._registry, ended)
         channel = Channel(pipe, role, limits=self._limits, name=name, trace=self._trace)
-        role.later = channel.later
+        role.later, role.end = channel.later, partial(channel.close, self._limits.drain_grace)
         with self._state_lock:
             self._channels[role] = channel
         return channel.open()
@@ -284,11 +286,13 @@ def _scope(given: str) -> str:
     return given
 
 
-def _kinds(given: Optional[Sequence[str]]) -> frozenset[str]:
+def _announced(given: Union[Iterable[str], Mapping[str, Json], None]) -> Mapping[str, Json]:
+    if isinstance(given, Mapping):
+        return given
     unknown = set(given or ()) - {"tools", "resources", "prompts", "completions", "logging"}
     if unknown:
         raise ValueError(
             "capabilities are tools, resources, prompts, completions and logging, "
             f"not {', '.join(sorted(map(str, unknown)))}"
         )
-    return frozenset(given or ())
+    return {kind: {} for kind in given or ()}

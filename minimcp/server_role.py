@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Callable, Optional
 
 from .eras import Peer
-from .errors import ConnectionLost
-from .exchange import Outlet, Route
+from .errors import ConnectionLost, InvalidRequest
+from .exchange import Exchange, Outlet, Route
 from .features.registry import Registry
-from .jsonrpc import Notification, Request
+from .jsonrpc import Json, Notification, Request
 from .log import Log
 from .notices import Later
+from .pipe import nothing
 from .role import Role
 from .session import ServerSession
 
 log = Log("server")
+
+SHUTDOWN = "shutdown"
+"""No method of the specification, whose sessions end with their connection; a widely read paraphrase of it has it."""
 
 
 class ServerRole(Role):
@@ -33,6 +37,8 @@ class ServerRole(Role):
         self.session = ServerSession(registry.offer)
         self.facts = registry.facts
         self.later: Optional[Later] = None
+        self.end: Callable[[], None] = nothing
+        self._shut_down = False
 
     @property
     def takes_batches(self) -> bool:  # type: ignore[override]
@@ -46,9 +52,19 @@ class ServerRole(Role):
 
     def admit(self, request: Request) -> tuple[Peer, Route]:
         peer = self.session.admit(request)
+        if self._shut_down:
+            raise InvalidRequest("this session was shut down")
+        if request.method == SHUTDOWN and self.session.era is not None and peer is self.session.era.peer:
+            self._shut_down = True
+            return peer, Route(self._end, control=True)
         if request.method == "initialize" and self.later is not None:
             self._registry.subscriptions.open_session(peer, self.later)
         return peer, self._registry.route(request, peer)
+
+    def _end(self, exchange: Exchange) -> dict[str, Json]:
+        """Have the connection closed once this is answered and what runs has finished."""
+        exchange.outlet.run_aside(self.end)
+        return {}
 
     def notified(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self.session.era is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Dict, NamedTuple, Optional, Tuple
 
-from .manifest import ahead, asking, gaps, handshake, host, modern, subscriptions
+from .manifest import ahead, asking, gaps, handshake, host, modern, subscriptions, tools
 from .manifest.revisions import R1, R2, R3, R4, R5, Section
 
 SITE = "https://modelcontextprotocol.io/specification"
@@ -25,6 +25,7 @@ SPANS: Dict[str, Tuple[str, Optional[str]]] = {
     "2": (R2, R2),
     "2-3": (R2, R3),
     "2-4": (R2, R4),
+    "3": (R3, R3),
     "3-4": (R3, R4),
     "4": (R4, R4),
     "5+": (R5, None),
@@ -53,7 +54,7 @@ def _rows(section: Section) -> Tuple[Requirement, ...]:
 
 ROWS: Tuple[Requirement, ...] = tuple(
     row
-    for module in (handshake, modern, asking, host, subscriptions, ahead)
+    for module in (handshake, modern, tools, asking, host, subscriptions, ahead)
     for section in module.SECTIONS
     for row in _rows(section)
 )

@@ -93,6 +93,7 @@ def test_what_elicit_may_return(caplog: pytest.LogCaptureFixture) -> None:
     assert elicited(Answer("accept"), schema={"type": "object"}) == {"action": "accept", "content": {}}
 
 
+@pytest.mark.requirement("X-15", "X-04")
 def test_every_kind_of_field_is_checked() -> None:
     choices = [{"const": "a", "title": "A"}, {"const": "b", "title": "B"}]
     fields: List[Any] = [
@@ -103,6 +104,7 @@ def test_every_kind_of_field_is_checked() -> None:
         ({"type": "boolean", "default": True}, False, ["no", 0]),
         ({"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}, "a", ["c", "A"]),
         ({"type": "string", "oneOf": choices}, "b", ["B"]),
+        ({"type": "string", "anyOf": choices}, "b", ["B"]),
         ({"type": "array", "items": {"type": "string", "enum": ["a"]}, "minItems": 1}, ["a"], [[], ["c"]]),
         ({"type": "array", "maxItems": 1}, ["a"], [["a", "a"], "a"]),
         ({"type": "array", "items": {"anyOf": choices}, "default": ["a"]}, ["b", "a"], [["x"]]),
@@ -258,11 +260,11 @@ def test_what_is_asked_and_said_stays_out_of_the_log(caplog: pytest.LogCaptureFi
     assert "hush" not in caplog.text
 
 
-@pytest.mark.requirement("ELIC-28")
+@pytest.mark.requirement("ELIC-28", "X-28")
 def test_a_notice_that_some_question_is_done_is_ignored() -> None:
     server = Answering({"ping": result()})
     with minimcp.connect(server, revision=R4, elicit=repr) as client:
-        server.pipe.give(notice("notifications/elicitation/complete", elicitationId="none of ours"))
+        server.pipe.give(notice("notifications/elicitation/complete", elicitationId="none of ours", _meta={"a": 1}))
         assert client.ping() >= 0
 
 

@@ -121,7 +121,7 @@ def test_the_reason_of_a_cancelled_request_is_logged(
     assert [record.getMessage() for record in caplog.records] == [f"<-- cancelled tools/call 7: {shown}"]
 
 
-@pytest.mark.requirement("CANC-01", "CANC-02", "CANC-11")
+@pytest.mark.requirement("CANC-01", "CANC-02", "CANC-11", "X-07")
 def test_a_notice_names_a_request_that_is_open_and_nothing_else() -> None:
     lines: List[bytes] = []
     calls = Outgoing("test", post=lines.append, owe=lines.append)

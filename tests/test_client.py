@@ -235,3 +235,29 @@ def test_a_second_call_after_a_loss_says_the_same(caplog: pytest.LogCaptureFixtu
         for _ in range(2):
             with pytest.raises(minimcp.ConnectionLost, match="the peer closed"):
                 client.request("x")
+
+
+# ---------------------------------------------------------------- the farewell that the specification does not have
+
+
+@pytest.mark.requirement("SEED-01")
+@pytest.mark.parametrize("answer", [result(), error(-32601), result(odd=1), silence])
+def test_a_client_says_farewell_where_it_is_told_to(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHUTDOWN_SECONDS", 0.05 if answer is silence else WAIT)
+    server = Answering({"shutdown": answer})
+    with minimcp.connect(server, revision="handshake", send_shutdown=True) as client:
+        client.close()
+    assert server.pipe.methods().count("shutdown") == 1, "closing twice says it once"
+
+
+@pytest.mark.requirement("SEED-01")
+def test_no_client_says_farewell_of_itself_or_without_a_session() -> None:
+    for server, options in (
+        (Answering({}), {"revision": "handshake"}),
+        (Answering(modern=True), {"send_shutdown": True}),
+    ):
+        minimcp.connect(server, **options).close()
+        assert "shutdown" not in server.pipe.methods()
+    lost = minimcp.connect(Answering({}), revision="handshake", send_shutdown=True)
+    lost._channel.close()
+    lost.close()

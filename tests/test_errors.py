@@ -103,7 +103,7 @@ def test_each_kind_has_its_code() -> None:
 # ---------------------------------------------------------------- codes of one's own
 
 
-@pytest.mark.requirement("M:ERR-2", "M:ERR-3", "M:ERR-6")
+@pytest.mark.requirement("M:ERR-2", "M:ERR-3", "M:ERR-6", "X-27")
 def test_a_reserved_code_that_stands_for_nothing_is_refused() -> None:
     assert (min(RESERVED_CODES), max(RESERVED_CODES)) == (-32768, -32000)
     for code in range(-32768, -31999):
@@ -114,7 +114,7 @@ def test_a_reserved_code_that_stands_for_nothing_is_refused() -> None:
                 RpcError(code, "x")
 
 
-@pytest.mark.requirement("M:ERR-3")
+@pytest.mark.requirement("M:ERR-3", "X-27")
 def test_no_code_of_ours_lies_in_the_old_server_range_but_the_one_that_means_something_there() -> None:
     ours = {value for name, value in vars(errors).items() if name.isupper() and isinstance(value, int)}
     assert ours == {*CODES.values(), errors.USER_REJECTED}

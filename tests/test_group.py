@@ -108,6 +108,7 @@ def test_opening_without_a_thread_to_spare(monkeypatch: pytest.MonkeyPatch) -> N
     assert servers["a"].pipe is None or servers["a"].pipe.closed
 
 
+@pytest.mark.requirement("M:TOOL-24")
 def test_tools_have_the_names_of_their_servers() -> None:
     plain = Server("plain")
 

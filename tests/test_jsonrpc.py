@@ -262,7 +262,7 @@ REFUSED: List[Any] = [
 ]
 
 
-@pytest.mark.requirement("BASE-02", "BASE-03", "BASE-06", "BASE-07", "BASE-12", "BASE-13", "BASE-14")
+@pytest.mark.requirement("BASE-02", "BASE-03", "BASE-06", "BASE-07", "BASE-12", "BASE-13", "BASE-14", "SEED-30")
 @pytest.mark.requirement("M:BASE-2", "M:BASE-21", "M:BASE-22")
 @for_each(("sent", "code", "id", "kind"), REFUSED)
 def test_what_is_no_message_says_why_and_whose_it_is(sent: bytes, code: int, id: Any, kind: str) -> None:
@@ -339,7 +339,7 @@ def test_without_a_limit_pythons_own_is_met_without_an_exception(opener: str) ->
 # ---------------------------------------------------------------- encoding
 
 
-@pytest.mark.requirement("BASE-09", "BASE-20", "M:BASE-8")
+@pytest.mark.requirement("BASE-09", "BASE-20", "M:BASE-8", "X-09")
 def test_each_kind_has_its_members_and_no_others() -> None:
     assert encode(Request(1, "m", {"a": 1})) == b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}\n'
     assert encode(Request("1", "m")) == b'{"jsonrpc":"2.0","id":"1","method":"m"}\n'

@@ -13,6 +13,7 @@ import pytest
 
 from minimcp import Server, connect
 from minimcp.revisions import REVISIONS
+from minimcp.schema.dialects import DIALECTS
 
 from .floors import FLOORS, PACKAGE
 from .support import ROOT, run_python
@@ -47,11 +48,12 @@ def _run(arguments: List[str], folder: Path) -> str:
 
 
 def test_every_python_block_is_a_file() -> None:
-    assert README.count("code-block:: python") == len(_blocks("file")) == 3
+    assert README.count("code-block:: python") == len(_blocks("file")) == 5
 
 
-def test_the_client_prints_what_it_is_said_to(files: Path) -> None:
-    assert _run(["client.py"], files) == _blocks("prints")["client.py"]
+@pytest.mark.parametrize("name", ["client.py", "visit.py"])
+def test_the_clients_print_what_they_are_said_to(name: str, files: Path) -> None:
+    assert _run([name], files) == _blocks("prints")[name]
 
 
 def test_the_test_passes(files: Path) -> None:
@@ -80,7 +82,7 @@ def test_the_demo_begins_as_shown() -> None:
 
 def test_the_commands_run(files: Path) -> None:
     commands = [line[2:] for line in _blocks("runs")["commands"].splitlines()]
-    assert len(commands) == 4
+    assert len(commands) == 6
     for command in commands:
         words = shlex.split(command)
         assert words[0] == "python3"
@@ -131,6 +133,7 @@ def test_every_limit_is_in_the_table() -> None:
 
 
 def test_the_revisions_are_the_facts() -> None:
+    names = {"form": "forms", "url": "URLs"}
     structured = {"none": "no, text only", "object": "objects; other values are wrapped", "any": "any JSON value"}
     assert _rows("Revisions") == [
         [
@@ -139,6 +142,8 @@ def test_the_revisions_are_the_facts() -> None:
             "taken" if revision.batches else "no",
             "yes" if revision.progress_message else "no",
             structured[revision.structured],
+            ", ".join(["model", "roots", *(names[mode] for mode in names if mode in revision.elicitation_modes)])
+            + ("" if revision.handshake else "; rounds"),
         ]
         for revision in REVISIONS
     ]
@@ -150,6 +155,20 @@ def test_the_reading_order_goes_up_and_stays_short() -> None:
     assert len(floors) == len(names) == 10
     assert floors == sorted(floors)
     assert sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) < 3000
+
+
+def test_every_file_that_is_named_is_there() -> None:
+    section = README.split("\nReading order\n---", 1)[1].split("\nThreads\n---", 1)[0]
+    names = re.findall(r"``([\w/]+\.py)``", section)
+    assert len(names) > 30 and [name for name in names if not (PACKAGE / name).is_file()] == []
+
+
+@pytest.mark.requirement("JSCH-03", "M:SCH-3")
+def test_the_dialects_of_schemas_are_named() -> None:
+    named = README.split("(dialects ", 1)[1].split(")", 1)[0]
+    for uri in DIALECTS:
+        version = uri.split("/draft")[1].strip("/-").split("/")[0].lstrip("0")
+        assert version in named, uri
 
 
 def test_lines_are_short_and_plain() -> None:

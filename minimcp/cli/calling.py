@@ -9,6 +9,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from .. import CallToolResult, Client, Text, Tool
 from ..schema.mismatch import listed, nearest
+from .asking import Asker
 from .bar import ProgressBar
 from .ending import UsageError
 from .listing import properties, signature
@@ -31,12 +32,12 @@ def command(arguments: Sequence[str], prog: str) -> int:
     """
     options = _parser(prog).parse_intermixed_args(arguments)
     given = _given_whole(options)
-    with open_target(options) as client:
+    bar = ProgressBar(options.quiet)
+    with open_target(options, elicit=Asker(bar.end)) as client:
         tool = _find(client, options.tool)
         pairs = [word for word in options.arguments if word != STDIN]
         values = {**given, **read_pairs(pairs, tool.input_schema)}
         _check_all_there(tool, values)
-        bar = ProgressBar(options.quiet)
         try:
             result = client.call_tool(tool.name, values, on_progress=bar, raise_on_error=False)
         finally:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Callable, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Mapping, NamedTuple, Optional
 
 from .. import Cancelled, CancelToken, Client, ToolError
 from .transcript import Recorder, Sentence
 
 WAIT = 5.0
 """Seconds that a message of our own may take to be written."""
+
+
+SHELF = "bakery://shelf"
+
+
+def user(question: Any) -> dict[str, Any]:
+    """Stands for the person at the client's screen, who fills in every form."""
+    return {"loaves": 2}
 
 
 class Chapter(NamedTuple):
@@ -21,6 +29,8 @@ class Chapter(NamedTuple):
     """What its messages mean, by method; answers by "answer to" and the method."""
     act: Optional[Callable[[Client, Recorder], object]] = None
     """What the client does. None shows what connecting has sent."""
+    wandering: str = ""
+    """The method of notices that come when they like; they are shown after the answer."""
 
 
 class Conversation(NamedTuple):
@@ -66,6 +76,26 @@ def _cancel(client: Client, recorder: Recorder) -> None:
         recorder.wait_for("notifications/cancelled", WAIT)
 
 
+def _read(client: Client, recorder: Recorder) -> None:
+    client.list_resources()
+    client.read_resource(SHELF)
+
+
+def _prompt(client: Client, recorder: Recorder) -> None:
+    client.list_prompts()
+    client.get_prompt("advertise", {"bread": "rye"})
+
+
+def _order(client: Client, recorder: Recorder) -> None:
+    client.call_tool("order", {"bread": "rye"})
+
+
+def _listen(client: Client, recorder: Recorder) -> None:
+    with client.listen(resource_subscriptions=[SHELF]) as changes:
+        client.call_tool("bake", {"loaves": 2})
+        changes.next(timeout=WAIT)
+
+
 def _ping(client: Client, recorder: Recorder) -> None:
     client.ping()
 
@@ -87,8 +117,8 @@ _MODERN = Conversation("auto", (
                 "The client asks what the server is. In _meta it says which revision it speaks, who it is and "
                 "what it can do; every request carries that, from here on shown as {...}.",
             "answer to server/discover":
-                "The server lists the revisions that it speaks and what it offers: tools, and log messages. The "
-                "answer has the number of the request, so answers may come in any order.",
+                "The server lists the revisions that it speaks and what it offers: tools, resources, prompts, log "
+                "messages. The answer has the number of the request, so answers may come in any order.",
         },
     ),
     Chapter(
@@ -145,6 +175,65 @@ _MODERN = Conversation("auto", (
         _call_wrongly,
     ),
     Chapter(
+        "Something to read",
+        "Beside tools a server may offer resources: texts and files that a client reads, each under a URI of its own.",
+        {
+            "resources/list": "Please list your resources.",
+            "answer to resources/list": "There is one: its URI, and what it is.",
+            "resources/read": "Read it.",
+            "answer to resources/read": "Its content: a text here, of the type that was promised.",
+        },
+        _read,
+    ),
+    Chapter(
+        "Something to say",
+        "And it may offer prompts: texts for a model that a person chooses, often from a menu.",
+        {
+            "prompts/list": "Please list your prompts.",
+            "answer to prompts/list": "There is one, and it wants to know a kind of bread.",
+            "prompts/get": "Give me that prompt, for rye.",
+            "answer to prompts/get": "The messages to hand to the model.",
+        },
+        _prompt,
+    ),
+    Chapter(
+        "A question to the user",
+        "A tool may need to know something that only a person can tell. In this revision a server sends no requests: "
+        "it answers a call with its questions, and the client calls again with the answers.",
+        {
+            "tools/call": (
+                "Order rye bread, please.",
+                "The client has shown the question to its user. It makes the same call again, as a new request, with "
+                "the answer and what it was to bring back.",
+            ),
+            "answer to tools/call": (
+                "This is no result yet. inputRequests holds the question, with a schema of the form to fill in; "
+                "requestState is a signed note of the server to itself, which the client brings back: so the server "
+                "need not remember anything.",
+                "The tool began anew, got the answer at once where it had asked before, and this time went on to the "
+                "end. That is why a tool asks first and acts last.",
+            ),
+        },
+        _order,
+    ),
+    Chapter(
+        "Hearing of changes",
+        "A client that keeps what it has read wants to know when that is out of date. It listens: a request that stays "
+        "open.",
+        {
+            "subscriptions/listen": "Tell me when the shelf changes.",
+            "notifications/subscriptions/acknowledged": "The server agrees to that, and says so before anything else.",
+            "tools/call": "Meanwhile two loaves are baked, which end up on the shelf.",
+            "answer to tools/call": "They are ready.",
+            "notifications/resources/updated":
+                "The shelf has changed: what it holds now the client may read. _meta says for which request this is. "
+                "It may come before the answer, too.",
+            "notifications/cancelled": "The client has heard enough: the request that stayed open is over.",
+        },
+        _listen,
+        "notifications/resources/updated",
+    ),
+    Chapter(
         "Changing one's mind",
         "A client need not wait for the end.",
         {
@@ -195,6 +284,17 @@ _HANDSHAKE = Conversation("handshake", (
         _call,
     ),
     Chapter(
+        "A question in a session",
+        "In a session the server can ask by itself: requests go both ways, each side counts its own.",
+        {
+            "tools/call": "Order rye bread, as in chapter 9.",
+            "elicitation/create": "Now it is the server that asks, and the client that must answer. The tool waits.",
+            "answer to elicitation/create": "The user accepts, with two loaves.",
+            "answer to tools/call": "The tool went on where it had stopped. It is the same tool, written once.",
+        },
+        _order,
+    ),
+    Chapter(
         "Still there?",
         "This revision has a method for that.",
         {
@@ -210,6 +310,6 @@ CONVERSATIONS = (_MODERN, _HANDSHAKE)
 
 CLOSING = (
     "That is all: the client closes the server's stdin, and the server exits.",
-    "The server of this demo is cli/demo_server.py in this package, about forty lines. README.rst shows how to write "
-    "your own and how to call it.",
+    "The server of this demo is cli/demo_server.py in this package, under a hundred lines. README.rst shows how to "
+    "write your own and how to call it.",
 )

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Optional, Sequence
+from typing import Any, Optional, Sequence
 
 from .. import Client, ConnectionFailed, StdioServer, connect
 from ..version import VERSION
-from .chapters import CLOSING, CONVERSATIONS, OPENING, Conversation
+from .chapters import CLOSING, CONVERSATIONS, OPENING, Conversation, user
 from .parsing import Parser
 from .screen import say, wants_colour
 from .transcript import Recorder, Transcript
@@ -50,17 +50,26 @@ def _tell(conversation: Conversation, transcript: Transcript, number: int) -> in
             number += 1
             if client is None:
                 client = connect(
-                    demo_server(), revision=conversation.revision, client_info=CLIENT_INFO, trace=recorder, timeout=20
+                    demo_server(), revision=conversation.revision, client_info=CLIENT_INFO, trace=recorder, timeout=20,
+                    elicit=user,
                 )
             if chapter.act is not None:
                 chapter.act(client, recorder)
             transcript.heading(f"{number}. {chapter.title}")
             transcript.text(chapter.lead.format(revision=client.revision))
-            transcript.messages(recorder.take(), chapter.meanings)
+            transcript.messages(_in_order(recorder.take(), chapter.wandering), chapter.meanings)
     finally:
         if client is not None:
             client.close()
     return number
+
+
+def _in_order(messages: list[tuple[str, Any]], wandering: str) -> list[tuple[str, Any]]:
+    """The messages, with the notices that may come before or after the last answer put behind it."""
+    moving = [each for each in messages if wandering and each[1].get("method") == wandering]
+    staying = [each for each in messages if each not in moving]
+    behind = 1 + max((place for place, (_, each) in enumerate(staying) if "method" not in each), default=-1)
+    return [*staying[:behind], *moving, *staying[behind:]]
 
 
 def demo_server() -> StdioServer:

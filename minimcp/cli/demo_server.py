@@ -1,12 +1,29 @@
-"""The server of ``minimcp demo``: a bakery with two tools. It is an example too; run it like any other. Floor 8."""
+"""The server of ``minimcp demo``: a bakery. It is an example too; run it like any other. Floor 8."""
 
 from __future__ import annotations
+
+import threading
 
 from .. import Context, Server, ToolError
 
 PRICES = {"rye": 4.5, "wheat": 3.2, "corn": 3.8}
 
 server = Server("bakery", version="1.0", instructions="Bakes bread and tells what it costs.")
+
+shelf = {"rye": 6, "wheat": 0, "corn": 1}
+shelf_lock = threading.Lock()
+"""Handlers run on several threads at once: what they share needs a lock."""
+
+
+def put(bread: str, loaves: int) -> int:
+    """Put loaves on the shelf (or take them, below zero), tell who wants to know, and return how many are there."""
+    with shelf_lock:
+        if shelf[bread] + loaves < 0:
+            raise ToolError(f"We have {shelf[bread]} loaves of {bread} only.")
+        shelf[bread] += loaves
+        left = shelf[bread]
+    server.resource_updated("bakery://shelf")
+    return left
 
 
 @server.tool
@@ -24,7 +41,7 @@ def price(bread: str, loaves: int = 1) -> float:
 
 @server.tool
 def bake(loaves: int, ctx: Context, seconds_each: float = 0.05) -> str:
-    """Bake loaves of bread, one after the other.
+    """Bake loaves of wheat bread, one after the other.
 
     Args:
         loaves: How many.
@@ -33,7 +50,40 @@ def bake(loaves: int, ctx: Context, seconds_each: float = 0.05) -> str:
     for done in range(1, loaves + 1):
         ctx.progress(done, loaves, f"loaf {done} is in the oven")
         ctx.sleep(seconds_each)
+    put("wheat", loaves)
     return f"{loaves} loaves are ready."
+
+
+@server.tool
+def order(bread: str, ctx: Context) -> str:
+    """Order bread; the user is asked how many loaves.
+
+    Args:
+        bread: Its kind.
+    """
+    answer = ctx.elicit(f"How many loaves of {bread} bread?", {"loaves": int})
+    if not answer:
+        return "Nothing was ordered."
+    loaves = answer.require()["loaves"]
+    put(bread, -loaves)  # ask first, act last: up to its question a handler may run more than once
+    return f"{loaves} loaves of {bread} bread are yours."
+
+
+@server.resource("bakery://shelf", mime_type="application/json")
+def on_the_shelf() -> dict[str, int]:
+    """How many loaves there are of each kind."""
+    with shelf_lock:
+        return dict(shelf)
+
+
+@server.prompt(complete={"bread": list(PRICES)})
+def advertise(bread: str) -> str:
+    """Have a slogan written.
+
+    Args:
+        bread: Its kind.
+    """
+    return f"Write one line that makes people want {bread} bread."
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import NoReturn, Optional
+from typing import Callable, NoReturn, Optional
 
-from .. import Client, connect
+from .. import Answer, Client, ElicitRequest, connect
 from ..config import Servers, read_servers
 from .ending import UsageError
 
@@ -64,8 +64,12 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def open_target(options: argparse.Namespace) -> Client:
+def open_target(options: argparse.Namespace, *, elicit: Optional[Callable[[ElicitRequest], Answer]] = None) -> Client:
     """Connect to what the command line names.
+
+    Args:
+        options: From `client_parser`.
+        elicit: Answers the server's questions to the user; None declares that it may not ask any.
 
     Raises:
         UsageError: It names nothing that can be a server.
@@ -74,7 +78,7 @@ def open_target(options: argparse.Namespace) -> Client:
     try:
         return connect(
             options.target, config=_config_for(options),
-            revision=options.revision, timeout=options.timeout, connect_timeout=options.timeout,
+            revision=options.revision, timeout=options.timeout, connect_timeout=options.timeout, elicit=elicit,
         )
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Sequence
 
+from .asking import Asker
 from .calling import block_text
 from .ending import UsageError
 from .parsing import client_parser, open_target
@@ -23,7 +24,7 @@ def command(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("arguments", nargs="*", default=[], metavar="key=value", help="an argument; all are text")
     options = parser.parse_intermixed_args(arguments)
     texts = dict(_pair(word) for word in options.arguments)
-    with open_target(options) as client:
+    with open_target(options, elicit=Asker()) as client:
         result = client.get_prompt(options.name, texts)
     if options.output == "json":
         say(json.dumps(result.to_wire(), indent=2))

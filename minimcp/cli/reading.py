@@ -7,6 +7,7 @@ import sys
 from typing import Sequence
 
 from ..types import ResourceContents
+from .asking import Asker
 from .calling import block_text
 from .parsing import client_parser, open_target
 from .screen import clean, say
@@ -22,7 +23,7 @@ def command(arguments: Sequence[str], prog: str) -> int:
     parser = client_parser(prog, "Read a resource and print it. Bytes are written as they are, but not to a terminal.")
     parser.add_argument("uri", metavar="URI", help="as the server lists it, or made from a template")
     options = parser.parse_args(arguments)
-    with open_target(options) as client:
+    with open_target(options, elicit=Asker()) as client:
         result = client.read_resource(options.uri)
     if options.output == "json":
         say(json.dumps(result.to_wire(), indent=2))

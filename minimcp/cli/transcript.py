@@ -58,7 +58,8 @@ class Transcript:
 
     def __init__(self, write: Callable[[str], None], colour: bool) -> None:
         self._write, self._colour, self._begun = write, colour, False
-        self._methods: dict[Any, str] = {}
+        self._methods: dict[tuple[str, Any], str] = {}
+        """What was asked, by the answer's arrow and the number, which both sides choose by themselves."""
         self._met: set[str] = set()
         """Kinds of messages of this connection whose ``_meta`` was shown in full."""
 
@@ -88,16 +89,16 @@ class Transcript:
         """
         seen: dict[str, int] = {}
         for arrow, message in messages:
-            label = self._label(message)
+            label = self._label(arrow, message)
             seen[label] = seen.get(label, 0) + 1
             self._message(arrow, label, message, _sentence(meanings.get(label, ""), seen[label]))
 
-    def _label(self, message: Mapping[str, Any]) -> str:
+    def _label(self, arrow: str, message: Mapping[str, Any]) -> str:
         method, id = message.get("method"), message.get("id")
         if method is None:
-            return f"answer to {self._methods.get(id, 'what nobody asked')}"
+            return f"answer to {self._methods.get((arrow, id), 'what nobody asked')}"
         if id is not None:
-            self._methods[id] = method
+            self._methods["<--" if arrow == "-->" else "-->", id] = method
         return str(method)
 
     def _message(self, arrow: str, label: str, message: Mapping[str, Any], meaning: str) -> None:
@@ -151,6 +152,8 @@ def _object(value: Mapping[str, Any], nesting: int, items: int, characters: int,
         if name == "_meta" and not in_full:
             token = [f'"progressToken": {member["progressToken"]}'] if "progressToken" in member else []
             shown = "{" + ", ".join([*token, "..."]) + "}"
+        elif name == "requestState":
+            shown = '"..."'  # signed: another one each time
         else:
             shown = _shorten(member, nesting, items, characters, in_full)
         parts.append(f'"{name}": {shown}')

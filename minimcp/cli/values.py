@@ -10,6 +10,11 @@ from .ending import UsageError
 
 TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
+CHOICES = ("anyOf", "oneOf")
+
+IMPLIED = {"properties": "object", "items": "array", "prefixItems": "array"}
+"""Words of schemas that forget to name the type."""
+
 MOST_REFERENCES = 20
 """How many ``$ref`` in a row are followed before a schema counts as going round in circles."""
 
@@ -36,10 +41,21 @@ def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any
         texts.setdefault(name, []).append(text)
     properties = schema.get("properties")
     known = properties if isinstance(properties, Mapping) else {}
-    return {name: _read(name, given, known.get(name), schema) for name, given in texts.items()}
+    return {name: read_texts(name, given, known.get(name), schema) for name, given in texts.items()}
 
 
-def _read(name: str, texts: Sequence[str], schema: Any, root: Mapping[str, Any]) -> Any:
+def read_texts(name: str, texts: Sequence[str], schema: Any, root: Mapping[str, Any]) -> Any:
+    """The value that one text stands for, or the list that several are.
+
+    Args:
+        name: Of the value, for the message.
+        texts: At least one.
+        schema: What the value should be.
+        root: Where references in it point to.
+
+    Raises:
+        UsageError: It is something else.
+    """
     wanted = resolved(schema, root)
     try:
         if len(texts) > 1:
@@ -47,12 +63,16 @@ def _read(name: str, texts: Sequence[str], schema: Any, root: Mapping[str, Any])
         return coerced(texts[0], wanted, root)
     except _Unfit as error:
         raise UsageError(f"{name}: expected {error}, got {', '.join(map(repr, texts))}") from None
+    except RecursionError:
+        return _json_or_text(texts[0])  # a schema that goes round in circles says nothing
 
 
 def _several(texts: Sequence[str], schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
-    if "array" not in _types(schema) and _types(schema):
+    branches = [resolved(each, root) for word in CHOICES for each in schema.get(word) or ()] or [schema]
+    lists = [each for each in branches if "array" in _types(each) or not _types(each)]
+    if not lists:
         raise _Unfit("one value")
-    items = resolved(schema.get("items"), root)
+    items = resolved(lists[0].get("items"), root)
     return [coerced(text, items, root) for text in texts]
 
 
@@ -89,9 +109,11 @@ def coerced(text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> An
     Raises:
         ValueError: It stands for nothing of that kind; the message says what was expected.
     """
-    for word in ("anyOf", "oneOf"):
+    for word in CHOICES:
         if isinstance(schema.get(word), list):
             return _first_that_fits(text, [resolved(each, root) for each in schema[word]], root)
+    if isinstance(schema.get("allOf"), list):
+        return coerced(text, _all_of(schema, root), root)
     listed = schema.get("enum", [schema["const"]] if "const" in schema else None)
     if isinstance(listed, list):
         return _one_of(text, listed)
@@ -107,8 +129,16 @@ def coerced(text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> An
 
 
 def _types(schema: Mapping[str, Any]) -> list[str]:
-    named = schema.get("type")
+    named = schema.get("type", [name for word, name in IMPLIED.items() if word in schema])
     return [named] if isinstance(named, str) else [str(each) for each in named] if isinstance(named, list) else []
+
+
+def _all_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Schemas that all hold, as one; where two say the same word, the later counts."""
+    merged: dict[str, Any] = {}
+    for each in schema["allOf"]:
+        merged.update(resolved(each, root))
+    return {**merged, **{word: value for word, value in schema.items() if word != "allOf"}}
 
 
 def _first_that_fits(text: str, schemas: Sequence[Mapping[str, Any]], root: Mapping[str, Any]) -> Any:
@@ -125,7 +155,8 @@ def _one_of(text: str, values: Sequence[Any]) -> Any:
     for value in values:
         if text == value or (not isinstance(value, str) and text == json.dumps(value)):
             return value
-    raise _Unfit("one of " + ", ".join(value if isinstance(value, str) else json.dumps(value) for value in values))
+    shown = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    raise _Unfit(shown[0] if len(shown) == 1 else "one of " + ", ".join(shown))
 
 
 def _integer(text: str) -> int:

@@ -98,7 +98,7 @@ class ClientFeatures:
         key: Optional[str] = None,
         **options: Any,
     ) -> SampleResult:
-        """Ask the client's model.
+        """Ask the client's model. Deprecated by the specification since 2026-07-28, and still served.
 
         Args:
             messages: What was said so far; a str is one message of the user.
@@ -117,6 +117,8 @@ class ClientFeatures:
 
     def list_roots(self, *, key: Optional[str] = None) -> list[Root]:
         """Ask in which directories this server may work: guidance, not access control.
+
+        Deprecated by the specification since 2026-07-28, and still served.
 
         Raises: as `elicit`.
         """

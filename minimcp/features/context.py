@@ -78,6 +78,8 @@ class Context(ClientFeatures):
     def log(self, level: str, data: Json, logger: Optional[str] = None) -> None:
         """Send a log message to the client, if it wants messages of this level.
 
+        Deprecated by the specification since 2026-07-28, and still served.
+
         Args:
             level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
             data: Any JSON value; never a secret.

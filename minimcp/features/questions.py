@@ -210,7 +210,10 @@ class Sample(Question):
 
     def _may_say_context(self, peer: Peer) -> bool:
         """Whether the client knows the word; it may ignore it anyway, so it is left out rather than refused."""
-        return self._context == "none" or not peer.revision.sampling_tools or peer.supports("sampling.context")
+        if self._context == "none" or not peer.revision.sampling_tools or peer.supports("sampling.context"):
+            return True
+        log.warning("includeContext %r is left out: the client declares no sampling.context", self._context)
+        return False
 
     def _said(self, revision: Revision) -> list[Json]:
         wire = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Mapping, Optional
 
 from ..alarm import Alarm
 from ..eras import LISTEN, Peer
@@ -29,7 +29,8 @@ class Registry:
     Args:
         facts: Of the server.
         offer: The revisions that it speaks.
-        announced: Kinds ("tools") that count as registered before anything of them is.
+        announced: Kinds ("tools") that count as registered before anything of them is, each with what else is declared
+            of it; other capabilities are declared as they are. None announces none.
         max_streams: Streams of change notices that may be open at once; None means no limit.
     """
 
@@ -37,11 +38,12 @@ class Registry:
         self,
         facts: Facts,
         offer: Offer,
-        announced: frozenset[str] = frozenset(),
+        announced: Optional[Mapping[str, Json]] = None,
         *,
         max_streams: Optional[int] = 256,
     ) -> None:
         self.facts, self.offer = facts, offer
+        announced = announced or {}
         self.tools = Tools(facts, Alarm(f"minimcp-{facts.info['name']}"))
         self.resources, self.prompts = Resources(facts), Prompts(facts)
         self.completions = Completions(facts, self.prompts, self.resources)
@@ -63,15 +65,25 @@ class Registry:
             if feature.kind in announced:
                 feature.offered = True
             self._destinations.update({method: (where, feature) for method, where in feature.routes().items()})
+        kinds = {feature.kind for feature in self.features}
+        self._other_capabilities = {name: value for name, value in announced.items() if name not in kinds}
+        self._members: dict[str, dict[str, Json]] = {
+            name: dict(value) for name, value in announced.items() if name in kinds and isinstance(value, Mapping)
+        }
 
     def offers(self, kind: str) -> bool:
         """Whether things of this kind ("tools") are offered."""
         return any(feature.offered for feature in self.features if feature.kind == kind)
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
-        """What is declared to a client of this revision: nothing that is not served."""
+        """What is declared to a client of this revision: nothing that is not served, but for what the author adds."""
         declared = {feature.kind: feature.declared(revision) for feature in self.features if feature.offered}
-        return {kind: dict(members) for kind, members in declared.items() if members is not None}
+        served = {
+            kind: {**self._members.get(kind, {}), **members}
+            for kind, members in declared.items()
+            if members is not None
+        }
+        return {**self._other_capabilities, **served}
 
     def route(self, request: Request, peer: Peer) -> Route:
         """Where a request goes.

@@ -9,12 +9,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Tuple
 
 import pytest
 
 from minimcp.cli.chapters import CONVERSATIONS
-from minimcp.cli.demo import demo_server
+from minimcp.cli.demo import _in_order, demo_server
 from minimcp.cli.screen import styled, wants_colour
 from minimcp.cli.transcript import WIDTH, Recorder, Transcript
 from minimcp.errors import ConnectionFailed
@@ -40,21 +40,29 @@ def test_every_chapter_is_there_in_order(printed: str) -> None:
 
 def test_the_messages_in_order(printed: str) -> None:
     seen = re.findall(r"^  client (-->|<--) server   (.*) \((.*)\)$", printed, re.M)
-    call = [("-->", "tools/call"), ("<--", "answer to tools/call")]
+
+    def both(method: str) -> List[Tuple[str, str]]:
+        return [("-->", method), ("<--", f"answer to {method}")]
+
+    call, discover = both("tools/call"), both("server/discover")
     progress = ("<--", "notifications/progress")
-    discover = [("-->", "server/discover"), ("<--", "answer to server/discover")]
     assert [each[:2] for each in seen] == [
         *discover,
-        ("-->", "tools/list"), ("<--", "answer to tools/list"),
+        *both("tools/list"),
         *call,
         call[0], progress, progress, progress, call[1],
         *call,
         *call,
+        *both("resources/list"), *both("resources/read"), *both("prompts/list"), *both("prompts/get"),
+        *call, *call,
+        ("-->", "subscriptions/listen"), ("<--", "notifications/subscriptions/acknowledged"),
+        *call, ("<--", "notifications/resources/updated"), ("-->", "notifications/cancelled"),
         call[0], progress, ("-->", "notifications/cancelled"),
         *discover,
         ("-->", "initialize"), ("<--", "answer to initialize"), ("-->", "notifications/initialized"),
-        *call, ("-->", "tools/list"), ("<--", "answer to tools/list"),
-        ("-->", "ping"), ("<--", "answer to ping"),
+        *call, *both("tools/list"),
+        call[0], ("<--", "elicitation/create"), ("-->", "answer to elicitation/create"), call[1],
+        *both("ping"),
     ]  # fmt: skip
 
 
@@ -63,6 +71,25 @@ def test_every_message_is_explained(printed: str) -> None:
         lines = block.split("\n\n")[0].splitlines()[1:]
         assert lines[0].startswith('      {"jsonrpc": "2.0"')
         assert lines[-1].rstrip().endswith((".", "?"))
+
+
+def test_a_question_is_asked_in_both_ways(printed: str) -> None:
+    titles = ("A question to the user", "A question in a session")
+    modern, session = (printed.split(f". {title}\n")[1] for title in titles)
+    steps = [modern.index(each) for each in ('"input_required"', '"inputResponses"', "2 loaves of rye bread are")]
+    assert steps == sorted(steps)
+    assert modern.count('"requestState": "..."') == 2, "another one each time, and nothing to read"
+    assert session.index('"method": "elicitation/create"') < session.index("2 loaves of rye bread are yours")
+
+
+def test_a_notice_is_shown_behind_the_answer_wherever_it_came() -> None:
+    call: Any = ("-->", {"id": 1, "method": "tools/call"})
+    done, over = ("<--", {"id": 1, "result": {}}), ("-->", {"method": "notifications/cancelled"})
+    changed: Any = ("<--", {"method": "notifications/resources/updated"})
+    for came in ([call, changed, done, over], [call, done, changed, over], [call, done, over, changed]):
+        assert _in_order(came, "notifications/resources/updated") == [call, done, changed, over]
+        assert _in_order(came, "") == came
+    assert _in_order([changed], "notifications/resources/updated") == [changed]
 
 
 def test_it_fits_a_terminal_and_any_encoding(printed: str) -> None:

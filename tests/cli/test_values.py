@@ -13,6 +13,7 @@ ROOT: Dict[str, Any] = {
     "$defs": {
         "Colour": {"enum": ["red", 3, None]},
         "Round": {"$ref": "#/$defs/Round"},
+        "Circle": {"anyOf": [{"$ref": "#/$defs/Circle"}]},
         "a/b": {"type": "integer"},
     }
 }
@@ -50,6 +51,12 @@ READS = [
     ({"$ref": "#/$defs/Missing/deeper"}, "5", 5),
     ({"$ref": "#/$defs/Round"}, "5", 5),
     ({"$ref": "https://example.org/schema"}, "5", 5),
+    ({"allOf": [{"$ref": "#/$defs/a~1b"}, {"minimum": 1}]}, "3", 3),
+    ({"allOf": [{"type": "integer"}], "type": "string"}, "3", "3"),
+    ({"anyOf": [{"$ref": "#/$defs/Circle"}]}, "5", 5),
+    ({"properties": {"a": {}}}, '{"a": 1}', {"a": 1}),
+    ({"items": {"type": "string"}}, "5", ["5"]),
+    ({"oneOf": [{"const": 1}, {"const": "b"}]}, "1", 1),
 ]
 
 
@@ -71,7 +78,9 @@ def test_a_value_is_read_by_its_schema(schema: Any, text: str, value: Any) -> No
         ({"type": ["integer", "null"]}, ["x=a"], "x: expected integer or null, got 'a'"),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, ["x=a"], "x: expected integer or null, got 'a'"),
         ({"enum": ["a", 1]}, ["x=b"], "x: expected one of a, 1, got 'b'"),
+        ({"oneOf": [{"const": "a"}, {"const": 1}]}, ["x=b"], "x: expected a or 1, got 'b'"),
         ({"type": "integer"}, ["x=1", "x=2"], "x: expected one value, got '1', '2'"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, ["x=1", "x=2"], "x: expected one value, got '1', '2'"),
         ({}, ["x"], "'x' is not key=value"),
         ({}, ["=x"], "'=x' is not key=value"),
     ],
@@ -85,6 +94,9 @@ def test_a_value_that_does_not_fit_is_wrong_usage(schema: Any, words: List[str],
 def test_a_key_that_comes_twice_makes_a_list() -> None:
     schema = {"properties": {"x": {"type": "array", "items": {"type": "integer"}}}}
     assert read_pairs(["x=1", "x=2", "y=a", "y=b"], schema) == {"x": [1, 2], "y": ["a", "b"]}
+    texts = {"type": "array", "items": {"type": "string"}}
+    maybe = {"properties": {"x": {"anyOf": [{"type": "null"}, texts]}}}
+    assert read_pairs(["x=1", "x=2"], maybe) == {"x": ["1", "2"]}
 
 
 def test_a_schema_without_properties() -> None:

@@ -168,11 +168,15 @@ def test_everything_that_a_model_may_be_told() -> None:
         assert Sample("m", model_preferences=given).params(peer(R1))["modelPreferences"] == PREFERENCES
 
 
-@pytest.mark.requirement("SAMP-04", "M:SAM-4")
-def test_context_is_left_out_where_the_client_does_not_know_it() -> None:
+@pytest.mark.requirement("SAMP-04", "M:SAM-4", "SEED-14", "M:DEP-4")
+def test_context_is_left_out_where_the_client_does_not_know_it(caplog: pytest.LogCaptureFixture) -> None:
     question = Sample("m", include_context="allServers")
     assert all(params["includeContext"] == "allServers" for params in by_revision(question))
+    assert not caplog.records
     plain = [question.params(peer(revision, {"sampling": {}})) for revision in REVISIONS]
+    assert [record.getMessage() for record in caplog.records] == [
+        "includeContext 'allServers' is left out: the client declares no sampling.context"
+    ] * 2
     assert ["includeContext" in params for params in plain] == [True, True, True, False, False]
     assert "includeContext" not in Sample("m").params(peer(R4))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, FrozenSet
+from typing import Any
 
 import pytest
 
@@ -21,7 +21,7 @@ def echo() -> str:
     return "echo"
 
 
-def registry(*, tools: bool = True, announced: FrozenSet[str] = frozenset(), **options: Any) -> Registry:
+def registry(*, tools: bool = True, announced: Any = None, **options: Any) -> Registry:
     made = Registry(facts(**options), Offer(ALL), announced)
     if tools:
         made.tools.add(echo)
@@ -60,7 +60,7 @@ def test_what_waits_behind_no_handler() -> None:
     assert [method for method, at_once in control.items() if not at_once] == ["initialize", "tools/call"]
 
 
-@pytest.mark.requirement("TOOL-01", "M:TOOL-1")
+@pytest.mark.requirement("TOOL-01", "M:TOOL-1", "SEED-06", "SEED-07")
 def test_what_is_declared() -> None:
     old, new = BY_NAME[R1], BY_NAME[R5]
     assert registry().capabilities(old) == {"logging": {}, "tools": {"listChanged": True}}
@@ -71,10 +71,13 @@ def test_what_is_declared() -> None:
     for method in ("tools/list", "tools/call", "logging/setLevel"):
         with pytest.raises(MethodNotFound, match="declares no"):
             routed(bare, method)
-    announced = registry(tools=False, announced=frozenset({"tools"}))
+    announced = registry(tools=False, announced={"tools": {}})
     assert announced.capabilities(new) == {"logging": {}, "tools": {"listChanged": True}}  # a later tool may log
     assert served(announced, "tools/list")["tools"] == []
-    silent = registry(logging=False, announced=frozenset({"logging"}))
+    more = registry(announced={"tools": {"streaming": True, "listChanged": 5}, "experimental": {"x": True}, "odd": 5})
+    tools = {"streaming": True, "listChanged": True}
+    assert more.capabilities(old) == {"experimental": {"x": True}, "odd": 5, "logging": {}, "tools": tools}
+    silent = registry(logging=False, announced={"logging": {}})
     assert silent.capabilities(old) == {"tools": {"listChanged": True}}
     with pytest.raises(MethodNotFound):
         routed(silent, "logging/setLevel")

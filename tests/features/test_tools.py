@@ -91,6 +91,16 @@ def test_the_table_of_tools() -> None:
             gone("echo")
 
 
+@pytest.mark.requirement("TOOL-09", "TOOL-10", "M:TOOL-13")
+def test_names_in_other_letters_are_other_names() -> None:
+    made = tools()
+    for name in ("Foo", "foo", "FOO"):
+        made.add(echo, name=name)
+        with pytest.raises(ValueError, match=name):
+            made.add(echo, name=name)
+    assert [tool["name"] for tool in read(made.list(exchange("tools/list")))["tools"]] == ["Foo", "foo", "FOO"]
+
+
 def test_a_change_is_told_and_the_list_is_made_anew() -> None:
     told = []
     of = facts()
@@ -103,6 +113,7 @@ def test_a_change_is_told_and_the_list_is_made_anew() -> None:
         assert len(listed) == len(made)
 
 
+@pytest.mark.requirement("TOOL-05", "JSCH-06", "M:SCH-11")
 def test_what_registration_refuses() -> None:
     for options, kind, text in (
         ({"name": 5}, TypeError, "name"),
@@ -137,6 +148,7 @@ class Nameless:
         return inner
 
 
+@pytest.mark.requirement("SEED-26", "TOOL-07", "TOOL-08", "M:TOOL-13", "X-13")
 def test_what_registration_warns_of(caplog: pytest.LogCaptureFixture) -> None:
     def silent() -> str:
         return ""
@@ -159,6 +171,7 @@ def test_what_registration_warns_of(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records) == 4
 
 
+@pytest.mark.requirement("SEED-22", "X-14")
 def test_what_is_listed() -> None:
     tool = added(
         title="T",

@@ -78,6 +78,7 @@ def test_the_same_handlers_give_the_same_in_every_revision(revision: str, check:
         assert client.call("careful") == "short"
 
 
+@pytest.mark.requirement("X-03", "X-15")
 def test_choices_by_revision(revision: str) -> None:
     with serving(revision) as client:
         client.call("pick")
@@ -105,7 +106,7 @@ def test_no_is_an_answer(revision: str, caplog: pytest.LogCaptureFixture) -> Non
     assert caplog.text == ""
 
 
-@pytest.mark.requirement("SAMP-13", "ROOT-05")
+@pytest.mark.requirement("SAMP-13", "ROOT-05", "X-21")
 def test_refusals_and_errors_of_the_client(revision: str, caplog: pytest.LogCaptureFixture) -> None:
     rejected = {"error": {"code": -1, "message": "User rejected sampling request"}}
     broken = {"error": {"code": -32601, "message": "Roots not supported"}}
@@ -151,7 +152,7 @@ def test_a_model_with_tools(revision: str) -> None:
         assert second["toolChoice"] == {"mode": "none"} and second["messages"][1]["content"] == use
 
 
-@pytest.mark.requirement("ELIC-23", "ELIC-26", "ELIC-27", "ELIC-31", "ELIC-32", "ELIC-33")
+@pytest.mark.requirement("ELIC-23", "ELIC-26", "ELIC-27", "ELIC-31", "ELIC-32", "ELIC-33", "X-02")
 @pytest.mark.requirement("M:ELI-9", "M:ELI-11", "M:ERR-4")
 def test_urls_by_revision(revision: str, caplog: pytest.LogCaptureFixture) -> None:
     with serving(revision) as client, serving(revision) as other:

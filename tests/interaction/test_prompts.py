@@ -94,7 +94,7 @@ def test_arguments_that_do_not_fit(shelf: Link) -> None:
         assert caught.value.code == -32602
 
 
-@pytest.mark.requirement("PRM-05", "PRM-06", "PRM-07", "PRM-08", "PRM-09", "M:PRM-4")
+@pytest.mark.requirement("PRM-05", "PRM-06", "PRM-07", "PRM-08", "PRM-09", "M:PRM-4", "X-20")
 def test_what_a_prompt_returns(shelf: Link) -> None:
     picture = {"type": "image", "data": "iVBORwD/", "mimeType": "image/png"}
     assert shelf.result("prompts/get", name="talk")["messages"] == [

@@ -163,7 +163,7 @@ def test_what_is_listed(shelf: Link) -> None:
     assert ODD in [each.uri for each in typed] and not any("{" in each.uri for each in typed)
 
 
-@pytest.mark.requirement("RES-10", "RES-04", "M:RES-9", "SEED-06", "SEED-12", "SEED-28")
+@pytest.mark.requirement("RES-10", "RES-04", "M:RES-9", "SEED-06", "SEED-12", "SEED-28", "X-25")
 def test_which_templates_are_listed(shelf: Link) -> None:
     first, *others = shelf.result("resources/templates/list")["resourceTemplates"]
     wanted: Dict[str, Any] = {
@@ -194,7 +194,7 @@ def test_what_changes_no_list(shelf: Link, opened_shelf: Open) -> None:
                 shelf.client.request(method, {"uri": "notes://all"})
 
 
-@pytest.mark.requirement("M:PAG-1")
+@pytest.mark.requirement("M:PAG-1", "X-19")
 def test_pages(shelf: Link, opened_shelf: Open) -> None:
     client = opened_shelf({"page_size": 2})
     assert client.list_resources() == shelf.client.list_resources()

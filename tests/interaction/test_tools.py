@@ -112,7 +112,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.requirement("TOOL-17", "M:TOOL-7", "M:TOOL-8", "M:VER-S14")
+@pytest.mark.requirement("TOOL-17", "M:TOOL-7", "M:TOOL-8", "M:VER-S14", "TOOL-25", "TOOL-26")
 @pytest.mark.parametrize(("name", "text", "value"), VALUES)
 def test_a_value_is_text_and_structured_content(client: Client, name: str, text: str, value: Any) -> None:
     result = raw(client, name)
@@ -125,7 +125,7 @@ def test_a_value_is_text_and_structured_content(client: Client, name: str, text:
     assert set(result) <= {"content", "structuredContent"}
 
 
-@pytest.mark.requirement("M:TOOL-7")
+@pytest.mark.requirement("M:TOOL-7", "TOOL-29")
 def test_the_client_takes_the_wrapping_off_and_knows_the_schema(client: Client) -> None:
     schemas = {tool.name: tool.output_schema for tool in client.list_tools()}
     way = STRUCTURED[client.revision]
@@ -164,7 +164,7 @@ def test_what_nobody_announced_is_structured_all_the_same(client: Client) -> Non
     assert anything.get("structuredContent") == {"none": None, "object": {"result": ["any"]}, "any": ["any"]}[way]
 
 
-@pytest.mark.requirement("TOOL-32", "TOOL-39")
+@pytest.mark.requirement("TOOL-32", "TOOL-39", "TOOL-30", "TOOL-31", "M:TOOL-20")
 def test_blocks_travel_as_far_as_the_revision_knows_them(client: Client) -> None:
     audio, links = client.revision != R1, client.revision not in (R1, R2)
     assert raw(client, "block") == {"content": [{**words("in a block"), "annotations": {"priority": 1}}]}
@@ -201,6 +201,7 @@ def test_a_whole_result_goes_as_it_is(client: Client) -> None:
     assert failed.is_error and failed.text == "no" and failed.value is None
 
 
+@pytest.mark.requirement("TOOL-27", "M:TOOL-6", "TOOL-38")
 @pytest.mark.parametrize(
     ("name", "advice"), [("liar", "an integer"), ("blocks_for_a_list", "annotate"), ("raw", "Image(data, mime_type)")]
 )
@@ -220,7 +221,7 @@ def failure(client: Client, how: str) -> Any:
         return type(error), error.code, error.message, error.data
 
 
-@pytest.mark.requirement("TOOL-19", "M:TOOL-11")
+@pytest.mark.requirement("TOOL-19", "M:TOOL-11", "SEED-19")
 def test_errors_that_are_results(client: Client) -> None:
     expected = {
         "tool": "told you",
@@ -243,7 +244,7 @@ def test_errors_that_are_results(client: Client) -> None:
     assert client.call_tool("fail", {"how": "tool"}, raise_on_error=False).is_error
 
 
-@pytest.mark.requirement("BASE-07")
+@pytest.mark.requirement("BASE-07", "SEED-19", "SEED-03")
 def test_errors_of_ones_own_are_errors_of_the_protocol(client: Client) -> None:
     assert failure(client, "params") == (minimcp.InvalidParams, -32602, "not this", {"field": "how"})
     assert failure(client, "own") == (minimcp.RpcError, 7, "seven", [1])
@@ -323,7 +324,7 @@ def test_wrong_arguments_are_an_error_where_that_is_wanted_and_allowed(opened: O
 # ---------------------------------------------------------------- options of tools
 
 
-@pytest.mark.requirement("TOOL-03", "TOOL-11", "TOOL-12")
+@pytest.mark.requirement("TOOL-03", "TOOL-11", "TOOL-12", "TOOL-34")
 def test_what_a_tool_says_about_itself_in_each_revision(client: Client) -> None:
     listed = client.request("tools/list")["tools"]
     tools = {tool["name"]: tool for tool in listed}

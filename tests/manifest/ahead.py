@@ -9,39 +9,6 @@ from typing import Tuple
 
 from .revisions import Section
 
-TOOLS: Section = (
-    "server/tools",
-    (
-        ("TOOL-01", "1-4", "A server with tools declares tools."),
-        ("TOOL-02", "1-4", "A change of the list is told."),
-        ("TOOL-03", "1-4", "A tool has a name and an input schema."),
-        ("TOOL-11", "3-4", "A display name: title, then annotated title, then name."),
-        ("TOOL-12", "2-4", "Annotations are a title and four hints."),
-        ("TOOL-13", "2-4", "Hints have defaults."),
-        ("TOOL-14", "2-4", "Two hints mean nothing for a read-only tool."),
-        ("TOOL-16", "1-4", "A call has a name and maybe arguments."),
-        ("TOOL-17", "1-4", "A result always has a list of content."),
-        ("TOOL-18", "1-4", "An unknown tool is -32602."),
-        ("TOOL-19", "1-4", "A failing tool answers with isError."),
-        ("TOOL-20", "1-3", "Bad arguments may be either kind of error."),
-        ("TOOL-21", "4", "Bad arguments answer with isError."),
-        ("TOOL-22", "4", "A malformed call is a protocol error."),
-        ("TOOL-32", "1-4", "Resources may be embedded."),
-        ("TOOL-39", "1-4", "Content of an unknown type is kept."),
-        ("SEED-11", "1-4", "A flat resource block is read as a link."),
-        ("X-06", "3-4", "Annotations stand on the block; read in both places."),
-        ("M:TOOL-1", "5+", "Tools are declared and listed, even none."),
-        ("M:TOOL-18", "5+", "A change of the list reaches the streams that asked for it."),
-        ("M:TOOL-2", "5+", "Connections and calls do not change the list."),
-        ("M:TOOL-3", "5+", "The list keeps its order."),
-        ("M:TOOL-7", "5+", "Structured content is any JSON value."),
-        ("M:TOOL-8", "5+", "The same value is given as text too."),
-        ("M:TOOL-10", "5+", "An unknown tool is -32602."),
-        ("M:TOOL-11", "5+", "Failures answer with isError and useful text."),
-        ("M:TOOL-19", "5+", "The older way to ask for a task is ignored."),
-    ),
-)
-
 ROOTS: Section = (
     "client/roots",
     (
@@ -100,4 +67,4 @@ CACHING: Section = (
     ),
 )
 
-SECTIONS: Tuple[Section, ...] = (TOOLS, ROOTS, SAMPLING, GENERAL, CACHING)
+SECTIONS: Tuple[Section, ...] = (ROOTS, SAMPLING, GENERAL, CACHING)

@@ -29,9 +29,12 @@ LATER: Dict[str, str] = {
     **_all(("COMP-11", "M:CMP-8"), "Inputs are checked; who may see what comes with authorization and middleware."),
     "M:MRTR-C15": "Headers are HTTP's; that transport comes with an issue of its own.",
     **_all(
-        ("M:META-11", "M:META-12"),
+        ("M:META-11", "M:META-12", "SEED-29"),
         "Keys of _meta and names of extensions are not checked yet; that comes with extensions, checklist 1.28.",
     ),
+    **_all(("X-12", "X-22", "X-23", "M:DEP-3"), "Speaks of HTTP only; its transports come with an issue of their own."),
+    **_all(("X-08", "X-17", "X-18", "X-24", "X-29"), "Tasks come with an issue of their own."),
+    "M:DEP-2": "Authorization comes with an issue of its own.",
 }
 """What an issue after this one brings."""
 
@@ -81,6 +84,19 @@ CHOSEN: Dict[str, str] = {
         ("COMP-09", "M:CMP-7"),
         "The order is the completer's; there is no limiter and no delay: a host knows when its user types.",
     ),
+    **_all(
+        ("TOOL-15", "TOOL-36", "TOOL-37", "M:TOOL-22", "M:TOOL-23", "M:TOOL-25"),
+        "The host's own duty, before and after it calls: the library approves nothing and trusts no hint. Calls have a"
+        " timeout.",
+    ),
+    **_all(
+        ("TOOL-35", "M:TOOL-17"),
+        "Inputs and outputs are checked (TOOL-21, TOOL-27); access and rates are the author's, in middleware.",
+    ),
+    **_all(("TOOL-33", "M:TOOL-21"), "Advice to authors: what a tool embeds and how it names state is their own."),
+    "M:SCH-5": "A MAY that we do not take: no schema is ever fetched.",
+    "X-26": "An example on a page that is no JSON: nothing follows from it.",
+    "M:DEP-1": "Served in every revision: old peers need them; docstrings say it, a warning would nag who serves both.",
     **_all(("TRANS-03", "M:META-13"), "Advice to authors of transports and extensions; the library has no part in it."),
 }
 """What we do not do, with the reason."""

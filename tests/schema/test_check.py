@@ -77,7 +77,7 @@ WORDS: List[Tuple[Any, List[Any], List[Tuple[Any, str]]]] = [
 ]  # fmt: skip
 
 
-# Rows M:SCH-1, M:SCH-9, M:SCH-10, JSCH-01: to be marked when the manifest lists their sections.
+@pytest.mark.requirement("M:SCH-1", "M:SCH-9", "M:SCH-10", "JSCH-01")
 @for_each(("schema", "fits", "refused"), WORDS)
 def test_each_word(schema: Any, fits: List[Any], refused: List[Tuple[Any, str]]) -> None:
     check = compile_check(schema, where="test")
@@ -85,7 +85,7 @@ def test_each_word(schema: Any, fits: List[Any], refused: List[Tuple[Any, str]])
     assert [check(value) for value, _ in refused] == [message for _, message in refused]
 
 
-# Rows JSCH-06, M:SCH-11: to be marked when the manifest lists their sections.
+@pytest.mark.requirement("JSCH-06", "M:SCH-11")
 @for_each(
     "schema",
     [
@@ -101,7 +101,7 @@ def test_an_invalid_schema_is_refused_when_it_is_compiled(schema: Any) -> None:
         compile_check(schema, where="tool 't'")
 
 
-# Rows JSCH-01, JSCH-03, JSCH-04, JSCH-02, M:SCH-3: to be marked when the manifest lists their sections.
+@pytest.mark.requirement("JSCH-01", "JSCH-03", "JSCH-04", "JSCH-02", "M:SCH-3")
 def test_other_words_and_dialects_are_left_to_jsonschema() -> None:
     needs = compile_check({"dependentRequired": {"a": ["b"]}}, where="test")
     assert needs({"a": 1, "b": 1}) is None
@@ -119,14 +119,14 @@ def test_other_words_and_dialects_are_left_to_jsonschema() -> None:
     assert meta({"type": 3})
 
 
-# Rows JSCH-05, M:SCH-2: to be marked when the manifest lists their sections.
+@pytest.mark.requirement("JSCH-05", "M:SCH-2")
 @for_each("dialect", ["x:y", "http://json-schema.org/draft-03/schema#", 3, ["x"]])
 def test_an_unknown_dialect_is_refused_by_name(dialect: Any) -> None:
     with pytest.raises(ValueError, match="dialect .* is not supported; these are: https"):
         compile_check({"$schema": dialect}, where="test")
 
 
-# Rows JSCH-08, M:SCH-4, M:SCH-6: to be marked when the manifest lists their sections.
+@pytest.mark.requirement("JSCH-08", "M:SCH-4", "M:SCH-6")
 @pytest.mark.parametrize(
     "schema",
     [
@@ -151,7 +151,7 @@ def bomb(last: Any, **words: Any) -> Dict[str, Any]:
     return {"$ref": "#/$defs/a0", "$defs": {**definitions, "a60": last}, **words}
 
 
-# Rows M:SCH-7: to be marked when the manifest lists their sections.
+@pytest.mark.requirement("M:SCH-7")
 def test_schemas_that_repeat_their_work_without_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     check = compile_check(bomb({"type": "integer"}), where="test")
     assert check(1) is None
@@ -162,7 +162,7 @@ def test_schemas_that_repeat_their_work_without_end_are_bounded(monkeypatch: pyt
     assert compile_check(bomb({}, **{"if": True}), where="test")(1) == dialects.TOO_MUCH
 
 
-# Rows M:SCH-7: to be marked when the manifest lists their sections.
+@pytest.mark.requirement("M:SCH-7")
 def test_deep_schemas_and_values_do_not_overflow_the_stack() -> None:
     deep: Any = {"type": "integer"}
     for _ in range(10_000):

@@ -94,6 +94,7 @@ def test_names_with_types() -> None:
     assert form_of({}).to_wire() == {"type": "object", "properties": {}} and form_of({}).read({}) == {}
 
 
+@pytest.mark.requirement("X-03", "X-04")
 @pytest.mark.requirement("ELIC-08", "ELIC-09", "ELIC-10", "ELIC-11", "ELIC-12", "ELIC-13", "ELIC-14", "ELIC-15")
 @pytest.mark.parametrize(
     ("given", "fits", "misfits", "plain"),
@@ -193,6 +194,7 @@ def test_what_is_no_form(given: Any, words: str) -> None:
         form_of(given)
 
 
+@pytest.mark.requirement("X-30")
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -200,6 +202,7 @@ def test_what_is_no_form(given: Any, words: str) -> None:
         (schema(a={"type": "string", "enum": ["a"], "oneOf": TITLED}), "given once"),
         (schema(a={"type": "string", "enum": ["a"], "enumNames": []}), "a name for each"),
         (schema(a={"type": "integer", "default": "x"}), "its default does not fit"),
+        (schema(a={"type": "string", "enum": ["a"], "default": "b"}), "its default does not fit"),
         (schema(a={"type": "string", "pattern": "("}), "field 'a'"),
         ({"type": "string", "properties": {}}, "cannot say 'type'"),
         ({**schema(a={"type": "boolean"}), "allOf": []}, "cannot say 'allOf'"),

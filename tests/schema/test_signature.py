@@ -50,6 +50,7 @@ def refusal(function: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.requirement("TOOL-04", "TOOL-06", "M:TOOL-5")
 def test_a_function_without_parameters() -> None:
     def f() -> None: ...
 

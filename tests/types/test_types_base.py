@@ -337,6 +337,7 @@ def test_what_is_not_strict_base64_is_refused(text: str) -> None:
         types.Image.from_wire({"type": "image", "mimeType": "image/png", "data": text})
 
 
+@pytest.mark.requirement("X-05")
 def test_a_whole_number_may_arrive_as_a_fraction() -> None:
     size = types.Resource.from_wire({"uri": "a:b", "name": "n", "size": 12.0}).size
     assert (size, type(size)) == (12, int)

@@ -178,7 +178,7 @@ def test_icon_sizes_may_come_as_one_string() -> None:
     assert Icon.from_wire({"src": "x", "theme": "pink"}).theme == "pink"
 
 
-@pytest.mark.requirement("ICON-04")
+@pytest.mark.requirement("ICON-04", "X-16")
 @for_each(
     ("src", "safe"),
     [

@@ -28,7 +28,7 @@ from ..rows import for_each
 SCHEMA: dict[str, Any] = {"type": "object"}
 
 
-@pytest.mark.requirement("TOOL-11")
+@pytest.mark.requirement("TOOL-11", "M:TOOL-16")
 def test_the_display_name_is_title_then_annotated_title_then_name() -> None:
     hints = ToolAnnotations(title="hinted")
     assert Tool("n", SCHEMA, title="T", annotations=hints).display_name == "T"
@@ -36,7 +36,7 @@ def test_the_display_name_is_title_then_annotated_title_then_name() -> None:
     assert Tool("n", SCHEMA).display_name == "n"
 
 
-@pytest.mark.requirement("TOOL-13", "TOOL-14")
+@pytest.mark.requirement("TOOL-13", "TOOL-14", "M:TOOL-15")
 @for_each(
     ("given", "effective"),
     [
@@ -53,6 +53,7 @@ def test_hints_have_defaults(given: dict[str, bool], effective: tuple[bool, ...]
     assert Tool("n", SCHEMA, annotations=hints).hints is hints
 
 
+@pytest.mark.requirement("SEED-22")
 def test_a_tool_that_says_nothing_has_the_defaults() -> None:
     tool = Tool.from_wire({"name": "n", "inputSchema": {}})
     assert (tool.hints, tool.annotations) == (ToolAnnotations(), None)
@@ -63,7 +64,7 @@ def test_a_tool_that_says_nothing_has_the_defaults() -> None:
         ToolExecution("maybe")
 
 
-@pytest.mark.requirement("TOOL-03")
+@pytest.mark.requirement("TOOL-03", "M:SCH-8")
 def test_a_schema_is_not_translated() -> None:
     schema = {"type": "object", "properties": {"snake_case": {"type": "string"}, "camelCase": {}}}
     tool = Tool("n", schema)

@@ -25,7 +25,7 @@ def call(id: Any, text: str) -> dict[str, Any]:
     return request(id, "tools/call", {"name": "echo", "arguments": {"text": text}})
 
 
-@pytest.mark.requirement("BATCH-01", "BATCH-04", "BATCH-09", "BATCH-16")
+@pytest.mark.requirement("BATCH-01", "BATCH-04", "BATCH-09", "BATCH-16", "X-11")
 @pytest.mark.parametrize("revision", BATCHING)
 def test_c06_one_line_one_array_one_answer_each(shared: Serve, revision: str) -> None:
     server = shared(revision)
@@ -84,7 +84,7 @@ def test_c06_only_invalid_elements(shared: Serve) -> None:
     assert server.fence() == []
 
 
-@pytest.mark.requirement("BATCH-03")
+@pytest.mark.requirement("BATCH-03", "X-10")
 def test_c06_answers_in_a_batch_are_taken_or_refused_but_never_served(shared: Serve) -> None:
     server = shared("2025-03-26")
     server.write([{"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "id": 2, "result": {}}])

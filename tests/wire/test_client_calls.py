@@ -22,6 +22,7 @@ NEVER = 9.0
 # ---------------------------------------------------------------- pages
 
 
+@pytest.mark.requirement("SEED-27")
 @pytest.mark.requirement(
     "PAGE-01", "PAGE-02", "PAGE-04", "PAGE-05", "PAGE-06", "PAGE-10", "M:PAG-1", "M:PAG-2", "M:PAG-6"
 )

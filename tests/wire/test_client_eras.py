@@ -76,7 +76,7 @@ OLD_ANSWERS: Dict[str, Any] = {
 }
 
 
-@pytest.mark.requirement("M:VER-C5", "M:VER-C9", "M:VER-C11", "LIFE-01", "LIFE-03", "LIFE-06", "LIFE-07")
+@pytest.mark.requirement("M:VER-C5", "M:VER-C9", "M:VER-C11", "LIFE-01", "LIFE-03", "LIFE-06", "LIFE-07", "SEED-18")
 @pytest.mark.parametrize("name", OLD_ANSWERS)
 def test_any_other_answer_leads_to_the_handshake(scripted: Script, name: str) -> None:
     server = scripted(discover=OLD_ANSWERS[name])

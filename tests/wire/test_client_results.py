@@ -19,7 +19,7 @@ NEVER = 9.0
 # ---------------------------------------------------------------- errors
 
 
-@pytest.mark.requirement("BASE-07", "BASE-14", "M:BASE-7", "M:ERR-1", "M:ERR-5", "LIFE-23")
+@pytest.mark.requirement("BASE-07", "BASE-14", "M:BASE-7", "M:ERR-1", "M:ERR-5", "LIFE-23", "TOOL-24", "M:TOOL-26")
 @pytest.mark.parametrize(
     "code, kind",
     [
@@ -83,6 +83,7 @@ def test_a_call_refused_by_version_again_is_an_error(scripted: Script) -> None:
 # ---------------------------------------------------------------- tools that fail
 
 
+@pytest.mark.requirement("TOOL-23", "M:TOOL-12", "SEED-19")
 @pytest.mark.parametrize("revision", ERAS)
 def test_a_tool_that_fails_raises_with_its_result(talking: Talking, revision: str) -> None:
     _, client = talking(revision)
@@ -109,6 +110,7 @@ def test_a_kind_of_content_that_nobody_knows_is_handed_over(talking: Talking, re
 # ---------------------------------------------------------------- output schemas
 
 
+@pytest.mark.requirement("TOOL-28", "TOOL-38", "M:TOOL-9")
 @pytest.mark.parametrize("revision", ["2025-06-18", *ERAS])
 def test_structured_content_is_checked_against_the_listed_schema(scripted: Script, revision: str) -> None:
     server = scripted(list="schemas")

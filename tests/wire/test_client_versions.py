@@ -59,7 +59,7 @@ def test_pinned_to_a_handshake_revision_it_offers_exactly_that(scripted: Script,
     assert server.messages("initialize")[0]["params"]["protocolVersion"] == revision
 
 
-@pytest.mark.requirement("M:VER-C23", "LIFE-11", "LIFE-23")
+@pytest.mark.requirement("M:VER-C23", "LIFE-11", "LIFE-23", "SEED-17", "X-01")
 def test_pinned_to_a_revision_another_answer_is_refused(scripted: Script) -> None:
     server = scripted(initialize="2025-03-26")
     with pytest.raises(minimcp.UnsupportedRevision, match="2025-03-26"):

@@ -12,7 +12,7 @@ from .messages import ABSENT, HANDSHAKES, METHOD, MODERN, PARAMS, REQUEST, encod
 NEWEST = HANDSHAKES[-1]
 
 
-@pytest.mark.requirement("LIFE-02", "LIFE-08", "BASE-01")
+@pytest.mark.requirement("LIFE-02", "LIFE-08", "BASE-01", "SEED-16")
 @pytest.mark.parametrize(
     ("revision", "instructions"), [*((revision, "Read me.") for revision in HANDSHAKES), (NEWEST, None)]
 )
@@ -28,7 +28,7 @@ def test_a_supported_revision_is_answered_with_itself(serve: Serve, revision: st
     server.lives()
 
 
-@pytest.mark.requirement("LIFE-09", "LIFE-10", "M:VER-S13")
+@pytest.mark.requirement("LIFE-09", "LIFE-10", "M:VER-S13", "SEED-17")
 @pytest.mark.parametrize("offer", ["1999-01-01", "2099-12-31", "", "2025-06-18 ", MODERN])
 def test_an_unknown_revision_is_answered_with_the_newest(serve: Serve, offer: str) -> None:
     server = serve()
@@ -43,7 +43,7 @@ def test_the_newest_is_the_newest_that_is_served(serve: Serve) -> None:
     server.lives()
 
 
-@pytest.mark.requirement("LIFE-24")
+@pytest.mark.requirement("LIFE-24", "SEED-17")
 @pytest.mark.parametrize("offer", ["1999-01-01", MODERN])
 def test_a_strict_server_refuses_instead(serve: Serve, offer: str) -> None:
     server = serve(strict_version=True)
@@ -111,7 +111,7 @@ def test_ping(shared: Serve, revision: str) -> None:
         assert server.result("ping", params) == {}
 
 
-@pytest.mark.requirement("PING-08", "LIFE-05")
+@pytest.mark.requirement("PING-08", "LIFE-05", "SEED-18")
 def test_between_the_reply_and_initialized(serve: Serve) -> None:
     """The server says nothing of its own accord, and answers ping."""
     server = serve()

@@ -1,0 +1,171 @@
+"""Questions of a server on the command line: at a terminal they are put to the user, elsewhere declined."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from typing import Any, Callable, Iterator
+
+import pytest
+
+from minimcp import ElicitRequest
+from minimcp.cli.asking import Asker
+from minimcp.types import Implementation
+
+from ..answering import R4, R5
+from .conftest import Done, run_process
+
+CURIOUS = """
+from minimcp import Context, Elicit, Server
+
+server = Server("curious")
+FORM = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "title": "Your name", "description": "As on the ticket.", "minLength": 2},
+        "seats": {"type": "integer", "minimum": 1, "default": 2},
+        "window": {"type": "boolean", "default": False},
+        "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
+        "extras": {"type": "array", "items": {"type": "string", "enum": ["tea", "cake", "jam"]}},
+        "note": {"type": "string"},
+    },
+    "required": ["name", "size"],
+}
+
+@server.tool
+def book(ctx: Context) -> dict:
+    "Ask for everything."
+    ctx.progress(1, 2)
+    answer = ctx.elicit("Who\\x1b[31m travels?", FORM)
+    return {"action": answer.action, "content": answer.content}
+
+@server.tool
+def pay(ctx: Context) -> str:
+    "Ask to open a URL."
+    return ctx.elicit_url("Pay, please", "https://pay.example/1").action
+
+@server.tool
+def twice(ctx: Context) -> list:
+    "Ask two things at once."
+    found = ctx.ask_all({"a": Elicit("A?", {"a": int}), "b": Elicit("B?", {"b": int})})
+    return [found["a"].content["a"] + found["b"].content["b"]]
+
+@server.resource("ask://me")
+def me(ctx: Context) -> str:
+    "Ask when read."
+    return ctx.elicit("Name?", {"name": str}).require()["name"]
+
+@server.prompt
+def greet(ctx: Context) -> str:
+    "Ask for a prompt."
+    return "Hello, " + ctx.elicit("Name?", {"name": str}).require()["name"]
+
+server.run()
+"""
+
+
+@pytest.fixture
+def curious(shop: str) -> str:
+    """The file of a server that asks, next to the shop."""
+    with open("curious.py", "w", encoding="utf-8") as file:
+        file.write(CURIOUS)
+    return "curious.py"
+
+
+@pytest.fixture
+def types(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """What a user types at the terminal that stdin is then."""
+    keys, screen = os.openpty()
+    with open(screen, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield lambda text: [os.write(keys, text.encode()), None][1]  # type: ignore[func-returns-value]
+    os.close(keys)
+
+
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_a_form_is_filled_in_field_by_field(
+    curious: str, revision: str, minimcp: Callable[..., Done], types: Callable[[str], None]
+) -> None:
+    types("\nA\nAda\nmany\n3\n\nm\nl\ntea, jam\n\n")
+    done = minimcp("call", curious, "book", "--revision", revision, "--quiet")
+    assert done.code == 0, done.err
+    content = {"name": "Ada", "seats": 3, "window": False, "size": "l", "extras": ["tea", "jam"]}
+    assert json.loads(done.out) == {"action": "accept", "content": content}
+    assert done.err == (
+        "curious asks: Who\\x1b[31m travels?\n"
+        "(Enter takes what stands in brackets, Ctrl-D cancels)\n"
+        "  As on the ticket.\n"
+        "  Your name (string): "
+        "  expected at least 2 characters, got 0\n"
+        "  Your name (string): "
+        "  expected at least 2 characters, got 1\n"
+        "  Your name (string): "
+        "  seats (integer) [2]:   seats: expected integer, got 'many'\n"
+        "  seats (integer) [2]:   window (boolean) [false]:   size (s = Small, l = Large): "
+        "  size: expected s or l, got 'm'\n"
+        '  size (s = Small, l = Large):   extras (array of one of "tea", "cake", "jam") []:   note (string) []: '
+    )
+
+
+def test_yes_no_and_the_end_of_input(
+    curious: str, minimcp: Callable[..., Done], types: Callable[[str], None]
+) -> None:
+    for typed, tool, said in (("y\n", "pay", "accept"), ("\n", "pay", "decline"), ("\x04", "pay", "cancel")):
+        types(typed)
+        done = minimcp("call", curious, tool)
+        assert (done.code, done.out) == (0, f"{said}\n")
+        assert "if you trust pay.example:\nhttps://pay.example/1\nAgree? [y/N] " in done.err
+    types("1\n2\n")
+    assert minimcp("call", curious, "twice", "--output", "json").code == 0
+    types("Ada\n")
+    assert minimcp("read", curious, "ask://me").out == "Ada\n"
+    types("Ada\n")
+    assert minimcp("prompt", curious, "greet").out == "user: Hello, Ada\n"
+    types("Ada\n\x04")
+    assert json.loads(minimcp("call", curious, "book").out)["action"] == "cancel"
+
+
+def test_without_a_terminal_everything_is_declined(curious: str) -> None:
+    done = run_process("call", curious, "book", "--quiet")
+    assert (done.code, json.loads(done.out)) == (0, {"action": "decline", "content": None})
+    assert done.err.splitlines()[-2:] == [
+        "curious asks: Who\\x1b[31m travels?", "declined: stdin is no terminal at which to ask",
+    ]  # fmt: skip
+    assert run_process("read", curious, "ask://me").code == 3
+
+
+def asked(**schema: Any) -> Any:
+    request = ElicitRequest("?", {"type": "object", **schema})
+    return Asker()(request)
+
+
+def test_forms_that_are_odd(types: Callable[[str], None], capfd: Any) -> None:
+    types("y\n")
+    assert asked().content == {}, "a form without fields is a question of yes and no"
+    types("5\n[6]\nx\n")
+    odd = {"a": True, "b": {"type": "array", "items": {"type": "integer"}}, "c": {"$schema": "x:y", "type": "string"}}
+    answer = asked(properties=odd, required="a")
+    assert answer.content == {"a": 5, "b": [6], "c": "x"}, "what we cannot check the server does"
+    request = ElicitRequest("?", mode="url", url="nonsense")
+    request.server = Implementation("a\nb", "1")
+    types("n\n")
+    assert Asker()(request).action == "decline"
+    assert "a | b asks: ?\nOpen this yourself, if you trust it:\nnonsense\n" in capfd.readouterr().err
+
+
+def test_questions_come_one_at_a_time(types: Callable[[str], None], capfd: Any) -> None:
+    asker, answers = Asker(), []  # type: ignore[var-annotated]
+    form = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    threads = [
+        threading.Thread(target=lambda: answers.append(asker(ElicitRequest("?", form)).content["x"])) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    types("1\n2\n")
+    for thread in threads:
+        thread.join(10)
+    assert sorted(answers) == [1, 2]
+    said = "the server asks: ?\n(Enter takes what stands in brackets, Ctrl-D cancels)\n  x (integer) []: "
+    assert capfd.readouterr().err == 2 * said
