@@ -244,17 +244,18 @@ class Exchange:
 
     def ask(
         self, questions: Sequence[tuple[str, dict[str, Json]]], seconds: Optional[float]
-    ) -> list[Union[dict[str, Json], Failure]]:
+    ) -> Union[list[dict[str, Json]], Failure]:
         """Ask the peer: all questions are sent before the first answer is waited for.
 
-        The handler's own time stands meanwhile, and its worker's place is another's.
+        The handler's own time stands meanwhile, and its worker's place is another's. When one question fails, the
+        others are withdrawn.
 
         Args:
             questions: Method and params of each.
             seconds: How long all the answers together may take; None waits for ever.
 
         Returns:
-            For each its result, or the peer's error.
+            The result of each; or an error of the peer, as soon as there is one.
 
         Raises:
             RuntimeError: The request is answered already.
@@ -282,7 +283,7 @@ class Exchange:
             deadline = Deadline(seconds)
             if self.cancelled:  # it may have come between the check and the sending
                 retire()
-            return [calls.wait(call, deadline) for call in pending]
+            return calls.wait_all(pending, deadline)
         finally:
             self._wakers.remove(retire)
             retire()  # what was asked together with a question that failed

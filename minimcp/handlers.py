@@ -91,11 +91,14 @@ class Handlers:
             keywords: By name; None gives none.
 
         Raises:
-            TypeError: One is given both ways or cannot be called, the object is a class, or a root is none.
+            TypeError: One is given both ways or cannot be called, the object is a class or a mapping, or a root is
+                none.
             ValueError: A root is none, or a part does not exist.
         """
         if isinstance(handlers, type):
             raise TypeError(f"handlers={handlers.__name__} is a class: give an instance of it")
+        if isinstance(handlers, Mapping):
+            raise TypeError("handlers is an object with methods, and this is a mapping: say **handlers")
         functions: dict[str, Callable[..., Any]] = {}
         for name in NAMES:
             function = _one_of(name, getattr(handlers, name, None), keywords.get(name))
@@ -148,7 +151,7 @@ def as_roots(roots: Any) -> list[Root]:
         TypeError: This is no sequence of paths, URIs and `Root` objects.
         ValueError: A URI is no ``file://`` URI, or goes up by "..".
     """
-    if isinstance(roots, (str, os.PathLike, Root)) or not isinstance(roots, Iterable):
+    if isinstance(roots, (str, os.PathLike, Root, Mapping)) or not isinstance(roots, Iterable):
         raise TypeError(f"roots are a list of paths, URIs or Root objects, not {type(roots).__name__}")
     return [_root(root) for root in roots]
 

@@ -5,6 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancella
 
 from __future__ import annotations
 
+import threading
 from copy import copy
 from typing import Any, Callable, Optional, Sequence, Union
 
@@ -13,7 +14,7 @@ from .errors import Cancelled, ConnectionLost, RequestTimeout
 from .jsonrpc import Failure, Id, Json, Notification, Request, encode
 from .log import one_line
 from .pipe import nothing
-from .table import PendingCall, RequestTable
+from .table import PendingCall, RequestTable, closed_gate, wait_for_all
 from .workers import waiting
 
 OURS = ""
@@ -82,10 +83,15 @@ class Outgoing:
         params: Callable[[Id], dict[str, Json]],
         *,
         on_item: Optional[Callable[[Any], None]] = None,
+        gate: Optional[threading.Lock] = None,
     ) -> tuple[PendingCall, bytes]:
-        """Register a call; returns it and the line that is to be posted next. Arguments and errors as `call`."""
+        """Register a call; returns it and the line that is to be posted next. Arguments and errors as `call`, and:
+
+        Args:
+            gate: As for `PendingCall`.
+        """
         self._check()
-        call = self.table.register(method, on_item)
+        call = self.table.register(method, on_item, gate)
         try:
             return call, encode(Request(call.id, method, params(call.id)))
         except BaseException as error:
@@ -103,10 +109,10 @@ class Outgoing:
             ConnectionLost, ValueError, TypeError: As `call`; nothing was sent then, and all have ended.
         """
         lines: list[bytes] = []
-        sent = False
+        sent, gate = False, closed_gate()
         try:
             for method, params in questions:
-                call, line = self.prepare(method, lambda id, params=params: params)  # type: ignore[misc]
+                call, line = self.prepare(method, lambda id, params=params: params, gate=gate)  # type: ignore[misc]
                 calls.append(call)
                 lines.append(line)
             sent = True
@@ -150,6 +156,28 @@ class Outgoing:
             raise copy(ending)  # a loss ends many calls: each caller gets an exception, and a traceback, of its own
         assert ending is not None
         return ending
+
+    def wait_all(
+        self, calls: Sequence[PendingCall], deadline: Deadline
+    ) -> Union[list[dict[str, Json]], Failure]:
+        """Wait for all calls of one `call_all`, on one thread.
+
+        Returns:
+            The results; or an error of the peer, as soon as there is one.
+
+        Raises: as `wait`, as soon as one of the calls gives reason to.
+        """
+        if not calls:
+            return []
+        with waiting():
+            wait_for_all(calls, deadline)
+        results = []
+        for call in [call for call in calls if call.failed] or calls:
+            outcome = self.wait(call, deadline)
+            if isinstance(outcome, Failure):
+                return outcome
+            results.append(outcome)
+        return results
 
     def _late(self, call: PendingCall, deadline: Deadline, about: Json) -> RequestTimeout:
         called = f"{call.method} {about[:100]!r}" if isinstance(about, str) else call.method

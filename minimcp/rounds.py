@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from copy import copy
 from functools import partial
+from itertools import count
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from .answering import Answerer, Question
@@ -96,9 +97,15 @@ class Rounds:
         """The host's answers by key; the questions are checked before the first is asked."""
         waited_for = CancelToken()
         questions = {key: self._question(method, one, waited_for) for key, one in asked.items()}
-        jobs = [partial(self._answerer.answer, question) for question in questions.values()]
+
+        def answer(question: Question) -> Result:
+            if waited_for.cancelled:
+                raise Cancelled("nobody waits for the answer any more")
+            return self._answerer.answer(question)
+
+        jobs = [partial(answer, question) for question in questions.values()]
         try:
-            outcomes = together(self._channel, jobs, cancel, stop_at_error=True)
+            outcomes = together(self._channel, jobs, cancel, stop_at_error=True, most=self._channel.limits.max_workers)
         finally:
             waited_for.cancel()
         return dict(zip(questions, outcomes))
@@ -144,15 +151,21 @@ def _read(method: str, result: Mapping[str, Json]) -> tuple[Mapping[str, Json], 
 
 
 def together(
-    channel: Channel, jobs: Sequence[Callable[[], Any]], cancel: Optional[CancelToken], *, stop_at_error: bool = False
+    channel: Channel,
+    jobs: Sequence[Callable[[], Any]],
+    cancel: Optional[CancelToken],
+    *,
+    stop_at_error: bool = False,
+    most: Optional[int] = None,
 ) -> list[Any]:
-    """Run functions at once, each on a worker, and wait for them; what one raises stands in the place of its result.
+    """Run functions at once, on workers, and wait for them; what one raises stands in the place of its result.
 
     Args:
         channel: Whose workers run them; its end ends the wait.
         jobs: The functions.
         cancel: Ends the wait; None for one that nobody cancels.
         stop_at_error: Raise the first exception as soon as it comes, and wait for no other.
+        most: How many of them run at the same time; None runs all.
 
     Raises:
         Cancelled: The token was cancelled. What runs goes on, and nobody hears of it.
@@ -164,10 +177,11 @@ def together(
     outcomes: list[Any] = [None] * len(jobs)
     errors: list[BaseException] = []
     left, state_lock = set(range(len(jobs))), threading.Lock()
+    turn = count()  # each number once, whichever thread asks
 
-    def run(place: int, job: Callable[[], Any]) -> None:
+    def run(place: int) -> None:
         try:
-            outcome = job()
+            outcome = jobs[place]()
         except BaseException as error:
             outcome = error
         with state_lock:
@@ -179,10 +193,16 @@ def together(
         if done:
             table.settle(call.id, _DONE)
 
+    def run_in_turn() -> None:
+        for place in turn:
+            if place >= len(jobs):
+                return
+            run(place)
+
     forget = until_cancelled(channel.calls, call, cancel)
     try:
-        for place, job in enumerate(jobs):
-            channel.run_aside(inherited(partial(run, place, job)))
+        for _ in jobs[:most]:
+            channel.run_aside(inherited(run_in_turn))
         _must_be_done(channel.calls.wait(call, Deadline(None), tell=False))
     finally:
         forget()

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from copy import copy
 from itertools import count
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 from .deadline import Deadline
 from .jsonrpc import Failure, Id, Json
@@ -28,16 +28,22 @@ class PendingCall:
         id: The request's id.
         method: The request's method, for messages.
         on_item: Called with each item by the waiting thread; None drops items.
+        gate: From `closed_gate`, when one thread waits for several calls at once; None makes one.
     """
 
     __slots__ = ("id", "method", "on_item", "_items", "_ending", "_gate")
 
-    def __init__(self, id: Id, method: str, on_item: Optional[Callable[[Any], None]] = None) -> None:
+    def __init__(
+        self,
+        id: Id,
+        method: str,
+        on_item: Optional[Callable[[Any], None]] = None,
+        gate: Optional[threading.Lock] = None,
+    ) -> None:
         self.id, self.method, self.on_item = id, method, on_item
         self._items: deque[Any] = deque()
         self._ending: Optional[Ending] = None
-        self._gate = threading.Lock()
-        self._gate.acquire()
+        self._gate = closed_gate() if gate is None else gate
 
     @property
     def ended(self) -> bool:
@@ -48,6 +54,11 @@ class PendingCall:
     def ending(self) -> Optional[Ending]:
         """How it ended; None as long as it has not."""
         return self._ending
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended, and not by a result."""
+        return isinstance(self._ending, (Failure, BaseException))
 
     def put(self, item: Any) -> None:
         """Add an item (the reader's thread, which will `wake` the caller when it has read all there is)."""
@@ -97,6 +108,29 @@ class PendingCall:
         return f"<PendingCall {self.id!r} {self.method} {'ended' if self.ended else 'waiting'}>"
 
 
+def closed_gate() -> threading.Lock:
+    """What a waiting thread is held by until something comes; calls that one thread waits for may share it."""
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
+def wait_for_all(calls: Sequence[PendingCall], deadline: Deadline) -> None:
+    """Wait until all of these have ended, or one has failed, or the time is over.
+
+    Args:
+        calls: At least one; they share a gate, and nobody else waits for them.
+        deadline: When to give up.
+    """
+    gate, left = calls[0]._gate, list(calls)
+    while True:
+        left = [call for call in left if not call.ended or call.failed]
+        if not left or any(call.failed for call in left):
+            return
+        if not gate.acquire(timeout=deadline.wait()) and deadline.expired:
+            return
+
+
 class RequestTable:
     """All calls of one direction of one connection that are waiting. Thread-safe, also for a signal handler.
 
@@ -117,13 +151,18 @@ class RequestTable:
         self._ids = count(1)
         self._cause: dict[str, BaseException] = {}  # one at most: whoever comes first sets it, in one step
 
-    def register(self, method: str, on_item: Optional[Callable[[Any], None]] = None) -> PendingCall:
-        """A new call with an id that was never used on this connection.
+    def register(
+        self,
+        method: str,
+        on_item: Optional[Callable[[Any], None]] = None,
+        gate: Optional[threading.Lock] = None,
+    ) -> PendingCall:
+        """A new call with an id that was never used on this connection. Arguments as for `PendingCall`.
 
         Raises:
             BaseException: The cause of the loss, when the table is closed.
         """
-        call = PendingCall(next(self._ids), method, on_item)
+        call = PendingCall(next(self._ids), method, on_item, gate)
         self._calls[call.id] = call
         cause = self.cause
         if cause is not None:

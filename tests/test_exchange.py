@@ -25,7 +25,7 @@ from minimcp.errors import (
 )
 from minimcp.exchange import Exchange, Outlet, Route, _release, current_exchange
 from minimcp.failures import describe
-from minimcp.jsonrpc import Request
+from minimcp.jsonrpc import Failure, Request
 from minimcp.lane import Pace
 from minimcp.outgoing import Outgoing
 from minimcp.revisions import BY_NAME, NEWEST_HANDSHAKE
@@ -538,6 +538,10 @@ def test_when_one_question_fails_the_others_are_withdrawn() -> None:
     with pytest.raises(ConnectionLost):
         exchange.ask(QUESTIONS, WAIT)
     assert exchange._wakers == []
+
+    no = Failure(2, -1, "no")
+    outlet = AskingOutlet(lambda outlet: outlet.calls().table.settle(2, no))
+    assert make(outlet=outlet).ask(QUESTIONS, WAIT) is no and withdrawn(outlet) == [1]
 
 
 def test_the_handlers_own_time_stands_while_it_asks() -> None:

@@ -29,10 +29,10 @@ class Bench:
             "test", post=self.post, owe=lambda line: self.owed.append(json.loads(line)), remark=lambda: self.remark
         )
 
-    def post(self, line: bytes) -> None:
-        message = json.loads(line)
-        self.posted.append(message)
-        self.when_posted(message)
+    def post(self, lines: bytes) -> None:
+        for message in map(json.loads, lines.splitlines()):
+            self.posted.append(message)
+            self.when_posted(message)
 
     def call(self, **options: Any) -> Any:
         return self.calls.call("work", lambda id: {"token": id}, **options)
@@ -267,3 +267,43 @@ def test_several_calls_whose_caller_is_interrupted_are_withdrawn(bench: Bench) -
     with pytest.raises(KeyboardInterrupt):
         bench.calls.call_all([("a", {})], [])
     assert len(bench.calls.table) == 0 and [each["params"]["requestId"] for each in bench.owed] == [1]
+
+
+def three(bench: Bench) -> List[Any]:
+    """Three calls that wait."""
+    pending: List[Any] = []
+    bench.calls.call_all([("a", {}), ("b", {}), ("c", {})], pending)
+    return pending
+
+
+def test_all_results_come_in_the_order_of_the_calls(bench: Bench) -> None:
+    pending = three(bench)
+    waiting = Task(bench.calls.wait_all, pending, soon())
+    for id in (3, 1, 2):
+        bench.calls.table.settle(id, {"n": id})
+    assert waiting.result() == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert bench.calls.wait_all(pending, soon()) == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert bench.calls.wait_all([], soon()) == []
+
+
+def test_an_error_is_not_kept_back_by_calls_that_nobody_answers(bench: Bench) -> None:
+    refusal = Failure(2, -1, "no")
+    for ending in (refusal, ProtocolViolation("rule")):
+        bench.calls.table._ids = iter(range(1, 4))  # type: ignore[assignment]
+        waiting = Task(bench.calls.wait_all, three(bench), soon())
+        bench.calls.table.settle(1, {})
+        bench.calls.table.settle(2, ending)
+        if ending is refusal:
+            assert waiting.result() is refusal
+        else:
+            with pytest.raises(ProtocolViolation, match="rule"):
+                waiting.result()
+        assert bench.calls.table.ids() == [3]  # who asked withdraws it
+        bench.calls.table.settle(3, {})
+
+
+def test_time_is_over_before_all_have_answered(bench: Bench) -> None:
+    pending = three(bench)
+    bench.calls.table.settle(1, {})
+    with pytest.raises(RequestTimeout, match="b: no answer within 0.001 s"):
+        bench.calls.wait_all(pending, Deadline(0.001))

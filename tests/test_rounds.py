@@ -133,13 +133,15 @@ def test_a_server_that_always_asks() -> None:
 
 @pytest.mark.requirement("M:MRTR-C10", "M:SAM-11")
 def test_a_refusal_reaches_the_caller_and_nothing_more_is_sent(caplog: pytest.LogCaptureFixture) -> None:
-    gate, seen = threading.Event(), []  # type: ignore[var-annotated]
+    gate, begun, seen = threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
 
     def elicit(request: Any) -> Any:
+        wait_for(begun)
         raise Refused("not today")
 
     def sample(request: Any) -> Any:
         seen.append(request)
+        begun.set()
         wait_for(gate)
 
     client, server = connected([asks("s", a=ELICIT, b=SAMPLE)], elicit=elicit, sample=sample)
@@ -385,6 +387,22 @@ def test_ctrl_c_ends_the_rounds_of_a_whole_batch() -> None:
         with pytest.raises(KeyboardInterrupt):
             task.result()
         assert eventually(lambda: "notifications/cancelled" in server.pipe.methods())
+
+
+def test_no_more_handlers_run_at_once_than_the_host_allows() -> None:
+    """A server that asks a thousand things in one result gets no thousand threads."""
+    slow, many = Slow(), {f"q{number}": ELICIT for number in range(20)}
+    client, server = connected([asks("s", **many), asks("s", **many), DONE], handlers=slow, max_workers=2)
+    with client:
+        token = CancelToken()
+        task = Task(lambda: client.call_tool("a", cancel=token))
+        assert eventually(lambda: len(slow.requests) == 2)
+        token.cancel()
+        with pytest.raises(minimcp.Cancelled):
+            task.result()
+        slow.gate.set()
+        assert client.call_tool("b").text == "done"
+        assert len(slow.requests) == 2 + 20, "nobody waits for the others of the first call"
 
 
 class Wrapped:

@@ -136,8 +136,8 @@ class BlockingAsker(Asker):
     """Sends each question as a request and waits."""
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
-        outcomes = ask_now(self._exchange, asked)
-        return {each.key: read_outcome(each, outcome) for each, outcome in zip(asked, outcomes)}
+        results = ask_now(self._exchange, asked)
+        return {each.key: read_result(each, result) for each, result in zip(asked, results)}
 
 
 class ReplayAsker(Asker):
@@ -286,26 +286,31 @@ def _make(exchange: Exchange, lock: Any) -> Asker:
 # ------------------------------------------------------------ answers
 
 
-def ask_now(exchange: Exchange, asked: list[Asked]) -> list[Any]:
-    """Send questions as requests and wait for all the answers."""
+def ask_now(exchange: Exchange, asked: list[Asked]) -> list[dict[str, Json]]:
+    """Send questions as requests and wait for all the answers.
+
+    Raises:
+        Refused: The user or the client refuses one.
+        RpcError: The client answered one with another error; ``from_peer`` is true.
+        Exception: As `Exchange.ask`.
+    """
     questions = [(each.question.method, each.question.sealed(each.params)) for each in asked]
-    return exchange.ask(questions, exchange.server.ask_timeout)
+    outcome = exchange.ask(questions, exchange.server.ask_timeout)
+    if isinstance(outcome, Failure):
+        raise _refusal(outcome)
+    return outcome
 
 
-def read_outcome(asked: Asked, outcome: Any) -> Any:
+def read_result(asked: Asked, result: dict[str, Json]) -> Any:
     """What the handler gets for what a client answered.
 
     Raises:
-        Refused: The user or the client refuses.
-        RpcError: The client answered with another error; ``from_peer`` is true.
         ProtocolViolation: The result is no answer to the question.
     """
-    if isinstance(outcome, Failure):
-        raise _refusal(outcome)
     try:
-        return asked.question.read(outcome)
+        return asked.question.read(result)
     except ValueError as error:
-        raise ProtocolViolation(f"the answer to {asked.question.method}: {error}", outcome) from None
+        raise ProtocolViolation(f"the answer to {asked.question.method}: {error}", result) from None
 
 
 def _refusal(failure: Failure) -> Exception:

@@ -182,7 +182,11 @@ class Sample(Question):
         if include_context is not None and include_context not in CONTEXTS:
             raise ValueError(f"include_context is one of {', '.join(CONTEXTS)}, not {include_context!r}")
         self._max_tokens = max_tokens
+        if isinstance(stop_sequences, str):
+            raise TypeError(f"stop_sequences is a list of texts: did you mean [{stop_sequences!r}]?")
         stops = None if stop_sequences is None else [_text("a stop sequence", each) for each in stop_sequences]
+        if isinstance(temperature, bool) or not isinstance(temperature, (int, float, type(None))):
+            raise TypeError(f"temperature is a number, not {temperature!r}")
         self._options: dict[str, Json] = {
             "modelPreferences": _preferences(model_preferences),
             "systemPrompt": system if system is None else _text("system", system),

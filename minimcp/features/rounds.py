@@ -12,7 +12,7 @@ from ..errors import Cancelled, ConnectionLost, InternalError, InvalidParams, To
 from ..exchange import Exchange, Handler
 from ..jsonrpc import Json
 from ..log import Log, one_line
-from .asking import Asked, ReplayAsker, Suspend, ask_now, asker_of, read_outcome
+from .asking import Asked, ReplayAsker, Suspend, ask_now, asker_of, read_result
 from .facts import Facts
 from .questions import ElicitUrl
 
@@ -149,14 +149,14 @@ def _answered(exchange: Exchange, asker: ReplayAsker) -> dict[str, Json]:
 def _outcomes(exchange: Exchange, asked: list[Asked]) -> list[Any]:
     """The answers to questions, checked; for what failed, the exception that the handler is to get."""
     try:
-        outcomes = ask_now(exchange, asked)
-        for each, outcome in zip(asked, outcomes):
-            read_outcome(each, outcome)
+        results = ask_now(exchange, asked)
+        for each, result in zip(asked, results):
+            read_result(each, result)
     except (Cancelled, ConnectionLost):
         raise
     except Exception as error:
         return [error] * len(asked)
-    return outcomes
+    return results
 
 
 def _name(exchange: Exchange) -> str:

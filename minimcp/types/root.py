@@ -44,7 +44,7 @@ class Root(Wire):
 
     @property
     def path(self) -> Optional[Path]:
-        """The path on this machine; None when the URI is of another kind or of another machine."""
+        """The path on this machine; None when the URI is of another kind or machine, or no path has its characters."""
         from pathlib import Path
         from urllib.parse import unquote, urlsplit
 
@@ -57,4 +57,4 @@ class Root(Wire):
         path = unquote(parts.path)
         if os.name == "nt":  # pragma: no cover - "/C:/x" is "C:/x" there
             path = path.lstrip("/")
-        return Path(path)
+        return None if "\0" in path else Path(path)

@@ -137,7 +137,7 @@ def test_roots_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         Root(tmp_path)  # type: ignore[arg-type]
 
 
-@for_each("uri", ["https://example.com/x", "file://other/x", "file://[x", "x"])
+@for_each("uri", ["https://example.com/x", "file://other/x", "file://[x", "x", "file:///a%00b"])
 def test_a_root_elsewhere_has_no_path(uri: str) -> None:
     assert Root.from_wire({"uri": uri}).path is None
 
