@@ -144,11 +144,11 @@ class RequestTable:
     the cause, or both, and then one of them pops it.
     """
 
-    __slots__ = ("_calls", "_ids", "_cause")
+    __slots__ = ("_calls", "_ids", "_own_ids", "_cause")
 
     def __init__(self) -> None:
         self._calls: dict[Id, PendingCall] = {}
-        self._ids = count(1)
+        self._ids, self._own_ids = count(1), count(1)
         self._cause: dict[str, BaseException] = {}  # one at most: whoever comes first sets it, in one step
 
     def register(
@@ -159,10 +159,13 @@ class RequestTable:
     ) -> PendingCall:
         """A new call with an id that was never used on this connection. Arguments as for `PendingCall`.
 
+        Without a method it is a wait of this side's own, which is never sent: its id is negative, so that on the wire
+        none is left out.
+
         Raises:
             BaseException: The cause of the loss, when the table is closed.
         """
-        call = PendingCall(next(self._ids), method, on_item, gate)
+        call = PendingCall(next(self._ids) if method else -next(self._own_ids), method, on_item, gate)
         self._calls[call.id] = call
         cause = self.cause
         if cause is not None:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 from .answering import KINDS
 from .eras import LOG_LEVELS, Peer
 from .exchange import Exchange, Outlet, Route
-from .features.asking import CARRIERS, Asked, Asker, read_outcome
+from .features.asking import CARRIERS, Asked, Asker, read_result
 from .features.context import Context
 from .features.facts import Facts
 from .handlers import NAMES, Handlers
@@ -202,7 +202,7 @@ class _ScriptedAsker(Asker):
         if isinstance(answer, BaseException) or (isinstance(answer, type) and issubclass(answer, BaseException)):
             raise answer
         try:
-            return read_outcome(asked, write(answer))
+            return read_result(asked, write(answer))
         except (TypeError, ValueError) as error:
             raise AssertionError(f"the test's answer to {asked.key!r} does not fit: {error}") from error
 

@@ -110,8 +110,8 @@ def test_the_reason_of_a_cancelled_request_is_logged(
 ) -> None:
     calls = Outgoing("test", post=lambda line: None, owe=lambda line: None)
     inbound = Inbound(
-        Limits(), send=lambda line: None, owe=lambda line: None, later=lambda work: None, run_aside=lambda work: None,
-        calls=calls,
+        Limits(), send=lambda line: None, owe=lambda line: None, deliver=lambda line: None,
+        later=lambda work: None, run_aside=lambda work: None, calls=calls,
     )
     exchange = Exchange(Request(7, "tools/call"), Peer(REVISIONS[0]), Route(lambda exchange: {}), inbound)
     inbound.add(exchange)
