@@ -26,6 +26,23 @@ def exactly(*revisions: str) -> tuple[Asked, ...]:
     return tuple(Asked(revision, revision) for revision in revisions)
 
 
+class Fault(NamedTuple):
+    """A check that a peer fails in some revisions, because the peer is wrong; it has to fail, or this has to go.
+
+    Args:
+        role: The peer's: "server" or "client".
+        check: The name of the check.
+        reason: What the peer does, what the specification says, and where in the peer that stands.
+        since: The first revision; and the last one.
+    """
+
+    role: str
+    check: str
+    reason: str
+    since: str = R1
+    until: str = R5
+
+
 class Peer(NamedTuple):
     """One piece of foreign software.
 
@@ -43,6 +60,7 @@ class Peer(NamedTuple):
     tools: str = "shared"
     client: str = ""
     speaks: tuple[Asked, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 ZOD = "zod@4.6.7"
@@ -81,5 +99,11 @@ PEERS = (
         NodeEnvironment("server-everything", ["@modelcontextprotocol/server-everything@2026.8.31"]),
         server="@modelcontextprotocol/server-everything/dist/index.js", server_arguments=("stdio",),
         serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)), tools="everything",
+        faults=(
+            Fault("server", "task only",
+                  "A call of a tool that runs only as a task has to be answered by the error -32601 (2025-11-25, "
+                  "basic/utilities/tasks, tool-level negotiation). The SDK that the server stands on throws that "
+                  "error inside its handler of tools/call and turns it into a result with isError.", since=R4),
+        ),
     ),
 )
