@@ -71,12 +71,24 @@ PEERS = (
         server="python_server.py",
         serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)),
         client="python_client.py", speaks=exactly(*HANDSHAKE),
+        faults=(
+            Fault("server", "no resource",
+                  "A resource that does not exist should be answered by the error -32002 (server/resources, error "
+                  "handling). FastMCP.read_resource raises ValueError or ResourceError, which the low-level server "
+                  "answers with the code 0, a code of nobody."),
+        ),
     ),
     Peer(
         "python-sdk-2", "2.3.0", PythonEnvironment("python-sdk-2", ["mcp==2.3.0"]),
         server="python_server.py",
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
         client="python_client.py", speaks=(*exactly(*ALL), Asked("auto", R5)),
+        faults=(
+            Fault("server", "no resource",
+                  "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
+                  "(server/resources, error handling). MCPServer._handle_read_resource says -32602 in every "
+                  "revision, which is right in 2026-07-28 alone.", until=R4),
+        ),
     ),
     Peer(
         "typescript-sdk-1", "1.32.2",
