@@ -96,6 +96,11 @@ PEERS = (
         server="typescript_server.mjs",
         serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)),
         client="typescript_client.mjs", speaks=exactly(*HANDSHAKE),
+        faults=(
+            Fault("server", "no resource",
+                  "A resource that does not exist should be answered by the error -32002 (server/resources, error "
+                  "handling). The handler of resources/read in server/mcp.js throws ErrorCode.InvalidParams, -32602."),
+        ),
     ),
     Peer(
         "typescript-sdk-2", "2.4.0",
@@ -105,6 +110,12 @@ PEERS = (
         server="typescript_server.mjs",
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
         client="typescript_client.mjs", speaks=(*exactly(*ALL), Asked("auto", R5)),
+        faults=(
+            Fault("server", "no resource",
+                  "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
+                  "(server/resources, error handling). McpServer throws ResourceNotFoundError, whose code is -32602 "
+                  "in every revision, which is right in 2026-07-28 alone.", until=R4),
+        ),
     ),
     Peer(
         "server-everything", "2026.8.31",
