@@ -172,7 +172,8 @@ def check_subscriptions(peer: Peer) -> None:
     peer.client.subscribe(first)
     peer.client.subscribe(second)
     peer.call("toggle-subscriber-updates")
-    expect(updates(peer.host.wait_heard(lambda heard: len(updates(heard)) == 2)), [("updated", first), ("updated", second)])
+    both = updates(peer.host.wait_heard(lambda heard: len(updates(heard)) == 2))
+    expect(both, [("updated", first), ("updated", second)])
     peer.call("toggle-subscriber-updates")
     peer.client.unsubscribe(first)
     peer.host.forget()
@@ -198,7 +199,8 @@ def check_listen(peer: Peer) -> None:
 def check_prompts(peer: Peer) -> None:
     prompts = {prompt.name: prompt for prompt in peer.client.list_prompts()}
     expect(set(prompts), {"simple-prompt", "args-prompt", "completable-prompt", "resource-prompt"})
-    expect([(each.name, each.required) for each in prompts["args-prompt"].arguments], [("city", True), ("state", False)])
+    arguments = [(each.name, each.required) for each in prompts["args-prompt"].arguments]
+    expect(arguments, [("city", True), ("state", False)])
     (message,) = peer.client.get_prompt("simple-prompt").messages
     expect((message.role, message.content.text), ("user", "This is a simple prompt without arguments."))
 
@@ -287,10 +289,10 @@ def check_form(peer: Peer) -> None:
     filled = {"name": "Ada", "check": True, "email": "ada@example.com", "integer": 7, "birthdate": "1815-12-10"}
     peer.host.elicited = lambda request: filled
     result = raw_result(peer, FORM)
-    expect(result["action"], "accept")
-    expect({**result["content"], **filled}, result["content"])
-    expect((result["content"]["number"], result["content"]["titledSingleSelectEnum"]), (3.14, "hero-1"))
-    expect((result["content"]["legacyTitledEnum"], result["content"]["untitledMultipleSelectEnum"]), ("pet-1", ["Guitar"]))
+    content = result["content"]
+    expect((result["action"], {**content, **filled}), ("accept", content))
+    expect((content["number"], content["titledSingleSelectEnum"]), (3.14, "hero-1"))
+    expect((content["legacyTitledEnum"], content["untitledMultipleSelectEnum"]), ("pet-1", ["Guitar"]))
     (request,) = peer.host.asked
     expect((request.mode, len(request.schema["properties"])), ("form", 13))
 

@@ -7,7 +7,7 @@ from typing import Any
 import minimcp
 from minimcp import Answer, Refused
 
-from .checking import R2, R3, R4, R5, ROOTS, SECONDS, Peer, checks, expect, expect_raised
+from .checking import PARALLEL, R2, R3, R4, R5, ROOTS, SECONDS, Peer, checks, expect, expect_raised
 
 TEXT = "alle: å"
 URL = "https://example.com/open?a=1"
@@ -16,6 +16,22 @@ LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "e
 
 
 # ------------------------------------------------------------ content
+
+
+def check_descriptions(peer: Peer) -> None:
+    """What a server says of itself and of a tool, as far as the revision has words for it."""
+    expect(peer.client.instructions, "Tools of the interop grid.")
+    (touch,) = [tool for tool in peer.client.list_tools() if tool.name == "touch"]
+    expect(touch.description, "Say that a resource has changed.")
+    if peer.since(R2):
+        expect((touch.annotations.idempotent_hint, touch.annotations.read_only_hint), (True, False))
+    if peer.since(R3):
+        expect((touch.title, touch.meta), ("Touch it", {"example.com/colour": "blue"}))
+
+
+def check_icons(peer: Peer) -> None:
+    (touch,) = [tool for tool in peer.client.list_tools() if tool.name == "touch"]
+    expect([icon.src for icon in touch.icons or ()], ["https://example.com/i.png"])
 
 
 def check_contents(peer: Peer) -> None:
@@ -235,6 +251,28 @@ def check_twice(peer: Peer) -> None:
     expect([request.message for request in peer.host.asked], ["Who are you?", "How old is Ada?"])
 
 
+def check_many_askers(peer: Peer) -> None:
+    """Questions of calls that run at once do not get each other's answers."""
+    calls: list[Any] = [("ask_model", {"text": f"text {i}"}) for i in range(PARALLEL)]
+    results = peer.client.call_tools(calls, timeout=SECONDS)
+    wanted = [f"interop-model: You said: text {i} (endTurn)" for i in range(PARALLEL)]
+    expect([result.text for result in results], wanted)
+
+
+def check_cancel_asking(peer: Peer) -> None:
+    """The call is given up while its question is being answered."""
+    token = minimcp.CancelToken()
+
+    def give_up(request: Any) -> Any:
+        token.cancel("enough")
+        return "too late"
+
+    peer.host.sampled = give_up
+    expect_raised(minimcp.Cancelled, lambda: peer.call("ask_model", {"text": "Hej"}, cancel=token))
+    peer.host.forget()
+    expect(peer.call("ask_model", {"text": "Hej"}).text, "interop-model: You said: Hej (endTurn)")
+
+
 def check_asking_prompt(peer: Peer) -> None:
     (message,) = peer.client.get_prompt("survey").messages
     expect(message.content.text, "survey by Ada")
@@ -265,11 +303,12 @@ FEATURES = {
         pages=check_pages, prompts=check_prompts, prompt_contents=check_prompt_contents,
         prompt_errors=check_prompt_errors, completion=check_completion, log_levels=check_log_levels,
         list_changes=check_list_changes, subscriptions=check_subscriptions, listen=check_listen,
-        sampling=check_sampling, refused=check_refused, roots=check_roots,
+        sampling=check_sampling, refused=check_refused, roots=check_roots, many_askers=check_many_askers,
+        cancel_asking=check_cancel_asking, descriptions=check_descriptions,
     ),
     **checks(R3, form=check_form, many=check_many, twice=check_twice, asking_prompt=check_asking_prompt,
              asking_resource=check_asking_resource),
-    **checks(R4, url=check_url, sampling_tools=check_sampling_tools),
+    **checks(R4, icons=check_icons, url=check_url, sampling_tools=check_sampling_tools),
     **checks(R4, R4, url_error=check_url_error),
     **checks(R5, cache_hints=check_cache_hints, rounds_by_hand=check_rounds_by_hand),
 }

@@ -17,7 +17,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import minimcp  # noqa: E402
-
 from tests.interop.checking import ROOTS, SECONDS, Check, Host, Peer  # noqa: E402
 from tests.interop.everything_checks import EVERYTHING  # noqa: E402
 from tests.interop.feature_checks import FEATURES  # noqa: E402

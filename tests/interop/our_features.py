@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,7 @@ from minimcp import (
     Context,
     Elicit,
     EmbeddedResource,
+    Icon,
     Image,
     ListRoots,
     Message,
@@ -29,6 +32,25 @@ TEXT = "alle: å"
 TONES = ["plain", "formal", "friendly"]
 URL = "https://example.com/open?a=1"
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+CHOICES: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "mail": {"type": "string", "format": "email", "title": "Mail", "description": "Where to?"},
+        "word": {"type": "string", "minLength": 2, "maxLength": 5},
+        "count": {"type": "integer", "minimum": 1, "maximum": 9},
+        "share": {"type": "number", "minimum": 0, "maximum": 1},
+        "sure": {"type": "boolean", "default": True},
+        "colour": {"type": "string", "enum": ["red", "green"]},
+        "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
+    },
+    "required": ["mail", "size"],
+}
+LIST_CHOICES = {
+    "days": {"type": "array", "items": {"type": "string", "enum": ["mon", "tue"]}, "minItems": 1, "maxItems": 2},
+    "fish": {"type": "array", "items": {"anyOf": [{"const": "f1", "title": "Cod"}, {"const": "f2", "title": "Eel"}]}},
+}
 
 
 @dataclass
@@ -107,7 +129,10 @@ def add_changes(server: Server) -> None:
         """Came later."""
         return "grown"
 
-    @server.tool
+    @server.tool(
+        title="Touch it", annotations={"idempotent_hint": True, "read_only_hint": False},
+        icons=[Icon("https://example.com/i.png", mime_type="image/png")], meta={"example.com/colour": "blue"},
+    )
     def touch(uri: str) -> str:
         """Say that a resource has changed."""
         server.resource_updated(uri)
@@ -151,6 +176,7 @@ def add_contents(server: Server, pixel: bytes) -> None:
 
 def add_questions(server: Server) -> None:
     opened: list[bool] = []
+    done: Counter[str] = Counter()
 
     @server.tool
     def ask_form(ctx: Context) -> str:
@@ -205,8 +231,14 @@ def add_questions(server: Server) -> None:
     @server.tool
     def ask_twice(ctx: Context) -> str:
         """Ask, do something once, and ask about the answer."""
-        done: list[str] = []
         name = ctx.elicit("Who are you?", Person, key="who").require().name
-        steps = ctx.step("note", lambda: done.append(name) or len(done))  # type: ignore[func-returns-value]
+        ctx.step("note", lambda: done.update([ctx.call_id]))
         age = ctx.elicit(f"How old is {name}?", Age, key="age").require().age
-        return f"{name} is {age}, {steps} step"
+        return f"{name} is {age}, {done[ctx.call_id]} step"
+
+    @server.tool
+    def ask_choices(lists: bool, ctx: Context) -> str:
+        """Ask with every kind of field."""
+        form = {**CHOICES, "properties": {**CHOICES["properties"], **(LIST_CHOICES if lists else {})}}
+        answer = ctx.elicit("Choose", form)
+        return json.dumps(answer.content, sort_keys=True) if answer else answer.action

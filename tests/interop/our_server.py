@@ -16,7 +16,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from minimcp import Cancelled, Context, Image, Server, ToolError  # noqa: E402
-
 from tests.interop.our_features import add_all  # noqa: E402
 
 PIXEL = base64.b64decode(

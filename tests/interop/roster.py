@@ -100,6 +100,9 @@ PEERS = (
             Fault("server", "no resource",
                   "A resource that does not exist should be answered by the error -32002 (server/resources, error "
                   "handling). The handler of resources/read in server/mcp.js throws ErrorCode.InvalidParams, -32602."),
+            Fault("server", "icons",
+                  "Tools may have icons since 2025-11-25. McpServer.registerTool of 1.x does not know them, and drops "
+                  "what it is given.", since=R4),
         ),
     ),
     Peer(

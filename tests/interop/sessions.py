@@ -108,7 +108,8 @@ def _take_known(session: Session, agreed: str, checks: dict[str, Any]) -> dict[s
             continue
         result = checks.pop(fault.check, "not held")
         if result is True or result == "not held":
-            checks[fault.check] = f"stands in the roster as the peer's fault, but {'passes' if result is True else result}"
+            found = "passes" if result is True else result
+            checks[fault.check] = f"stands in the roster as the peer's fault, but {found}"
         else:
             known[fault.check] = fault, result
     return known

@@ -22,7 +22,7 @@ if sys.version_info < (3, 11):
 TOOLS = {
     "echo", "add", "weather", "count", "fail", "slow", "cancellations", "image", "note", "release", "mixed", "logs",
     "touch", "grow", "shrink", "ask_form", "ask_url", "ask_model", "ask_tools", "ask_roots", "ask_many", "ask_twice",
-    "need_url",
+    "need_url", "ask_choices",
 }
 UNICODE = "Grüße, 世界 \U0001f600 \u2028 \x7f end"
 PARALLEL = 20

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
+import anyio
 from python_adapters import PeerError, everything
 from python_host import ROOTS, dump, refused, types
 
@@ -263,6 +265,50 @@ async def check_twice(peer: Peer) -> None:
     expect([asked["message"] for asked in peer.host.asked], ["Who are you?", "How old is Ada?"])
 
 
+async def check_choices(peer: Peer) -> None:
+    """A form with every kind of field that the revision has."""
+    lists = peer.revision >= "2025-11-25"
+    filled: dict[str, Any] = {"mail": "ada@example.com", "word": "abc", "count": 3, "share": 0.5, "sure": False}
+    filled.update({"colour": "red", "size": "l", **({"days": ["mon"], "fish": ["f1", "f2"]} if lists else {})})
+    peer.host.elicited = lambda params: {"action": "accept", "content": filled}
+    expect(json.loads(await text_of(peer, "ask_choices", {"lists": lists})), filled)
+    fields = peer.host.asked[0]["requestedSchema"]["properties"]
+    expect(set(fields), set(filled))
+    titled: dict[str, Any] = {"oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]}
+    if not lists:
+        titled = {"enum": ["s", "l"], "enumNames": ["Small", "Large"]}
+    expect({**fields["size"], **titled}, fields["size"])
+
+
+async def check_many_askers(peer: Peer) -> None:
+    """Questions of calls that run at once do not get each other's answers."""
+    answers: dict[int, str] = {}
+
+    async def one(i: int) -> None:
+        answers[i] = await text_of(peer, "ask_model", {"text": f"text {i}"})
+
+    async with anyio.create_task_group() as group:
+        for i in range(20):
+            group.start_soon(one, i)
+    expect(answers, {i: f"interop-model: You said: text {i} (endTurn)" for i in range(20)})
+
+
+async def check_descriptions(peer: Peer) -> None:
+    """What the revision has words for, and no word more."""
+    (touch,) = [tool for tool in await everything(peer, "tools") if tool["name"] == "touch"]
+    wanted: dict[str, Any] = {"description": "Say that a resource has changed."}
+    if peer.revision >= "2025-03-26":
+        wanted["annotations"] = {"idempotentHint": True, "readOnlyHint": False}
+    if peer.revision == "2025-03-26":
+        wanted["annotations"]["title"] = "Touch it"
+    if peer.revision >= "2025-06-18":
+        wanted.update(title="Touch it", _meta={"example.com/colour": "blue"})
+    if peer.revision >= "2025-11-25":
+        wanted["icons"] = [{"src": "https://example.com/i.png", "mimeType": "image/png"}]
+    found = {name: value for name, value in touch.items() if name not in ("name", "inputSchema", "outputSchema")}
+    expect(found, wanted)
+
+
 async def check_asking_prompt(peer: Peer) -> None:
     (message,) = (await peer.prompt("survey"))["messages"]
     expect(message["content"]["text"], "survey by Ada")
@@ -300,5 +346,7 @@ FEATURES = {
     "sampling": (check_sampling, ALWAYS), "sampling tools": (check_sampling_tools, URLS),
     "refused": (check_refused, ALWAYS), "roots": (check_roots, ALWAYS), "many": (check_many, FORMS),
     "twice": (check_twice, FORMS), "asking prompt": (check_asking_prompt, FORMS),
-    "asking resource": (check_asking_resource, FORMS), "rounds by hand": (check_rounds_by_hand, MODERN),
+    "choices": (check_choices, FORMS), "many askers": (check_many_askers, ALWAYS),
+    "descriptions": (check_descriptions, ALWAYS), "asking resource": (check_asking_resource, FORMS),
+    "rounds by hand": (check_rounds_by_hand, MODERN),
 }

@@ -124,7 +124,12 @@ class Features:
                     await ctx.session.send_log_message(level, {"level": level}, "interop", ctx.request_id)
             return "logged"
 
-        @self.server.tool()
+        hints = types.ToolAnnotations.model_validate({"idempotentHint": True, "readOnlyHint": False})
+
+        @self.server.tool(
+            title="Touch it", annotations=hints,
+            icons=[types.Icon(src="https://example.com/i.png")], meta={"example.com/colour": "blue"},
+        )
         async def touch(uri: str, ctx: Context) -> str:
             """Say that a resource has changed."""
             if modern(ctx):

@@ -86,7 +86,8 @@ async def ask_tools(ctx: Context) -> str:
 
 
 async def ask_roots(ctx: Context) -> str:
-    """Ask for the roots."""
+    """Ask for the roots of a client that is there."""
+    await ctx.session.send_ping()
     return ", ".join(str(root.uri) for root in (await ctx.session.list_roots()).roots)
 
 

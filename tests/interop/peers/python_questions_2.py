@@ -112,8 +112,10 @@ def ask_tools(result: Annotated[types.CreateMessageResultWithTools, Resolve(use_
     return result.content_as_list[0].text
 
 
-def ask_roots(result: Annotated[types.ListRootsResult, Resolve(all_roots)]) -> str:
-    """Ask for the roots."""
+async def ask_roots(ctx: Context, result: Annotated[types.ListRootsResult, Resolve(all_roots)]) -> str:
+    """Ask for the roots of a client that is there."""
+    if ctx.protocol_version != "2026-07-28":
+        await ctx.session.send_ping()
     return ", ".join(str(root.uri) for root in result.roots)
 
 

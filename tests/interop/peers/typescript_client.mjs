@@ -12,6 +12,7 @@ const HANDSHAKE = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'];
 const TOOLS = [
   'echo', 'add', 'weather', 'count', 'fail', 'slow', 'cancellations', 'image', 'note', 'release', 'mixed', 'logs', 'touch',
   'grow', 'shrink', 'ask_form', 'ask_url', 'ask_model', 'ask_tools', 'ask_roots', 'ask_many', 'ask_twice', 'need_url',
+  'ask_choices',
 ];
 const UNICODE = 'Grüße, 世界 \u{1F600} \u2028 \x7f end';
 const PARALLEL = 20;

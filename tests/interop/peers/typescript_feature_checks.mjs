@@ -250,6 +250,37 @@ async function twice(peer) {
   same(peer.host.asked.map(({ message }) => message), ['Who are you?', 'How old is Ada?']);
 }
 
+// A form with every kind of field that the revision has: the SDK looks at the form, and at what is filled in.
+async function choices(peer) {
+  const lists = peer.revision >= '2025-11-25';
+  const filled = { mail: 'ada@example.com', word: 'abc', count: 3, share: 0.5, sure: false, colour: 'red', size: 'l' };
+  if (lists) Object.assign(filled, { days: ['mon'], fish: ['f1', 'f2'] });
+  peer.host.elicited = () => ({ action: 'accept', content: filled });
+  same(JSON.parse(await textOf(peer, 'ask_choices', { lists })), filled);
+  const { properties } = peer.host.asked[0].requestedSchema;
+  same(Object.keys(properties).sort(), Object.keys(filled).sort());
+  const titled = [{ const: 's', title: 'Small' }, { const: 'l', title: 'Large' }];
+  if (lists) same(properties.size.oneOf, titled);
+  else same([properties.size.enum, properties.size.enumNames], [['s', 'l'], ['Small', 'Large']]);
+}
+
+async function manyAskers(peer) {
+  const texts = Array.from({ length: 20 }, (_, i) => `text ${i}`);
+  const said = await Promise.all(texts.map((text) => textOf(peer, 'ask_model', { text })));
+  same(said, texts.map((text) => `interop-model: You said: ${text} (endTurn)`));
+}
+
+// What the revision has words for, and no word more.
+async function descriptions(peer) {
+  const { name, inputSchema, outputSchema, ...found } = (await everything(peer, 'listTools')).find((tool) => tool.name === 'touch');
+  const wanted = { description: 'Say that a resource has changed.' };
+  if (peer.revision >= '2025-03-26') wanted.annotations = { idempotentHint: true, readOnlyHint: false };
+  if (peer.revision === '2025-03-26') wanted.annotations.title = 'Touch it';
+  if (peer.revision >= '2025-06-18') Object.assign(wanted, { title: 'Touch it', _meta: { 'example.com/colour': 'blue' } });
+  if (peer.revision >= '2025-11-25') wanted.icons = [{ src: 'https://example.com/i.png', mimeType: 'image/png' }];
+  same(found, wanted);
+}
+
 async function askingPrompt({ client }) {
   const { messages } = await client.getPrompt({ name: 'survey' });
   same(messages[0].content.text, 'survey by Ada');
@@ -284,5 +315,6 @@ export const features = {
   listen: [listen, MODERN], form: [form, FORMS], url: [url, URLS], 'url error': [urlError, URLS],
   sampling: [sampling, ALWAYS], 'sampling tools': [samplingTools, URLS], refused: [refused, ALWAYS],
   roots: [roots, ALWAYS], many: [many, FORMS], twice: [twice, FORMS], 'asking prompt': [askingPrompt, FORMS],
+  choices: [choices, FORMS], 'many askers': [manyAskers, ALWAYS], descriptions: [descriptions, ALWAYS],
   'asking resource': [askingResource, FORMS], 'rounds by hand': [roundsByHand, MODERN],
 };

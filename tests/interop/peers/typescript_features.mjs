@@ -98,7 +98,12 @@ function addChanges(server, { onRequest, modern }) {
   onRequest('resources/unsubscribe', ({ params }) => (subscribed.delete(params.uri), {}));
 
   const inputSchema = z.object({ uri: z.string() });
-  server.registerTool('touch', { description: 'Say that a resource has changed.', inputSchema }, async ({ uri }) => {
+  const touch = {
+    description: 'Say that a resource has changed.', inputSchema, title: 'Touch it',
+    annotations: { idempotentHint: true, readOnlyHint: false }, icons: [{ src: 'https://example.com/i.png' }],
+    _meta: { 'example.com/colour': 'blue' },
+  };
+  server.registerTool('touch', touch, async ({ uri }) => {
     if (modern() || subscribed.has(uri)) await server.server.sendResourceUpdated({ uri });
     return said('touched');
   });

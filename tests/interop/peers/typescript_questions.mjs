@@ -79,7 +79,10 @@ export function addQuestions1(server, { ResourceTemplate, UrlElicitationRequired
       const use = only((await low.createMessage(toolsFirst)).content);
       return said(only((await low.createMessage(toolsThen(use))).content).text);
     },
-    ask_roots: async () => rootsSaid(await low.listRoots()),
+    ask_roots: async () => {
+      await low.ping();
+      return rootsSaid(await low.listRoots());
+    },
     ask_many: async () => {
       const asked = [low.elicitInput(form('Who are you?')), low.createMessage({ messages: [user('Hi')], maxTokens: 50 })];
       return manySaid(...(await Promise.all([...asked, low.listRoots()])));
