@@ -13,6 +13,9 @@ from python_host import ROOTS, dump, refused, types
 TEXT = "alle: å"
 URL = "https://example.com/open?a=1"
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+SEAL = 20
+"""Where in a state of our server its signature stands."""
+
 CHANGES = {f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
 UPDATED = "notifications/resources/updated"
 Peer = Any
@@ -324,7 +327,8 @@ async def check_rounds_by_hand(peer: Peer) -> None:
     ((key, question),) = first.input_requests.items()
     expect((key, question.method), ("who", "elicitation/create"))
     answer = types.ElicitResult(action="accept", content={"name": "Bo"})
-    touched = first.request_state[:-2] + ("AA" if first.request_state[-2:] != "AA" else "BB")
+    state = first.request_state
+    touched = f"{state[:SEAL]}{'B' if state[SEAL] == 'A' else 'A'}{state[SEAL + 1:]}"
     again = {"input_responses": {key: answer}, "allow_input_required": True}
     expect(await code_of(peer.client.session.call_tool("ask_twice", {}, request_state=touched, **again)), -32602)
     second = await peer.client.session.call_tool("ask_twice", {}, request_state=first.request_state, **again)

@@ -7,6 +7,8 @@ const URL = 'https://example.com/open?a=1';
 const LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'];
 const UPDATED = 'notifications/resources/updated';
 const CHANGED = ['tools', 'prompts', 'resources'].map((kind) => `notifications/${kind}/list_changed`);
+// Where in a state of our server its signature stands.
+const SEAL = 20;
 const MEMBERS = { listTools: 'tools', listPrompts: 'prompts', listResources: 'resources', listResourceTemplates: 'resourceTemplates' };
 
 // The module's own comparison, with a message of one line.
@@ -297,8 +299,9 @@ async function roundsByHand({ client }) {
   same([first.resultType, Object.keys(first.inputRequests)], ['input_required', ['who']]);
   const inputResponses = { who: { action: 'accept', content: { name: 'Bo' } } };
   const again = (requestState) => client.callTool({ name: 'ask_twice', arguments: {}, inputResponses, requestState }, options);
-  const end = first.requestState.endsWith('AA') ? 'BB' : 'AA';
-  same(await codeOf(again(first.requestState.slice(0, -2) + end)), -32602);
+  const state = first.requestState;
+  const touched = state.slice(0, SEAL) + (state[SEAL] === 'A' ? 'B' : 'A') + state.slice(SEAL + 1);
+  same(await codeOf(again(touched)), -32602);
   const second = await again(first.requestState);
   same(second.inputRequests.age.params.message, 'How old is Bo?');
 }
