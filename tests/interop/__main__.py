@@ -46,13 +46,24 @@ def install(peers: Sequence[Peer]) -> bool:
 
 
 def show_grid(outcomes: Sequence[Outcome]) -> None:
-    row = "{:<20}{:<12}{:<8}{:<11}{:<12}{:>7}  {}"
-    print("\n" + row.format("peer", "version", "role", "asked", "revision", "checks", "failed"))
+    row = "{:<20}{:<12}{:<8}{:<11}{:<12}{:>7}{:>13}  {}"
+    print("\n" + row.format("peer", "version", "role", "asked", "revision", "checks", "peer's fault", "failed"))
     for outcome in outcomes:
         peer, role, asked = outcome.session
         failed = ", ".join(name for name, result in outcome.checks.items() if result is not True)
         tally = f"{outcome.passed}/{len(outcome.checks)}"
-        print(row.format(peer.name, peer.version, role, asked.revision, outcome.revision, tally, failed))
+        print(row.format(peer.name, peer.version, role, asked.revision, outcome.revision, tally,
+                         len(outcome.known) or "", failed))
+
+
+def show_faults(outcomes: Sequence[Outcome]) -> None:
+    """Show each fault of a peer once, with what the first session with it saw."""
+    shown = set()
+    for outcome in outcomes:
+        for fault, result in outcome.known.values():
+            if (outcome.session.peer.name, fault) not in shown:
+                shown.add((outcome.session.peer.name, fault))
+                print(f"\n{outcome.session.title}: {fault.check}: the peer's fault: {fault.reason}\n  seen: {result}")
 
 
 def show_failures(outcomes: Sequence[Outcome], verbose: bool) -> None:
@@ -80,11 +91,14 @@ def main(arguments: Sequence[str]) -> int:
             print("F" if future.result().failed else ".", end="", flush=True)
     outcomes = [future.result() for future in futures]
     show_grid(outcomes)
+    show_faults(outcomes)
     show_failures(outcomes, options.verbose)
     failed = sum(outcome.failed for outcome in outcomes)
     checks = sum(len(outcome.checks) for outcome in outcomes)
     passed = sum(outcome.passed for outcome in outcomes)
-    print(f"\n{len(outcomes)} sessions, {passed} of {checks} checks passed, {failed} sessions failed, "
+    known = sum(len(outcome.known) for outcome in outcomes)
+    print(f"\n{len(outcomes)} sessions, {passed} of {checks} checks passed, {known} more fail by the peers' faults, "
+          f"{failed} sessions failed, "
           f"{time.monotonic() - begun:.0f} s")
     return 1 if failed or not outcomes else 0
 

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Iterator, Mapping, Sequence
 
@@ -161,10 +162,17 @@ class NodeEnvironment(Environment):
         if not path.is_absolute():
             return [_node(), str(self.folder / "node_modules" / script)]
         # An ES module finds its packages beside its own file, not beside the working directory.
-        beside = self.folder / path.name
-        if not beside.is_file() or beside.read_bytes() != path.read_bytes():
-            shutil.copyfile(path, beside)
-        return [_node(), str(beside)]
+        for module in path.parent.glob("*.mjs"):
+            _copy(module, self.folder / module.name)
+        return [_node(), str(self.folder / path.name)]
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file if it differs, in one step: sessions beside this one may be reading it."""
+    if not target.is_file() or target.read_bytes() != source.read_bytes():
+        with tempfile.NamedTemporaryFile(dir=str(target.parent), delete=False) as file:
+            file.write(source.read_bytes())
+        os.replace(file.name, target)
 
 
 def npm_install(folder: Path, packages: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from minimcp import Cancelled, Context, Image, Server, ToolError  # noqa: E402
+from tests.interop.our_features import add_all  # noqa: E402
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -23,7 +24,11 @@ PIXEL = base64.b64decode(
 BOUND = 5.0
 """Seconds that a tool waits for another call, at most."""
 
-server = Server("interop", version="0", instructions="Tools of the interop grid.")
+server = Server(
+    "interop", version="0", instructions="Tools of the interop grid.", page_size=2, list_ttl=30,
+    list_cache_scope="public",
+)
+add_all(server, PIXEL)
 
 
 @dataclass

@@ -26,6 +26,23 @@ def exactly(*revisions: str) -> tuple[Asked, ...]:
     return tuple(Asked(revision, revision) for revision in revisions)
 
 
+class Fault(NamedTuple):
+    """A check that a peer fails in some revisions, because the peer is wrong; it has to fail, or this has to go.
+
+    Args:
+        role: The peer's: "server" or "client".
+        check: The name of the check.
+        reason: What the peer does, what the specification says, and where in the peer that stands.
+        since: The first revision; and the last one.
+    """
+
+    role: str
+    check: str
+    reason: str
+    since: str = R1
+    until: str = R5
+
+
 class Peer(NamedTuple):
     """One piece of foreign software.
 
@@ -43,6 +60,7 @@ class Peer(NamedTuple):
     tools: str = "shared"
     client: str = ""
     speaks: tuple[Asked, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 ZOD = "zod@4.6.7"
@@ -53,12 +71,24 @@ PEERS = (
         server="python_server.py",
         serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)),
         client="python_client.py", speaks=exactly(*HANDSHAKE),
+        faults=(
+            Fault("server", "no resource",
+                  "A resource that does not exist should be answered by the error -32002 (server/resources, error "
+                  "handling). FastMCP.read_resource raises ValueError or ResourceError, which the low-level server "
+                  "answers with the code 0, a code of nobody."),
+        ),
     ),
     Peer(
         "python-sdk-2", "2.3.0", PythonEnvironment("python-sdk-2", ["mcp==2.3.0"]),
         server="python_server.py",
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
         client="python_client.py", speaks=(*exactly(*ALL), Asked("auto", R5)),
+        faults=(
+            Fault("server", "no resource",
+                  "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
+                  "(server/resources, error handling). MCPServer._handle_read_resource says -32602 in every "
+                  "revision, which is right in 2026-07-28 alone.", until=R4),
+        ),
     ),
     Peer(
         "typescript-sdk-1", "1.32.2",
@@ -66,6 +96,14 @@ PEERS = (
         server="typescript_server.mjs",
         serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)),
         client="typescript_client.mjs", speaks=exactly(*HANDSHAKE),
+        faults=(
+            Fault("server", "no resource",
+                  "A resource that does not exist should be answered by the error -32002 (server/resources, error "
+                  "handling). The handler of resources/read in server/mcp.js throws ErrorCode.InvalidParams, -32602."),
+            Fault("server", "icons",
+                  "Tools may have icons since 2025-11-25. McpServer.registerTool of 1.x does not know them, and drops "
+                  "what it is given.", since=R4),
+        ),
     ),
     Peer(
         "typescript-sdk-2", "2.4.0",
@@ -75,11 +113,23 @@ PEERS = (
         server="typescript_server.mjs",
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
         client="typescript_client.mjs", speaks=(*exactly(*ALL), Asked("auto", R5)),
+        faults=(
+            Fault("server", "no resource",
+                  "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
+                  "(server/resources, error handling). McpServer throws ResourceNotFoundError, whose code is -32602 "
+                  "in every revision, which is right in 2026-07-28 alone.", until=R4),
+        ),
     ),
     Peer(
         "server-everything", "2026.8.31",
         NodeEnvironment("server-everything", ["@modelcontextprotocol/server-everything@2026.8.31"]),
         server="@modelcontextprotocol/server-everything/dist/index.js", server_arguments=("stdio",),
         serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)), tools="everything",
+        faults=(
+            Fault("server", "task only",
+                  "A call of a tool that runs only as a task has to be answered by the error -32601 (2025-11-25, "
+                  "basic/utilities/tasks, tool-level negotiation). The SDK that the server stands on throws that "
+                  "error inside its handler of tools/call and turns it into a result with isError.", since=R4),
+        ),
     ),
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
 from ..support import eventually
-from .roster import Asked, Peer
+from .roster import Asked, Fault, Peer
 
 HERE = Path(__file__).resolve().parent
 SESSION_SECONDS = 90.0
@@ -33,11 +33,13 @@ class Session(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a session: the revision in use, and for each check True or what went wrong."""
+    """What came of a session: the revision in use, and for each other check True or what went wrong."""
 
     session: Session
     revision: str
     checks: dict[str, Any]
+    known: dict[str, tuple[Fault, Any]]
+    """Checks that failed because the peer is wrong, and what they said."""
     stderr: str
 
     @property
@@ -94,7 +96,23 @@ def hold(session: Session, wire: Path | None = None) -> Outcome:
         checks["revision"] = agreed == session.asked.agreed or f"{agreed}, not {session.asked.agreed}"
         if session.role == "client":
             checks["server ended"] = _ended(life)
-    return Outcome(session, agreed, checks, stderr)
+        known = _take_known(session, agreed, checks)
+    return Outcome(session, agreed, checks, known, stderr)
+
+
+def _take_known(session: Session, agreed: str, checks: dict[str, Any]) -> dict[str, tuple[Fault, Any]]:
+    """Take the failures out that are the peer's; a fault that is not there any more is a failure itself."""
+    known = {}
+    for fault in session.peer.faults:
+        if fault.role != session.role or not fault.since <= agreed <= fault.until:
+            continue
+        result = checks.pop(fault.check, "not held")
+        if result is True or result == "not held":
+            found = "passes" if result is True else result
+            checks[fault.check] = f"stands in the roster as the peer's fault, but {found}"
+        else:
+            known[fault.check] = fault, result
+    return known
 
 
 def _parsed(printed: bytes) -> dict[str, Any]:

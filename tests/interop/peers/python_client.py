@@ -7,160 +7,25 @@ object: the revision in use and, for each check, true or what went wrong.
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import sys
 import warnings
-from datetime import timedelta
-from typing import Any, AsyncIterator, Awaitable, Callable
+from typing import Any, Awaitable, Callable
 
 import anyio
-import mcp.client.session
-from mcp import StdioServerParameters
+from python_adapters import Adapter, PeerError, everything
+from python_feature_checks import FEATURES
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
 
-try:
-    from mcp import Client, MCPError as PeerError
-except ImportError:
-    from mcp import ClientSession, McpError as PeerError, stdio_client, types
-
-    Client = None
-
-TOOLS = {"echo", "add", "weather", "count", "fail", "slow", "cancellations", "image", "note", "release"}
+TOOLS = {
+    "echo", "add", "weather", "count", "fail", "slow", "cancellations", "image", "note", "release", "mixed", "logs",
+    "touch", "grow", "shrink", "ask_form", "ask_url", "ask_model", "ask_tools", "ask_roots", "ask_many", "ask_twice",
+    "need_url", "ask_choices",
+}
 UNICODE = "Grüße, 世界 \U0001f600 \u2028 \x7f end"
 PARALLEL = 20
-
-
-class Version1:
-    """What the checks need, on a ClientSession of 1.x."""
-
-    def __init__(self, session: Any, server: Any, logged: list[Any]) -> None:
-        self.session, self.server_name, self.logged = session, server.serverInfo.name, logged
-        self.revision, self.modern = server.protocolVersion, False
-
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def open(cls, revision: str, command: list[str]) -> AsyncIterator[Version1]:
-        types.LATEST_PROTOCOL_VERSION = revision
-        logged: list[Any] = []
-
-        async def on_log(params: Any) -> None:
-            logged.append(params.data)
-
-        parameters = StdioServerParameters(command=command[0], args=command[1:])
-        async with (stdio_client(parameters) as (reading, writing),
-                    ClientSession(reading, writing, logging_callback=on_log) as session):
-            yield cls(session, await session.initialize(), logged)
-
-    async def call(self, name: str, arguments: Any = None, *, progress: Any = None,
-                   timeout: float | None = None) -> Any:
-        number = self.session._request_id
-        try:
-            limit = None if timeout is None else timedelta(seconds=timeout)
-            return await self.session.call_tool(name, arguments, limit, progress)
-        except PeerError:
-            if timeout is not None:
-                await self.tell_cancelled(number)
-            raise
-
-    async def tell_cancelled(self, number: int) -> None:
-        """Say on the wire that a call is given up; this version leaves that to its user."""
-        note = types.CancelledNotification(
-            params=types.CancelledNotificationParams(requestId=number, reason="enough"))
-        await self.session.send_notification(types.ClientNotification(note))
-
-    async def abandon(self, name: str, arguments: Any, started: anyio.Event, progress: Any) -> None:
-        number = self.session._request_id
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: self.call(name, arguments, progress=progress))
-            await started.wait()
-            await self.tell_cancelled(number)
-            group.cancel_scope.cancel()
-
-    async def list_tools(self) -> list[tuple[str, Any]]:
-        return [(tool.name, tool.inputSchema) for tool in (await self.session.list_tools()).tools]
-
-    async def ping(self) -> Any:
-        return await self.session.send_ping()
-
-    async def all_logs(self) -> None:
-        await self.session.set_logging_level("debug")
-
-    async def unknown_method(self) -> Any:
-        return await self.session.subscribe_resource("nothing://here")
-
-    @staticmethod
-    def is_error(result: Any) -> bool:
-        return bool(result.isError)
-
-    @staticmethod
-    def structured(result: Any) -> Any:
-        return result.structuredContent
-
-    @staticmethod
-    def media(block: Any) -> str:
-        return str(block.mimeType)
-
-
-class Version2:
-    """What the checks need, on a Client of 2.x."""
-
-    def __init__(self, client: Any, logged: list[Any]) -> None:
-        self.client, self.logged, self.revision = client, logged, client.protocol_version
-        self.server_name = client.server_info.name if client.server_info else None
-        self.modern = client.session.discover_result is not None
-
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def open(cls, revision: str, command: list[str]) -> AsyncIterator[Version2]:
-        mode = revision
-        if revision in mcp.client.session.HANDSHAKE_PROTOCOL_VERSIONS:
-            mode, mcp.client.session.LATEST_HANDSHAKE_VERSION = "legacy", revision
-        logged: list[Any] = []
-
-        async def on_log(params: Any) -> None:
-            logged.append(params.data)
-
-        parameters = StdioServerParameters(command=command[0], args=command[1:])
-        async with Client(parameters, mode=mode, logging_callback=on_log, log_level="debug") as client:
-            yield cls(client, logged)
-
-    async def call(self, name: str, arguments: Any = None, *, progress: Any = None,
-                   timeout: float | None = None) -> Any:
-        return await self.client.call_tool(name, arguments, timeout, progress)
-
-    async def abandon(self, name: str, arguments: Any, started: anyio.Event, progress: Any) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: self.call(name, arguments, progress=progress))
-            await started.wait()
-            group.cancel_scope.cancel()
-
-    async def list_tools(self) -> list[tuple[str, Any]]:
-        return [(tool.name, tool.input_schema) for tool in (await self.client.list_tools()).tools]
-
-    async def ping(self) -> Any:
-        return await self.client.send_ping()
-
-    async def all_logs(self) -> None:
-        if not self.modern:
-            await self.client.set_logging_level("debug")
-
-    async def unknown_method(self) -> Any:
-        return await self.client.list_prompts()
-
-    @staticmethod
-    def is_error(result: Any) -> bool:
-        return bool(result.is_error)
-
-    @staticmethod
-    def structured(result: Any) -> Any:
-        return result.structured_content
-
-    @staticmethod
-    def media(block: Any) -> str:
-        return str(block.mime_type)
 
 
 Peer = Any
@@ -173,7 +38,7 @@ def expect(got: Any, wanted: Any) -> None:
 
 
 async def check_list(peer: Peer) -> None:
-    tools = dict(await peer.list_tools())
+    tools = {tool["name"]: tool["inputSchema"] for tool in await everything(peer, "tools")}
     expect(set(tools), TOOLS)
     expect(tools["echo"]["properties"]["text"]["type"], "string")
     expect(tools["echo"]["required"], ["text"])
@@ -320,7 +185,7 @@ async def check_log(peer: Peer) -> None:
     await peer.all_logs()
     expect((await peer.call("note", {"text": "hør"})).content[0].text, "noted")
     await anyio.wait_all_tasks_blocked()
-    expect(peer.logged, ["hør"])
+    expect([(message["level"], message["data"]) for message in peer.host.logged], [("info", "hør")])
 
 
 CHECKS: dict[str, Check] = {
@@ -336,6 +201,7 @@ SECONDS_PER_CHECK = 15
 
 
 async def run(check: Check, peer: Peer) -> Any:
+    peer.host.forget()
     try:
         with anyio.fail_after(SECONDS_PER_CHECK):
             await check(peer)
@@ -355,13 +221,16 @@ async def session(revision: str, command: list[str]) -> dict[str, Any]:
     results: dict[str, Any] = {}
     report = {"revision": None, "checks": results}
     try:
-        async with (Version1 if Client is None else Version2).open(revision, command) as peer:
+        async with Adapter.open(revision, command) as peer:
             report["revision"] = peer.revision
             # Who goes straight to 2026-07-28 was never told a name.
             known = peer.server_name in ("interop", None if peer.modern and revision != "auto" else "interop")
             results["connect"] = known or f"name {peer.server_name!r}"
             for name, check in CHECKS.items():
                 if not (peer.modern and name in HANDSHAKE_ONLY):
+                    results[name] = await run(check, peer)
+            for name, (check, (since, until)) in FEATURES.items():
+                if since <= peer.revision <= until:
                     results[name] = await run(check, peer)
     except Exception as error:
         results["connect" if "connect" not in results else "close"] = told(error)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import base64
 
 import anyio
+from mcp.server.stdio import stdio_server
+from python_features import OPTIONS, Features
 from typing_extensions import TypedDict
+
+try:
+    from python_questions_2 import add_questions
+except ImportError:
+    from python_questions_1 import add_questions
 
 try:
     from mcp.server.mcpserver import Context, Image, MCPServer
@@ -14,11 +21,12 @@ except ImportError:
     from mcp.server.fastmcp import Context, FastMCP as MCPServer, Image
     from mcp.server.fastmcp.exceptions import ToolError
 
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
+ENCODED = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PIXEL = base64.b64decode(ENCODED)
 
-server = MCPServer("interop", instructions="Tools of the interop grid.")
+server = MCPServer("interop", instructions="Tools of the interop grid.", **OPTIONS)
+features = Features(server, PIXEL, ENCODED)
+add_questions(server)
 
 
 class Place(TypedDict):
@@ -128,5 +136,10 @@ async def note(text: str, ctx: Context) -> str:
     return "noted"
 
 
+async def serve() -> None:
+    async with stdio_server() as (reading, writing):
+        await features.low.run(reading, writing, features.initialization())
+
+
 if __name__ == "__main__":
-    server.run("stdio")
+    anyio.run(serve)

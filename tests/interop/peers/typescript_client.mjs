@@ -5,9 +5,15 @@
 
 import assert from 'node:assert/strict';
 import { z } from 'zod';
+import { codeOf, everything, features, same } from './typescript_feature_checks.mjs';
+import { CAPABILITIES, Host } from './typescript_host.mjs';
 
 const HANDSHAKE = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'];
-const TOOLS = ['echo', 'add', 'weather', 'count', 'fail', 'slow', 'cancellations', 'image', 'note', 'release'];
+const TOOLS = [
+  'echo', 'add', 'weather', 'count', 'fail', 'slow', 'cancellations', 'image', 'note', 'release', 'mixed', 'logs', 'touch',
+  'grow', 'shrink', 'ask_form', 'ask_url', 'ask_model', 'ask_tools', 'ask_roots', 'ask_many', 'ask_twice', 'need_url',
+  'ask_choices',
+];
 const UNICODE = 'Grüße, 世界 \u{1F600} \u2028 \x7f end';
 const PARALLEL = 20;
 const SECONDS_PER_CHECK = 15;
@@ -17,7 +23,7 @@ const version2 = await import('@modelcontextprotocol/client').catch(() => null);
 async function open1(revision, command) {
   const { Client } = await import('@modelcontextprotocol/sdk/client/index.js');
   const { StdioClientTransport } = await import('@modelcontextprotocol/sdk/client/stdio.js');
-  const { LoggingMessageNotificationSchema } = await import('@modelcontextprotocol/sdk/types.js');
+  const types = await import('@modelcontextprotocol/sdk/types.js');
 
   // This version always offers the newest revision: let the transport offer another.
   class Offering extends StdioClientTransport {
@@ -30,15 +36,30 @@ async function open1(revision, command) {
     }
   }
 
-  const client = new Client({ name: 'interop-client', version: '0' });
-  const logged = [];
-  client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => void logged.push(params.data));
+  const client = new Client({ name: 'interop-client', version: '0' }, { capabilities: CAPABILITIES });
+  const schemas = {
+    'sampling/createMessage': types.CreateMessageRequestSchema,
+    'elicitation/create': types.ElicitRequestSchema,
+    'roots/list': types.ListRootsRequestSchema,
+    'notifications/message': types.LoggingMessageNotificationSchema,
+    'notifications/tools/list_changed': types.ToolListChangedNotificationSchema,
+    'notifications/prompts/list_changed': types.PromptListChangedNotificationSchema,
+    'notifications/resources/list_changed': types.ResourceListChangedNotificationSchema,
+    'notifications/resources/updated': types.ResourceUpdatedNotificationSchema,
+    'notifications/elicitation/complete': types.ElicitationCompleteNotificationSchema,
+  };
+  const host = new Host();
+  host.attach((method, handler) => client.setRequestHandler(schemas[method], handler),
+    (method, handler) => client.setNotificationHandler(schemas[method], handler));
   const transport = new Offering({ command: command[0], args: command.slice(1), stderr: 'inherit' });
   await client.connect(transport);
+  const call = (name, args = {}, options = {}) => client.callTool({ name, arguments: args }, undefined, options);
   return {
-    client, logged, modern: false, revision: transport.agreed,
-    call: (name, args = {}, options = {}) =>
-      client.callTool({ name, arguments: args }, undefined, options),
+    client, host, call, modern: false, gathers: false, revision: transport.agreed,
+    logs: async (level) => {
+      await client.setLoggingLevel(level);
+      await call('logs');
+    },
   };
 }
 
@@ -48,37 +69,31 @@ async function open2(revision, command) {
   const legacy = HANDSHAKE.includes(revision);
   const mode = legacy ? 'legacy' : revision === 'auto' ? 'auto' : { pin: revision };
   const client = new Client({ name: 'interop-client', version: '0' }, {
-    versionNegotiation: { mode }, ...(legacy ? { supportedProtocolVersions: [revision] } : {}),
+    capabilities: CAPABILITIES, versionNegotiation: { mode }, ...(legacy ? { supportedProtocolVersions: [revision] } : {}),
   });
-  const logged = [];
-  client.setNotificationHandler('notifications/message', ({ params }) => void logged.push(params.data));
+  const host = new Host();
+  host.attach((method, handler) => client.setRequestHandler(method, handler),
+    (method, handler) => client.setNotificationHandler(method, handler));
   await client.connect(new StdioClientTransport({ command: command[0], args: command.slice(1), stderr: 'inherit' }));
   const agreed = client.getNegotiatedProtocolVersion();
   const modern = !HANDSHAKE.includes(agreed);
-  const _meta = modern ? { 'io.modelcontextprotocol/logLevel': 'debug' } : {};
+  const metaOf = (level) => (modern ? { 'io.modelcontextprotocol/logLevel': level } : {});
   return {
-    client, logged, modern, revision: agreed,
-    call: (name, args = {}, options = {}) => client.callTool({ name, arguments: args, _meta }, options),
+    client, host, modern, ResourceNotFoundError: version2.ResourceNotFoundError, gathers: true, revision: agreed, refresh: { cacheMode: 'refresh' },
+    call: (name, args = {}, options = {}) => client.callTool({ name, arguments: args, _meta: metaOf('debug') }, options),
+    logs: async (level) => {
+      if (!modern) await client.setLoggingLevel(level);
+      await client.callTool({ name: 'logs', _meta: metaOf(level) });
+    },
   };
-}
-
-// The module's own comparison, with a message of one line.
-function same(got, wanted) {
-  try {
-    assert.deepEqual(got, wanted);
-  } catch {
-    throw new Error(`got ${JSON.stringify(got)?.slice(0, 300)}, expected ${JSON.stringify(wanted)?.slice(0, 300)}`);
-  }
 }
 
 const first = (result) => result.content[0].text;
 const hasStructured = ({ revision }) => !['2024-11-05', '2025-03-26'].includes(revision);
-// Names what a rejection was: its code tells enough, the messages are free.
-const codeOf = (promise) => promise.then(() => 'no error', (error) => error.code);
 
 const checks = {
-  async list({ client }) {
-    const { tools } = await client.listTools();
+  async list(peer) {
+    const tools = await everything(peer, 'listTools');
     same(tools.map((tool) => tool.name).sort(), [...TOOLS].sort());
     const { inputSchema } = tools.find((tool) => tool.name === 'echo');
     same(inputSchema.properties.text.type, 'string');
@@ -153,7 +168,7 @@ const checks = {
   async log(peer) {
     if (!peer.modern) await peer.client.setLoggingLevel('debug');
     same(first(await peer.call('note', { text: 'hør' })), 'noted');
-    same(peer.logged, ['hør']);
+    same(peer.host.logged, [{ level: 'info', data: 'hør' }]);
   },
   async cancel({ call }) {
     const stop = new AbortController();
@@ -172,6 +187,7 @@ const checks = {
 const HANDSHAKE_ONLY = ['ping'];
 
 async function run(check, peer) {
+  peer.host.forget();
   let timer;
   const late = new Promise((_, reject) => {
     timer = setTimeout(() => reject(new Error(`not done after ${SECONDS_PER_CHECK} s`)), SECONDS_PER_CHECK * 1000);
@@ -196,6 +212,9 @@ try {
   results.connect = name === 'interop' || `name ${name}`;
   for (const [title, check] of Object.entries(checks)) {
     if (!(peer.modern && HANDSHAKE_ONLY.includes(title))) results[title] = await run(check, peer);
+  }
+  for (const [title, [check, [since, until]]] of Object.entries(features)) {
+    if (since <= peer.revision && peer.revision <= until) results[title] = await run(check, peer);
   }
   await peer.client.close();
 } catch (error) {

@@ -1,6 +1,8 @@
 // The shared tools on a server of the TypeScript SDK over stdio: 1.x, or 2.x (both eras) where that is installed.
 
 import { z } from 'zod';
+import { CACHE_HINTS, addFeatures } from './typescript_features.mjs';
+import { addQuestions1, addQuestions2 } from './typescript_questions.mjs';
 
 const PIXEL =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
@@ -105,7 +107,10 @@ function register(server, call) {
 }
 
 const identity = { name: 'interop', version: '0' };
-const options = { capabilities: { logging: {} }, instructions: 'Tools of the interop grid.' };
+const options = {
+  capabilities: { logging: {}, resources: { subscribe: true, listChanged: true } },
+  instructions: 'Tools of the interop grid.',
+};
 
 const progressOf = (meta, notify) => async (progress, total, message) => {
   const progressToken = meta?.progressToken;
@@ -114,26 +119,49 @@ const progressOf = (meta, notify) => async (progress, total, message) => {
 };
 
 async function serve1() {
-  const { McpServer } = await import('@modelcontextprotocol/sdk/server/mcp.js');
+  const { McpServer, ResourceTemplate } = await import('@modelcontextprotocol/sdk/server/mcp.js');
   const { StdioServerTransport } = await import('@modelcontextprotocol/sdk/server/stdio.js');
+  const { completable } = await import('@modelcontextprotocol/sdk/server/completable.js');
+  const types = await import('@modelcontextprotocol/sdk/types.js');
   const server = new McpServer(identity, options);
   register(server, (extra) => ({
     signal: extra.signal,
     log: (data) => server.sendLoggingMessage({ level: 'info', data }),
     progress: progressOf(extra._meta, extra.sendNotification),
   }));
+  const schemas = {
+    'prompts/list': types.ListPromptsRequestSchema,
+    'resources/subscribe': types.SubscribeRequestSchema,
+    'resources/unsubscribe': types.UnsubscribeRequestSchema,
+  };
+  addFeatures(server, {
+    ResourceTemplate, completable, modern: () => false,
+    optional: (completer) => completable(z.string().optional(), completer),
+    onRequest: (method, handler) => server.server.setRequestHandler(schemas[method], handler),
+    log: (extra, level, data, logger) => server.sendLoggingMessage({ level, data, logger }),
+  }, PIXEL);
+  addQuestions1(server, { ...types, ResourceTemplate });
   await server.connect(new StdioServerTransport());
 }
 
-async function serve2({ McpServer }) {
+async function serve2(sdk) {
   const { serveStdio } = await import('@modelcontextprotocol/server/stdio');
+  const codec = sdk.createRequestStateCodec({ key: new TextEncoder().encode('a key of the interop grid: 32 bytes') });
   serveStdio(() => {
-    const server = new McpServer(identity, options);
+    const requestState = { verify: codec.verify };
+    const server = new sdk.McpServer(identity, { ...options, cacheHints: CACHE_HINTS, requestState });
     register(server, (context) => ({
       signal: context.mcpReq.signal,
       log: (data) => context.mcpReq.log('info', data),
       progress: progressOf(context.mcpReq._meta, context.mcpReq.notify),
     }));
+    addFeatures(server, {
+      ...sdk, optional: (completer) => sdk.completable(z.string(), completer).optional(),
+      modern: () => server.server.getNegotiatedProtocolVersion() === '2026-07-28',
+      onRequest: (method, handler) => server.server.setRequestHandler(method, handler),
+      log: (context, level, data, logger) => context.mcpReq.log(level, data, logger),
+    }, PIXEL);
+    addQuestions2(server, sdk, codec);
     return server;
   });
 }
