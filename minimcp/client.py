@@ -18,7 +18,7 @@ from .cancel import CancelToken
 from .channel import Channel
 from .clock import inherited
 from .deadline import Deadline
-from .errors import ProtocolViolation, RequestTimeout, RpcError
+from .errors import McpError
 from .handlers import Rootlike, Roots
 from .jsonrpc import Json, Notification, encode
 from .listening import Listening
@@ -174,11 +174,11 @@ class Client(TypedCalls):
         """
         try:
             self._listening.open_background(deadline)
-        except (RpcError, ProtocolViolation, RequestTimeout) as error:
+        except BaseException as error:
+            if not isinstance(error, McpError) or self._channel.calls.table.cause is not None:
+                self.close()
+                raise
             log.warning("%s: no stream of changes: %s", self._channel.name, error)
-        except BaseException:
-            self.close()
-            raise
 
     def subscribe(
         self, uri: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
@@ -189,7 +189,8 @@ class Client(TypedCalls):
             uri: Of the resource, byte for byte.
 
         Raises:
-            CapabilityNotSupported: The server takes no subscriptions.
+            CapabilityNotSupported: The server takes no subscriptions, or not this one.
+            TypeError: ``uri`` is no str.
         """
         self._listening.subscribe(uri, timeout, cancel)
 
@@ -224,7 +225,9 @@ class Client(TypedCalls):
 
         Raises:
             RpcError: The server refused; `MethodNotFound` when it cannot do this at all.
-            TypeError: ``resource_subscriptions`` is one str.
+            ConnectionLost: The server ended the stream at once, or the connection has ended.
+            RequestTimeout, Cancelled, ProtocolViolation: As `request`.
+            TypeError: ``resource_subscriptions`` is one str, or holds something else.
         """
         if isinstance(resource_subscriptions, str):
             raise TypeError(f"resource_subscriptions is a sequence of URIs: did you mean [{resource_subscriptions!r}]?")
@@ -270,7 +273,6 @@ class Client(TypedCalls):
         SIGKILL, with all that it has started; so this lasts about 4 s at most.
         """
         self._closed = True
-        self._listening.stop()
         self._channel.close()
         self._listening.join()
 
@@ -304,5 +306,6 @@ def _close_at_exit(client: Client) -> None:
 
 def _close_all() -> None:
     for client in list(_open):
-        if not len(client._channel.calls.table):  # a thread that waits would print its loss as it dies
+        waiting = len(client._channel.calls.table) - client._listening.entries
+        if waiting <= 0:  # a thread that waits would print its loss as it dies
             client.close()

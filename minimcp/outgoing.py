@@ -34,7 +34,7 @@ class Outgoing:
         remark: What else is known when no answer comes, as the end of a message; empty when nothing is.
     """
 
-    __slots__ = ("name", "table", "_post", "_owe", "_check", "_remark")
+    __slots__ = ("name", "table", "check", "_post", "_owe", "_remark")
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Outgoing:
     ) -> None:
         self.name = name
         self.table = RequestTable()
-        self._post, self._owe, self._check, self._remark = post, owe, check, remark
+        self.check, self._post, self._owe, self._remark = check, post, owe, remark
 
     def call(
         self,
@@ -84,7 +84,7 @@ class Outgoing:
         on_item: Optional[Callable[[Any], None]] = None,
     ) -> tuple[PendingCall, bytes]:
         """Register a call; returns it and the line that is to be posted next. Arguments and errors as `call`."""
-        self._check()
+        self.check()
         call = self.table.register(method, on_item)
         try:
             return call, encode(Request(call.id, method, params(call.id)))
