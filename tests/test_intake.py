@@ -36,8 +36,8 @@ class Bench:
         self.calls = RequestTable()
         bounds = Limits(**limits)
         self.inbound = Inbound(
-            bounds, send=self.write, owe=self.write, later=lambda work: None, run_aside=lambda work: work(),
-            calls=Outgoing("test", post=self.write, owe=self.write),
+            bounds, send=self.write, owe=self.write, deliver=self.write, later=lambda work: None,
+            run_aside=lambda work: work(), calls=Outgoing("test", post=self.write, owe=self.write),
         )
         self.intake = Intake(
             self.role, bounds, self.inbound, self.calls, dispatch=self.begun.append, owe=self.write, trace=trace
