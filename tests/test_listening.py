@@ -596,7 +596,6 @@ def test_a_client_that_only_listens_is_closed_at_exit() -> None:
     first.close()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 @pytest.mark.parametrize("session", [True, False])
 def test_a_fork_has_no_stream(session: bool) -> None:
     host = Host(session=session)
