@@ -60,8 +60,13 @@ class Dispatcher:
                     log.warning("more than %d notices wait for a slow callback: the oldest are dropped", MOST_NOTICES)
             self._waiting.append(work)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="minimcp-callbacks", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="minimcp-callbacks", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # the next notice tries again; the reader must not die of it
+                    log.warning("a callback waits for a thread: %s", error)
+                    return
+                self._thread = thread
             self._lock.notify()
 
     def _run(self) -> None:

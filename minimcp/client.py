@@ -203,7 +203,8 @@ class Client(TypedCalls):
             uri: Of the resource, byte for byte.
 
         Raises:
-            CapabilityNotSupported: The server takes no subscriptions.
+            CapabilityNotSupported: The server takes no subscriptions, or not this one.
+            TypeError: ``uri`` is no str.
         """
         self._listening(timeout, cancel).subscribe(uri, timeout, cancel)
 
@@ -238,7 +239,9 @@ class Client(TypedCalls):
 
         Raises:
             RpcError: The server refused; `MethodNotFound` when it cannot do this at all.
-            TypeError: ``resource_subscriptions`` is one str.
+            ConnectionLost: The server ended the stream at once, or the connection has ended.
+            RequestTimeout, Cancelled, ProtocolViolation: As `request`.
+            TypeError: ``resource_subscriptions`` is one str, or holds something else.
         """
         if isinstance(resource_subscriptions, str):
             raise TypeError(f"resource_subscriptions is a sequence of URIs: did you mean [{resource_subscriptions!r}]?")
@@ -328,5 +331,6 @@ def _close_at_exit(client: Client) -> None:
 
 def _close_all() -> None:
     for client in list(_open):
-        if not len(client._channel.calls.table):  # a thread that waits would print its loss as it dies
+        waiting = len(client._channel.calls.table) - client._links.newest.listening.entries
+        if waiting <= 0:  # a thread that waits would print its loss as it dies
             client.close()

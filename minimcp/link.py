@@ -19,7 +19,7 @@ from .cancel import CancelToken
 from .channel import Channel
 from .deadline import Deadline
 from .eras import LOG_LEVEL_KEY, HandshakeEra
-from .errors import ConnectionFailed, ConnectionLost, ProtocolViolation, RequestTimeout, RpcError
+from .errors import ConnectionFailed, ConnectionLost, McpError
 from .failures import describe
 from .listening import Listening
 from .log import Log
@@ -91,7 +91,9 @@ class Link:
             for step in steps:
                 try:
                     step()
-                except (RpcError, ProtocolViolation, RequestTimeout) as error:
+                except McpError as error:
+                    if self.cause is not None:
+                        raise
                     log.warning("%s: the server does not say what happens: %s", self.channel.name, error)
         except BaseException:
             self.close()
@@ -103,7 +105,6 @@ class Link:
 
     def close(self) -> None:
         """End the connection. Idempotent, from any thread."""
-        self.listening.stop()
         self.channel.close()
         self.listening.join()
 

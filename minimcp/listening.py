@@ -7,24 +7,40 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections import Counter
 from copy import copy
-from typing import Callable, Optional, Sequence
+from functools import partial
+from typing import Any, Callable, Iterable, Optional
 
-from .calls import Calls
+from .calls import Calls, check_token, shown
 from .cancel import CancelToken
 from .deadline import Deadline
 from .eras import LISTEN
-from .errors import Cancelled, ConnectionLost, McpError, ProtocolViolation, RequestTimeout, error_from_peer
-from .jsonrpc import Failure, Id, Json, Notification
+from .errors import Cancelled, CapabilityNotSupported, ConnectionLost, McpError, ProtocolViolation, RequestTimeout
+from .jsonrpc import Failure, Notification
 from .log import Log, one_line
+from .meanings import exception_of
+from .outgoing import OURS
+from .rounds import until_cancelled
 from .streams import KINDS, Changes, Filter, Stream, Streams
 from .table import PendingCall
+from .turn import Turn
 
 log = Log("client")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds before a background stream that the server ended is opened again: at first, and at most."""
+
+STEADY = 30.0
+"""Seconds after which a background stream has lived so long that its end is no repetition of the one before."""
+
+PATIENCE = 5.0
+"""Seconds that a server gets to agree to the background stream where no call of the program waits for it."""
+
+_FAREWELL = 2.0
+"""Seconds that a server gets to hear of the subscriptions that end with a stream."""
+
 
 class Listening:
     """What one client listens to. Thread-safe.
@@ -48,13 +64,14 @@ class Listening:
     ) -> None:
         self._calls, self._streams, self._kinds = calls, streams, kinds
         self._forward, self._missed = forward, missed
-        self._uris: Counter[str] = Counter()
-        self._subscribed: dict[str, bool] = {}
-        self._turn_lock = threading.Lock()
-        """Of those who change what the background is about: one at a time talks to the server; never the reader."""
+        self._turn = Turn(calls.channel.calls)
+        """Of those who change what the server tells: one at a time talks to it; never the reader."""
+        self._uris: set[str] = set()
+        self._listened: Counter[str] = Counter()
+        """In a session: how many streams of the program listen to a resource."""
         self._background: Optional[Stream] = None
         self._keeper: Optional[threading.Thread] = None
-        self._closed = threading.Event()
+        self._pause = FIRST_PAUSE
 
     @property
     def _by_request(self) -> bool:
@@ -63,17 +80,31 @@ class Listening:
     @property
     def subscribed(self) -> tuple[str, ...]:
         """The resources that `subscribe` has asked for."""
-        return tuple(self._subscribed)
+        return tuple(self._uris)
+
+    @property
+    def entries(self) -> int:
+        """How many of the calls that wait are nobody's but the background stream's."""
+        return int(self._background is not None)
 
     # ------------------------------------------------------------ streams of the program
 
     def listen(self, wanted: Filter, timeout: Optional[float], cancel: Optional[CancelToken]) -> Changes:
         """Open a stream; arguments and errors as `Client.listen`."""
-        deadline = self._calls.deadline(timeout)
+        deadline = self._ready(wanted.resource_subscriptions, timeout, cancel)
         if not self._by_request:
             return self._filter(wanted, deadline, cancel)
-        stream, honored = self._open(wanted, deadline, cancel)
-        return Changes(stream, honored, lambda: self._close(stream))
+        stream = self._open(wanted, deadline, cancel)
+        return Changes(stream, partial(self._close, stream), self._calls.channel.calls.check)
+
+    def _ready(self, uris: Iterable[Any], timeout: Optional[float], cancel: Optional[CancelToken]) -> Deadline:
+        """Look at what was given before anything is sent or waited for."""
+        self._calls.channel.calls.check()
+        check_token(cancel)
+        for uri in uris:
+            if not isinstance(uri, str):
+                raise TypeError(f"the URI of a resource is a str, not {shown(uri)}")
+        return self._calls.deadline(timeout)
 
     def _open(
         self,
@@ -81,48 +112,46 @@ class Listening:
         deadline: Deadline,
         cancel: Optional[CancelToken],
         forward: Optional[Callable[[Notification], None]] = None,
-    ) -> tuple[Stream, Filter]:
+        old: Optional[Stream] = None,
+    ) -> Stream:
         """Send the request and wait for the acknowledgement; the way is there before the request is written."""
-        calls = self._calls.channel.calls
-
-        def params(id: Id) -> dict[str, Json]:
-            mailbox = calls.table.find(id)
-            if mailbox is not None:
-                self._streams.requests[id] = Stream(mailbox, forward)
-            return self._calls.era.dress({"notifications": wanted.to_wire()}, {})
-
-        call = calls.call(LISTEN, params, on_item=_keep)
-        stream = self._streams.requests.get(call.id) or Stream(call)  # the connection was lost meanwhile
-        token = cancel or CancelToken()
-
-        def give_up() -> None:
-            calls.retire(call, Cancelled(token.reason or "cancelled"))
-
-        forget = token.on_cancel(give_up)
+        calls, era = self._calls.channel.calls, self._calls.era
+        call, line = calls.prepare(LISTEN, lambda id: era.dress({"notifications": wanted.to_wire()}, {}))
+        stream = Stream(call, forward)
+        self._streams.requests[call.id] = stream
+        if old is not None:
+            old.successor = stream
+        forget = until_cancelled(calls, call, cancel, tell=True)
         try:
-            return stream, self._acknowledged(stream, deadline)
+            self._calls.channel.post(line)
+            self._wait_for_first(stream, deadline)
+            forget()
+            if isinstance(call.ending, Cancelled):  # it came together with the acknowledgement
+                raise copy(call.ending)
         except BaseException:
             self._close(stream)
             raise
         finally:
             forget()
+        return stream
 
-    def _acknowledged(self, stream: Stream, deadline: Deadline) -> Filter:
-        first = stream.next(deadline)
+    def _wait_for_first(self, stream: Stream, deadline: Deadline) -> None:
+        """Return when the server has agreed."""
+        first, ending = stream.begin(deadline), stream.call.ending
         if isinstance(first, Filter):
-            return first
+            return
         if first is not None:
-            raise ProtocolViolation("a stream begins with notifications/subscriptions/acknowledged", first)
-        ending = stream.call.ending
+            raise ProtocolViolation("a stream begins with notifications/subscriptions/acknowledged", first.params)
         if isinstance(ending, Failure):
-            raise error_from_peer(ending.code, ending.message, ending.data)
+            raise exception_of(ending, LISTEN, self._calls.era.revision)
         if isinstance(ending, BaseException):
             raise copy(ending)
         if ending is not None:
             raise ConnectionLost("the server ended the stream before it began")
-        raise RequestTimeout(f"{self._calls.channel.name}: {LISTEN}: no acknowledgement in time")
+        raise RequestTimeout(f"{self._calls.channel.name}: {LISTEN}: no acknowledgement within {deadline.seconds:g} s")
 
     def _close(self, stream: Stream) -> None:
+        stream.given_up = True
         self._streams.requests.pop(stream.call.id, None)
         self._calls.channel.calls.retire(stream.call, Cancelled("the stream was closed"))
 
@@ -131,76 +160,85 @@ class Listening:
     def _filter(self, wanted: Filter, deadline: Deadline, cancel: Optional[CancelToken]) -> Changes:
         supports = self._calls.era.peer.supports
         uris = wanted.resource_subscriptions if supports("resources.subscribe") else ()
-        honored = Filter.of(
-            lambda name: bool(getattr(wanted, name)) and supports(f"{KINDS[name][0]}.listChanged"), uris
-        )
-        stream = Stream(PendingCall(0, "listen", _keep))
-        self._streams.filter(stream, honored)
+        stream = Stream(PendingCall(0, LISTEN))
+        stream.open(self._declared(wanted)._replace(resource_subscriptions=uris))
+        self._streams.filters[stream] = None
         subscribed: list[str] = []
 
         def end() -> None:
-            self._streams.end_filter(stream)
-            stream.call.end(Cancelled("the stream was closed"))
-            for uri in subscribed:
-                try:
-                    self._unsubscribe_session(uri, self._calls.deadline(None).within(_FAREWELL), None)
-                except McpError as error:
-                    log.debug("resources/unsubscribe %s: %s", one_line(uri), error)
+            self._streams.filters.pop(stream, None)
+            if not stream.call.ended:
+                stream.call.end(Cancelled("the stream was closed"))
+            if subscribed:
+                self._give_back(subscribed)
 
         try:
-            for uri in uris:
-                self._subscribe_session(uri, deadline, cancel)
-                subscribed.append(uri)
+            self._take(uris, subscribed, deadline, cancel)
+            cause = self._calls.channel.calls.table.cause
+            if cause is not None:
+                raise copy(cause)
         except BaseException:
             end()
             raise
-        cause = self._calls.channel.calls.table.cause
-        if cause is not None:
-            end()
-            raise copy(cause)
-        return Changes(stream, honored, end)
+        return Changes(stream, end, self._calls.channel.calls.check)
 
-    def _subscribe_session(self, uri: str, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
-        self._calls.request("resources/subscribe", {"uri": uri}, deadline, cancel)
-        self._uris[uri] += 1
+    def _take(
+        self, uris: Iterable[str], subscribed: list[str], deadline: Deadline, cancel: Optional[CancelToken]
+    ) -> None:
+        """Subscribe for a stream; `subscribed` takes what is done."""
+        if uris:
+            with self._turn.taken(deadline, cancel):
+                for uri in dict.fromkeys(uris):
+                    self._calls.request("resources/subscribe", {"uri": uri}, deadline, cancel)
+                    self._listened[uri] += 1
+                    subscribed.append(uri)
 
-    def _unsubscribe_session(self, uri: str, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
-        if self._uris[uri] > 1:
-            self._uris[uri] -= 1
-            return
-        self._calls.request("resources/unsubscribe", {"uri": uri}, deadline, cancel)
-        del self._uris[uri]
+    def _give_back(self, uris: Iterable[str]) -> None:
+        """A stream has ended: unsubscribe from what nobody else wants."""
+        deadline = Deadline(_FAREWELL)
+        try:
+            self._calls.channel.calls.check()
+            with self._turn.taken(deadline):
+                self._listened.subtract(uris)
+                for uri in uris:
+                    if not self._listened[uri]:
+                        del self._listened[uri]
+                        if uri not in self._uris:
+                            self._calls.request("resources/unsubscribe", {"uri": uri}, deadline, None)
+        except McpError as error:
+            log.debug("resources/unsubscribe: %s", error)
 
     # ------------------------------------------------------------ the client's own
 
     def subscribe(self, uri: str, timeout: Optional[float], cancel: Optional[CancelToken]) -> None:
         """Hear of a resource from now on; arguments and errors as `Client.subscribe`."""
+        deadline = self._ready([uri], timeout, cancel)
         self._calls.need("resources.subscribe")
-        deadline = self._calls.deadline(timeout)
-        if not self._by_request:
-            self._subscribe_session(uri, deadline, cancel)
-        else:
-            with self._turn_lock:
-                if uri not in self._uris:
-                    self._replace({*self._uris, uri}, deadline, cancel)
-                self._uris[uri] = 1
-        self._subscribed[uri] = True
+        with self._turn.taken(deadline, cancel):
+            if not self._by_request:
+                self._calls.request("resources/subscribe", {"uri": uri}, deadline, cancel)
+            elif uri not in self._uris:
+                self._replace({*self._uris, uri}, deadline, cancel)
+            self._uris.add(uri)
 
     def unsubscribe(self, uri: str, timeout: Optional[float], cancel: Optional[CancelToken]) -> None:
         """Hear of it no more; arguments and errors as `Client.unsubscribe`."""
+        deadline = self._ready([uri], timeout, cancel)
         self._calls.need("resources.subscribe")
-        deadline = self._calls.deadline(timeout)
-        self._subscribed.pop(uri, None)
-        if not self._by_request:
-            self._unsubscribe_session(uri, deadline, cancel)
-            return
-        with self._turn_lock:
-            if uri in self._uris:
-                self._replace({*self._uris} - {uri}, deadline, cancel)
-                del self._uris[uri]
+        with self._turn.taken(deadline, cancel):
+            if not self._by_request:
+                if not self._listened[uri]:
+                    self._calls.request("resources/unsubscribe", {"uri": uri}, deadline, cancel)
+            elif uri in self._uris:
+                self._replace(self._uris - {uri}, deadline, cancel)
+            self._uris.discard(uri)
 
-    def open_background(self, deadline: Deadline, uris: Sequence[str] = ()) -> None:
-        """Open the client's own stream, if it wants to hear of anything and the server may say so.
+    def open_background(self, deadline: Deadline, uris: Iterable[str] = ()) -> None:
+        """Open the client's own stream, if it wants to hear of anything and the server declares that it says so.
+
+        Args:
+            deadline: Until when; a server that says nothing gets less.
+            uris: Resources to subscribe to, as on a connection before this one.
 
         Args:
             deadline: For all of it.
@@ -209,75 +247,84 @@ class Listening:
         Raises:
             McpError: It could not be opened.
         """
+        wanted, deadline = set(uris), deadline.within(PATIENCE)
         if not self._by_request:
-            for uri in uris:
+            for uri in wanted:
                 self.subscribe(uri, deadline.remaining(), None)
-        elif uris or any(self._kinds):
-            with self._turn_lock:
-                self._replace({*self._uris, *uris}, deadline, None)
-                self._uris.update(dict.fromkeys(uris, 1))
-                self._subscribed.update(dict.fromkeys(uris, True))
+        elif wanted or any(self._declared(self._kinds)):
+            with self._turn.taken(deadline):
+                self._replace(wanted, deadline, None)
+                self._uris.update(wanted)
+
+    def _declared(self, wanted: Filter) -> Filter:
+        """Those lists of a filter whose changes the server declares to tell."""
+        supports = self._calls.era.peer.supports
+        return Filter.of(lambda name: getattr(wanted, name) and supports(f"{KINDS[name][0]}.listChanged"))
 
     def _replace(self, uris: set[str], deadline: Deadline, cancel: Optional[CancelToken]) -> None:
         """Put a stream with the new set into the place of the old one, which is closed when the new one is there."""
-        wanted = self._kinds._replace(resource_subscriptions=tuple(sorted(uris)))
+        wanted = self._declared(self._kinds)._replace(resource_subscriptions=tuple(sorted(uris)))
         old, new = self._background, None
         if any(wanted):
-            new, _ = self._open(wanted, deadline, cancel, self._forward)
+            new = self._open(wanted, deadline, cancel, self._forward, old)
+            keeper = threading.Thread(target=self._keep, args=(new,), name="minimcp-listening", daemon=True)
+            try:
+                self._check_honored(new.honored, uris - self._uris)
+                keeper.start()
+            except BaseException:
+                self._close(new)
+                self._tell_gap(old, uris)  # which gave way to the new one, for a moment
+                raise
+            self._keeper = keeper
         self._background = new
         if old is not None:
+            if new is not None and old.call.ended:
+                self._tell_gap(old, uris)
             self._close(old)
-        if new is not None and self._keeper is None:
-            self._keeper = threading.Thread(target=self._keep_open, name="minimcp-listening", daemon=True)
-            self._keeper.start()
 
-    def _keep_open(self) -> None:
-        """Open the background stream again when the server ends it, until the connection ends."""
-        pause = FIRST_PAUSE
-        while True:
-            stream = self._background
-            if stream is None or self._closed.is_set():
-                with self._turn_lock:
-                    if self._background is None or self._closed.is_set():
-                        self._keeper = None
-                        return
-                continue
-            while stream.next(Deadline(None)) is not None:
-                pause = FIRST_PAUSE
-            if stream is not self._background:
-                continue
-            if self._calls.channel.calls.table.cause is not None:
-                self._closed.set()
-                continue
-            self._closed.wait(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, LONGEST_PAUSE)
-            self._reopen(stream)
+    def _check_honored(self, honored: Filter, needed: set[str]) -> None:
+        refused = needed.difference(honored.resource_subscriptions)
+        if refused:
+            raise CapabilityNotSupported(
+                f"{self._calls.channel.name}: the server does not tell of changes of {one_line(min(refused))}"
+            )
 
-    def _reopen(self, stream: Stream) -> None:
-        with self._turn_lock:
-            if stream is not self._background or self._closed.is_set():
-                return
+    def _tell_gap(self, old: Optional[Stream], uris: set[str]) -> None:
+        """Something that a stream was to tell may have gone unheard."""
+        if old is not None:
+            still = tuple(uri for uri in old.honored.resource_subscriptions if uri in uris)
+            self._missed(old.honored._replace(resource_subscriptions=still))
+
+    def _keep(self, stream: Stream) -> None:
+        """When the server ends this background stream, put another in its place, unless somebody else does."""
+        began = time.monotonic()
+        stream.call.wait(Deadline(None))
+        if time.monotonic() - began > STEADY:
+            self._pause = FIRST_PAUSE
+        while stream is self._background and self._wait_a_while():
             try:
-                self._replace({*self._uris}, self._calls.deadline(None).within(LONGEST_PAUSE), None)
-            except McpError as error:
-                log.warning("%s: the stream of changes cannot be opened: %s", self._calls.channel.name, error)
-                return
-        self._missed(self._kinds._replace(resource_subscriptions=tuple(self._uris)))
+                deadline = Deadline(PATIENCE)
+                with self._turn.taken(deadline):
+                    if stream is self._background:
+                        self._replace(set(self._uris), deadline, None)
+            except (McpError, RuntimeError) as error:  # RuntimeError: no thread
+                if self._calls.channel.calls.table.cause is None:
+                    log.warning("%s: the stream of changes cannot be opened: %s", self._calls.channel.name, error)
 
-    def stop(self) -> None:
-        """The connection is about to end: nothing is opened again. Never blocks."""
-        self._closed.set()
+    def _wait_a_while(self) -> bool:
+        """Wait before another attempt, longer each time; False when the connection has ended."""
+        calls = self._calls.channel.calls
+        try:
+            call = calls.table.register(OURS)
+        except ConnectionLost:
+            return False
+        call.wait(Deadline(self._pause * random.uniform(0.5, 1.0)))
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        calls.table.settle(call.id, {})
+        return calls.table.cause is None
 
     def join(self) -> None:
-        """Wait for the thread that kept the background stream open; the connection must have ended."""
+        """Wait for the thread that keeps the background stream open; the connection must have ended."""
         keeper = self._keeper
         if keeper is not None and keeper is not threading.current_thread():
             keeper.join(_FAREWELL)
-
-
-def _keep(item: object) -> None:
-    """Items of a stream are taken by `Stream.next`, not by a callback."""
-
-
-_FAREWELL = 2.0
-"""Seconds that a server gets to hear of a subscription that ends with its stream."""

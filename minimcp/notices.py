@@ -45,5 +45,13 @@ class Notices:
             waiting, self._waiting = self._waiting, {}
         return b"".join(waiting.values()) or None
 
+    def __contains__(self, key: object) -> bool:
+        """Whether a line waits under this key."""
+        return key in self._waiting
+
+    def __len__(self) -> int:
+        """How many lines wait."""
+        return len(self._waiting)
+
     def __repr__(self) -> str:
         return f"<Notices {len(self._waiting)} waiting>"

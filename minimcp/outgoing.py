@@ -35,7 +35,7 @@ class Outgoing:
         remark: What else is known when no answer comes, as the end of a message; empty when nothing is.
     """
 
-    __slots__ = ("name", "table", "_post", "_owe", "_check", "_remark")
+    __slots__ = ("name", "table", "check", "_post", "_owe", "_remark")
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Outgoing:
     ) -> None:
         self.name = name
         self.table = RequestTable()
-        self._post, self._owe, self._check, self._remark = post, owe, check, remark
+        self.check, self._post, self._owe, self._remark = check, post, owe, remark
 
     def call(
         self,
@@ -90,7 +90,7 @@ class Outgoing:
         Args:
             gate: As for `PendingCall`.
         """
-        self._check()
+        self.check()
         call = self.table.register(method, on_item, gate)
         try:
             return call, encode(Request(call.id, method, params(call.id)))

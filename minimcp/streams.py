@@ -7,19 +7,25 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscrip
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from copy import copy
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
+from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
 
+from .calls import moment
 from .deadline import Deadline
 from .eras import ACKNOWLEDGED, SUBSCRIPTION_KEY
 from .errors import ConnectionLost, RequestTimeout
-from .jsonrpc import Id, Json, Notification
+from .jsonrpc import Failure, Id, Json, Notification
 from .log import Log, one_line
 from .table import PendingCall
 from .types import CHANGES, Change
+from .types.notices import covering
 from .workers import waiting
 
 log = Log("client")
+
+MOST_WAITING = 10_000
+"""Changes that wait for whoever iterates; beyond that one of a collection stands for all that lies in it."""
 
 KINDS = {
     "tools_list_changed": ("tools", "toolsListChanged"),
@@ -58,58 +64,101 @@ class Filter(NamedTuple):
         """A filter for those lists that a function says yes to, by the member's name."""
         return cls(**{name: listed(name) for name in KINDS}, resource_subscriptions=tuple(uris))
 
-    def wants(self, change: Change) -> bool:
-        """Whether a change is one of these; a resource below one that was named counts."""
-        if change.uri is None:
-            return bool(getattr(self, change.kind, False))
-        uri = change.uri
-        return any(uri == each or uri.startswith(each.rstrip("/") + "/") for each in self.resource_subscriptions)
-
 
 class Stream:
-    """One open listen: a mailbox, and how notices get into it. What waits there already is not put in twice.
+    """One open listen: how notices get into it, and where they wait. What waits there already is not put in twice.
+
+    ``first`` is what came first: the `Filter` that the server agreed to, or a notice that should not have been the
+    first; None as long as nothing has come. ``successor`` is the stream that shall take the place of this one, and
+    ``given_up`` says that nobody wants this one any more.
 
     Args:
-        call: The mailbox, which is the pending request where there is one.
-        forward: Gets the notices instead (the background stream); None keeps them for whoever iterates.
+        call: Ends with the stream.
+        forward: Gets the notices (the background stream); None keeps them for whoever iterates.
     """
 
     def __init__(self, call: PendingCall, forward: Optional[Callable[[Notification], None]] = None) -> None:
         self.call, self.forward = call, forward
-        self._waiting: set[tuple[str, Optional[str]]] = set()
+        self.first: Union[Filter, Notification, None] = None
+        self.successor: Optional[Stream] = None
+        self.given_up = False
+        self._uris: frozenset[str] = frozenset()
+        self._waiting: OrderedDict[tuple[str, Optional[str]], Change] = OrderedDict()
+
+    @property
+    def honored(self) -> Filter:
+        """What the server agreed to."""
+        return self.first if isinstance(self.first, Filter) else Filter()
+
+    def open(self, first: Union[Filter, Notification]) -> None:
+        """The first has come."""
+        if isinstance(first, Filter):
+            self._uris = frozenset(first.resource_subscriptions)
+        self.first = first
+        self.call.wake()
+
+    def begin(self, deadline: Deadline) -> Union[Filter, Notification, None]:
+        """Wait for the first; None when the time is over, or the stream has ended without any."""
+        with waiting():
+            self.call.wait_for(lambda: self.first, deadline)
+        return self.first
+
+    def counts(self) -> bool:
+        """Whether its notices are wanted: not when its successor is there, which hears of the same."""
+        successor = self.successor
+        return successor is None or successor.given_up or not isinstance(successor.first, Filter)
 
     def take(self, notification: Notification) -> None:
         """A notice has come (the reader's thread)."""
-        if notification.method == ACKNOWLEDGED:
-            self.put(Filter.from_wire(notification.params))
+        if self.first is None:
+            acknowledged = notification.method == ACKNOWLEDGED
+            self.open(Filter.from_wire(notification.params) if acknowledged else notification)
         elif self.forward is not None:
-            self.forward(notification)
+            if self.counts():
+                self.forward(notification)
         else:
-            try:
-                change = Change.from_notice(notification.method, notification.params)
-            except ValueError as error:
-                log.debug("<-- on a stream: %s", error)
+            change = read_change(notification)
+            if change is not None:
+                self.put(change)
+
+    def wants(self, change: Change) -> bool:
+        """Whether a change is one of those that were agreed to; a resource below one that was named counts."""
+        if change.uri is None:
+            return bool(getattr(self.honored, change.kind, False))
+        return covering(self._uris, change.uri) is not None
+
+    def put(self, change: Change) -> None:
+        """Keep a change until somebody takes it; when very many wait, as a change of the collection that it lies in."""
+        kind, uri = change.kind, change.uri
+        if uri is not None and len(self._waiting) >= MOST_WAITING:
+            uri = covering(self._uris, uri)
+            if uri is None:
+                log.debug("<-- %s is not subscribed to, and too much waits already: dropped", one_line(change.uri))
                 return
-            self.put_change(change)
-
-    def put_change(self, change: Change) -> None:
-        """Keep a change until somebody takes it."""
-        if (change.kind, change.uri) not in self._waiting:
-            self._waiting.add((change.kind, change.uri))
-            self.put(change)
-
-    def put(self, item: Union[Change, Filter]) -> None:
-        """Keep anything until somebody takes it."""
-        self.call.put(item)
+            change = change if uri == change.uri else Change(kind, uri)
+        self._waiting.setdefault((kind, uri), change)
         self.call.wake()
 
-    def next(self, deadline: Deadline) -> Union[Change, Filter, None]:
-        """The next item; None when the stream has ended, or the time is over."""
+    def next(self, deadline: Deadline) -> Optional[Change]:
+        """The next change; None when the stream has ended and nothing waits, or the time is over."""
         with waiting():
-            item: Any = self.call.next_item(deadline)
-        if isinstance(item, Change):
-            self._waiting.discard((item.kind, item.uri))
-        return item  # type: ignore[no-any-return]
+            change: Optional[Change] = self.call.wait_for(self._oldest, deadline)
+        return change
+
+    def _oldest(self) -> Optional[Change]:
+        try:
+            return self._waiting.popitem(last=False)[1]
+        except KeyError:
+            return None
+
+
+def read_change(notification: Notification) -> Optional[Change]:
+    """The change that a notice tells of; None when it tells of none."""
+    try:
+        return Change.from_notice(notification.method, notification.params)
+    except ValueError as error:
+        log.debug("<-- a notice that tells of no change: %s", error)
+        return None
 
 
 class Changes:
@@ -119,13 +168,14 @@ class Changes:
 
     Args:
         stream: Where they come from.
-        honored: What the server agreed to.
         end: Ends the stream; called once.
+        check: Raises ConnectionLost in a fork of the process that opened the stream.
     """
 
-    def __init__(self, stream: Stream, honored: Filter, end: Callable[[], None]) -> None:
-        self._stream, self.honored, self._end = stream, honored, end
+    def __init__(self, stream: Stream, end: Callable[[], None], check: Callable[[], None]) -> None:
+        self._stream, self._ends, self._check = stream, [end], check
         self._closed = False
+        self.honored = stream.honored
 
     def next(self, timeout: Optional[float] = None) -> Change:
         """The next change.
@@ -135,15 +185,30 @@ class Changes:
 
         Raises:
             RequestTimeout: Nothing changed in this time.
-            ConnectionLost: The stream has ended.
+            ConnectionLost: The stream has ended, or is closed.
         """
-        item = self._stream.next(Deadline(timeout))
-        if isinstance(item, Change):
-            return item
+        deadline = moment("timeout", timeout)
+        self._check()
+        if self._closed:
+            raise ConnectionLost("the stream is closed")
+        change = self._stream.next(deadline)
+        if change is None and self._stream.call.ended:
+            change = self._stream.next(Deadline(0))  # it may have ended, with a last word, just after the time was over
+        if change is not None:
+            return change
         if not self._stream.call.ended:
-            raise RequestTimeout(f"nothing changed within {timeout} s")
+            raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
+        loss = self._loss()
+        self._finish()
+        raise loss
+
+    def _loss(self) -> ConnectionLost:
         ending = self._stream.call.ending
-        raise copy(ending) if isinstance(ending, ConnectionLost) else ConnectionLost("the stream has ended")
+        if isinstance(ending, ConnectionLost):
+            return copy(ending)
+        if isinstance(ending, Failure):
+            return ConnectionLost(f"the server ended the stream: {ending.message} ({ending.code})")
+        return ConnectionLost(f"the stream has ended{f': {ending}' if isinstance(ending, BaseException) else ''}")
 
     def __iter__(self) -> Iterator[Change]:
         return self
@@ -152,15 +217,22 @@ class Changes:
         try:
             return self.next()
         except ConnectionLost:
-            if isinstance(self._stream.call.ending, ConnectionLost) and not self._closed:
-                raise
-            raise StopIteration from None
+            if self._closed or isinstance(self._stream.call.ending, dict):
+                raise StopIteration from None
+            raise
 
     def close(self) -> None:
         """End the stream: whoever iterates stops. Idempotent, any thread."""
-        if not self._closed:
-            self._closed = True
-            self._end()
+        self._closed = True
+        self._finish()
+
+    def _finish(self) -> None:
+        """Let go of what the stream holds, once."""
+        try:
+            end = self._ends.pop()
+        except IndexError:
+            return
+        end()
 
     def __enter__(self) -> Changes:
         return self
@@ -173,12 +245,14 @@ class Changes:
 
 
 class Streams:
-    """The open listens of one client, as its role sees them. Thread-safe: single operations on dicts."""
+    """The open listens of one client, as its role sees them. Thread-safe: single operations on dicts.
+
+    ``requests`` has those that are requests, by id, and ``filters`` those that look at notices that name no stream.
+    """
 
     def __init__(self) -> None:
         self.requests: dict[Id, Stream] = {}
-        self._filters: dict[Stream, Filter] = {}
-        self._newest: Optional[Stream] = None
+        self.filters: dict[Stream, None] = {}
 
     def take(self, notification: Notification) -> bool:
         """Hand a notice to the stream that it names; False when it names none (the reader's thread)."""
@@ -187,43 +261,22 @@ class Streams:
         if id is None:
             return False
         stream = self.requests.get(id) if type(id) is int or type(id) is str else None
-        if stream is None or not self._is_for(stream, notification):
+        if stream is None:
             log.debug("<-- %s for the stream %s, which is not open", one_line(notification.method), one_line(id))
         else:
             stream.take(notification)
         return True
 
-    def _is_for(self, stream: Stream, notification: Notification) -> bool:
-        """Whether a stream still counts: a background stream gives way when its successor is acknowledged."""
-        if stream.forward is None:
-            return True
-        if notification.method == ACKNOWLEDGED:
-            self._newest = stream
-        return self._newest is stream
-
-    def filter(self, stream: Stream, wanted: Filter) -> None:
-        """From now on a stream gets those unasked notices that it wants."""
-        self._filters[stream] = wanted
-
-    def end_filter(self, stream: Stream) -> None:
-        """No more of them."""
-        self._filters.pop(stream, None)
-
     def unasked(self, notification: Notification) -> None:
         """A notice that names no stream: every filter looks at it (the reader's thread)."""
-        if not self._filters or notification.method not in CHANGES:
+        change = read_change(notification) if self.filters and notification.method in CHANGES else None
+        if change is None:
             return
-        try:
-            change = Change.from_notice(notification.method, notification.params)
-        except ValueError as error:
-            log.debug("<-- a notice that is none: %s", error)
-            return
-        for stream, wanted in list(self._filters.items()):
-            if wanted.wants(change):
-                stream.put_change(change)
+        for stream in list(self.filters):
+            if stream.wants(change):
+                stream.put(change)
 
     def lost(self, cause: ConnectionLost) -> None:
         """The connection has ended; streams that are requests end with their calls."""
-        for stream in list(self._filters):
-            if self._filters.pop(stream, None) is not None:
-                stream.call.end(cause)
+        for stream in list(self.filters):
+            stream.call.end(cause)

@@ -92,15 +92,20 @@ class PendingCall:
             if not self._gate.acquire(timeout=deadline.wait()) and deadline.expired and not self.ended:
                 return None
 
-    def next_item(self, deadline: Deadline) -> Any:
-        """Take one item and call nothing; None when the time is over, or when it has ended and all items are taken.
+    def wait_for(self, take: Callable[[], Any], deadline: Deadline) -> Any:
+        """Wait until a function gives something; None when the time is over, or when this has ended and it gives none.
 
-        For calls whose items are what they are about; one thread at a time.
+        Args:
+            take: Called after each `wake` until it gives anything but None.
+            deadline: How long to wait.
+
+        One thread at a time.
         """
         while True:
             ended = self._ending is not None
-            if self._items:
-                return self._items.popleft()
+            found = take()
+            if found is not None:
+                return found
             if ended or (not self._gate.acquire(timeout=deadline.wait()) and deadline.expired and not self.ended):
                 return None
 

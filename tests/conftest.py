@@ -52,9 +52,10 @@ def _left_behind(before: Held) -> List[str]:
 def _after_settling(before: Held) -> List[str]:
     """What is still there, or gone, when all had its time to end."""
     end = time.monotonic() + SETTLE
-    for thread in set(threading.enumerate()) - before.threads:
-        eventually(lambda thread=thread: thread.ident is not None)  # it may only just begin
-        thread.join(max(0.0, end - time.monotonic()))
+    while time.monotonic() < end and set(threading.enumerate()) - before.threads:  # one that ends may begin another
+        for thread in set(threading.enumerate()) - before.threads:
+            eventually(lambda thread=thread: thread.ident is not None)  # it may only just begin
+            thread.join(max(0.0, end - time.monotonic()))
     eventually(lambda: not _left_behind(before), max(0.0, end - time.monotonic()))
     threads = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in before.threads]
     return threads + _left_behind(before)

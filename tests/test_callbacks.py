@@ -13,7 +13,7 @@ from minimcp import callbacks as module
 from minimcp.callbacks import Dispatcher
 
 from .answering import R4, R5, Answering
-from .scripted import cancelled, notice, wait_for
+from .scripted import cancelled, no_threads, notice, wait_for
 from .support import WAIT, eventually
 
 
@@ -49,6 +49,19 @@ def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCap
     dispatcher.close()
     idle = Dispatcher().open()
     idle.close()
+
+
+def test_a_callback_that_finds_no_thread_waits_for_the_next(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dispatcher, seen, done = Dispatcher(), [], threading.Event()  # type: ignore[var-annotated]
+    with no_threads(monkeypatch, "callbacks"):
+        dispatcher.put(lambda: seen.append(1))
+    assert "a callback waits for a thread" in caplog.text
+    dispatcher.put(done.set)
+    wait_for(done)
+    dispatcher.close()
+    assert seen == [1]
 
 
 def test_what_waits_is_run_after_close() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Callable, List, Optional
 import pytest
 
 from minimcp.deadline import Deadline
-from minimcp.errors import ProtocolViolation
+from minimcp.errors import ConnectionLost, ProtocolViolation
 from minimcp.exchange import Exchange
 from minimcp.inbound import Inbound
 from minimcp.intake import MOST_WARNINGS, Intake
@@ -37,8 +37,7 @@ class Bench:
         bounds = Limits(**limits)
         self.inbound = Inbound(
             bounds, send=self.write, owe=self.write, deliver=self.write, later=lambda work: None,
-            run_aside=lambda work: work(),
-            calls=Outgoing("test", post=self.write, owe=self.write),
+            run_aside=lambda work: work(), calls=Outgoing("test", post=self.write, owe=self.write),
         )
         self.intake = Intake(
             self.role, bounds, self.inbound, self.calls, dispatch=self.begun.append, owe=self.write, trace=trace
@@ -127,6 +126,18 @@ def test_a_cancel_reaches_the_request_with_that_very_id() -> None:
     assert (second.cancelled, second.reason) == (True, None)
     assert bench.finish() == []
     assert bench.role.notices == []
+
+
+@pytest.mark.requirement("M:SUB-10", "M:SUB-11")
+def test_a_cancel_ends_a_stream_of_ours_and_no_other_call() -> None:
+    bench = Bench(a_client())
+    call, stream = bench.call(), bench.calls.register("subscriptions/listen")
+    bench.take(cancelled(call.id), cancelled(str(stream.id)))
+    assert not call.ended and not stream.ended
+    bench.take(cancelled(stream.id, "full"), cancelled(stream.id))
+    assert isinstance(ending(stream), ConnectionLost) and "ended the stream: full" in str(stream.ending)
+    bench.intake.wake()
+    assert not call.ended and bench.lines == []
 
 
 def test_a_trace_sees_every_line_even_one_that_is_none() -> None:

@@ -498,7 +498,7 @@ def test_an_answer_to_nothing_ends_no_question() -> None:
     with client:
         task = Task(client.call_tool, "a")
         wait_for(slow.begun)
-        for id in range(20):
+        for id in range(-20, 20):
             server.pipe.give({"jsonrpc": "2.0", "id": id, "result": {}})
         with pytest.raises(minimcp.ProtocolViolation, match="the id of a request"):
             task.result()

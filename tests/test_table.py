@@ -256,3 +256,23 @@ def test_the_ids_of_those_that_wait() -> None:
         table.register(method)
     table.settle(2, {})
     assert table.ids() == [1, 3]
+
+
+def test_a_wait_for_something_else_than_the_ending() -> None:
+    call, found = PendingCall(1, "listen"), []  # type: ignore[var-annotated]
+
+    def take() -> Any:
+        return found.pop(0) if found else None
+
+    assert call.wait_for(take, Deadline(0.01)) is None
+    found += ["a", "b"]
+    assert [call.wait_for(take, Deadline(WAIT)) for _ in range(2)] == ["a", "b"]
+    call.wake()
+    task = Task(call.wait_for, take, Deadline(WAIT))
+    found.append("c")
+    call.wake()
+    assert task.result() == "c"
+    found.append("d")
+    call.end({})
+    assert [call.wait_for(take, Deadline(None)) for _ in range(2)] == ["d", None]
+    assert call.ending == {}

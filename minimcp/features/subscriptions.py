@@ -16,12 +16,14 @@ from ..exchange import LATER, Exchange, Outlet
 from ..jsonrpc import Json, Notification, Response, encode
 from ..log import Log, one_line
 from ..notices import Later, Notices
+from ..types.notices import covering
 from .facts import Facts
 
 log = Log("subscriptions")
 
 MOST_URIS = 10_000
-"""Resources that one session or stream may subscribe to: what waits for a slow client is at most one notice of each."""
+"""Resources that one session or stream may subscribe to, and notices that may wait for a slow client; when so many wait
+a change within a collection is told as a change of the collection, so that there is at most one more of each."""
 
 FILTERS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
 """Kind of a list to its member in the filter of a stream."""
@@ -57,18 +59,19 @@ class Subscriber:
 
     def resource_updated(self, uri: str) -> None:
         """A resource has changed."""
-        if any(covers(subscribed, uri) for subscribed in list(self.uris)):
-            self._put(("resource", uri), "notifications/resources/updated", {"uri": uri})
+        subscribed = covering(self.uris, uri)
+        if subscribed is None:
+            return
+        if len(self.notices) >= MOST_URIS:  # one word for all that lies in a collection
+            uri = subscribed
+        self._put(("resource", uri), "notifications/resources/updated", {"uri": uri})
 
     def _put(self, key: object, method: str, params: dict[str, Json]) -> None:
+        if key in self.notices:
+            return  # whoever hears of it later looks later, and so sees this change too
         if self._meta is not None:
             params["_meta"] = dict(self._meta)
         self.notices.put(key, encode(Notification(method, params)))
-
-
-def covers(subscribed: str, uri: str) -> bool:
-    """Whether a notice about a resource is for those who subscribed to another, or to a collection that it lies in."""
-    return uri == subscribed or uri.startswith(subscribed if subscribed.endswith("/") else subscribed + "/")
 
 
 class Subscriptions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Union
+from typing import AbstractSet, Any, Optional, Union
 
 from .base import Wire
 from .kinds import ANY, NUMBER, OBJECT, TEXT, TOKEN, Json, needed
@@ -133,3 +133,24 @@ class Change(Wire):
         made = super().to_wire()
         del made["kind"]
         return made
+
+
+def covering(subscribed: AbstractSet[str], uri: str) -> Optional[str]:
+    """The subscription that a change of a resource is for: of the resource itself, or of a collection that it lies in.
+
+    Args:
+        subscribed: URIs of resources and collections.
+        uri: Of the resource that changed.
+
+    Returns:
+        The closest of them; None when there is none.
+    """
+    if uri in subscribed:
+        return uri
+    place = uri.rfind("/")
+    while place >= 0:
+        for collection in (uri[: place + 1], uri[:place]):
+            if collection in subscribed:
+                return collection
+        place = uri.rfind("/", 0, place)
+    return None

@@ -10,7 +10,9 @@ import pytest
 from minimcp.eras import SUBSCRIPTION_KEY
 from minimcp.errors import InternalError, InvalidParams
 from minimcp.exchange import LATER
-from minimcp.features.subscriptions import Subscriptions, covers
+from minimcp.features import subscriptions as module
+from minimcp.features.subscriptions import Subscriptions
+from minimcp.types.notices import covering
 
 from ..answering import R1, R5
 from .support import exchange, facts, sent
@@ -194,4 +196,21 @@ def test_a_fork_begins_anew() -> None:
     ("a://1/x", "a://1", False),
 ])
 def test_what_a_subscription_covers(subscribed: str, uri: str, yes: bool) -> None:
-    assert covers(subscribed, uri) is yes
+    assert covering({"a://9", subscribed}, uri) == (subscribed if yes else None)
+
+
+@pytest.mark.requirement("M:SUB-14")
+def test_when_very_many_changes_wait_a_collection_stands_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_URIS", 3)
+    subscriptions = made("tools", "resources")
+    opened = stream(subscriptions, {**EVERYTHING, "resourceSubscriptions": ["a://1", "a://dir"]})
+    news(opened)
+    for number in range(100):
+        subscriptions.resource_updated(f"a://dir/{number}")
+        subscriptions.list_changed("tools")
+    subscriptions.resource_updated("a://1")
+    assert [message["params"].get("uri") for message in news(opened)] == [
+        "a://dir/0", None, "a://dir/1", "a://dir", "a://1"
+    ]
+    subscriptions.resource_updated("a://dir/7")
+    assert [message["params"].get("uri") for message in news(opened)] == ["a://dir/7"]

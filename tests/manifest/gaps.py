@@ -17,15 +17,10 @@ LATER: Dict[str, str] = {
     ),
     **_all(("CANC-10", "PROG-12", "SAMP-28"), "Tasks come with an issue of their own."),
     "M:MRTR-S17": "Only over HTTP an answer has a stream; that transport comes with an issue of its own.",
-    "M:STD-6": "subscriptions/listen comes with the issue about subscriptions.",
     "M:CACHE-7": "A client is one user's and so is its cache; users come with HTTP and authorization.",
-    "M:BASE-23": "Discovery is there; input_required and listen come with later issues.",
     "M:META-19": "The members that differ by era are those of roots and tasks; both come with later issues.",
     "PAGE-09": "Shown for tools, resources, templates and prompts; tasks come with an issue of their own.",
-    **_all(
-        ("M:SUB-11", "M:SUB-12", "M:SUB-16", "M:SUB-17", "M:SUB-23", "M:SUB-24", "M:PRM-7"),
-        "The client's streams are there; what shows them comes next.",
-    ),
+    "M:SUB-23": "News are told once; that they evict what is kept comes with the client's cache, checklist 1.17.",
     **_all(("COMP-11", "M:CMP-8"), "Inputs are checked; who may see what comes with authorization and middleware."),
     "M:MRTR-C15": "Headers are HTTP's; that transport comes with an issue of its own.",
     **_all(

@@ -1,0 +1,230 @@
+"""Change notices as their users see them, the same over memory and stdio and in all five revisions."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from queue import SimpleQueue
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple
+
+import pytest
+
+import minimcp
+from minimcp import Client, ConnectionLost, RequestTimeout, Server, StdioServer
+
+from ..scripted import Task
+from ..support import ROOT, WAIT, eventually, outlives_the_test
+from .changes_server import build
+
+REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+R4, R5 = REVISIONS[3:]
+
+LINKS = [(transport, revision) for transport in ("memory", "stdio") for revision in REVISIONS]
+EVERY_LIST: Dict[str, Any] = {
+    "tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True,
+}
+LISTS = ("tools", "prompts", "resources")
+
+
+class Link(NamedTuple):
+    """One way to a server, a client that has gone it, and what its callbacks heard."""
+
+    transport: str
+    revision: str
+    client: Client
+    heard: "SimpleQueue[str]"
+
+    @property
+    def handshake(self) -> bool:
+        return self.revision != R5
+
+    def next(self, count: int) -> List[str]:
+        return [self.heard.get(timeout=WAIT) for _ in range(count)]
+
+
+def opened(transport: str, revision: str, **keywords: Any) -> Client:
+    target: Any = build()
+    if transport == "stdio":
+        target = StdioServer([sys.executable, "-m", "tests.interaction.changes_server"], cwd=str(ROOT))
+    return minimcp.connect(target, revision=revision, timeout=WAIT, **keywords)
+
+
+def callbacks(heard: "SimpleQueue[str]") -> Dict[str, Callable[..., Any]]:
+    lists = {f"on_{kind}_changed": (lambda kind=kind: heard.put(kind)) for kind in LISTS}
+    return {**lists, "on_resource_updated": heard.put}
+
+
+def open_link(transport: str, revision: str) -> Link:
+    heard: "SimpleQueue[str]" = SimpleQueue()
+    return Link(transport, revision, opened(transport, revision, **callbacks(heard)), heard)
+
+
+@pytest.fixture(scope="module", params=LINKS, ids="-".join)
+def shared(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A way; over stdio many tests share one process."""
+    transport, revision = request.param
+    with ExitStack() as stack:
+        link = None
+        if transport == "stdio":
+            with outlives_the_test():
+                link = open_link(transport, revision)
+                stack.enter_context(link.client)
+                link.client.call_tool("change", {"kind": "tools"})
+                link.next(1)  # the first callback begins the thread of all
+        yield transport, revision, link
+
+
+@pytest.fixture
+def own(shared: Any) -> Iterator[Link]:
+    """A link whose threads may come and go."""
+    link = open_link(*shared[:2])
+    with link.client:
+        yield link
+
+
+@pytest.fixture
+def link(shared: Any) -> Iterator[Link]:
+    link = shared[2] or open_link(*shared[:2])
+    yield link
+    if link is not shared[2]:
+        link.client.close()
+
+
+def touch(client: Client, *uris: str) -> None:
+    for uri in uris:
+        client.call_tool("touch", {"uri": uri})
+
+
+def told(changes: Any, count: int) -> List[Any]:
+    return [(change.kind, change.uri) for change in (changes.next(timeout=WAIT) for _ in range(count))]
+
+
+@pytest.mark.requirement("TOOL-02", "PRM-10", "RES-12", "M:PRM-7", "M:SUB-19", "M:BASE-23")
+def test_callbacks_hear_of_every_list(link: Link) -> None:
+    for kind in LISTS:
+        link.client.call_tool("change", {"kind": kind})
+        assert link.next(1) == [kind]
+    assert link.heard.empty()
+
+
+@pytest.mark.requirement("RES-13", "RES-14", "RES-15", "M:SUB-18", "M:SUB-22", "M:SUB-24")
+def test_callbacks_hear_of_what_was_subscribed_to_and_of_nothing_else(own: Link) -> None:
+    link = own
+    client = link.client
+    client.subscribe("a://1")
+    client.subscribe("a://dir")
+    touch(client, "a://2", "a://1", "a://12", "a://dir/part")
+    assert link.next(2) == ["a://1", "a://dir/part"]
+    client.unsubscribe("a://1")
+    touch(client, "a://1", "a://dir")
+    assert link.next(1) == ["a://dir"]
+    client.unsubscribe("a://dir")
+    client.unsubscribe("a://never")
+    touch(client, "a://1", "a://dir")
+    client.subscribe("a://3")
+    touch(client, "a://3")
+    assert link.next(1) == ["a://3"]
+    client.unsubscribe("a://3")
+    assert link.heard.empty()
+
+
+@pytest.mark.requirement("M:SUB-5", "M:SUB-7", "M:SUB-12", "M:SUB-24", "M:STD-6", "RES-15")
+def test_streams_tell_what_they_are_about(link: Link) -> None:
+    client = link.client
+    with client.listen(**EVERY_LIST, resource_subscriptions=["a://1", "a://dir"]) as every:
+        assert every.honored == (True, True, True, ("a://1", "a://dir"))
+        with client.listen(resources_list_changed=True, resource_subscriptions=["a://2"]) as some:
+            touch(client, "a://2", "a://1", "a://3", "a://dir/x")
+            assert told(every, 2) == [("resource_updated", "a://1"), ("resource_updated", "a://dir/x")]
+            client.call_tool("change", {"kind": "prompts"})
+            assert told(every, 1) == [("prompts_list_changed", None)]
+            client.call_tool("change", {"kind": "resources"})
+            assert told(some, 2) == [("resource_updated", "a://2"), ("resources_list_changed", None)]
+        touch(client, "a://2")
+        client.call_tool("change", {"kind": "tools"})
+        assert told(every, 2) == [("resources_list_changed", None), ("tools_list_changed", None)]
+    touch(client, "a://1")
+    with pytest.raises(ConnectionLost):
+        every.next(0)
+    with client.listen(resource_subscriptions=["a://9"]) as quiet, pytest.raises(RequestTimeout):
+        touch(client, "a://1")
+        quiet.next(timeout=0.01)
+    assert [each for each in link.next(6 if link.handshake else 3) if "://" not in each] == [
+        "prompts", "resources", "tools"
+    ], "in a session all that the streams subscribed to is told to the callbacks too"
+
+
+@pytest.mark.requirement("M:SUB-8")
+def test_an_iteration_ends_with_its_block(link: Link) -> None:
+    client = link.client
+    with client.listen(**EVERY_LIST, resource_subscriptions=["a://1"]) as changes:
+        iterating = Task(lambda: [change.uri for change in changes if change.uri])
+        touch(client, "a://1")
+        assert eventually(lambda: not changes._stream._waiting)
+    assert iterating.result() in (["a://1"], [])
+    assert client.ping() >= 0
+
+
+ENDS = [("memory", R4), ("memory", R5), ("stdio", R4), ("stdio", R5)]
+
+
+@pytest.mark.requirement("M:SUB-9", "M:SUB-11")
+@pytest.mark.parametrize("transport,revision", ENDS)
+def test_an_iteration_ends_with_its_server(transport: str, revision: str) -> None:
+    with opened(transport, revision) as client, client.listen(tools_list_changed=True) as changes:
+        client.call_tool("change", {"kind": "tools"})
+        iterating = Task(lambda: {change.kind for change in changes})
+        try:
+            client.call_tool("bye")
+        except ConnectionLost:
+            pass  # it may be gone before its last word
+        if revision == R5:
+            assert iterating.result() == {"tools_list_changed"}, "it said that the stream is over"
+        else:
+            with pytest.raises(ConnectionLost):
+                iterating.result()
+
+
+@pytest.mark.requirement("M:BASE-23", "M:SUB-26", "M:SUB-12")
+def test_a_server_with_nothing_to_tell_honours_nothing() -> None:
+    for revision in (R4, R5):
+        with minimcp.connect(Server("bare"), revision=revision) as client:
+            with client.listen(**EVERY_LIST, resource_subscriptions=["a://1"]) as changes:
+                assert not any(changes.honored)
+            with pytest.raises(minimcp.CapabilityNotSupported):
+                client.subscribe("a://1")
+
+
+# ---------------------------------------------------------------- who does not read
+
+
+@pytest.mark.requirement("M:SUB-14")
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_a_client_that_does_not_read_costs_its_server_little(revision: str) -> None:
+    server = build()
+    held, going = threading.Event(), threading.Event()
+
+    def trace(way: str, message: Any) -> None:
+        if way == "<--" and b"a://dir/0\"" in message.encode():
+            held.set()
+            going.wait(WAIT)  # on the reader's thread: nothing is read any more
+
+    with minimcp.connect(server, revision=revision, trace=trace, timeout=WAIT) as client:
+        with client.listen(resource_subscriptions=["a://dir", "a://1"]) as changes:
+            server.resource_updated("a://dir/0")
+            assert held.wait(WAIT)
+            began = time.monotonic()
+            for number in range(30_000):
+                server.resource_updated(f"a://dir/{number % 15_000}")
+                server.resource_updated("a://1")
+            assert time.monotonic() - began < WAIT
+            subscriptions = server._registry.subscriptions
+            (subscriber,) = subscriptions._everybody()
+            assert len(subscriber.notices) <= 10_000 + 2
+            going.set()
+            seen = set()
+            while "a://dir" not in seen:
+                seen.add(changes.next(WAIT).uri)
+            assert "a://1" in seen
