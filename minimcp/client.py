@@ -54,6 +54,10 @@ class Client(TypedCalls):
         return self._links.newest.channel
 
     @property
+    def _listening(self) -> Listening:
+        return self._links.newest.listening
+
+    @property
     def _era(self) -> Era:
         return self._links.newest.era
 
@@ -191,7 +195,7 @@ class Client(TypedCalls):
 
     # ------------------------------------------------------------ changes
 
-    def _listening(self, timeout: Optional[float], cancel: Optional[CancelToken]) -> Listening:
+    def _hearing(self, timeout: Optional[float], cancel: Optional[CancelToken]) -> Listening:
         return self._links.living(self._links.newest.calls.deadline(timeout), cancel).listening
 
     def subscribe(
@@ -206,13 +210,13 @@ class Client(TypedCalls):
             CapabilityNotSupported: The server takes no subscriptions, or not this one.
             TypeError: ``uri`` is no str.
         """
-        self._listening(timeout, cancel).subscribe(uri, timeout, cancel)
+        self._hearing(timeout, cancel).subscribe(uri, timeout, cancel)
 
     def unsubscribe(
         self, uri: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
     ) -> None:
         """Take a subscription back. Arguments and errors as `subscribe`."""
-        self._listening(timeout, cancel).unsubscribe(uri, timeout, cancel)
+        self._hearing(timeout, cancel).unsubscribe(uri, timeout, cancel)
 
     def listen(
         self,
@@ -248,7 +252,7 @@ class Client(TypedCalls):
         wanted = Filter(
             tools_list_changed, prompts_list_changed, resources_list_changed, tuple(resource_subscriptions)
         )
-        return self._listening(timeout, cancel).listen(wanted, timeout, cancel)
+        return self._hearing(timeout, cancel).listen(wanted, timeout, cancel)
 
     def submit(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
         """Run one of this client's calls on a thread of its own.
@@ -331,6 +335,6 @@ def _close_at_exit(client: Client) -> None:
 
 def _close_all() -> None:
     for client in list(_open):
-        waiting = len(client._channel.calls.table) - client._links.newest.listening.entries
+        waiting = len(client._channel.calls.table) - client._listening.entries
         if waiting <= 0:  # a thread that waits would print its loss as it dies
             client.close()

@@ -617,7 +617,7 @@ def test_a_fork_has_no_stream(session: bool) -> None:
                 client.close()
                 return f"{found} {list(changes)}"
 
-            with client._listening._turn.taken(client._calls.deadline(None)):  # as another thread may have it
+            with client._listening._turn.taken(client._links.newest.calls.deadline(None)):  # as another thread may have it
                 before = len(host.pipe.messages)
                 assert in_fork(look) == f"{[True] * 5} []"
             assert len(host.pipe.messages) == before
