@@ -83,18 +83,20 @@ class Link:
             ConnectionLost: The connection has ended; it is closed then, as after any other exception.
         """
         uris = () if before is None else before.listening.subscribed
-        steps: list[Callable[[], None]] = [lambda: self.listening.open_background(deadline, uris)]
+        steps: list[tuple[Callable[[], None], str]] = [
+            (lambda: self.listening.open_background(deadline, uris), "stream of changes")
+        ]
         if before is not None and before.log_level is not None:
             level = before.log_level
-            steps.insert(0, lambda: self.set_log_level(level, deadline, None))
+            steps.insert(0, (lambda: self.set_log_level(level, deadline, None), "log messages"))
         try:
-            for step in steps:
+            for step, what in steps:
                 try:
                     step()
                 except McpError as error:
                     if self.cause is not None:
                         raise
-                    log.warning("%s: the server does not say what happens: %s", self.channel.name, error)
+                    log.warning("%s: no %s: %s", self.channel.name, what, error)
         except BaseException:
             self.close()
             raise

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from copy import copy
 from functools import partial
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Iterable, Optional, Sequence
 
 from .calls import Calls, check_token, shown
 from .cancel import CancelToken
@@ -80,7 +80,7 @@ class Listening:
     @property
     def subscribed(self) -> tuple[str, ...]:
         """The resources that `subscribe` has asked for."""
-        return tuple(self._uris)
+        return tuple(sorted(self._uris))
 
     @property
     def entries(self) -> int:
@@ -233,12 +233,8 @@ class Listening:
                 self._replace(self._uris - {uri}, deadline, cancel)
             self._uris.discard(uri)
 
-    def open_background(self, deadline: Deadline, uris: Iterable[str] = ()) -> None:
+    def open_background(self, deadline: Deadline, uris: Sequence[str] = ()) -> None:
         """Open the client's own stream, if it wants to hear of anything and the server declares that it says so.
-
-        Args:
-            deadline: Until when; a server that says nothing gets less.
-            uris: Resources to subscribe to, as on a connection before this one.
 
         Args:
             deadline: For all of it.
@@ -247,14 +243,18 @@ class Listening:
         Raises:
             McpError: It could not be opened.
         """
-        wanted, deadline = set(uris), deadline.within(PATIENCE)
         if not self._by_request:
-            for uri in wanted:
+            for uri in uris:
                 self.subscribe(uri, deadline.remaining(), None)
-        elif wanted or any(self._declared(self._kinds)):
+        elif uris or any(self._declared(self._kinds)):
+            deadline = deadline.within(PATIENCE)
             with self._turn.taken(deadline):
-                self._replace(wanted, deadline, None)
-                self._uris.update(wanted)
+                self._uris.update(uris)  # before: that one is refused now must not end the others
+                try:
+                    self._replace(set(uris), deadline, None)
+                except BaseException:
+                    self._uris.clear()
+                    raise
 
     def _declared(self, wanted: Filter) -> Filter:
         """Those lists of a filter whose changes the server declares to tell."""

@@ -159,7 +159,7 @@ def test_what_a_server_says_in_another_revision_is_not_kept_for_this_one(
     assert names(client) == ["c"]
 
 
-@pytest.mark.requirement("M:CACHE-8", "M:CACHE-13")
+@pytest.mark.requirement("M:CACHE-8", "M:CACHE-13", "M:SUB-23")
 def test_a_notice_evicts_before_the_host_hears_of_it(connected: Callable[..., Connected]) -> None:
     seen: List[Any] = []
     heard = threading.Event()

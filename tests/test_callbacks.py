@@ -54,7 +54,7 @@ def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCap
 def test_a_callback_that_finds_no_thread_waits_for_the_next(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dispatcher, seen, done = Dispatcher(), [], threading.Event()  # type: ignore[var-annotated]
+    dispatcher, seen, done = Dispatcher().open(), [], threading.Event()  # type: ignore[var-annotated]
     with no_threads(monkeypatch, "callbacks"):
         dispatcher.put(lambda: seen.append(1))
     assert "a callback waits for a thread" in caplog.text

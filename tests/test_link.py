@@ -427,6 +427,18 @@ def test_the_log_level_stays_where_each_request_says_it() -> None:
         assert levels == ["debug", "debug"]
 
 
+def test_a_stream_that_the_new_server_refuses_may_be_asked_for_again() -> None:
+    server = modern()
+    with minimcp.connect(server, revision=R5, restart=True, timeout=WAIT) as client:
+        client.subscribe("x:a")
+        lost(client, server)
+        server.answers["subscriptions/listen"] = [error(-32603, "not now"), server.acknowledge]
+        client.request("work")
+        client.subscribe("x:a")
+        wanted = [each["notifications"] for each in server.sent("subscriptions/listen")[1]]
+        assert wanted == [{"resourceSubscriptions": ["x:a"]}] * 2
+
+
 def test_what_the_new_server_refuses_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     everything = {"listChanged": True, "subscribe": True}
     answers = {

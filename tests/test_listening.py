@@ -27,6 +27,7 @@ from minimcp import (
     client as client_module,
     listening as module,
 )
+from minimcp.deadline import Deadline
 from minimcp.streams import Filter, Stream
 
 from .answering import R4, Answer, error, result, silence
@@ -432,7 +433,7 @@ def test_a_stream_that_is_replaced_while_it_waits_to_be_opened_again() -> None:
     host, heard = Host(), Heard()
     with opened(host, **heard.callbacks) as client:
         keeper, turn = client._listening._keeper, client._listening._turn
-        with turn.taken(client._calls.deadline(WAIT)):
+        with turn.taken(Deadline(WAIT)):
             task = Task(client.subscribe, "a://1")
             assert eventually(lambda: "2 in line" in repr(turn))
             host.pipe.give(ended(host.listens()[0]))
@@ -617,7 +618,7 @@ def test_a_fork_has_no_stream(session: bool) -> None:
                 client.close()
                 return f"{found} {list(changes)}"
 
-            with client._listening._turn.taken(client._links.newest.calls.deadline(None)):  # as another thread may have it
+            with client._listening._turn.taken(Deadline(None)):  # as another thread may have it
                 before = len(host.pipe.messages)
                 assert in_fork(look) == f"{[True] * 5} []"
             assert len(host.pipe.messages) == before
