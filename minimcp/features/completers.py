@@ -105,6 +105,7 @@ def _checked(
     wrong = [value for value in values if not isinstance(value, str)]
     if wrong:
         raise TypeError(f"{owner} returned a value that is no string but {type(wrong[0]).__name__}")
-    made = Completion(values, total, more, meta=None if of is None else of.meta)
-    made.extra = {} if of is None else of.extra
+    made = Completion(values, total, more)
+    if of is not None:
+        made.meta, made.extra = of.meta, of.extra
     return made

@@ -5,6 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
 
 from __future__ import annotations
 
+from copy import copy
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
@@ -82,7 +83,8 @@ def _sent(message: PromptMessage, revision: Revision) -> dict[str, Json]:
     wire: dict[str, Json] = message.to_wire()
     block = message.content
     if isinstance(block, EmbeddedResource) and block.mime_type is None:
-        block = EmbeddedResource(with_type(block.resource), annotations=block.annotations, meta=block.meta)
+        block = copy(block)
+        block.resource = with_type(block.resource)
     wire["content"] = fit(block, revision)
     return wire
 
