@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .client import Client
     from .connecting import connect
     from .features.context import Context, current_context
+    from .features.log_handler import LogHandler
     from .features.questions import Elicit, ElicitUrl, ListRoots, Sample
     from .group import Group, connect_all
     from .serial import Serial
@@ -107,6 +108,7 @@ _LATE = {
     "connect": "connecting",
     "Context": "features.context",
     "current_context": "features.context",
+    "LogHandler": "features.log_handler",
     **dict.fromkeys(("Elicit", "ElicitUrl", "ListRoots", "Sample"), "features.questions"),
     "Group": "group",
     "connect_all": "group",
@@ -146,12 +148,11 @@ __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Client", "Completion", "ConnectionFailed", "ConnectionLost", "Context",
     "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "GetPromptResult", "Group",
-    "HeaderMismatch", "Icon", "Image", "InternalError", "InvalidParams", "InvalidRequest", "ListRoots", "LogMessage",
-    "McpError", "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt", "PromptArgument",
-    "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected", "RequestTimeout",
-    "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError",
-    "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "StdioServer", "Text",
-    "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse",
-    "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect", "connect_all",
-    "current_context",
+    "HeaderMismatch", "Icon", "Image", "InternalError", "InvalidParams", "InvalidRequest", "ListRoots", "LogHandler",
+    "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt",
+    "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected",
+    "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate",
+    "Root", "RpcError", "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "StdioServer",
+    "Text", "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse",
+    "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect", "connect_all", "current_context",
 ]
