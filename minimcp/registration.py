@@ -297,8 +297,9 @@ class Registration:
         """Offer what another server has, and follow its changes; it may also be served by itself.
 
         Its tools and prompts have names ``<prefix>__<name>`` here; resources keep their URIs, methods of its own their
-        names. All options that hold are those of this server, and ``ctx.server`` is this server; only executors stay,
-        and its middleware runs inside that of this server. `resource_updated` of either reaches the subscribers here.
+        names. All options that hold are those of this server, and ``ctx.server`` is this server. Only the executors are
+        its own (a `Serial` serves until both servers are closed; "main" is where this one is pumped), and its
+        middleware runs inside that of this server. `resource_updated` of either reaches the subscribers here.
 
         Something that is registered there later under a name that is taken here is not offered here: what this server
         has itself comes first, then what was mounted first; the log says so.

@@ -12,11 +12,11 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 import minimcp
-from minimcp import Client, Context, RpcError, Server, ToolError
+from minimcp import Client, Context, RpcError, Serial, Server, ToolError
 
 from ..answering import R1, R4, R5
 from ..scripted import Task
-from ..support import WAIT
+from ..support import WAIT, eventually
 
 
 def text() -> str:
@@ -303,3 +303,66 @@ def test_handlers_may_change_what_is_offered() -> None:
             found = client.call_tools([("b__grow", {"name": f"t{number}"}) for number in range(30)])
             assert [each.text for each in found] == [f"t{number}" for number in range(30)]
             assert told.wait(WAIT) and [tool.name for tool in client.list_tools()] == ["b__grow"]
+
+
+def test_things_run_where_their_own_server_says() -> None:
+    worker = Serial()
+    host, below = Server("host"), Server("below", executor=worker)
+    seen: List[str] = []
+
+    def here(word: str = "") -> str:
+        """Say which thread this is."""
+        seen.append(threading.current_thread().name)
+        return ""
+
+    def complete(value: str) -> List[str]:
+        return [here()]
+
+    below.add_tool(here)
+    below.add_prompt(here, complete={"word": complete})
+    below.add_resource(lambda: here(), "a:text", name="text")
+    below.add_resource(here, "a:family/{word}", complete={"word": complete})
+    below.method("vendor/here")(lambda params: {"here": here()})
+    host.mount(below, prefix="b")
+    host.add_tool(here)
+    host.add_resource(here, "b:family/{word}", complete={"word": complete})
+    with minimcp.connect(host) as client:
+        for call in (
+            lambda: client.call_tool("b__here"), lambda: client.get_prompt("b__here"),
+            lambda: client.read_resource("a:text"), lambda: client.read_resource("a:family/x"),
+            lambda: client.complete("word", "", prompt="b__here"),
+            lambda: client.complete("word", "", template="a:family/{word}"), lambda: client.request("vendor/here"),
+        ):
+            call()
+        assert seen == ["minimcp-serial"] * 7
+        client.call_tool("here")
+        client.read_resource("b:family/x")
+        client.complete("word", "", template="b:family/{word}")
+        with pytest.raises(minimcp.ResourceNotFound):
+            client.read_resource("c:family/x")
+        with pytest.raises(minimcp.InvalidParams):
+            client.complete("word", "", template="c:family/{word}")
+        assert len(seen) == 10 and "minimcp-serial" not in seen[7:]
+    for server in (host, below):
+        server.close()  # the thread ends with the last server that names it
+    assert eventually(lambda: "minimcp-serial" not in [thread.name for thread in threading.enumerate()])
+
+
+def test_main_is_where_the_mounting_server_is_pumped() -> None:
+    host, below = Server("host"), Server("below")
+    seen: List[threading.Thread] = []
+
+    @below.tool(executor="main")
+    def here() -> str:
+        """Note the thread."""
+        seen.append(threading.current_thread())
+        return "done"
+
+    host.mount(below, prefix="b")
+    with minimcp.connect(host) as client:
+        called = client.submit(client.call_tool, "b__here")
+        assert host.pump(WAIT) == 1 and below.pump() == 0
+        assert called.result(WAIT).text == "done" and seen == [threading.current_thread()]
+    with minimcp.connect(below) as client:
+        called = client.submit(client.call_tool, "here")
+        assert below.pump(WAIT) == 1 and host.pump() == 0 and called.result(WAIT).text == "done"

@@ -19,7 +19,6 @@ from minimcp.revisions import BY_NAME
 from minimcp.types import Icon, ToolAnnotations
 
 from ..answering import R4, R5
-from ..scripted import Task
 from ..support import WAIT, eventually
 from .support import exchange, facts, read
 
