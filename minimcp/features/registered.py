@@ -10,6 +10,7 @@ from ..log import Log, one_line
 from ..revisions import Revision
 from ..schema.signature import innermost, read_signature, refuse_flags
 from ..types import Annotations
+from ..types.meta import check_identifier
 from .context import Context
 from .questions import lacks
 from .texts import value_of
@@ -34,6 +35,19 @@ def name_of(function: Any, name: Optional[str], kind: str) -> str:
     if not isinstance(name, str) or not name:
         raise TypeError(f"a {kind} needs a name: say name=...")
     return name
+
+
+def required(given: Union[str, Sequence[str]], owner: str) -> tuple[str, ...]:
+    """The client capabilities that ``requires=`` names; one may stand alone.
+
+    Raises:
+        ValueError: What stands behind ``ext:`` is no identifier of an extension.
+    """
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if name.startswith("ext:"):
+            check_identifier(name[4:], owner)
+    return names
 
 
 def positions(function: Any, owner: str, names: Sequence[str], *, least: int) -> int:
@@ -114,7 +128,7 @@ class TextHandler:
         self.signature = read_signature(
             function, context_type=Context, owner=f"{owner}: {where(function)}", content_types=content_types
         )
-        self._requires = (requires,) if isinstance(requires, str) else tuple(requires)
+        self._requires = required(requires, owner)
         self._kinds = {each.name: each.kind for each in self.signature.parameters}
 
     def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:

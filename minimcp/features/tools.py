@@ -37,7 +37,7 @@ from .feature import Destination, Feature
 from .middleware import run_through
 from .paging import Pages
 from .questions import lacks
-from .registered import name_of, where
+from .registered import name_of, required, where
 from .results import CONTENT, ResultMaker, error_result, wrapped_schema
 from .rounds import carried, url_required
 from .tables import Registered, Table
@@ -73,14 +73,14 @@ class RegisteredTool(Registered):
         check_input: Optional[Callable[[Any], Optional[str]]],
         results: ResultMaker,
         timeout: Optional[float],
-        requires: Sequence[str],
+        requires: tuple[str, ...],
         alarm: Alarm,
         place: Place,
     ) -> None:
         super().__init__(facts)
         self.function, self.shown, self.signature = function, shown, signature
         self._facts, self._check_input, self._results = facts, check_input, results
-        self._timeout, self._requires, self._alarm = timeout, tuple(requires), alarm
+        self._timeout, self._requires, self._alarm = timeout, requires, alarm
         self._read = signature.read_arguments
         self._context_parameter = signature.context_parameter
         self.place = place
@@ -291,7 +291,7 @@ class Tools(Feature):
             check_input=None if input_schema is None else compile_check(shown.input_schema, where=f"{name} input"),
             results=ResultMaker(self._facts, kind, schema, check_output, structured, blocks=_says_blocks(signature)),
             timeout=_timeout(timeout),
-            requires=[requires] if isinstance(requires, str) else requires,
+            requires=required(requires, f"tool {name!r}"),
             alarm=self.alarm,
             place=executor,
         )

@@ -31,9 +31,14 @@ LATER: Dict[str, str] = {
     "M:MRTR-C15": "Headers are HTTP's; that transport comes with an issue of its own.",
     "M:STD-12": "Starting a lost server anew (restart=True) comes with an issue of its own.",
     **_all(
-        ("M:META-11", "M:META-12"),
-        "Keys of _meta and names of extensions are not checked yet; that comes with extensions, checklist 1.28.",
+        ("M:EXT-5", "M:EXT-6"),
+        "Methods and keys of _meta may be added; the first extension with result types of its own is tasks.",
     ),
+    **_all(
+        ("SEC-01", "SEC-02", "SEC-06", "SEC-08"),
+        "Speaks of HTTP only; the HTTP transports come with an issue of their own.",
+    ),
+    **_all(("SEC-05", "SEC-09"), "Scopes, and URLs that a client itself opens, come with authorization."),
 }
 """What an issue after this one brings."""
 
@@ -81,6 +86,14 @@ CHOSEN: Dict[str, str] = {
     **_all(
         ("COMP-09", "M:CMP-7"),
         "The order is the completer's; there is no limiter and no delay: a host knows when its user types.",
+    ),
+    **_all(
+        ("ICON-03", "ICON-05", "M:ICO-1", "SEC-03"),
+        "The host's own duty: nothing here shows icons (Icon.is_safe tells which may be) or asks before it starts.",
+    ),
+    **_all(
+        ("META-08", "M:EXT-8", "M:APP-2"),
+        "Advice to authors, about names and results that are theirs.",
     ),
     **_all(("TRANS-03", "M:META-13"), "Advice to authors of transports and extensions; the library has no part in it."),
 }
