@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .client import Client
     from .connecting import connect
     from .features.context import Context, current_context
+    from .features.log_handler import LogHandler
     from .features.questions import Elicit, ElicitUrl, ListRoots, Sample
     from .group import Group, connect_all
     from .paths import resolve_inside
@@ -108,6 +109,7 @@ _LATE = {
     "connect": "connecting",
     "Context": "features.context",
     "current_context": "features.context",
+    "LogHandler": "features.log_handler",
     **dict.fromkeys(("Elicit", "ElicitUrl", "ListRoots", "Sample"), "features.questions"),
     "Group": "group",
     "connect_all": "group",
@@ -117,11 +119,12 @@ _LATE = {
     "StdioServer": "transports.child",
     **dict.fromkeys(
         (
-            "Annotations", "Answer", "Audio", "BlobResourceContents", "CallToolResult", "Completion", "ElicitRequest",
-            "EmbeddedResource", "GetPromptResult", "Icon", "Image", "LogMessage", "Message", "ModelPreferences",
-            "Progress", "Prompt", "PromptArgument", "PromptMessage", "ReadResourceResult", "Resource", "ResourceLink",
-            "ResourceTemplate", "Root", "SampleRequest", "SampleResult", "SamplingMessage", "Text",
-            "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolResult", "ToolUse",
+            "Annotations", "Answer", "Audio", "BlobResourceContents", "CallToolResult", "Completion",
+            "ElicitRequest", "EmbeddedResource", "GetPromptResult", "Icon", "Image", "LogMessage", "Message",
+            "ModelPreferences", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ReadResourceResult",
+            "Resource", "ResourceLink", "ResourceTemplate", "Root", "SampleRequest", "SampleResult",
+            "SamplingMessage", "Text", "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolResult",
+            "ToolUse",
         ),
         "types",
     ),
@@ -148,12 +151,12 @@ __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Client", "Completion", "ConnectionFailed", "ConnectionLost", "Context",
     "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "GetPromptResult", "Group",
-    "HeaderMismatch", "Icon", "Image", "InternalError", "InvalidParams", "InvalidRequest", "ListRoots", "LogMessage",
-    "McpError", "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt", "PromptArgument",
-    "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected", "RequestTimeout",
-    "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError",
-    "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "StdioServer", "Text",
-    "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse",
-    "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect", "connect_all",
-    "current_context", "resolve_inside",
+    "HeaderMismatch", "Icon", "Image", "InternalError", "InvalidParams", "InvalidRequest", "ListRoots", "LogHandler",
+    "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt",
+    "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected",
+    "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate",
+    "Root", "RpcError", "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server",
+    "StdioServer", "Text", "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolError",
+    "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect",
+    "connect_all", "current_context", "resolve_inside",
 ]

@@ -32,6 +32,7 @@ from .pipe import Pipe
 from .revisions import Revision
 from .transports.child import ChildPipe, StdioServer
 from .types import ElicitRequest, Implementation, SampleRequest, SampleResult
+from .types.meta import check_extensions
 from .version import VERSION
 
 SCRIPTS = {".py": sys.executable, ".js": "node", ".mjs": "node"}
@@ -289,7 +290,7 @@ def _plan(
     probe_timeout: float,
 ) -> Plan:
     """What to speak and to declare; each era's newest revision says what there is to declare."""
-    more: dict[str, Json] = {} if extensions is None else {"extensions": dict(extensions)}
+    more: dict[str, Json] = {} if extensions is None else {"extensions": check_extensions(extensions)}
     plan = Plan(wanted, info, more, more, probe_timeout)
     if plan.handshake is not None:
         plan = plan._replace(capabilities={**given.capabilities(plan.handshake), **more})

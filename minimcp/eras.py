@@ -78,7 +78,7 @@ class Peer:
             return isinstance(modes, Mapping) and (isinstance(modes.get("form"), Mapping) or "url" not in modes)
         if name.startswith("ext:"):
             extensions = self.capabilities.get("extensions")
-            return isinstance(extensions, Mapping) and name[4:] in extensions
+            return isinstance(extensions, Mapping) and isinstance(extensions.get(name[4:]), Mapping)
         whole, _, part = name.rpartition(".")
         value: Any = self.capabilities
         for step in whole.split(".") if whole else ():

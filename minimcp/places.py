@@ -54,6 +54,15 @@ class Executors:
         self._used.append(executor)
         return executor
 
+    def adopt(self, place: Place) -> Place:
+        """Where a handler of another server runs when this one serves it: an executor stays, "main" is ours."""
+        if isinstance(place, Main):
+            return self.main
+        if isinstance(place, Executor) and place not in self._used:
+            place.join(self)
+            self._used.append(place)
+        return place
+
     def open(self) -> None:
         """A connection begins."""
         for executor in self._used:

@@ -5,15 +5,21 @@ https://modelcontextprotocol.io/specification/2026-07-28/server
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union, overload
 
 from .features.completers import Given
+from .features.middleware import Middleware, check_middleware
 from .features.registry import Registry
 from .jsonrpc import Json
 from .places import ExecutorOption, Executors
 from .types import Annotations, Icon, ToolAnnotations
 
 F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", bound=Middleware)
+
+_mounting = threading.Lock()
+"""Held while servers are mounted: two that mount each other at the same time would go in circles."""
 
 
 class Registration:
@@ -238,4 +244,77 @@ class Registration:
         Args:
             uri: Of the resource; there need be none registered under it.
         """
-        self._registry.subscriptions.resource_updated(uri)
+        self._registry.mounts.resource_updated(uri)
+
+    # ------------------------------------------------------------ the rest
+
+    def middleware(self, function: M) -> M:
+        """Run a function round every handler: ``def timing(ctx, call_next): return call_next()``.
+
+        The first that is registered is the outermost. It runs on the handler's thread round `tools/call`,
+        `prompts/get`, `resources/read`, `completion/complete` and the server's own methods, once per round where a
+        request has several; ``ctx.method`` and ``ctx.params`` say what is asked. A request that names nothing that
+        there is does not get here, nor does ``ctx.read_resource``. One that is registered while requests run counts
+        for those that come later.
+
+        ``call_next()`` runs the rest. It returns what the handler returned, before that is converted (for completion a
+        `Completion`), and raises what the handler raised; arguments that do not fit a tool are a `ToolError`. What the
+        function returns or raises counts as the handler's own. It must let `BaseException` pass: an unanswered
+        question of the handler unwinds it that way.
+
+        Raises:
+            TypeError: The function does not take these two arguments, or is async or a generator.
+        """
+        check_middleware(function)
+        self._registry.facts.middleware.append(function)
+        return function
+
+    def method(self, name: str, *, replace: bool = False) -> Callable[[F], F]:
+        """Serve a method of your own, in every revision: ``@server.method("vendor/thing")``.
+
+        The function takes the params, a dict with the ``_meta`` of the request in it, and if it likes the `Context`:
+        ``def thing(params, ctx)``. It returns what JSON writes as an object, or None for an empty one; a client asks by
+        ``client.request("vendor/thing", {...})``.
+
+        Args:
+            name: The method. None of the specification, in whatever revision.
+            replace: Take the place of one of the same name.
+
+        Raises:
+            TypeError: This cannot serve a method; the message says what to write instead.
+            ValueError: The name is taken, or belongs to the protocol.
+        """
+        if not isinstance(name, str):
+            raise TypeError('the name comes first: @server.method("vendor/thing")')
+
+        def register(function: F) -> F:
+            self._registry.methods.add(function, name, replace=replace)
+            return function
+
+        return register
+
+    def mount(self, other: Registration, *, prefix: str) -> None:
+        """Offer what another server has, and follow its changes; it may also be served by itself.
+
+        Its tools and prompts have names ``<prefix>__<name>`` here; resources keep their URIs, methods of its own their
+        names. All options that hold are those of this server, and ``ctx.server`` is this server. Only the executors are
+        its own (a `Serial` serves until both servers are closed; "main" is where this one is pumped), and its
+        middleware runs inside that of this server. `resource_updated` of either reaches the subscribers here.
+
+        Something that is registered there later under a name that is taken here is not offered here: what this server
+        has itself comes first, then what was mounted first; the log says so.
+
+        Args:
+            other: The server. It may mount others; prefixes are put together then.
+            prefix: What the names begin with.
+
+        Raises:
+            ValueError: A name is taken, or the servers would mount each other, or the prefix is empty.
+            TypeError: This is no server, or the prefix no text.
+        """
+        if not isinstance(other, Registration) or not isinstance(prefix, str):
+            raise TypeError('mount takes a server, and what its names begin with: server.mount(other, prefix="x")')
+        if not prefix:
+            raise ValueError("the prefix of a mounted server is not empty")
+        with _mounting:
+            self._registry.mounts.mount(other._registry, prefix)

@@ -26,6 +26,7 @@ from .revisions import choose
 from .server_role import ServerRole
 from .session import Offer
 from .types import Icon, Implementation
+from .types.meta import check_extensions
 
 N = TypeVar("N", int, float)
 
@@ -43,6 +44,8 @@ class Server(Registration):
         instructions: For the client's model: what the server is good for; None sends none.
         capabilities: Kinds that count as registered before anything of them is, as in ``{"tools"}``; a mapping also
             says what else to declare, of them or beside them: ``{"experimental": {"x": {}}}``. None adds none.
+        extensions: Extensions to declare, by identifier (``"com.example/x"``), each with an object of settings; None
+            declares none.
         revisions: Names of the revisions to speak; None speaks all five.
         strict_version: Refuse an unknown revision at `initialize` instead of offering another.
         strict_arguments: Answer wrong arguments of a tool with -32602 where the revision is older than 2025-11-25.
@@ -89,6 +92,7 @@ class Server(Registration):
         icons: Optional[Sequence[Icon]] = None,
         instructions: Optional[str] = None,
         capabilities: Union[Iterable[str], Mapping[str, Json], None] = None,
+        extensions: Optional[Mapping[str, Mapping[str, Json]]] = None,
         revisions: Optional[Sequence[str]] = None,
         strict_version: bool = False,
         strict_arguments: bool = False,
@@ -133,9 +137,10 @@ class Server(Registration):
             list_cache_scope=_scope(list_cache_scope), place=self._executors.place(executor),
             states=states_of(name, state_keys, state_codec),
             check_replay=check_replay, max_rounds=_more_than_0("max_rounds", max_rounds),
-            ask_timeout=_more_than_0("ask_timeout", ask_timeout),
+            ask_timeout=_more_than_0("ask_timeout", ask_timeout), extensions=check_extensions(extensions),
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
+        facts.adopt = self._executors.adopt
         self._registry = Registry(facts, offer, _announced(capabilities), max_streams=max_streams)
         self._channels: dict[ServerRole, Channel] = {}
         self._state_lock = threading.Lock()

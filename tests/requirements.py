@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Dict, NamedTuple, Optional, Tuple
 
-from .manifest import ahead, asking, gaps, handshake, host, modern, subscriptions, tools
+from .manifest import ahead, asking, extending, gaps, handshake, host, modern, subscriptions, tools
 from .manifest.revisions import R1, R2, R3, R4, R5, Section
 
 SITE = "https://modelcontextprotocol.io/specification"
@@ -23,9 +23,9 @@ SPANS: Dict[str, Tuple[str, Optional[str]]] = {
     "1-2": (R1, R2),
     "1-3": (R1, R3),
     "2": (R2, R2),
+    "3": (R3, R3),
     "2-3": (R2, R3),
     "2-4": (R2, R4),
-    "3": (R3, R3),
     "3-4": (R3, R4),
     "4": (R4, R4),
     "5+": (R5, None),
@@ -54,7 +54,7 @@ def _rows(section: Section) -> Tuple[Requirement, ...]:
 
 ROWS: Tuple[Requirement, ...] = tuple(
     row
-    for module in (handshake, modern, tools, asking, host, subscriptions, ahead)
+    for module in (handshake, modern, tools, asking, host, subscriptions, extending, ahead)
     for section in module.SECTIONS
     for row in _rows(section)
 )

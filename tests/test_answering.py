@@ -242,7 +242,7 @@ def test_refusals_and_failures_are_two_things(caplog: pytest.LogCaptureFixture) 
     assert caplog.text.count("failed:") == len(failures) + 2
 
 
-@pytest.mark.requirement("ROOT-05", "SAMP-01", "SAMP-14", "ELIC-01", "BASE-18", "M:SAM-10")
+@pytest.mark.requirement("ROOT-05", "SAMP-01", "SAMP-14", "ELIC-01", "BASE-18", "M:SAM-10", "SEC-04")
 def test_what_was_not_declared_is_unknown() -> None:
     for method in ("sampling/createMessage", "elicitation/create", "roots/list", "tools/list"):
         assert ask(method, {"message": "?"})[0] == -32601

@@ -8,9 +8,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
-from ..schema.signature import refuse_flags
 from ..types import Completion
-from .registered import TextHandler, where
+from .registered import TextHandler, positions
 from .texts import choices_of
 
 MOST_VALUES = 100
@@ -52,36 +51,19 @@ def _completer(given: Given, owner: str) -> Completer:
     if not isinstance(given, (list, tuple)) or not all(isinstance(value, str) for value in given):
         raise TypeError(f"{owner} is a list of strings or a function, not {given!r}")
     values = tuple(given)
-    return lambda text, arguments: _fit([value for value in values if value.startswith(text)], owner)
+    return lambda text, arguments: fit([value for value in values if value.startswith(text)], owner)
 
 
 def _from_function(function: Callable[..., Any], owner: str) -> Completer:
-    takes_arguments = _positions(function, owner) == 2
+    takes_arguments = positions(function, owner, ("value", "arguments"), least=1) == 2
 
     def complete(text: str, arguments: Mapping[str, str]) -> Completion:
-        return _fit(function(text, dict(arguments)) if takes_arguments else function(text), owner)
+        return fit(function(text, dict(arguments)) if takes_arguments else function(text), owner)
 
     return complete
 
 
-def _positions(function: Any, owner: str) -> int:
-    """How many arguments the function is given, by position: the text alone, or the arguments chosen already too."""
-    plain = function if hasattr(function, "__code__") or hasattr(function, "__func__") else type(function).__call__
-    refuse_flags(plain, owner)
-    inner = getattr(plain, "__func__", plain)
-    code = getattr(inner, "__code__", None)
-    if code is None:
-        raise TypeError(f"{owner} is {function!r}, which is no Python function: write a def that calls it")
-    bound = plain is not function or inner is not plain
-    most = code.co_argcount - bound
-    least = most - len(inner.__defaults__ or ())
-    keywords = code.co_kwonlyargcount - len(inner.__kwdefaults__ or ())
-    if not (least <= 2 and most >= 1) or keywords:
-        raise TypeError(f"{owner}, {where(function)}, takes (value), or (value, arguments)")
-    return 1 if most == 1 else 2
-
-
-def _fit(found: Any, owner: str) -> Completion:
+def fit(found: Any, owner: str) -> Completion:
     """Suggestions cut to what one answer may hold.
 
     Raises:
@@ -105,6 +87,7 @@ def _checked(
     wrong = [value for value in values if not isinstance(value, str)]
     if wrong:
         raise TypeError(f"{owner} returned a value that is no string but {type(wrong[0]).__name__}")
-    made = Completion(values, total, more, meta=None if of is None else of.meta)
-    made.extra = {} if of is None else of.extra
+    made = Completion(values, total, more)
+    if of is not None:
+        made.meta, made.extra = of.meta, of.extra
     return made

@@ -6,20 +6,23 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/comple
 
 from __future__ import annotations
 
-from typing import Callable, Mapping, NamedTuple, Optional, Sequence
+from functools import partial
+from typing import Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ..errors import InvalidParams
-from ..exchange import Exchange
-from ..jsonrpc import Json
+from ..exchange import Exchange, Route
+from ..jsonrpc import Json, Request
 from ..log import one_line
 from ..places import route_to
 from ..revisions import Revision
 from ..types import Completion
-from .completers import Completers
+from .completers import Completers, fit
+from .context import Context
 from .facts import Facts
 from .feature import Destination, Feature
-from .prompts import Prompts
-from .resources import Resources
+from .middleware import run_through
+from .prompts import Prompts, RegisteredPrompt
+from .resources import Readable, Resources
 
 
 class _Reference(NamedTuple):
@@ -27,7 +30,7 @@ class _Reference(NamedTuple):
 
     member: str
     """Of the reference, where its name stands."""
-    find: Callable[[str], Optional[Completers]]
+    find: Callable[[str], Optional[Union[RegisteredPrompt, Readable]]]
 
 
 class Completions(Feature):
@@ -44,9 +47,10 @@ class Completions(Feature):
     def __init__(self, facts: Facts, prompts: Prompts, resources: Resources) -> None:
         self._facts, self._sources = facts, (prompts, resources)
         self._announced = False
+        self._usual = route_to(self._serve, facts.place)
         self._references = {
-            "ref/prompt": _Reference("name", prompts.completers_of),
-            "ref/resource": _Reference("uri", resources.completers_of),
+            "ref/prompt": _Reference("name", prompts.named),
+            "ref/resource": _Reference("uri", resources.template),
         }
 
     @property
@@ -59,34 +63,47 @@ class Completions(Feature):
         self._announced = announced
 
     def routes(self) -> Mapping[str, Destination]:
-        return {"completion/complete": route_to(self._serve, self._facts.place)}
+        return {"completion/complete": self._route}
 
     def declared(self, revision: Revision) -> Optional[Mapping[str, Json]]:
         return {} if revision.completions_capability else None
 
+    def _route(self, request: Request) -> Route:
+        """Completers of a mounted server run where that says."""
+        if not any(table.mounts for source in self._sources for table in source.tables()):
+            return self._usual
+        return route_to(self._serve, self._referred(request.params.get("ref")).place)
+
     def _serve(self, exchange: Exchange) -> dict[str, Json]:
         params = exchange.request.params
-        completers = self._referred(params.get("ref"))
+        owner = self._referred(params.get("ref"))
         argument = _object(params.get("argument"), "argument")
         name, text = _string(argument, "name"), _string(argument, "value")
-        if name not in completers:
+        if name not in owner.completers:
             raise InvalidParams(f"Unknown argument: {one_line(name)}")
-        completer = completers[name]
-        chosen = _chosen(params.get("context"))
-        found = Completion([], 0, False) if completer is None else completer(text, chosen)
+        call = partial(_complete, owner.completers, name, text, _chosen(params.get("context")))
+        if any(owner.layers):
+            found = fit(run_through(owner.layers, Context(exchange), call), f"middleware round completing {name!r}")
+        else:
+            found = call()
         return self._facts.closed(found.to_wire(), exchange.peer.revision)
 
-    def _referred(self, ref: Json) -> Completers:
+    def _referred(self, ref: Json) -> Union[RegisteredPrompt, Readable]:
         ref = _object(ref, "ref")
         kind = ref.get("type")
         reference = self._references.get(kind) if isinstance(kind, str) else None
         if reference is None:
             raise InvalidParams(f"the type of ref is one of {', '.join(self._references)}")
         name = _string(ref, reference.member)
-        completers = reference.find(name)
-        if completers is None:
+        owner = reference.find(name)
+        if owner is None:
             raise InvalidParams(f"{kind}: there is no {one_line(name)}")
-        return completers
+        return owner
+
+
+def _complete(completers: Completers, name: str, text: str, chosen: Mapping[str, str]) -> Completion:
+    completer = completers[name]
+    return Completion([], 0, False) if completer is None else completer(text, chosen)
 
 
 def _chosen(context: Json) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Optional
 
 from ..jsonrpc import Json, to_json
@@ -44,10 +45,8 @@ class ContentsMaker:
             TypeError, ValueError: The value is none that can be sent.
         """
         if isinstance(value, ReadResourceResult):
-            made = ReadResourceResult(
-                map(self._typed, value.contents), ttl_ms=value.ttl_ms, cache_scope=value.cache_scope, meta=value.meta
-            )
-            made.extra = value.extra
+            made = copy(value)
+            made.contents = [self._typed(item) for item in value.contents]
             return made
         items = self._items(value)
         return ReadResourceResult([self._from_value(value, uri)] if items is None else map(self._typed, items))
@@ -76,10 +75,6 @@ class ContentsMaker:
 
 def with_type(item: ResourceContents, mime_type: Optional[str] = None) -> ResourceContents:
     """A copy of the item with a MIME type; None takes the one of its kind."""
-    made: ResourceContents
-    if isinstance(item, BlobResourceContents):
-        made = BlobResourceContents(item.uri, item.blob, mime_type or ANY_BYTES, meta=item.meta)
-    else:
-        made = TextResourceContents(item.uri, item.text, mime_type or PLAIN_TEXT, meta=item.meta)
-    made.extra = item.extra
+    made = copy(item)
+    made.mime_type = mime_type or (ANY_BYTES if isinstance(item, BlobResourceContents) else PLAIN_TEXT)
     return made

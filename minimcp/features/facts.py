@@ -29,6 +29,7 @@ class Facts:
         check_replay: Whether handlers that ask are run again after each answer, and watched.
         max_rounds: How often one request may ask for more; None sets no limit.
         ask_timeout: Seconds that answers of a client may take; None sets no limit.
+        extensions: What is declared of extensions, by identifier; None declares none.
     """
 
     def __init__(
@@ -48,14 +49,21 @@ class Facts:
         check_replay: bool = False,
         max_rounds: Optional[int] = 8,
         ask_timeout: Optional[float] = 600,
+        extensions: Optional[Mapping[str, Json]] = None,
     ) -> None:
         self.info, self.owner, self.instructions = info, owner, instructions
         self.logging, self.mask_errors, self.strict_arguments = logging, mask_errors, strict_arguments
         self.page_size, self.place = page_size, place
         self.states = states_of(str(info["name"]), None, None) if states is None else states
         self.check_replay, self.max_rounds, self.ask_timeout = check_replay, max_rounds, ask_timeout
+        self.extensions = dict(extensions or {})
         self.hints = {"ttlMs": int(list_ttl * 1000), "cacheScope": list_cache_scope}
+        self.adopt: Callable[[Place], Place] = lambda place: place
+        """Set by what has the executors: from where a handler of a mounted server runs to where it runs here."""
+        self.middleware: list[Callable[..., Any]] = []
+        """What runs round every handler, the outermost first."""
         self.changed: Callable[[str], None] = lambda kind: None
+        """Set by what has the subscribers: a kind ("tools") of things has more or fewer of them now."""
         self.read_resource: Callable[..., Any]
         """Set by what has the resources: ``(context, peer, uri)`` to the result."""
         self._stamp = {SERVER_KEY: dict(info)}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Callable, ClassVar, Mapping, Optional, Union
+from typing import Any, Callable, ClassVar, Mapping, Optional, Sequence, Union
 
 from ..exchange import Route
 from ..jsonrpc import Json, Request
 from ..revisions import Revision
+from .tables import Table
 
 Destination = Union[Route, Callable[[Request], Route]]
 """Where the requests of a method go: a route, or what finds one for a request (it may raise an RpcError)."""
@@ -27,6 +28,20 @@ class Feature:
     def routes(self) -> Mapping[str, Destination]:
         """Its methods. One that the revision of a request does not have is refused before it gets here."""
         raise NotImplementedError
+
+    def tables(self) -> Sequence[Table[Any]]:
+        """What it has by name, for servers that mount its own: always the same tables, in the same order."""
+        return ()
+
+    def follow(self, other: Any) -> None:
+        """The same feature of a server that is mounted has more or fewer things now."""
+        self.offered = self.offered or other.offered
+        for table in self.tables():
+            table.refresh()
+        self.forget()
+
+    def forget(self) -> None:
+        """What is kept of its lists is no longer true."""
 
     def declared(self, revision: Revision) -> Optional[Mapping[str, Json]]:
         """What stands under its name in the capabilities, once it is offered; None where there is no such name."""

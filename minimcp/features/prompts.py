@@ -5,6 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
 
 from __future__ import annotations
 
+from copy import copy
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
@@ -22,22 +23,26 @@ from .contents import with_type
 from .context import Context
 from .facts import Facts
 from .feature import Destination, Feature
+from .middleware import run_through
 from .paging import Pages
-from .registered import Table, TextHandler, described, name_of, only, where
+from .registered import TextHandler, described, name_of, only, where
 from .results import CONTENT, fit
 from .rounds import carried
+from .tables import Registered, Table
 
 
-class RegisteredPrompt:
+class RegisteredPrompt(Registered):
     """One prompt of a server.
 
     Args:
+        facts: Of the server.
         handler: What the author wrote.
         shown: How it is listed.
         completers: By argument.
     """
 
-    def __init__(self, handler: TextHandler, shown: Prompt, completers: Completers) -> None:
+    def __init__(self, facts: Facts, handler: TextHandler, shown: Prompt, completers: Completers) -> None:
+        super().__init__(facts)
         self.handler, self.shown, self.completers = handler, shown, completers
         self.pace = Pace()
 
@@ -55,16 +60,20 @@ class RegisteredPrompt:
             CapabilityNotSupported: The client lacks a capability that the function needs.
             TypeError, ValueError: The function returned what is no message.
         """
-        try:
-            arguments = self.handler.arguments(_texts(exchange.request.params.get("arguments")))
-        except Mismatch as error:
-            raise InvalidParams(f"{one_line(self.shown.name)}: {error}") from None
-        value = self.handler.call(Context(exchange), exchange.peer, arguments)
+        context, call = Context(exchange), partial(self._call, exchange)
+        value = run_through(self.layers, context, call) if any(self.layers) else call()
         if isinstance(value, GetPromptResult):
             return value
         items = value if isinstance(value, (list, tuple)) else [value]
         messages = [item if isinstance(item, PromptMessage) else PromptMessage("user", item) for item in items]
         return GetPromptResult(messages, self.shown.description)
+
+    def _call(self, exchange: Exchange) -> Any:
+        try:
+            arguments = self.handler.arguments(_texts(exchange.request.params.get("arguments")))
+        except Mismatch as error:
+            raise InvalidParams(f"{one_line(self.shown.name)}: {error}") from None
+        return self.handler.call(Context(exchange), exchange.peer, arguments)
 
     def __repr__(self) -> str:
         return f"<RegisteredPrompt {self.shown.name!r} = {where(self.handler.function)}>"
@@ -82,7 +91,8 @@ def _sent(message: PromptMessage, revision: Revision) -> dict[str, Json]:
     wire: dict[str, Json] = message.to_wire()
     block = message.content
     if isinstance(block, EmbeddedResource) and block.mime_type is None:
-        block = EmbeddedResource(with_type(block.resource), annotations=block.annotations, meta=block.meta)
+        block = copy(block)
+        block.resource = with_type(block.resource)
     wire["content"] = fit(block, revision)
     return wire
 
@@ -135,7 +145,7 @@ class Prompts(Feature):
             icons=icons,
             meta=None if meta is None else dict(meta),
         )
-        prompt = RegisteredPrompt(handler, shown, read_completers(handler, complete))
+        prompt = RegisteredPrompt(self._facts, handler, shown, read_completers(handler, complete))
         self._prompts.add(name, prompt, replace=replace)
         self.offered, self.completes = True, self.completes or any(prompt.completers.values())
         self._changed()
@@ -149,17 +159,26 @@ class Prompts(Feature):
         self._prompts.remove(name)
         self._changed()
 
-    def _changed(self) -> None:
+    def tables(self) -> Sequence[Table[Any]]:
+        return (self._prompts,)
+
+    def follow(self, other: Prompts) -> None:
+        super().follow(other)
+        self.completes = self.completes or other.completes
+
+    def forget(self) -> None:
         self._pages.forget()
+
+    def _changed(self) -> None:
+        self.forget()
         self._facts.changed(self.kind)
 
     def __len__(self) -> int:
         return len(self._prompts)
 
-    def completers_of(self, name: str) -> Optional[Completers]:
-        """The completers of a prompt; None when there is no such prompt."""
-        prompt = self._prompts.get(name)
-        return None if prompt is None else prompt.completers
+    def named(self, name: str) -> Optional[RegisteredPrompt]:
+        """The prompt of this name; None when there is none."""
+        return self._prompts.get(name)
 
     # ------------------------------------------------------------ methods
 
@@ -188,7 +207,7 @@ class Prompts(Feature):
             raise InvalidParams(f"Unknown prompt: {one_line(name)}" if isinstance(name, str) else "name is a string")
         if arguments is not None and not isinstance(arguments, dict):
             raise InvalidParams("arguments is an object")
-        return route_to(carried(partial(self._serve, prompt), self._facts), self._facts.place, pace=prompt.pace)
+        return route_to(carried(partial(self._serve, prompt), self._facts), prompt.place, pace=prompt.pace)
 
     def _serve(self, prompt: RegisteredPrompt, exchange: Exchange) -> dict[str, Json]:
         result = prompt.result(exchange)

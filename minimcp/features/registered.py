@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Generic, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ..eras import Peer
 from ..jsonrpc import Json
 from ..log import Log, one_line
 from ..revisions import Revision
-from ..schema.signature import read_signature
+from ..schema.signature import innermost, read_signature, refuse_flags
 from ..types import Annotations
+from ..types.meta import check_identifier
 from .context import Context
 from .questions import lacks
 from .texts import value_of
 
 log = Log("registered")
-
-T = TypeVar("T")
 
 
 def where(function: Any) -> str:
@@ -36,6 +35,46 @@ def name_of(function: Any, name: Optional[str], kind: str) -> str:
     if not isinstance(name, str) or not name:
         raise TypeError(f"a {kind} needs a name: say name=...")
     return name
+
+
+def required(given: Union[str, Sequence[str]], owner: str) -> tuple[str, ...]:
+    """The client capabilities that ``requires=`` names; one may stand alone.
+
+    Raises:
+        ValueError: What stands behind ``ext:`` is no identifier of an extension.
+    """
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if name.startswith("ext:"):
+            check_identifier(name[4:], owner)
+    return names
+
+
+def positions(function: Any, owner: str, names: Sequence[str], *, least: int) -> int:
+    """How many arguments a function takes by position, where some may be left out.
+
+    Args:
+        function: What an author gave.
+        owner: What messages call it.
+        names: What it may be given, in order.
+        least: How many of them it must take.
+
+    Raises:
+        TypeError: It is async, a generator, no Python function, or takes other arguments.
+    """
+    plain = function if hasattr(function, "__code__") or hasattr(function, "__func__") else type(function).__call__
+    refuse_flags(plain, owner)
+    inner = innermost(plain)
+    code = getattr(inner, "__code__", None)
+    if code is None:
+        raise TypeError(f"{owner} is {function!r}, which is no Python function: write a def that calls it")
+    most: int = code.co_argcount - (plain is not function or hasattr(plain, "__func__"))
+    needed = most - len(inner.__defaults__ or ())
+    keywords = code.co_kwonlyargcount - len(inner.__kwdefaults__ or ())
+    if needed > len(names) or most < least or keywords:
+        ways = " or ".join(f"({', '.join(names[:count])})" for count in range(least, len(names) + 1))
+        raise TypeError(f"{owner}, {where(function)}, takes {ways}")
+    return min(most, len(names))
 
 
 def described(kind: str, name: str, *texts: Optional[str]) -> Optional[str]:
@@ -64,59 +103,6 @@ def listed_in(wire: Mapping[str, Json], members: frozenset[str], revision: Revis
     return known
 
 
-class Table(Generic[T]):
-    """Things by name, in the order in which they were registered.
-
-    Thread-safe: each change is one operation on a dict, and readers look at a copy of the values.
-
-    Args:
-        kind: What they are, for messages: "prompt".
-        place: Tells where one stands.
-    """
-
-    def __init__(self, kind: str, place: Callable[[T], str]) -> None:
-        self._kind, self._place = kind, place
-        self._things: dict[str, T] = {}
-
-    def add(self, name: str, thing: T, *, replace: bool) -> None:
-        """Take something in.
-
-        Raises:
-            ValueError: The name is taken, and `replace` is false.
-        """
-        if replace:
-            self._things[name] = thing
-            return
-        taken = self._things.setdefault(name, thing)
-        if taken is not thing:
-            raise ValueError(
-                f"the {self._kind} {name!r} exists: {self._place(taken)}; now {self._place(thing)}. "
-                "Give one another name, or say replace=True"
-            )
-
-    def remove(self, name: str) -> None:
-        """Take something away.
-
-        Raises:
-            KeyError: There is none of this name.
-        """
-        del self._things[name]
-
-    def get(self, name: Any) -> Optional[T]:
-        """The one of this name; None when there is none, or this is no name."""
-        return self._things.get(name) if type(name) is str else None
-
-    def all(self) -> list[T]:
-        """All of them."""
-        return list(self._things.values())
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._things
-
-    def __len__(self) -> int:
-        return len(self._things)
-
-
 class TextHandler:
     """A function whose arguments arrive as text: from a URI, or as those of a prompt.
 
@@ -142,7 +128,7 @@ class TextHandler:
         self.signature = read_signature(
             function, context_type=Context, owner=f"{owner}: {where(function)}", content_types=content_types
         )
-        self._requires = (requires,) if isinstance(requires, str) else tuple(requires)
+        self._requires = required(requires, owner)
         self._kinds = {each.name: each.kind for each in self.signature.parameters}
 
     def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from .completion import Completions
 from .facts import Facts
 from .feature import Destination, Feature
 from .logs import Logs
+from .methods import Methods
+from .mounting import Mounts
 from .prompts import Prompts
 from .resources import Resources
 from .subscriptions import Subscriptions
@@ -47,12 +49,14 @@ class Registry:
         self.tools = Tools(facts, Alarm(f"minimcp-{facts.info['name']}"))
         self.resources, self.prompts = Resources(facts), Prompts(facts)
         self.completions = Completions(facts, self.prompts, self.resources)
-        self.logs = Logs(facts, beside=(self.tools, self.resources, self.prompts))
+        self.methods = Methods(facts)
+        self.logs = Logs(facts, beside=(self.tools, self.resources, self.prompts, self.methods))
         self.features: tuple[Feature, ...] = (
-            self.logs, self.completions, self.prompts, self.resources, self.tools
+            self.logs, self.completions, self.prompts, self.resources, self.tools, self.methods
         )
         self.subscriptions = Subscriptions(facts, self.offers, max_streams=max_streams)
-        facts.changed = self.subscriptions.list_changed
+        self.mounts = Mounts(self)
+        facts.changed = self.mounts.changed
         self._destinations: dict[str, tuple[Destination, Optional[Feature]]] = {
             "initialize": (Route(self._initialize, pace=Pace(known=True)), None),  # in order with the calls behind it
             "ping": (Route(lambda exchange: {}, control=True), None),
@@ -83,7 +87,8 @@ class Registry:
             for kind, members in declared.items()
             if members is not None
         }
-        return {**self._other_capabilities, **served}
+        extensions = {"extensions": self.facts.extensions} if self.facts.extensions else {}
+        return {**self._other_capabilities, **served, **extensions}
 
     def route(self, request: Request, peer: Peer) -> Route:
         """Where a request goes.
@@ -95,7 +100,10 @@ class Registry:
         method = request.method
         destination, feature = self._destinations.get(method, _NOWHERE)
         if destination is None or method not in peer.revision.requests_to_server:
-            raise MethodNotFound(f"Method not found: {one_line(method)}")
+            own = self.methods.route(method)
+            if own is None:
+                raise MethodNotFound(f"Method not found: {one_line(method)}")
+            return own
         if feature is not None and not feature.offered:
             raise MethodNotFound(f"{method}: this server declares no {feature.kind}")
         return destination if type(destination) is Route else destination(request)  # type: ignore[operator]

@@ -25,9 +25,11 @@ from .contents import AS_THEY_ARE, ContentsMaker
 from .context import Context
 from .facts import Facts
 from .feature import Destination, Feature
+from .middleware import Layers, run_through
 from .paging import Pages
-from .registered import Table, TextHandler, annotated, described, listed_in, name_of, only, where
+from .registered import TextHandler, annotated, described, listed_in, name_of, only, where
 from .rounds import carried
+from .tables import Registered, Table
 
 DENIED = re.compile("denied|forbidden", re.IGNORECASE)
 """What the message of an error says that a client is to read as `ResourceAccessDenied`: both kinds have one code."""
@@ -36,10 +38,11 @@ LONGEST_MATCHED = 64 * 1024
 """Characters of a URI that templates are tried on: each of them takes time for each character."""
 
 
-class Readable:
+class Readable(Registered):
     """A resource, or a template of resources.
 
     Args:
+        facts: Of the server.
         handler: What the author wrote.
         shown: How it is listed.
         contents: Makes results.
@@ -50,6 +53,7 @@ class Readable:
 
     def __init__(
         self,
+        facts: Facts,
         handler: TextHandler,
         shown: Union[Resource, ResourceTemplate],
         *,
@@ -58,12 +62,22 @@ class Readable:
         template: Optional[UriTemplate],
         completers: Completers,
     ) -> None:
+        super().__init__(facts)
         self.handler, self.shown, self.hints = handler, shown, hints
         self.template, self.completers, self._contents = template, completers, contents
         self.pace = Pace()
 
-    def read(self, context: Context, peer: Peer, uri: str, arguments: Mapping[str, Any]) -> ReadResourceResult:
+    def read(
+        self, context: Context, peer: Peer, uri: str, arguments: Mapping[str, Any], layers: Layers = ()
+    ) -> ReadResourceResult:
         """Call the function, which may raise anything, and make the result.
+
+        Args:
+            context: What the function is given.
+            peer: The client.
+            uri: What is read.
+            arguments: The values of the template's variables.
+            layers: What runs round the function.
 
         Raises:
             ResourceNotFound, ResourceAccessDenied: The function says so; the error names the URI.
@@ -71,7 +85,8 @@ class Readable:
             TypeError, ValueError: The function returned what cannot be sent.
         """
         try:
-            value = self.handler.call(context, peer, arguments)
+            call = partial(self.handler.call, context, peer, arguments)
+            value = run_through(layers, context, call) if any(layers) else call()
         except (ResourceNotFound, ResourceAccessDenied) as error:
             if error.from_peer:
                 raise
@@ -178,6 +193,7 @@ class Resources(Feature):
         signature = handler.signature
         promised = signature.output_kind is None and signature.returns is not NOTHING
         readable = Readable(
+            self._facts,
             handler,
             shown,
             contents=ContentsMaker(mime_type, signature.output_kind, promised=promised),
@@ -198,9 +214,19 @@ class Resources(Feature):
         (self._templates if uri in self._templates else self._resources).remove(uri)
         self._changed()
 
-    def _changed(self) -> None:
+    def tables(self) -> Sequence[Table[Any]]:
+        return self._resources, self._templates
+
+    def follow(self, other: Resources) -> None:
+        super().follow(other)
+        self.completes = self.completes or other.completes
+
+    def forget(self) -> None:
         self._resource_pages.forget()
         self._template_pages.forget()
+
+    def _changed(self) -> None:
+        self.forget()
         self._facts.changed(self.kind)
 
     def __len__(self) -> int:
@@ -232,17 +258,21 @@ class Resources(Feature):
         if not isinstance(uri, str):
             raise InvalidParams("uri is a string")
         readable = self._resources.get(uri)
-        if readable is None:
+        if readable is not None:
+            served = carried(partial(self._serve, readable, {}), self._facts)
+            return route_to(served, readable.place, pace=readable.pace)
+        if not self._templates.mounts:
             return self._matching
-        served = carried(partial(self._serve, readable, {}), self._facts)
-        return route_to(served, self._facts.place, pace=readable.pace)
+        family = next((readable for readable, _ in self._families(uri)), None)  # it may run where its own server says
+        return self._matching if family is None else route_to(carried(self._match, self._facts), family.place)
 
     def _match(self, exchange: Exchange) -> dict[str, Json]:
         """Serve what no resource has the URI of; not on the thread that reads, for there may be many templates."""
         return self._serve(*self._find(exchange.request.params["uri"]), exchange)
 
     def _serve(self, readable: Readable, arguments: Mapping[str, Any], exchange: Exchange) -> dict[str, Json]:
-        result = readable.read(Context(exchange), exchange.peer, exchange.request.params["uri"], arguments)
+        context, uri = Context(exchange), exchange.request.params["uri"]
+        result = readable.read(context, exchange.peer, uri, arguments, readable.layers)
         return self._sent(result, readable.hints, exchange.peer.revision)
 
     def _sent(self, result: ReadResourceResult, hints: Mapping[str, Json], revision: Revision) -> dict[str, Json]:
@@ -290,12 +320,10 @@ class Resources(Feature):
         readable, arguments = self._find(uri)
         return readable.read(context, peer, uri, arguments)
 
-    def completers_of(self, uri: str) -> Optional[Completers]:
-        """The completers of a template, named by itself or by a URI of its family; None when there is none."""
+    def template(self, uri: str) -> Optional[Readable]:
+        """A template, named by itself or by a URI of its family; None when there is none."""
         named = self._templates.get(uri)
-        if named is None:
-            named = next((readable for readable, _ in self._families(uri)), None)
-        return None if named is None else named.completers
+        return next((readable for readable, _ in self._families(uri)), None) if named is None else named
 
 
 def _template(uri: str) -> Optional[UriTemplate]:

@@ -6,6 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Callable, Mapping, Optional
 
 from ..errors import ToolError
@@ -103,6 +104,12 @@ class ResultMaker:
     ) -> None:
         self._facts, self._kind, self._schema, self._check = facts, kind, schema, check
         self._structured, self._blocks = structured, blocks
+
+    def under(self, facts: Facts) -> ResultMaker:
+        """The same for the server of these facts."""
+        twin = copy(self)
+        twin._facts = facts
+        return twin
 
     def make(self, value: Any, revision: Revision) -> Any:
         """The result for what the tool returned.

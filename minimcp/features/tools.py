@@ -23,6 +23,7 @@ from ..errors import (
 from ..exchange import Exchange, Route
 from ..failures import describe
 from ..jsonrpc import Json, Request, encode_result
+from ..lane import Pace
 from ..log import Log, one_line
 from ..places import Place, route_to
 from ..revisions import Revision
@@ -33,20 +34,20 @@ from ..types import CallToolResult, Icon, Tool, ToolAnnotations
 from .context import Context
 from .facts import Facts
 from .feature import Destination, Feature
+from .middleware import run_through
 from .paging import Pages
 from .questions import lacks
-from .registered import where
+from .registered import name_of, required, where
 from .results import CONTENT, ResultMaker, error_result, wrapped_schema
 from .rounds import carried, url_required
+from .tables import Registered, Table
 
 log = Log("tools")
 
 GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
-ToolRunner = Callable[[Exchange], Any]
 
-
-class RegisteredTool:
+class RegisteredTool(Registered):
     """One tool of a server: what it says about itself, and how it is called.
 
     Args:
@@ -72,43 +73,59 @@ class RegisteredTool:
         check_input: Optional[Callable[[Any], Optional[str]]],
         results: ResultMaker,
         timeout: Optional[float],
-        requires: Sequence[str],
+        requires: tuple[str, ...],
         alarm: Alarm,
         place: Place,
     ) -> None:
+        super().__init__(facts)
         self.function, self.shown, self.signature = function, shown, signature
         self._facts, self._check_input, self._results = facts, check_input, results
-        self._timeout, self._requires, self._alarm = timeout, tuple(requires), alarm
+        self._timeout, self._requires, self._alarm = timeout, requires, alarm
         self._read = signature.read_arguments
         self._context_parameter = signature.context_parameter
-        watch = None if timeout is None else partial(self._watch, timeout)
-        self.route = route_to(carried(self.serve, facts), place, watch=watch)
+        self.place = place
+        self._set_route(None)
+
+    def _set_route(self, pace: Optional[Pace]) -> None:
+        watch = None if self._timeout is None else partial(self._watch, self._timeout)
+        self.route = route_to(carried(self.serve, self._facts), self.place, pace=pace, watch=watch)
+
+    def offered_by(self, facts: Facts, name: Optional[str]) -> RegisteredTool:
+        twin = super().offered_by(facts, name)
+        twin._facts, twin._results = facts, self._results.under(facts)
+        twin._set_route(self.route.pace)
+        return twin
 
     def serve(self, exchange: Exchange) -> Any:
         """Call the tool for a request.
 
         Raises:
-            RpcError: The author raised one of his own, or the client lacks a capability.
+            RpcError: The author raised one of his own, the client lacks a capability, or arguments do not fit.
             Cancelled: The request was cancelled.
         """
-        revision = exchange.peer.revision
+        if self._timeout is None:
+            return self._run(exchange)
+        exchange.countdown = self._countdown(self._timeout, "finish", exchange)
+        try:
+            return self._run(exchange)
+        finally:
+            exchange.countdown.stop()
+
+    def _call(self, exchange: Exchange) -> Any:
+        """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
         for name in self._requires:
             if not exchange.peer.supports(name):
-                return self._of_the_author(lacks(name, self.shown.name), exchange)
+                raise lacks(name, self.shown.name)
         arguments = exchange.request.params.get("arguments")
         try:
             keywords = self._keywords({} if arguments is None else arguments)
         except Mismatch as error:
-            return self._refused(str(error), revision)
+            if self._facts.strict_arguments and not exchange.peer.revision.argument_errors_are_results:
+                raise InvalidParams(f"{self.shown.name}: {error}") from None
+            raise ToolError(str(error)) from None
         if self._context_parameter is not None:
             keywords[self._context_parameter] = Context(exchange)
-        if self._timeout is None:
-            return self._run(exchange, keywords, revision)
-        exchange.countdown = self._countdown(self._timeout, "finish", exchange)
-        try:
-            return self._run(exchange, keywords, revision)
-        finally:
-            exchange.countdown.stop()
+        return self.function(**keywords)
 
     def _keywords(self, arguments: dict[str, Json]) -> dict[str, Any]:
         """The parameters for the function. Raises Mismatch for arguments that do not fit."""
@@ -118,11 +135,6 @@ class RegisteredTool:
         if problem is not None:
             raise Mismatch("", instead=problem)
         return dict(arguments)
-
-    def _refused(self, problem: str, revision: Revision) -> Any:
-        if self._facts.strict_arguments and not revision.argument_errors_are_results:
-            raise InvalidParams(f"{self.shown.name}: {problem}")
-        return error_result(self._facts, problem, revision)
 
     def _watch(self, timeout: float, exchange: Exchange) -> Callable[[], None]:
         """A queue that nobody takes the request out of does not keep the client waiting either."""
@@ -138,10 +150,14 @@ class RegisteredTool:
 
         return Countdown(self._alarm, timeout, ring)
 
-    def _run(self, exchange: Exchange, keywords: dict[str, Any], revision: Revision) -> Any:
+    def _run(self, exchange: Exchange) -> Any:
+        revision = exchange.peer.revision
         make: Callable[[Any, Revision], Any] = self._results.make
         try:
-            value = self.function(**keywords)
+            if any(self.layers):
+                value = run_through(self.layers, Context(exchange), partial(self._call, exchange))
+            else:
+                value = self._call(exchange)
         except ToolError as error:
             make, value = self._results.failed, error
         except BaseException as error:
@@ -202,7 +218,7 @@ class RegisteredTool:
 
 
 class Tools(Feature):
-    """All tools of one server. Thread-safe: a change is one operation on a dict, and who reads it through copies it.
+    """All tools of one server. Thread-safe.
 
     Args:
         facts: Of the server.
@@ -213,7 +229,7 @@ class Tools(Feature):
 
     def __init__(self, facts: Facts, alarm: Alarm) -> None:
         self._facts, self.alarm = facts, alarm
-        self._tools: dict[str, RegisteredTool] = {}
+        self._tools: Table[RegisteredTool] = Table("tool", lambda tool: where(tool.function))
         self._pages = Pages("tools", facts.page_size, self._describe)
 
     def add(
@@ -244,10 +260,9 @@ class Tools(Feature):
         signature = read_signature(
             function, context_type=Context, owner=where(function), content_types=(CallToolResult, *CONTENT)
         )
-        name = name or getattr(function, "__name__", "")
-        if not isinstance(name, str) or not name:
-            raise TypeError("a tool needs a name: say name=...")
-        self._check_name(name, function, replace)
+        name = name_of(function, name, "tool")
+        if not GOOD_NAME.match(name):
+            log.warning("tool name %s: use 1 to 128 of A-Z a-z 0-9 _ . -", one_line(name))
         if structured is False and output_schema is not None:
             raise ValueError(f"tool {name!r}: structured=False and an output_schema contradict each other")
         kind = None if structured is False else signature.output_kind
@@ -276,25 +291,13 @@ class Tools(Feature):
             check_input=None if input_schema is None else compile_check(shown.input_schema, where=f"{name} input"),
             results=ResultMaker(self._facts, kind, schema, check_output, structured, blocks=_says_blocks(signature)),
             timeout=_timeout(timeout),
-            requires=[requires] if isinstance(requires, str) else requires,
+            requires=required(requires, f"tool {name!r}"),
             alarm=self.alarm,
             place=executor,
         )
-        if replace:
-            self._tools[name] = tool
-        else:
-            first = self._tools.setdefault(name, tool)
-            if first is not tool:  # another thread was quicker
-                raise _taken(name, first, function)
+        self._tools.add(name, tool, replace=replace)
         self.offered = True
         self._changed()
-
-    def _check_name(self, name: str, function: Callable[..., Any], replace: bool) -> None:
-        taken = self._tools.get(name)
-        if taken is not None and not replace:
-            raise _taken(name, taken, function)
-        if not GOOD_NAME.match(name):
-            log.warning("tool name %s: use 1 to 128 of A-Z a-z 0-9 _ . -", one_line(name))
 
     def remove(self, name: str) -> None:
         """Take a tool away.
@@ -302,11 +305,17 @@ class Tools(Feature):
         Raises:
             KeyError: There is none of this name.
         """
-        del self._tools[name]
+        self._tools.remove(name)
         self._changed()
 
-    def _changed(self) -> None:
+    def tables(self) -> Sequence[Table[Any]]:
+        return (self._tools,)
+
+    def forget(self) -> None:
         self._pages.forget()
+
+    def _changed(self) -> None:
+        self.forget()
         self._facts.changed("tools")
 
     def __len__(self) -> int:
@@ -318,7 +327,10 @@ class Tools(Feature):
         Raises:
             KeyError: There is none.
         """
-        return self._tools[name]
+        tool = self._tools.get(name)
+        if tool is None:
+            raise KeyError(name)
+        return tool
 
     # ------------------------------------------------------------ methods
 
@@ -329,7 +341,7 @@ class Tools(Feature):
         return {"listChanged": True}
 
     def _describe(self, revision: Revision) -> list[dict[str, Json]]:
-        return [tool.listed(revision) for tool in list(self._tools.values())]
+        return [tool.listed(revision) for tool in self._tools.all()]
 
     def list(self, exchange: Exchange) -> str:
         """Serve `tools/list`."""
@@ -344,19 +356,12 @@ class Tools(Feature):
         """
         params = request.params
         name, arguments = params.get("name"), params.get("arguments")
-        tool = self._tools.get(name) if type(name) is str else None
+        tool = self._tools.get(name)
         if tool is None:
             raise InvalidParams(f"Unknown tool: {one_line(name)}" if isinstance(name, str) else "name is a string")
         if arguments is not None and type(arguments) is not dict:
             raise InvalidParams("arguments is an object")
         return tool.route
-
-
-def _taken(name: str, first: RegisteredTool, function: Callable[..., Any]) -> ValueError:
-    return ValueError(
-        f"the tool {name!r} exists: {where(first.function)}; now {where(function)}. "
-        "Give one another name=, or say replace=True"
-    )
 
 
 def _says_blocks(signature: Signature) -> bool:

@@ -143,7 +143,7 @@ def _anatomy(function: Any, owner: str) -> Tuple[Tuple[str, ...], Dict[str, Any]
     """The parameters' names, their defaults, and how many of them are bound already."""
     refuse_flags(function, owner)
     bound = hasattr(function, "__self__")
-    plain = _innermost(function)
+    plain = innermost(function)
     code = getattr(plain, "__code__", None)
     if code is None:
         raise TypeError(f"{owner}: {function!r} is no Python function: write a def that calls it")
@@ -162,7 +162,7 @@ def _unbound(function: Any) -> Any:
     return getattr(function, "__func__", function)
 
 
-def _innermost(function: Any) -> Any:
+def innermost(function: Any) -> Any:
     """The function that wrappers made with `functools.wraps` stand for."""
     plain = _unbound(function)
     while hasattr(plain, "__wrapped__"):
@@ -189,7 +189,7 @@ def refuse_flags(function: Any, owner: str) -> None:
 
 
 def _annotations(function: Any) -> Tuple[Mapping[str, Any], Scope]:
-    plain = _innermost(function)
+    plain = innermost(function)
     closure = dict(_assigned(plain))
     instance = getattr(function, "__self__", None)
     body: Dict[str, Any] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Iterable, Mapping, Optional, Sequence, TypeVar, cast
 
 from .kinds import Json, Kind, json_type
+from .meta import check_meta
 
 W = TypeVar("W", bound="Wire")
 T = TypeVar("T")
@@ -121,6 +122,7 @@ class Wire:
 
         Raises:
             TypeError: A member has a wrong type; one line names it and says what is wanted.
+            ValueError: A key of ``meta`` is one that authors may not write; what is set later is not looked at.
         """
         self.extra = {}
         for name, kind in self.FIELDS.items():
@@ -129,6 +131,9 @@ class Wire:
             if misfit:
                 wanted = "bytes" if bytes in kind.python else kind.says
                 raise TypeError(f"{type(self).__name__}: {name.rstrip('_')} must be {wanted}, not {misfit}")
+        meta = getattr(self, "meta", None)
+        if meta:
+            check_meta(meta, type(self).__name__)
 
     def _values(self) -> list[Any]:
         return [self.extra, *(getattr(self, name) for name in self.FIELDS)]

@@ -47,7 +47,8 @@ def test_a_result() -> None:
     made = Completions(of, prompts, Resources(of))
     prompts.add(flagged)
     params = {"ref": {"type": "ref/prompt", "name": "flagged"}, "argument": {"name": "shout", "value": "t"}}
-    route: Any = made.routes()["completion/complete"]
-    result = read(route.handle(exchange("completion/complete", params, revision=R5)))
+    find: Any = made.routes()["completion/complete"]
+    request = exchange("completion/complete", params, revision=R5)
+    result = read(find(request.request).handle(request))
     assert result["completion"] == {"values": ["true"], "total": 1, "hasMore": False}
     assert result["resultType"] == "complete" and "ttlMs" not in result

@@ -76,8 +76,8 @@ def test_the_table_of_prompts() -> None:
     with pytest.raises(KeyError):
         made.remove("greet")
     assert made.declared(BY_NAME[R4]) == {"listChanged": True} == made.declared(BY_NAME[R5])
-    found = made.completers_of("other")
-    assert found is not None and list(found) == ["name", "loud"] and made.completers_of("greet") is None
+    found = made.named("other")
+    assert found is not None and list(found.completers) == ["name", "loud"] and made.named("greet") is None
 
 
 def test_what_is_said_about_one_without_a_description(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-import threading
-from typing import Any, List
+from typing import Any
 
 import pytest
 
 from minimcp import CapabilityNotSupported
 from minimcp.features.context import Context
 from minimcp.features.questions import lacks
-from minimcp.features.registered import Table, TextHandler, annotated, name_of, where
+from minimcp.features.registered import TextHandler, annotated, name_of, where
 from minimcp.schema.mismatch import Mismatch
 from minimcp.types import Annotations
 
-from ..support import WAIT
 from .support import exchange
 
 
@@ -88,44 +86,6 @@ def test_what_a_handler_refuses() -> None:
             handler(function)
         assert "thing 'x': " in str(caught.value)
     assert repr(handler()).startswith("<TextHandler thing 'x' = echo (")
-
-
-def test_a_table() -> None:
-    table: Table[List[str]] = Table("thing", lambda thing: thing[0])
-    first, second = ["here"], ["there"]
-    table.add("a", first, replace=False)
-    with pytest.raises(ValueError, match="the thing 'a' exists: here; now there"):
-        table.add("a", second, replace=False)
-    assert table.get("a") is first and table.get("b") is None and table.get(["a"]) is None and table.get(None) is None
-    table.add("b", second, replace=True)
-    table.add("a", second, replace=True)
-    assert table.all() == [second, second] and len(table) == 2 and "a" in table and "c" not in table
-    table.remove("a")
-    with pytest.raises(KeyError):
-        table.remove("a")
-    assert table.all() == [second]
-
-
-def test_a_name_is_taken_once_whoever_comes() -> None:
-    table: Table[List[int]] = Table("thing", str)
-    gate, outcomes = threading.Barrier(8), []
-
-    def add(number: int) -> None:
-        gate.wait(WAIT)
-        for name in range(50):
-            try:
-                table.add(str(name), [number], replace=False)
-                outcomes.append(name)
-            except ValueError:
-                pass
-            table.all()
-
-    threads = [threading.Thread(target=add, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
-    assert sorted(outcomes) == list(range(50)) and len(table) == 50
 
 
 def test_where_something_stands(caplog: pytest.LogCaptureFixture) -> None:

@@ -205,7 +205,7 @@ def test_a_uri_without_end_is_matched_by_nothing() -> None:
     with pytest.raises(ResourceNotFound) as caught:
         got(made, "a:x" + longest)
     assert len(str(caught.value)) < 300
-    assert made.completers_of("a:" + longest) and made.completers_of("a:x" + longest) is None
+    assert made.template("a:" + longest) and made.template("a:x" + longest) is None
 
 
 def test_what_is_removed_while_it_is_read() -> None:
@@ -261,8 +261,8 @@ def test_what_names_no_uri() -> None:
 
 def test_completers_by_template_and_by_uri() -> None:
     made = resources((text, "a:b"), (of_city, "a:{city}"))
-    by_name = made.completers_of("a:{city}")
-    assert by_name == {"city": None} and made.completers_of("a:Oslo") is by_name
-    assert made.completers_of("b:Oslo") is None and not made.completes
+    by_name = made.template("a:{city}")
+    assert by_name is not None and by_name.completers == {"city": None} and made.template("a:Oslo") is by_name
+    assert made.template("b:Oslo") is None and not made.completes
     made.add(of_city, "b:{city}", complete={"city": ["Oslo"]})
     assert made.completes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import threading
 from typing import Any, Literal
 
 import pytest
@@ -20,7 +19,6 @@ from minimcp.revisions import BY_NAME
 from minimcp.types import Icon, ToolAnnotations
 
 from ..answering import R4, R5
-from ..scripted import Task
 from ..support import WAIT, eventually
 from .support import exchange, facts, read
 
@@ -38,33 +36,6 @@ def added(function: Any = echo, **options: Any) -> RegisteredTool:
     made = tools()
     made.add(function, **options)
     return made.get(options.get("name") or function.__name__)
-
-
-def test_of_two_threads_that_register_one_name_one_is_told_where_the_other_stands() -> None:
-    def other() -> str:
-        """Another one."""
-        return ""
-
-    functions = [echo, other]
-    met = threading.Barrier(2)
-    made = tools()
-    usual = made._check_name
-
-    def check(*arguments: Any) -> None:
-        usual(*arguments)
-        met.wait(WAIT)
-
-    made._check_name = check  # type: ignore[method-assign]
-    tasks = [Task(lambda function=function: made.add(function, name="same")) for function in functions]
-    errors = []
-    for task in tasks:
-        try:
-            task.result()
-        except ValueError as error:
-            errors.append(str(error))
-    assert len(errors) == 1 and len(made) == 1
-    assert "echo (" in errors[0] and "other (" in errors[0]
-    assert errors[0].index(where(made.get("same").function)) < errors[0].index("; now ")
 
 
 def test_where_a_function_stands() -> None:

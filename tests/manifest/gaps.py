@@ -20,13 +20,17 @@ LATER: Dict[str, str] = {
     "M:CACHE-7": "A client is one user's and so is its cache; users come with HTTP and authorization.",
     "M:META-19": "The members that differ by era are those of roots and tasks; both come with later issues.",
     "PAGE-09": "Shown for tools, resources, templates and prompts; tasks come with an issue of their own.",
-    "M:SUB-23": "News are told once; that they evict what is kept comes with the client's cache, checklist 1.17.",
     **_all(("COMP-11", "M:CMP-8"), "Inputs are checked; who may see what comes with authorization and middleware."),
     "M:MRTR-C15": "Headers are HTTP's; that transport comes with an issue of its own.",
     **_all(
-        ("M:META-11", "M:META-12", "SEED-29"),
-        "Keys of _meta and names of extensions are not checked yet; that comes with extensions, checklist 1.28.",
+        ("M:EXT-5", "M:EXT-6"),
+        "Methods and keys of _meta may be added; the first extension with result types of its own is tasks.",
     ),
+    **_all(
+        ("SEC-01", "SEC-02", "SEC-06", "SEC-08"),
+        "Speaks of HTTP only; the HTTP transports come with an issue of their own.",
+    ),
+    **_all(("SEC-05", "SEC-09"), "Scopes, and URLs that a client itself opens, come with authorization."),
     **_all(("X-12", "X-22", "X-23", "M:DEP-3"), "Speaks of HTTP only; its transports come with an issue of their own."),
     **_all(("X-08", "X-17", "X-18", "X-24", "X-29"), "Tasks come with an issue of their own."),
     "M:DEP-2": "Authorization comes with an issue of its own.",
@@ -78,6 +82,14 @@ CHOSEN: Dict[str, str] = {
     **_all(
         ("COMP-09", "M:CMP-7"),
         "The order is the completer's; there is no limiter and no delay: a host knows when its user types.",
+    ),
+    **_all(
+        ("ICON-03", "ICON-05", "M:ICO-1", "SEC-03"),
+        "The host's own duty: nothing here shows icons (Icon.is_safe tells which may be) or asks before it starts.",
+    ),
+    **_all(
+        ("META-08", "M:EXT-8", "M:APP-2"),
+        "Advice to authors, about names and results that are theirs.",
     ),
     **_all(
         ("TOOL-15", "TOOL-36", "TOOL-37", "M:TOOL-22", "M:TOOL-23", "M:TOOL-25"),

@@ -91,7 +91,7 @@ def test_c02_invalid_utf8_inside_a_valid_call(shared: Serve, revision: str) -> N
     server.lives()
 
 
-@pytest.mark.requirement("M:BASE-22")
+@pytest.mark.requirement("M:BASE-22", "SEC-07")
 @pytest.mark.parametrize(
     "line", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 100_000 + b"]" * 100_000], ids=["lists", "objects", "closed"]
 )

@@ -1,0 +1,108 @@
+"""Keys of ``_meta`` and identifiers of extensions: what an author may write. Reading takes any key. Floor 1.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic#general-fields
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Mapping, Optional
+
+_LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_PREFIX = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\Z")
+_NAME = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?\Z")
+_TRACE_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z")
+
+RESERVED_LABELS = frozenset({"mcp", "modelcontextprotocol"})
+
+DEFINED_KEYS = frozenset(
+    "io.modelcontextprotocol/" + name
+    for name in (
+        "protocolVersion", "clientCapabilities", "clientInfo", "logLevel", "serverInfo", "subscriptionId",
+        "related-task", "model-immediate-response",
+    )
+)
+"""Keys under reserved prefixes that a revision gives a meaning to; an author who sets one knows what it means."""
+
+TRACE_KEYS = ("traceparent", "tracestate", "baggage")
+"""Keys of W3C trace context, which stand without a prefix."""
+
+
+def check_meta(meta: Mapping[Any, Any], owner: str) -> None:
+    """Refuse keys that an author may not write.
+
+    Args:
+        meta: What was given as ``meta=``.
+        owner: What messages call what it belongs to.
+
+    Raises:
+        ValueError: A key breaks the grammar or is reserved for the protocol, or ``traceparent`` is none.
+        TypeError: A key, or the value of a key of trace context, is no text.
+    """
+    for key, value in meta.items():
+        if not isinstance(key, str):
+            raise TypeError(f"{owner}: the keys of meta are strings, not {type(key).__name__}")
+        problem = _problem(key)
+        if problem is not None:
+            raise ValueError(f"{owner}: the meta key {key!r} {problem}")
+        if key in TRACE_KEYS:
+            _check_trace(key, value, owner)
+
+
+def check_identifier(identifier: Any, owner: str) -> None:
+    """Refuse what cannot be the identifier of an extension: ``com.example/x``. Reserved prefixes may be declared.
+
+    Args:
+        identifier: What was given.
+        owner: What messages call what it belongs to.
+
+    Raises:
+        ValueError: It breaks the grammar, or has no prefix.
+        TypeError: It is no text.
+    """
+    if not isinstance(identifier, str):
+        raise TypeError(f"{owner}: the identifier of an extension is a str, not {type(identifier).__name__}")
+    prefix, slash, name = identifier.partition("/")
+    if not (slash and name and _PREFIX.match(prefix) and _NAME.match(name)):
+        raise ValueError(f"{owner}: {identifier!r} is no identifier of an extension: write it like com.example/name")
+
+
+def check_extensions(given: Optional[Mapping[str, Any]]) -> dict[str, Any]:
+    """Extensions as an author declares them: from identifiers to settings. None declares none.
+
+    Raises:
+        ValueError: An identifier is none.
+        TypeError: An identifier is no text, or the settings are no object.
+    """
+    for identifier, settings in (given or {}).items():
+        check_identifier(identifier, "extensions")
+        if not isinstance(settings, Mapping):
+            raise TypeError(f"extensions: the settings of {identifier!r} are an object: write {{}} for none")
+    return {identifier: dict(settings) for identifier, settings in (given or {}).items()}
+
+
+def _problem(key: str) -> Optional[str]:
+    """What is wrong with a key; None when nothing is."""
+    prefix, slash, name = key.rpartition("/")
+    if not _NAME.match(name) or (slash and not _PREFIX.match(prefix)):
+        return "breaks the grammar: write it like com.example/name"
+    if is_reserved(prefix) and key not in DEFINED_KEYS:
+        return "is reserved for the protocol: use a prefix of your own, like com.example/"
+    return None
+
+
+def is_reserved(prefix: str) -> bool:
+    """Whether a prefix belongs to the protocol by the rule of any revision.
+
+    The newest rules look at the second label only (``dev.mcp``), an earlier one at every label but the last
+    (``mcp.dev``).
+    """
+    labels = prefix.lower().split(".")
+    return not RESERVED_LABELS.isdisjoint([*labels[:-1], *labels[1:2]])
+
+
+def _check_trace(key: str, value: Any, owner: str) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{owner}: {key} is text, not {type(value).__name__}")
+    if key == "traceparent" and not _TRACE_PARENT.match(value):
+        raise ValueError(f"{owner}: traceparent is written 00-<32 digits>-<16 digits>-<2 digits>, not {value!r}")
