@@ -71,6 +71,8 @@ class Listening:
         """In a session: how many streams of the program listen to a resource."""
         self._background: Optional[Stream] = None
         self._keeper: Optional[threading.Thread] = None
+        self._retired: list[threading.Thread] = []
+        """Threads of streams that others took the place of: they are about to end."""
         self._pause = FIRST_PAUSE
 
     @property
@@ -275,6 +277,7 @@ class Listening:
                 self._close(new)
                 self._tell_gap(old, uris)  # which gave way to the new one, for a moment
                 raise
+            self._retired = [each for each in (*self._retired, self._keeper) if each is not None and each.is_alive()]
             self._keeper = keeper
         self._background = new
         if old is not None:
@@ -324,7 +327,7 @@ class Listening:
         return calls.table.cause is None
 
     def join(self) -> None:
-        """Wait for the thread that keeps the background stream open; the connection must have ended."""
-        keeper = self._keeper
-        if keeper is not None and keeper is not threading.current_thread():
-            keeper.join(_FAREWELL)
+        """Wait for the threads that keep the background stream open; the connection must have ended."""
+        for keeper in (*self._retired, self._keeper):
+            if keeper is not None and keeper is not threading.current_thread():
+                keeper.join(_FAREWELL)
