@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Iterator, List
+from typing import Iterator, List, Set
 
 import pytest
 
@@ -52,9 +52,12 @@ def _left_behind(before: Held) -> List[str]:
 def _after_settling(before: Held) -> List[str]:
     """What is still there, or gone, when all had its time to end."""
     end = time.monotonic() + SETTLE
-    for thread in set(threading.enumerate()) - before.threads:
-        eventually(lambda thread=thread: thread.ident is not None)  # it may only just begin
-        thread.join(max(0.0, end - time.monotonic()))
+    seen: Set[threading.Thread] = set(before.threads)
+    while not seen.issuperset(threading.enumerate()):  # what ends may start another, to tell of it
+        for thread in set(threading.enumerate()) - seen:
+            eventually(lambda thread=thread: thread.ident is not None)  # it may only just begin
+            thread.join(max(0.0, end - time.monotonic()))
+            seen.add(thread)
     eventually(lambda: not _left_behind(before), max(0.0, end - time.monotonic()))
     threads = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in before.threads]
     return threads + _left_behind(before)
