@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Iterator, List
+from typing import Iterator, List, Set
 
 import pytest
 
