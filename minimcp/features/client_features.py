@@ -134,6 +134,8 @@ class ClientFeatures:
 
         Raises: as `elicit`; the first failure ends all of them.
         """
+        if not isinstance(questions, Mapping):
+            raise TypeError(f"what is asked is a mapping of keys to questions, not {type(questions).__name__}")
         prefix = self._prefix
         if not prefix:
             return asker_of(self._exchange).ask_all(questions)
