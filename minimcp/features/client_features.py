@@ -158,7 +158,8 @@ class ClientFeatures:
             That JSON form, in every round.
 
         Raises:
-            RuntimeError: The key was used before.
+            RuntimeError: The key was used before, for a step that was done.
+            Exception: Whatever the function raises; the step may be tried again.
             TypeError, ValueError: What came out has no JSON form.
             Cancelled: The request was cancelled.
         """
