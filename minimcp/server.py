@@ -74,7 +74,7 @@ class Server(Registration):
         max_streams: Streams of change notices (`subscriptions/listen`) that are open at once.
         write_timeout: Seconds after which a client that takes no byte is lost.
         max_rounds: How often one request may come back for more answers.
-        ask_timeout: Seconds that a client gets for an answer.
+        ask_timeout: Seconds that a client gets for an answer, and a state between rounds is good for.
         drain_grace: Seconds that running requests get when a connection ends or the server closes.
 
     Raises:
@@ -135,7 +135,7 @@ class Server(Registration):
             info.to_wire(), owner=self, instructions=instructions, logging=logging, mask_errors=mask_errors,
             strict_arguments=strict_arguments, page_size=_page_size(page_size), list_ttl=list_ttl,
             list_cache_scope=_scope(list_cache_scope), place=self._executors.place(executor),
-            states=states_of(name, state_keys, state_codec),
+            states=states_of(name, state_keys, state_codec, lifetime=ask_timeout),
             check_replay=check_replay, max_rounds=_more_than_0("max_rounds", max_rounds),
             ask_timeout=_more_than_0("ask_timeout", ask_timeout), extensions=check_extensions(extensions),
         )

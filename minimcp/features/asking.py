@@ -118,7 +118,12 @@ class Asker:
         if not isinstance(key, str):
             raise TypeError(f"the key of a step is a str, not {type(key).__name__}")
         self._claim(self._stepped, [key], "the key of two steps: give each its own")
-        return self._result_of(key, function)
+        try:
+            return self._result_of(key, function)
+        except BaseException:  # it was not done: the handler may try again
+            with self._lock:
+                self._stepped.discard(key)
+            raise
 
     def _result_of(self, key: str, function: Callable[[], Any]) -> Any:
         return as_json(function())

@@ -136,6 +136,8 @@ class ClientFeatures:
 
         Raises: as `elicit`; the first failure ends all of them.
         """
+        if not isinstance(questions, Mapping):
+            raise TypeError(f"what is asked is a mapping of keys to questions, not {type(questions).__name__}")
         prefix = self._prefix
         if not prefix:
             return asker_of(self._exchange).ask_all(questions)
@@ -158,7 +160,8 @@ class ClientFeatures:
             That JSON form, in every round.
 
         Raises:
-            RuntimeError: The key was used before.
+            RuntimeError: The key was used before, for a step that was done.
+            Exception: Whatever the function raises; the step may be tried again.
             TypeError, ValueError: What came out has no JSON form.
             Cancelled: The request was cancelled.
         """

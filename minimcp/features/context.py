@@ -148,6 +148,8 @@ class Context(ClientFeatures):
             Cancelled: The request was cancelled.
             Exception: What the resource's function raises, as it is.
         """
+        if not isinstance(uri, str):
+            raise TypeError(f"a URI is a str, not {type(uri).__name__}")
         exchange = self._exchange
         exchange.check()
         inner = Context(exchange, asker_of(exchange).inner(self._prefix + uri))  # its questions are not this handler's
@@ -178,7 +180,13 @@ class Context(ClientFeatures):
         self._exchange.sleep(seconds)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called, on a thread of its own, when the request is cancelled; at once if it is already."""
+        """Have `callback` called, on a thread of its own, when the request is cancelled; at once if it is already.
+
+        Raises:
+            TypeError: It cannot be called.
+        """
+        if not callable(callback):
+            raise TypeError(f"what is called on cancel is a function without arguments, not {callback!r:.60}")
         self._exchange.on_cancel(callback)
 
     # ------------------------------------------------------------ facts

@@ -25,7 +25,7 @@ LONGEST = 256 * 1024
 """Characters of a token; longer ones are refused before anything is decoded."""
 
 LIFETIME = 600
-"""Seconds that a token is good for: how long a user may take to answer."""
+"""Seconds that a token is good for, where the author says nothing: how long a user may take to answer."""
 
 SHORTEST_KEY = 32
 
@@ -105,11 +105,19 @@ class States:
     Args:
         audience: Whose tokens these are: another server's are refused.
         codec: Makes states into text.
+        lifetime: Seconds that a token is good for; None means for ever.
         clock: The time in seconds, the same in every process that shares the keys.
     """
 
-    def __init__(self, audience: str, codec: Any, *, clock: Callable[[], float] = time.time) -> None:
-        self._audience, self._codec, self._clock = audience, codec, clock
+    def __init__(
+        self,
+        audience: str,
+        codec: Any,
+        *,
+        lifetime: Optional[float] = LIFETIME,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._audience, self._codec, self._lifetime, self._clock = audience, codec, lifetime, clock
 
     def seal(self, claims: Mapping[str, Json], exchange: Exchange) -> str:
         """The token for what has to come back with the next round of this request.
@@ -117,11 +125,13 @@ class States:
         Raises:
             InternalError: It would be too long.
         """
-        now = int(self._clock())
-        state = {"iat": now, "exp": now + LIFETIME, "aud": self._audience, "bind": binding(exchange), **claims}
+        now = self._clock()
+        exp = None if self._lifetime is None else now + self._lifetime
+        state = {"iat": int(now), "exp": exp, "aud": self._audience, "bind": binding(exchange), **claims}
         token: str = self._codec.seal(canonical(state))
         if len(token) > LONGEST:
-            raise InternalError(f"the answers and steps of {exchange.request.method} are too much for a requestState")
+            what = f"the answers and steps of {exchange.request.method} are too much for a requestState"
+            raise InternalError(f"{what}: {len(token)} characters, and {LONGEST} is the most")
         return token
 
     def unseal(self, token: Json, exchange: Exchange) -> dict[str, Json]:
@@ -146,7 +156,7 @@ class States:
             raise ValueError("another server's")
         if claims["bind"] != binding(exchange):
             raise ValueError("another request's, or another user's")
-        if not self._clock() < claims["exp"]:
+        if claims["exp"] is not None and not self._clock() < claims["exp"]:
             raise ValueError("expired")
         return {"r": int(claims["r"]), "cid": str(claims["cid"]), **{name: dict(claims[name]) for name in _MAPS}}
 
@@ -154,24 +164,27 @@ class States:
 _MAPS = ("asked", "ans", "steps")
 
 
-def states_of(audience: str, keys: Optional[Sequence[bytes]], codec: Any) -> States:
+def states_of(
+    audience: str, keys: Optional[Sequence[bytes]], codec: Any, *, lifetime: Optional[float] = LIFETIME
+) -> States:
     """The states of a server, by what its author says.
 
     Args:
         audience: The server's name.
         keys: Secrets to share among processes; None makes one up, for this process and its forks.
         codec: Instead of signing; None signs.
+        lifetime: Seconds that a token is good for; None means for ever.
 
     Raises:
         TypeError, ValueError: A key is none, or both are given.
     """
     if codec is None:
-        return States(audience, Signed([os.urandom(SHORTEST_KEY)] if keys is None else keys))
+        return States(audience, Signed([os.urandom(SHORTEST_KEY)] if keys is None else keys), lifetime=lifetime)
     if keys is not None:
         raise ValueError("state_keys and state_codec exclude each other: keys are for signing")
     if not callable(getattr(codec, "seal", None)) or not callable(getattr(codec, "unseal", None)):
         raise TypeError("a state_codec has seal(bytes) -> str and unseal(str) -> bytes")
-    return States(audience, codec)
+    return States(audience, codec, lifetime=lifetime)
 
 
 def canonical(value: Json) -> bytes:

@@ -99,6 +99,20 @@ def test_a_key_is_used_once() -> None:
     assert one.ask_all({}) == {}
 
 
+def test_a_step_that_failed_was_not_done_and_may_be_tried_again() -> None:
+    def fail() -> None:
+        raise OSError("flaky")
+
+    for revision in (R4, R5):
+        one, _ = asker(revision)
+        for function, error in ((fail, OSError), (object, ValueError)):
+            with pytest.raises(error):
+                one.step("pay", function)
+        assert one.step("pay", int) == 0
+        with pytest.raises(RuntimeError, match="'pay' is the key of two steps"):
+            one.step("pay", int)
+
+
 def test_what_is_no_question() -> None:
     one, made = asker()
     for wrong in ({5: NAME}, {"a": "What?"}, {None: NAME}):

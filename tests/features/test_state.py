@@ -81,6 +81,21 @@ def test_a_state_is_good_for_one_request_of_one_user_for_a_time(caplog: pytest.L
     assert "expired" in caplog.text
 
 
+def test_how_long_a_state_is_good_is_how_long_a_client_may_take() -> None:
+    for lifetime, good, over in ((0.5, 0.4, 0.6), (3600, 3599, 3601), (None, 10 ** 9, None)):
+        clock = Clock()
+        clock.now += 0.9  # a part of a second is not lost
+        one = states(clock=clock, lifetime=lifetime)
+        token, begun = one.seal(CLAIMS, of()), clock.now
+        clock.now = begun + good
+        assert one.unseal(token, of()) == CLAIMS
+        if over is not None:
+            clock.now = begun + over
+            refused(one, token)
+    facts = Server("slow", ask_timeout=3600)._registry.facts
+    assert facts.states._lifetime == 3600 and Server("s", ask_timeout=None)._registry.facts.states._lifetime is None
+
+
 @pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S19")
 def test_a_thousand_changes_of_a_token_are_refused() -> None:
     one, chance = states(), random.Random(5)
@@ -135,7 +150,7 @@ def test_too_long_a_token_is_refused_before_it_is_decoded(caplog: pytest.LogCapt
     one = States("here", Codec())
     refused(one, "x" * (LONGEST + 1))
     assert "too long" in caplog.text
-    with pytest.raises(InternalError, match="too much for a requestState"):
+    with pytest.raises(InternalError, match=f"a requestState: {LONGEST + 1} characters, and {LONGEST} is the most"):
         one.seal(CLAIMS, of())
     assert len(states().seal({**CLAIMS, "steps": {"s": "x" * 190_000}}, of())) <= LONGEST
 
