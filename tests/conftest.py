@@ -12,11 +12,11 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Iterator, List, Set
+from typing import Iterator, List
 
 import pytest
 
-from .support import KEPT, Held, eventually, held
+from .support import KEPT, KEPT_THREADS, Held, eventually, held
 
 SETTLE = 2.0
 """Seconds that the threads, descriptors and children of a test may take to go away after it."""
@@ -51,13 +51,13 @@ def _left_behind(before: Held) -> List[str]:
 
 def _after_settling(before: Held) -> List[str]:
     """What is still there, or gone, when all had its time to end."""
-    end = time.monotonic() + SETTLE
-    while time.monotonic() < end and set(threading.enumerate()) - before.threads:  # one that ends may begin another
-        for thread in set(threading.enumerate()) - before.threads:
+    end, known = time.monotonic() + SETTLE, before.threads | KEPT_THREADS
+    while time.monotonic() < end and set(threading.enumerate()) - known:  # one that ends may begin another
+        for thread in set(threading.enumerate()) - known:
             eventually(lambda thread=thread: thread.ident is not None)  # it may only just begin
             thread.join(max(0.0, end - time.monotonic()))
     eventually(lambda: not _left_behind(before), max(0.0, end - time.monotonic()))
-    threads = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in before.threads]
+    threads = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in known]
     return threads + _left_behind(before)
 
 
@@ -68,6 +68,7 @@ def leaves_nothing_behind() -> Iterator[None]:
     What a fixture of wider scope opens while a test runs, it opens inside `support.outlives_the_test`.
     """
     KEPT.clear()
+    KEPT_THREADS.clear()
     before = held()
     yield
     left = _after_settling(before) if held() != before else ()

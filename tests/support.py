@@ -87,15 +87,18 @@ def held() -> Held:
 
 
 KEPT: "Counter[str]" = Counter()
+KEPT_THREADS: Set[threading.Thread] = set()
 """What the running test opened for a fixture of a wider scope; emptied before each test."""
 
 
 @contextmanager
 def outlives_the_test() -> Iterator[None]:
     """What is opened inside belongs to a module's or the session's fixture, which closes it: no leak of the test."""
-    before = held().named()
+    before = held()
     yield
-    KEPT.update(held().named() - before)
+    now = held()
+    KEPT.update(now.named() - before.named())
+    KEPT_THREADS.update(now.threads - before.threads)
 
 
 def run_python(
