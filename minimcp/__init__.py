@@ -63,9 +63,10 @@ if TYPE_CHECKING:
     from .features.log_handler import LogHandler
     from .features.questions import Elicit, ElicitUrl, ListRoots, Sample
     from .group import Group, connect_all
+    from .marks import prompt, resource, tool
     from .paths import resolve_inside
     from .serial import Serial
-    from .server import Server
+    from .server import Server, serve
     from .transports.child import StdioServer
     from .types import (
         Annotations,
@@ -115,7 +116,8 @@ _LATE = {
     "connect_all": "group",
     "resolve_inside": "paths",
     "Serial": "serial",
-    "Server": "server",
+    **dict.fromkeys(("Server", "serve"), "server"),
+    **dict.fromkeys(("prompt", "resource", "tool"), "marks"),
     "StdioServer": "transports.child",
     **dict.fromkeys(
         (
@@ -158,5 +160,5 @@ __all__ = [
     "Root", "RpcError", "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server",
     "StdioServer", "Text", "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolError",
     "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect",
-    "connect_all", "current_context", "resolve_inside",
+    "connect_all", "current_context", "prompt", "resolve_inside", "resource", "serve", "tool",
 ]

@@ -12,6 +12,7 @@ from .features.completers import Given
 from .features.middleware import Middleware, check_middleware
 from .features.registry import Registry
 from .jsonrpc import Json
+from .marks import marked
 from .places import ExecutorOption, Executors
 from .types import Annotations, Icon, ToolAnnotations
 
@@ -97,6 +98,46 @@ class Registration:
             KeyError: There is none of this name.
         """
         self._registry.tools.remove(name)
+
+    # ------------------------------------------------------------ plain objects
+
+    def add(self, *handlers: Any) -> None:
+        """Register the marked methods of plain objects: those under ``@minimcp.tool``, ``resource`` and ``prompt``.
+
+        Their names become those of the tools and prompts, without a prefix. Handlers of one object run on several
+        threads at once: guard its state with a lock, or give the server ``executor=Serial()``.
+
+        Args:
+            handlers: Objects of any classes.
+
+        Raises:
+            TypeError: One is a class, or a method cannot be what it is marked as.
+            ValueError: No method of one is marked, or a name is taken. What of these objects was registered is taken
+                back.
+        """
+        add: dict[str, Callable[..., None]] = {
+            "tool": self.add_tool, "resource": self.add_resource, "prompt": self.add_prompt
+        }
+        take_back: list[Callable[[], None]] = []
+        try:
+            for each in handlers:
+                for function, mark in marked(each):
+                    add[mark.kind](function, *mark.arguments, **mark.options)
+                    take_back.append(self._remover(mark.kind, mark.arguments, mark.options, function))
+        except BaseException:
+            for undo in reversed(take_back):
+                undo()
+            raise
+
+    def _remover(
+        self, kind: str, arguments: Sequence[Any], options: Mapping[str, Any], function: Callable[..., Any]
+    ) -> Callable[[], None]:
+        removers: dict[str, Callable[[str], None]] = {
+            "tool": self.remove_tool, "resource": self.remove_resource, "prompt": self.remove_prompt
+        }
+        remove = removers[kind]
+        name = arguments[0] if arguments else options.get("name") or function.__name__
+        return lambda: remove(name)
 
     # ------------------------------------------------------------ resources
 

@@ -36,6 +36,7 @@ class Server(Registration):
 
     Args:
         name: For programs; clients see it.
+        handlers: Plain objects whose marked methods are registered, as by `add`.
         version: Of the server, as clients see it.
         title: For people; None sends none.
         description: What it is for; None sends none.
@@ -84,7 +85,7 @@ class Server(Registration):
     def __init__(
         self,
         name: str,
-        *,
+        *handlers: Any,
         version: str = "0",
         title: Optional[str] = None,
         description: Optional[str] = None,
@@ -146,6 +147,23 @@ class Server(Registration):
         self._state_lock = threading.Lock()
         self._wakers: list[Callable[[], None]] = []
         _renew_in_forks(self)
+        self.add(*handlers)
+
+    @classmethod
+    def of(cls, handlers: Any, *, name: Optional[str] = None, version: Optional[str] = None) -> Server:
+        """A server of one plain object, whose marked methods it serves.
+
+        Args:
+            handlers: The object.
+            name: None takes the name of its class in lower case.
+            version: None says "0".
+
+        Raises:
+            TypeError, ValueError: As `add`.
+        """
+        if isinstance(handlers, type):
+            raise TypeError(f"{handlers.__name__} is a class: give an instance of it, {handlers.__name__}()")
+        return cls(type(handlers).__name__.lower() if name is None else name, handlers, version=version or "0")
 
     def renew(self) -> None:
         """Begin anew in a forked process: its parent's connections and threads are not there, locks may be held."""
@@ -259,6 +277,15 @@ class Server(Registration):
 
     def __repr__(self) -> str:
         return f"<Server {self.name!r} {len(self._registry.tools)} tools, {len(self._channels)} connections>"
+
+
+def serve(handlers: Any, transport: str = "stdio") -> None:
+    """Serve the marked methods of a plain object until the input ends: ``Server.of(handlers).run(transport)``.
+
+    Raises:
+        TypeError, ValueError: As `Server.of` and `Server.run`.
+    """
+    Server.of(handlers).run(transport)
 
 
 def _renew_in_forks(server: Server) -> None:

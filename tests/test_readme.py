@@ -48,7 +48,7 @@ def _run(arguments: List[str], folder: Path) -> str:
 
 
 def test_every_python_block_is_a_file() -> None:
-    assert README.count("code-block:: python") == len(_blocks("file")) == 5
+    assert README.count("code-block:: python") == len(_blocks("file")) == 6
 
 
 @pytest.mark.parametrize("name", ["client.py", "visit.py"])
@@ -58,6 +58,12 @@ def test_the_clients_print_what_they_are_said_to(name: str, files: Path) -> None
 
 def test_the_test_passes(files: Path) -> None:
     _run(["-c", "import test_server as t; t.test_forecast(); t.test_progress()"], files)
+
+
+def test_the_plain_class_serves(files: Path) -> None:
+    with connect(str(files / "notes.py")) as client:
+        assert client.call_tool("add", {"text": "milk"}).value == 1
+        assert client.read_resource("notes://1").text == "milk"
 
 
 def test_the_server_and_the_client_fit_on_one_screen() -> None:

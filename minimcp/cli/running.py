@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any, Sequence
 
+from ..marks import has_marks
 from .ending import UsageError
 from .parsing import Parser
 
@@ -17,7 +18,7 @@ def command(arguments: Sequence[str], prog: str) -> int:
         arguments: Those after the command's name.
         prog: The program and the command.
     """
-    parser = Parser(prog, "Serve the server object in a Python file over stdin and stdout.", None)
+    parser = Parser(prog, "Serve the server object, or plain class, in a Python file over stdin and stdout.", None)
     parser.add_argument(
         "file", metavar="FILE[:NAME]", help="the file, and the variable that holds the server if there are several"
     )
@@ -82,6 +83,25 @@ def is_server(value: Any) -> bool:
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in ("open_pipe", "run"))
 
 
+def as_server(value: Any) -> Any:
+    """The server that a variable stands for: itself, or one of a plain object, or of a class made without arguments.
+
+    Raises:
+        UsageError: It is none of these.
+    """
+    if is_server(value):
+        return value
+    kind = value if isinstance(value, type) else type(value)
+    if not has_marks(kind):
+        raise UsageError(f"is no server but {type(value).__name__}")
+    from ..server import Server
+
+    try:
+        return Server.of(value() if value is kind else value)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"cannot be served: {error}") from error
+
+
 def pick(variables: dict[str, Any], name: str, path: str) -> Any:
     """The server to serve.
 
@@ -96,24 +116,33 @@ def pick(variables: dict[str, Any], name: str, path: str) -> Any:
     if name:
         if name not in variables:
             raise UsageError(f"{path} has no variable {name!r}{_there_are(variables)}")
-        if not is_server(variables[name]):
-            raise UsageError(f"{name!r} in {path} is no server but {type(variables[name]).__name__}")
-        return variables[name]
+        try:
+            return as_server(variables[name])
+        except UsageError as error:
+            raise UsageError(f"{name!r} in {path} {error}") from error
     found = _servers(variables)
     if len(found) == 1:
-        return next(iter(found.values()))
+        return as_server(next(iter(found.values())))
     if not found:
         raise UsageError(f"{path} has no server object: write  server = Server(\"name\")  at its top level")
     raise UsageError(f"{path} has several servers, say which: {', '.join(f'{path}:{each}' for each in found)}")
 
 
 def _servers(variables: dict[str, Any]) -> dict[str, Any]:
-    """Server objects by the first name that each has."""
-    found: dict[str, Any] = {}
-    for name, value in variables.items():
-        if is_server(value) and not any(value is other for other in found.values()):
-            found[name] = value
-    return found
+    """Server objects by the first name that each has; without any, plain objects to serve, or else classes of them."""
+    module = variables.get("__name__")
+    for fits in (
+        is_server,
+        lambda value: not isinstance(value, type) and has_marks(type(value)),
+        lambda value: isinstance(value, type) and value.__module__ == module and has_marks(value),
+    ):
+        found: dict[str, Any] = {}
+        for name, value in variables.items():
+            if fits(value) and not any(value is other for other in found.values()):
+                found[name] = value
+        if found:
+            return found
+    return {}
 
 
 def _there_are(variables: dict[str, Any]) -> str:

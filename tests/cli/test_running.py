@@ -9,6 +9,7 @@ from typing import Any, Callable, Iterator
 import pytest
 
 import minimcp as package
+from minimcp.cli.ending import UsageError
 from minimcp.cli.running import load, pick, split_name
 
 from .conftest import Done, run_process
@@ -43,6 +44,34 @@ def test_it_serves_until_its_input_ends(tmp_path: Path) -> None:
     done = run_process("run", f"{path}:second", stdin=json.dumps(INITIALIZE) + "\n")
     assert (done.code, sorted(done.err)) == (0, sorted("noise\nloaded"))  # Python's buffer may come second
     assert json.loads(done.out)["result"]["serverInfo"]["name"] == "two"
+
+
+PLAIN = """
+import minimcp
+class Notes:
+    def __init__(self, path="x"): self.path = path
+    @minimcp.tool
+    def add(self) -> str:
+        "Note."
+        return self.path
+"""
+
+
+@pytest.mark.parametrize(("more", "name"), [
+    ("", ""), ("", "Notes"), ("notes = Notes('y')\nother = 5\n", ""), ("notes = Notes('y')\n", "notes"),
+])
+def test_a_plain_class_or_an_object_of_it_is_served(tmp_path: Path, more: str, name: str) -> None:
+    path = _file(tmp_path, PLAIN + more)
+    with package.connect(pick(load(path), name, path)) as client:
+        assert client.call_tool("add").text == ("y" if more else "x")
+        assert client.server_info is not None and client.server_info.name == "notes"
+
+
+def test_a_class_that_needs_arguments_is_not_made(tmp_path: Path) -> None:
+    path = _file(tmp_path, PLAIN.replace('path="x"', "path"))
+    for name in ("", "Notes"):
+        with pytest.raises(UsageError, match="cannot be served: .*path"):
+            pick(load(path), name, path)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,199 @@
+"""Plain classes as handlers: marked methods, found on the class."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+import minimcp
+from minimcp import Context, Serial, Server
+from minimcp.marks import MARKS, marked
+
+
+class Notes:
+    """A notebook."""
+
+    def __init__(self) -> None:
+        self.notes: List[str] = []
+
+    @property
+    def costly(self) -> str:
+        raise AssertionError("a property was evaluated")
+
+    @minimcp.tool
+    def add(self, text: str) -> int:
+        """Note something."""
+        self.notes.append(text)
+        return len(self.notes)
+
+    @minimcp.tool(name="wipe", title="Wipe", annotations={"destructive_hint": True})
+    def clear(self, ctx: Context) -> None:
+        """Forget everything."""
+        ctx.info("wiped")
+        self.notes.clear()
+
+    @minimcp.resource("notes://{number}", mime_type="text/markdown")
+    def read(self, number: int) -> str:
+        """One note."""
+        return self.notes[number - 1]
+
+    @minimcp.prompt
+    def summary(self, style: str = "short") -> str:
+        """Sum up."""
+        return f"Sum up in a {style} way: {self.notes}"
+
+    @staticmethod
+    @minimcp.tool
+    def version() -> str:
+        """The version."""
+        return "7"
+
+    @minimcp.tool
+    @classmethod
+    def kind(cls) -> str:
+        """The class."""
+        return cls.__name__
+
+    def helper(self) -> None:
+        """Not marked."""
+
+
+class Counted(Notes):
+    def add(self, text: str) -> int:
+        """Note something, and count twice."""
+        return 2 * super().add(text)
+
+    clear = None  # type: ignore[assignment]
+
+    @minimcp.tool(name="both")
+    @minimcp.resource("counted://both", name="both")
+    def both(self) -> str:
+        """A tool and a resource."""
+        return "both"
+
+
+def names(server: Server) -> Any:
+    with minimcp.connect(server) as client:
+        return (
+            [tool.name for tool in client.list_tools()],
+            [each.uri_template for each in client.list_resource_templates()],
+            [each.name for each in client.list_prompts()],
+        )
+
+
+def test_an_object_is_served() -> None:
+    server = Server.of(Notes())
+    assert (server.name, server.version) == ("notes", "0")
+    assert names(server) == (["add", "wipe", "version", "kind"], ["notes://{number}"], ["summary"])
+    with minimcp.connect(server) as client:
+        assert client.call_tool("add", {"text": "milk"}).value == 1
+        read = client.read_resource("notes://1").contents[0]
+        assert (read.text, read.mime_type) == ("milk", "text/markdown")
+        assert "milk" in client.get_prompt("summary").messages[0].content.text  # type: ignore[union-attr]
+        client.call_tool("wipe")
+        assert client.call_tool("version").text == "7" and client.call_tool("kind").text == "Notes"
+        tool = next(each for each in client.list_tools() if each.name == "wipe")
+        assert tool.title == "Wipe" and tool.annotations is not None and tool.annotations.destructive_hint is True
+
+
+def test_a_subclass_inherits_marks_and_may_take_methods_away() -> None:
+    server = Server("two", Counted(), version="3")
+    assert names(server)[0] == ["add", "version", "kind", "both"] and server.version == "3"
+    with minimcp.connect(server) as client:
+        assert client.call_tool("add", {"text": "x"}).value == 2
+        assert client.call_tool("both").text == client.read_resource("counted://both").text == "both"
+        assert client.call_tool("kind").text == "Counted"
+
+
+def test_several_objects_and_later_ones() -> None:
+    class Search:
+        @minimcp.tool
+        def find(self, what: str) -> str:
+            """Find."""
+            return what
+
+    server = Server("all", Notes(), Search())
+    assert "find" in names(server)[0]
+    with pytest.raises(ValueError, match="the tool 'find' exists"):
+        server.add(Search())
+    other = Server("one")
+    other.add(Search())
+    with minimcp.connect(other) as client:
+        assert [tool.name for tool in client.list_tools()] == ["find"]
+
+
+def test_what_cannot_be_registered_is_taken_back_whole() -> None:
+    class Half:
+        @minimcp.resource("half://a")
+        def page(self) -> str:
+            """A page."""
+            return ""
+
+        @minimcp.prompt
+        def ask(self) -> str:
+            """Ask."""
+            return ""
+
+        @minimcp.tool
+        def good(self) -> str:
+            """Good."""
+            return ""
+
+        @minimcp.tool
+        async def bad(self) -> str:
+            """Bad."""
+            return ""
+
+    server = Server("x")
+    with pytest.raises(TypeError, match="async"):
+        server.add(Notes(), Half())
+    with minimcp.connect(server) as client:
+        assert client.list_tools() == client.list_resources() == client.list_prompts() == []
+
+
+def test_what_is_no_object_with_marks() -> None:
+    with pytest.raises(TypeError, match=r"give an instance of it, Notes\(\)"):
+        Server("x", Notes)
+    with pytest.raises(TypeError, match="give an instance"):
+        Server.of(Notes)
+    with pytest.raises(ValueError, match="no method of list is marked"):
+        Server("x", [])
+    for wrong in (
+        lambda: minimcp.tool("name"), lambda: minimcp.prompt("name"), lambda: minimcp.tool(5),
+        lambda: minimcp.tool(Notes), lambda: minimcp.resource(Notes.helper), lambda: minimcp.resource("a://b")(5),
+    ):
+        with pytest.raises(TypeError):
+            wrong()  # type: ignore[no-untyped-call]
+    assert not hasattr(Notes.helper, MARKS) and [each.mark.kind for each in marked(Notes())].count("tool") == 4
+
+
+def test_one_object_on_one_thread() -> None:
+    class Where:
+        @minimcp.tool
+        def thread(self) -> int:
+            """Which thread."""
+            return threading.get_ident()
+
+    server = Server("where", Where(), executor=Serial())
+    try:
+        with minimcp.connect(server) as client:
+            assert len({result.value for result in client.call_tools([("thread", {})] * 20)}) == 1
+    finally:
+        server.close()
+
+
+def test_serve_runs_it(tmp_path: Path) -> None:
+    script = tmp_path / "notes.py"
+    script.write_text(
+        "import minimcp\n\nclass Notes:\n    @minimcp.tool\n    def add(self, text: str) -> str:\n"
+        "        'Note.'\n        return text.upper()\n\nminimcp.serve(Notes())\n"
+    )
+    root = str(Path(minimcp.__file__).parent.parent)
+    with minimcp.connect(str(script), env={"PYTHONPATH": root}) as client:
+        assert client.call_tool("add", {"text": "x"}).text == "X"
+        assert client.server_info is not None and client.server_info.name == "notes"
+    with pytest.raises(ValueError, match="unknown transport"):
+        minimcp.serve(Notes(), "pigeon")
