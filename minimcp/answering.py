@@ -16,7 +16,7 @@ from .handlers import Handlers, as_roots
 from .jsonrpc import Json
 from .log import Log, one_line
 from .revisions import Revision
-from .schema import compile_check, write_any
+from .schema import EndlessPattern, compile_peer_check, write_any
 from .types import (
     Answer,
     ElicitRequest,
@@ -200,8 +200,8 @@ def _read_elicit(
 
 def _check_of(schema: Json) -> Callable[[Any], Optional[str]]:
     try:
-        return compile_check(schema, where="requestedSchema")
-    except ImportError as error:
+        return compile_peer_check(schema, where="requestedSchema")
+    except (ImportError, EndlessPattern) as error:
         log.warning("an answer is sent unchecked: %s", error)
         return lambda content: None
 

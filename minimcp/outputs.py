@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterable, Optional
 from .errors import ProtocolViolation
 from .features.results import WRAPPED
 from .log import Log, one_line
-from .schema.check import compile_check
+from .schema.peers import compile_peer_check
 from .types import CallToolResult, Tool
 
 log = Log("client")
@@ -32,7 +32,7 @@ class _Output:
         """What is wrong with a value; None when it fits, or when its schema cannot be checked here."""
         if self._check is None:
             try:
-                self._check = compile_check(self._schema, where=f"{self._name} output")
+                self._check = compile_peer_check(self._schema, where=f"{self._name} output")
             except (ImportError, ValueError) as error:
                 log.warning("results of %s are handed over unchecked: %s", one_line(self._name), error)
                 self._check = _accept

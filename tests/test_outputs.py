@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+import minimcp
 from minimcp import CallToolResult, ProtocolViolation, Text, Tool, outputs as module
 from minimcp.outputs import OutputChecks
+
+from .answering import R4, Answering, result
 
 NUMBER = {"type": "object", "properties": {"result": {"type": "number"}}, "required": ["result"]}
 
@@ -48,13 +51,13 @@ def test_what_breaks_the_schema() -> None:
 
 def test_the_check_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made, compiled = checks(NUMBER), []
-    compile_check = module.compile_check
+    compile_check = module.compile_peer_check
 
     def count(*arguments: Any, **keywords: Any) -> Any:
         compiled.append(arguments)
         return compile_check(*arguments, **keywords)
 
-    monkeypatch.setattr(module, "compile_check", count)
+    monkeypatch.setattr(module, "compile_peer_check", count)
     for _ in range(3):
         filled(made, structured_content={"result": 1})
     assert len(compiled) == 1
@@ -67,7 +70,7 @@ def test_what_cannot_be_checked_is_handed_over_with_one_warning(
     def fail(*arguments: Any, **keywords: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(module, "compile_check", fail)
+    monkeypatch.setattr(module, "compile_peer_check", fail)
     caplog.set_level(logging.WARNING, "minimcp")
     made = checks(NUMBER, "od\nd")
     for _ in range(2):
@@ -102,3 +105,29 @@ def test_the_last_list_counts() -> None:
     made = checks(NUMBER)
     made.remember([])
     assert filled(made, structured_content={"result": "x"}).value == {"result": "x"}
+
+
+@pytest.mark.parametrize("schema", [
+    {"$ref": "http://127.0.0.1:1/schema.json"}, {"properties": {"a": {"pattern": "(a+)+$"}}},
+    {"properties": {"a": {"pattern": "^(a|a?)+$"}}}, {"patternProperties": {"^(a+)+$": {}}},
+])
+def test_k25_a_hostile_schema_keeps_nobody(schema: Any, caplog: pytest.LogCaptureFixture) -> None:
+    structured = {"a": "a" * 100 + "!", "a" * 100 + "!": 1}
+    made = checks({"type": "object", **schema})
+    assert filled(made, structured_content=structured).value == structured
+    assert "are handed over unchecked" in caplog.text
+
+
+def test_k25_a_list_with_thousands_of_tools_and_odd_ones_among_them() -> None:
+    deep: Any = {}
+    for _ in range(100):
+        deep = {"allOf": [deep]}
+    odd = [
+        {"name": "deep", "inputSchema": {"type": "object"}, "outputSchema": deep},
+        {"name": "headers", "inputSchema": {"type": "object", "properties": {"x": {"x-mcp-header": 5}}}},
+    ]
+    listed = odd + [{"name": f"t{number}", "inputSchema": {"type": "object"}} for number in range(10_000)]
+    server = Answering({"tools/list": result(tools=listed), "tools/call": result(content=[], structuredContent={})})
+    with minimcp.connect(server, revision=R4) as client:
+        assert len(client.list_tools()) == 10_002
+        assert client.call_tool("deep").structured_content == {}

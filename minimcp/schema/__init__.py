@@ -1,7 +1,7 @@
 """From annotations to JSON Schema and back, and from any JSON Schema to a compiled check. Floor 1.
 
-Four doors: `read_signature` for a function, `kind_of` for a type, `write_any` for a value, `compile_check` for a
-schema. All of them work at registration; what they hand back is quick and thread-safe.
+Five doors: `read_signature` for a function, `kind_of` for a type, `write_any` for a value, `compile_check` for a
+schema, `compile_peer_check` for one that a peer sent. What they hand back is quick and thread-safe.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from .kind import Kind
 from .kinds import kind_of, write_any
 from .limits import Limits
 from .mismatch import Mismatch
+from .peers import EndlessPattern, compile_peer_check
 from .signature import Parameter, Signature, read_signature
 
 __all__ = [
+    "EndlessPattern",
     "Kind",
     "Limits",
     "Mismatch",
     "Parameter",
     "Signature",
     "compile_check",
+    "compile_peer_check",
     "kind_of",
     "read_signature",
     "write_any",
