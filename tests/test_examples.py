@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import shlex
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Iterator
@@ -12,12 +14,14 @@ from urllib.parse import quote
 
 import pytest
 
-from minimcp import RpcError, connect
+from minimcp import MethodNotFound, RpcError, connect
 
 from .support import ROOT, run_python
 from .test_paths import HOSTILE
 
 EXAMPLES = ROOT / "examples"
+COURSE = sorted(EXAMPLES.glob("[0-9]*.py"))
+"""The chapters; what each prints stands beside it, in a file of the same name."""
 
 
 @pytest.fixture
@@ -47,6 +51,32 @@ def test_examples_are_short() -> None:
     assert {name: length for name, length in lengths.items() if length >= 80} == {}
 
 
+def test_the_chapters_are_numbered_and_each_sets_a_task() -> None:
+    assert [int(path.name[:2]) for path in COURSE] == list(range(1, 13))
+    for path in COURSE:
+        text = path.read_text(encoding="utf-8")
+        assert "https://modelcontextprotocol.io/specification/" in text.split('"""')[1], path.name
+        last = text.rstrip().split("\n\n")[-1].splitlines()
+        assert last[0].startswith("# Exercise: ") and all(line.startswith("# ") for line in last), path.name
+
+
+@pytest.mark.parametrize("chapter", COURSE, ids=lambda path: path.stem)
+def test_a_chapter_prints_what_stands_beside_it(chapter: Path) -> None:
+    env = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = run_python([f"examples/{chapter.name}"], env=env, seconds=30)
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    printed = done.stdout.decode().replace(sys.executable, "python3").replace(f"{ROOT}{os.sep}", "")
+    assert printed.splitlines() == chapter.with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_the_server_by_hand_is_a_server() -> None:
+    """What the first chapter writes without the library is understood by it."""
+    with connect([sys.executable, str(EXAMPLES / "01_wire.py"), "serve"]) as client:
+        assert client.call_tool("add", {"a": 2, "b": 3}).text == "5"
+        with pytest.raises(MethodNotFound):
+            client.request("tools/bake")
+
+
 def test_the_file_server_prints_what_it_says(folder: Path) -> None:
     shown = (EXAMPLES / "file_server.py").read_text(encoding="utf-8").split('"""')[1]
     commands = re.findall(r"^    \$ python3 (.+)\n((?:    (?!\$).+\n)+)", shown, re.M)
@@ -57,10 +87,11 @@ def test_the_file_server_prints_what_it_says(folder: Path) -> None:
         assert done.stdout.decode().rstrip().splitlines() == [line[4:] for line in printed.splitlines()]
 
 
-def test_the_example_test_passes(folder: Path) -> None:
-    done = run_python(["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_file_server.py"], cwd=folder, seconds=60)
+def test_the_example_tests_pass(folder: Path) -> None:
+    tests = ["test_file_server.py", "12_testing.py"]
+    done = run_python(["-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=folder, seconds=60)
     assert done.returncode == 0, done.stdout.decode()
-    assert b"4 passed" in done.stdout
+    assert b"8 passed" in done.stdout
 
 
 def test_the_file_server_gives_nothing_away(

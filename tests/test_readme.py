@@ -169,6 +169,11 @@ def test_every_file_that_is_named_is_there() -> None:
     assert len(names) > 30 and [name for name in names if not (PACKAGE / name).is_file()] == []
 
 
+def test_the_examples_are_those_that_are_there() -> None:
+    there = sorted(path.name for path in ROOT.glob("examples/*.py"))
+    assert [name.strip("`") for name, _ in _rows("Examples")] == there
+
+
 @pytest.mark.requirement("JSCH-03", "M:SCH-3")
 def test_the_dialects_of_schemas_are_named() -> None:
     named = README.split("(dialects ", 1)[1].split(")", 1)[0]

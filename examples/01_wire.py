@@ -1,0 +1,77 @@
+"""What the wire is: two pipes, and on each of them one JSON object a line. minimcp is not imported here.
+
+A host starts the server as a child process. What the host writes to the child's stdin are requests, each with an id,
+and notifications, which have none and want no answer. On the child's stdout the answers come back under the same ids.
+All else that a server has to say goes to stderr. Everything that follows in this course is made of such lines.
+
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio) and .../basic/lifecycle
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+NAME = {"name": "by-hand", "version": "0"}
+ADD = {
+    "name": "add",
+    "description": "Add two numbers.",
+    "inputSchema": {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}},
+}
+
+
+def initialize(params: dict[str, Any]) -> dict[str, Any]:
+    """Who we are and what we offer: tools, and nothing else."""
+    return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": NAME}
+
+
+def call(params: dict[str, Any]) -> dict[str, Any]:
+    """Run the only tool that there is. A real server would look at the arguments first."""
+    total = params["arguments"]["a"] + params["arguments"]["b"]
+    return {"content": [{"type": "text", "text": str(total)}]}
+
+
+METHODS = {"initialize": initialize, "tools/list": lambda params: {"tools": [ADD]}, "tools/call": call}
+
+
+def serve() -> None:
+    """The server: read a line, answer it, until stdin ends."""
+    for line in sys.stdin.buffer:
+        message = json.loads(line)
+        if "id" not in message:
+            continue  # a notification
+        answer = {"jsonrpc": "2.0", "id": message["id"]}
+        if message["method"] in METHODS:
+            answer["result"] = METHODS[message["method"]](message.get("params", {}))
+        else:
+            answer["error"] = {"code": -32601, "message": "Method not found"}
+        print(json.dumps(answer), flush=True)  # one line, and at once: somebody waits for it
+
+
+def host() -> None:
+    """The other side: start the server, say hello, and use it."""
+    with subprocess.Popen([sys.executable, __file__, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin and child.stdout
+        info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": NAME}
+        for message in (
+            {"id": 1, "method": "initialize", "params": info},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/list"},
+            {"id": 3, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 2, "b": 3}}},
+            {"id": 4, "method": "tools/bake"},
+        ):
+            line = json.dumps({"jsonrpc": "2.0", **message})
+            print("-->", line)
+            child.stdin.write(line.encode() + b"\n")
+            child.stdin.flush()
+            if "id" in message:
+                print("<--", child.stdout.readline().decode().rstrip())
+
+
+if __name__ == "__main__":
+    serve() if sys.argv[1:] == ["serve"] else host()
+
+# Exercise: answer "ping" with an empty object. Then let minimcp talk to your server, which knows nothing of it:
+#     python3 -m minimcp call "python3 examples/01_wire.py serve" add a=2 b=3

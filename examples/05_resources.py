@@ -1,0 +1,75 @@
+"""Resources: texts and files under a URI, which a host reads without asking a model.
+
+One URI is one resource, and is listed. A URI with variables in braces is a template: it stands for many, is listed as
+it is, and its variables arrive as the parameters' types. Whoever wants to know when a resource changes, listens.
+
+https://modelcontextprotocol.io/specification/2026-07-28/server/resources
+"""
+
+from __future__ import annotations
+
+import threading
+
+import minimcp
+
+server = minimcp.Server("greenhouse")
+degrees = {"tomato": 21, "basil": 19, "cactus": 30}
+lock = threading.Lock()
+
+
+@server.resource("plants://all", mime_type="application/json")
+def plants() -> dict[str, int]:
+    """All plants and how warm they have it. What is no text and no bytes is sent as JSON."""
+    with lock:
+        return dict(degrees)
+
+
+@server.resource("plants://pictures/{size}.pgm", mime_type="image/x-portable-graymap")
+def picture(size: int) -> bytes:
+    """A grey square. Bytes are binary content; on the wire they are base64, which nobody here has to know."""
+    return b"P5 %d %d 255\n" % (size, size) + b"\x80" * (size * size)
+
+
+def names(value: str) -> list[str]:
+    """What completes the text that somebody has typed so far."""
+    return [name for name in degrees if name.startswith(value)]
+
+
+@server.resource("plants://{name}", complete={"name": names})
+def plant(name: str) -> str:
+    """How one plant has it."""
+    with lock:
+        if name not in degrees:
+            raise minimcp.ResourceNotFound(f"There is no plant {name}.")
+        return f"{name}: {degrees[name]} degrees"
+
+
+@server.tool
+def heat(name: str, by: int) -> None:
+    """Make it warmer for a plant."""
+    with lock:
+        degrees[name] += by
+    server.resource_updated(f"plants://{name}")  # those who listen to this URI are told
+
+
+if __name__ == "__main__":
+    with minimcp.connect(server) as client:
+        print("resources:", [resource.uri for resource in client.list_resources()])
+        print("templates:", [template.uri_template for template in client.list_resource_templates()])
+        print(client.read_resource("plants://all").text)
+        print(client.read_resource("plants://pictures/2.pgm").data)
+        print("completed:", client.complete("name", "t", template="plants://{name}").values)
+        for uri in ("plants://rose", "plants://pictures/big.pgm"):
+            try:
+                client.read_resource(uri)
+            except minimcp.ResourceNotFound as error:
+                print("not found:", error.message)
+
+        with client.listen(resource_subscriptions=["plants://basil"]) as changes:
+            client.call_tool("heat", {"name": "basil", "by": 2})
+            change = changes.next(timeout=10)
+            print("changed:", change.uri)
+            print(client.read_resource("plants://basil").text)
+
+# Exercise: a template plants://{name}/{+path} takes slashes too. Make one that reads files below a directory, and keep
+# it inside with minimcp.resolve_inside. file_server.py beside this file is one way to do it.

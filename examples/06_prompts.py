@@ -1,0 +1,70 @@
+"""Prompts: messages for a model that a person picks from a menu, and completion while the person types.
+
+A prompt's arguments are texts on the wire; the function gets them as its annotations say. What completes an argument is
+a list, or a function that is given the text so far and, if it has a second parameter, what was chosen already. A
+Literal completes by itself.
+
+https://modelcontextprotocol.io/specification/2026-07-28/server/prompts and .../server/utilities/completion
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import minimcp
+from minimcp import Message
+
+server = minimcp.Server("letters")
+STREETS = {"Oslo": ["Aker brygge", "Karl Johans gate"], "Bergen": ["Strandgaten"]}
+
+
+def streets(value: str, arguments: dict[str, str]) -> list[str]:
+    """The streets of the city that was chosen."""
+    return [street for street in STREETS.get(arguments.get("city", ""), []) if street.startswith(value)]
+
+
+@server.prompt(title="Write to somebody", complete={"city": list(STREETS), "street": streets})
+def letter(city: str, street: str, tone: Literal["plain", "formal"] = "plain", lines: int = 5) -> list[Message]:
+    """Have a letter written.
+
+    Args:
+        city: Where it goes.
+        street: In that city.
+        tone: How it sounds.
+        lines: How long it is.
+    """
+    return [
+        Message("user", f"Write {lines} lines in a {tone} tone to the people of {street}, {city}."),
+        Message("assistant", "Dear neighbours,"),
+    ]
+
+
+@server.prompt
+def shorter() -> str:
+    """Ask for less. A str is one message of the user."""
+    return "Say that in half as many words."
+
+
+if __name__ == "__main__":
+    with minimcp.connect(server) as client:
+        for prompt in client.list_prompts():
+            arguments = [each.name if each.required else f"[{each.name}]" for each in prompt.arguments or []]
+            print(prompt.display_name + ":", *arguments)
+
+        print("city, B:", client.complete("city", "B", prompt="letter").values)
+        chosen = {"city": "Oslo"}
+        print("street in Oslo:", client.complete("street", "", prompt="letter", arguments=chosen).values)
+        print("tone, f:", client.complete("tone", "f", prompt="letter").values)
+
+        result = client.get_prompt("letter", {"city": "Oslo", "street": "Aker brygge", "lines": 3})
+        for message in result.messages:
+            if isinstance(message.content, minimcp.Text):  # it may be an image, a file, ...
+                print(f"{message.role}: {message.content.text}")
+        try:
+            client.get_prompt("letter", {"city": "Oslo"})
+        except minimcp.InvalidParams as error:
+            print("refused:", error.message)
+
+# Exercise: let a prompt hand a file to the model. Message takes content blocks as well as texts: try
+# Message("user", minimcp.EmbeddedResource(...)). A person's shell can ask for prompts too:
+#     python3 -m minimcp prompt "python3 -m minimcp run examples/06_prompts.py" shorter

@@ -1,0 +1,77 @@
+"""Long work: progress reports, cancellation, and handlers that run side by side.
+
+A handler is a plain function on a thread. `ctx` is its line to whoever waits: reports go out through it, and it
+ends a call that nobody waits for any more: whatever of `ctx` speaks or waits raises `Cancelled` then. So a loop that
+reports is a loop that can be stopped. Other requests are served meanwhile, on other threads.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress and .../cancellation
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import minimcp
+from minimcp import Context
+
+server = minimcp.Server("kitchen")
+stopped = threading.Event()
+table = threading.Barrier(2)
+
+
+@server.tool
+def cook(dishes: int, ctx: Context, seconds_each: float = 0.0) -> str:
+    """Cook some dishes, one after the other."""
+    try:
+        for number in range(1, dishes + 1):
+            ctx.progress(number, dishes, f"dish {number}")
+            ctx.sleep(seconds_each)  # as time.sleep, but a cancel ends it, and meanwhile its worker serves others
+    except minimcp.Cancelled:
+        stopped.set()  # tidy up, if there is something to tidy up
+        raise
+    return f"{dishes} dishes"
+
+
+@server.tool
+def eat(who: str) -> str:
+    """Wait at the table until there are two."""
+    table.wait(timeout=10)
+    return f"{who} has eaten"
+
+
+@server.tool
+def wash(plates: list[str], ctx: Context) -> list[str]:
+    """Wash plates, two at a time. A thread of your own does not know whose request it works for: hand it ctx."""
+
+    def wash_one(plate: str) -> str:
+        ctx.check()  # raises Cancelled
+        return f"clean {plate}"
+
+    with ThreadPoolExecutor(2) as sinks:
+        return list(sinks.map(wash_one, plates))
+
+
+def main() -> None:
+    with minimcp.connect(server) as client:
+        print(client.call_tool("cook", {"dishes": 2}, on_progress=lambda report: print(report.message)).text)
+
+        token = minimcp.CancelToken()  # any thread may cancel it
+        try:
+            arguments = {"dishes": 2, "seconds_each": 600}
+            client.call_tool("cook", arguments, cancel=token, on_progress=lambda report: token.cancel("not hungry"))
+        except minimcp.Cancelled as error:
+            print("cancelled:", error)
+        print("the cook has stopped:", stopped.wait(timeout=10))
+
+        for eaten in client.call_tools([("eat", {"who": "Ada"}), ("eat", {"who": "Bob"})]):
+            print(eaten.text)
+        print(client.call_tool("wash", {"plates": ["cup", "bowl"]}).value)
+
+
+if __name__ == "__main__":
+    server.run() if sys.argv[1:] == ["serve"] else main()
+
+# Exercise: give `cook` a time limit with @server.tool(timeout=0.1), and take the token away. Who ends the call now, and
+# what does the client see?

@@ -1,0 +1,76 @@
+"""Asking the user from inside a tool, in both eras of the protocol, with one handler.
+
+In revisions with a handshake a server sends the question and its handler waits for the answer. Since 2026-07-28 servers
+send no requests: the question *is* the result, and the client comes back with the same call and the answer in it, maybe
+to another process. So the handler runs again from the top, and answers that are there already are given at once.
+
+The rule that makes it right in both: ask first, act last. What must not be done twice stands below the last question,
+or in `ctx.step`, which keeps its result for the later runs.
+
+https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation and .../basic/patterns/mrtr
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import minimcp
+from minimcp import Context
+
+server = minimcp.Server("hotel")
+
+
+@dataclass
+class Stay:
+    """What the user is asked; the host makes a form of it.
+
+    Args:
+        city: Where.
+        nights: How many.
+    """
+
+    city: str
+    nights: int = 2
+
+
+def hold_a_room(city: str) -> int:
+    print(f"    a room in {city} is held")
+    return 12
+
+
+@server.tool
+def book(ctx: Context) -> str:
+    """Book a room; the user says where, and agrees to the price."""
+    print("    the handler begins")
+    stay = ctx.elicit("Where do you want to stay?", Stay).require()  # declined: the tool fails and says so
+    room = ctx.step("hold", lambda: hold_a_room(stay.city))
+    answer = ctx.elicit(f"{stay.nights} nights cost {90 * stay.nights}. Agreed?", {"agreed": bool})
+    if not answer or not answer.content["agreed"]:
+        return "Nothing was booked."
+    print("    paid")  # below the last question: once
+    return f"Room {room} in {stay.city} is yours for {stay.nights} nights."
+
+
+def user(request: minimcp.ElicitRequest) -> dict[str, Any]:
+    """The host's side. A real one shows request.message and a form made from request.schema."""
+    print("  asked:", request.message)
+    return {"city": "Oslo"} if "Where" in request.message else {"agreed": True}  # nights: the form's default
+
+
+if __name__ == "__main__":
+    for revision in ("2025-11-25", "2026-07-28"):
+        print(revision)
+        with minimcp.connect(server, revision=revision, elicit=user) as client:
+            print(" ", client.call_tool("book").text)
+
+    print("A user who declines, and a host that cannot ask:")
+    for elicit in (lambda request: None, None):
+        with minimcp.connect(server, elicit=elicit) as client:
+            try:
+                client.call_tool("book")
+            except minimcp.McpError as error:
+                print(f"  {type(error).__name__}: {error}")
+
+# Exercise: take `hold_a_room` out of the step and look at how often rooms are held. Server(check_replay=True) shows the
+# same with a handshake. Then ask both things at once with ctx.ask_all: how many runs does it save?

@@ -1,0 +1,63 @@
+"""A script that uses a server: progress, timeouts, many calls at once, and calls in the background.
+
+The server is a file, started as a child process and ended by the `with` block. Any server will do, in any language:
+give `connect` its command. Every call takes `timeout=`, in seconds for all of the call, and `cancel=`. What goes wrong
+is one exception, which says what.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import minimcp
+
+KITCHEN = [sys.executable, str(Path(__file__).with_name("07_progress_and_cancel.py")), "serve"]
+
+
+def show(report: minimcp.Progress) -> None:
+    """Called by the thread that waits for the call, in order, before the call returns."""
+    print(f"  {report.progress} of {report.total}: {report.message}")
+
+
+def main() -> None:
+    with minimcp.connect(KITCHEN, timeout=30) as client:  # 30 s for every call that says nothing else
+        print("progress:")
+        print(client.call_tool("cook", {"dishes": 3}, on_progress=show).text)
+
+        print("timeout:")
+        try:
+            client.call_tool("cook", {"dishes": 1, "seconds_each": 600}, timeout=0.05)
+        except minimcp.RequestTimeout as error:  # a TimeoutError too; the server was told to stop
+            print(f"  {error}")
+
+        print("many calls at once, results in the order of the calls:")
+        for outcome in client.call_tools(
+            [("cook", {"dishes": 1}), ("cook", {"dishes": "two"}), ("wash", {"plates": ["pan"]})],
+            return_exceptions=True,
+        ):
+            print(f"  {outcome}" if isinstance(outcome, Exception) else f"  {outcome.text}")
+
+        print("in the background:")
+        quick = client.submit(client.call_tool, "cook", {"dishes": 4})
+        slow = client.submit(client.call_tool, "cook", {"dishes": 1, "seconds_each": 600})
+        print("  the quick one:", quick.result(timeout=10).text)
+        print("  the slow one is cancelled:", slow.cancel(), slow.cancelled())  # on the server, too
+
+    try:
+        client.ping()
+    except minimcp.ConnectionLost as error:
+        print("after the end:", error)
+    try:
+        minimcp.connect([sys.executable, "-c", "raise SystemExit('the oven is cold')"], stderr=lambda line: None)
+    except minimcp.ConnectionFailed as error:
+        print("a server that does not start:", type(error).__name__, error.exit_code, error.stderr_tail.splitlines())
+
+
+if __name__ == "__main__":
+    main()
+
+# Exercise: print everything that goes over the wire: connect(KITCHEN, trace=sys.stderr). Which line tells the server
+# that nobody waits any more? Then let Ctrl-C strike while a slow call runs, and look at how the server ends.

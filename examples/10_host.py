@@ -1,0 +1,68 @@
+"""A host: several servers at once, one list of tools.
+
+`connect_all` takes the file in which hosts keep their servers (mcp.json), or a mapping as here, and opens them side by
+side. Each tool is called server__tool. A server that does not start, or is lost, fails only its own calls. This is the
+part of a host below its model: list the tools for it, call what it picks, hand it the text.
+
+https://modelcontextprotocol.io/specification/2025-11-25/architecture
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import minimcp
+
+HERE = Path(__file__).parent
+CONFIG = {
+    "mcpServers": {
+        "hello": {"command": sys.executable, "args": [str(HERE / "02_hello.py"), "serve"]},
+        "notes": {"command": sys.executable, "args": [str(HERE / "03_plain_class.py"), "serve"]},
+        "broken": {"command": sys.executable, "args": ["-c", "raise SystemExit('no licence')"]},
+    }
+}
+
+
+def menu(group: minimcp.Group) -> list[dict[str, Any]]:
+    """The tools in the form in which most models take them."""
+    return [
+        {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+        for tool in group.list_tools()
+    ]
+
+
+def run(group: minimcp.Group, name: str, arguments: dict[str, Any]) -> str:
+    """One call that the model asks for, as text for the model, whatever happens."""
+    try:
+        result = group.call_tool(name, arguments, timeout=30, raise_on_error=False)
+        return ("failed: " if result.is_error else "") + result.text
+    except minimcp.McpError as error:
+        return f"failed: {error}"
+
+
+def main() -> None:
+    with minimcp.connect_all(CONFIG, stderr=lambda line: None) as group:
+        for tool in menu(group):
+            print(f"{tool['name']}: {tool['description']}")
+        for name, error in group.errors.items():
+            print(f"{name} is not there: {type(error).__name__}")
+
+        # What follows stands for what a model asks for.
+        print(run(group, "hello__greet", {"name": "Ada"}))
+        print(run(group, "notes__add", {"text": "greet Ada"}))
+        print(run(group, "hello__greet", {"nam": "Ada"}))
+        print(run(group, "notes__ad", {"text": "?"}))
+
+        # One server's own client has all that is not about tools.
+        print(group.clients["notes"].read_resource("notes://1").text)
+        for result in group.call_tools([("hello__greet", {"name": "Bob"}), ("notes__find", {"word": "Ada"})]):
+            print(result.text)
+
+
+if __name__ == "__main__":
+    main()
+
+# Exercise: write CONFIG into a file mcp.json and say connect_all("mcp.json"). Then ask a person before each call of a
+# tool that does not say that it only reads: `tool.hints.read_only`. Which tools are left without a question?

@@ -1,0 +1,77 @@
+"""A program with a main loop: handlers that may touch the screen run on its thread, when it pumps.
+
+Toolkits want all drawing done by one thread, the one that runs the loop. A tool with `executor="main"` waits until that
+thread calls `server.pump()`. `on_pump_needed` is called, on another thread, when there is something to pump: here it
+puts `pump` into the queue of the loop, as any event. Tools that draw nothing run on other threads as ever. With the
+argument "tk" there is a window, else a plain loop.
+
+https://modelcontextprotocol.io/specification/2026-07-28/server/tools (the protocol does not say where a tool runs)
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from typing import Callable
+
+import minimcp
+
+main_thread = threading.get_ident()
+events: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+server: minimcp.Server = minimcp.Server("paint", on_pump_needed=lambda: events.put(server.pump))
+ended = threading.Event()
+drawn: list[str] = []
+
+
+@server.tool(executor="main")
+def draw(shape: str) -> str:
+    """Draw something."""
+    drawn.append(shape)
+    return f"{shape} drawn on the main thread: {threading.get_ident() == main_thread}"
+
+
+@server.tool
+def area(width: float, height: float) -> str:
+    """How large something would be."""
+    return f"{width * height} computed on the main thread: {threading.get_ident() == main_thread}"
+
+
+def somebody() -> None:
+    """Who uses the program. Were it a host, the program would say threading.Thread(target=server.run).start()."""
+    try:
+        with minimcp.connect(server) as client:
+            for result in client.call_tools([("draw", {"shape": "circle"}), ("draw", {"shape": "square"})]):
+                print(result.text)
+            print(client.call_tool("area", {"width": 2, "height": 3}).text)
+    finally:
+        events.put(ended.set)
+
+
+def plain_loop() -> None:
+    while not ended.is_set():
+        events.get()()
+
+
+def tk_loop() -> None:
+    import tkinter
+
+    window = tkinter.Tk()
+
+    def tick() -> None:
+        while not events.empty():
+            events.get()()
+        window.title(", ".join(drawn))
+        window.destroy() if ended.is_set() else window.after(20, tick)
+
+    window.after(0, tick)
+    window.mainloop()
+
+
+if __name__ == "__main__":
+    threading.Thread(target=somebody).start()
+    tk_loop() if sys.argv[1:] == ["tk"] else plain_loop()
+    print("drawn:", sorted(drawn))
+
+# Exercise: a loop that cannot be sent events polls instead: server.pump(timeout=0.02) once a frame, and no
+# on_pump_needed. What happens to `draw` when nobody pumps? Give it @server.tool(executor="main", timeout=1) and see.
