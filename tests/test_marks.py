@@ -92,7 +92,7 @@ def test_an_object_is_served() -> None:
         assert client.call_tool("add", {"text": "milk"}).value == 1
         read = client.read_resource("notes://1").contents[0]
         assert (read.text, read.mime_type) == ("milk", "text/markdown")
-        assert "milk" in client.get_prompt("summary").messages[0].content.text  # type: ignore[union-attr]
+        assert "milk" in client.get_prompt("summary").messages[0].text
         client.call_tool("wipe")
         assert client.call_tool("version").text == "7" and client.call_tool("kind").text == "Notes"
         tool = next(each for each in client.list_tools() if each.name == "wipe")
@@ -115,6 +115,8 @@ def test_several_objects_and_later_ones() -> None:
             """Find."""
             return what
 
+    with pytest.raises(ValueError, match=r"exists: Notes\.add .*; now Counted\.add"):
+        Server("both", Notes(), Counted())
     server = Server("all", Notes(), Search())
     assert "find" in names(server)[0]
     with pytest.raises(ValueError, match="the tool 'find' exists"):

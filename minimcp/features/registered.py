@@ -19,9 +19,12 @@ log = Log("registered")
 
 
 def where(function: Any) -> str:
-    """Where a function stands, for messages: its name, file and line."""
+    """Where a function stands, for messages: its name (a method's with the class of its object), file and line."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     name = getattr(function, "__qualname__", repr(function))
+    owner = getattr(function, "__self__", None)
+    if code is not None and owner is not None and not isinstance(owner, type):
+        name = f"{type(owner).__qualname__}.{function.__name__}"
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)
 
 

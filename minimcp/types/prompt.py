@@ -115,6 +115,11 @@ class PromptMessage(Wire):
         self._start()
         check_word("PromptMessage", "role", role, ROLES)
 
+    @property
+    def text(self) -> str:
+        """The text of the block; empty when it is of another kind."""
+        return self.content.text if isinstance(self.content, Text) else ""
+
 
 class GetPromptResult(Wire):
     """What getting a prompt gives.

@@ -141,6 +141,7 @@ def test_a_prompt() -> None:
 @pytest.mark.requirement("PRM-05", "PRM-06")
 def test_a_message_has_one_block_and_one_of_two_roles() -> None:
     message = PromptMessage("user", "hi")
+    assert message.text == "hi" and PromptMessage("user", Image(b"x", "image/png")).text == ""
     assert Message is PromptMessage
     assert message.content == Text("hi")
     assert message.to_wire() == {"role": "user", "content": {"type": "text", "text": "hi"}}
