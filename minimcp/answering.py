@@ -5,7 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/client
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .cancel import CancelToken
 from .clock import Clock
@@ -194,16 +194,55 @@ def _read_elicit(
         return request, _consent
     if request.schema is None:
         raise ValueError("requestedSchema is missing")
-    check = _check_of(request.schema)
-    return request, lambda returned: _content(returned, request, check)
+    check, fits = _checks_of(request.schema)
+    defaults = _without_null(request.defaults, (), fits)
+    fault = fits(defaults)
+    if fault is not None:
+        raise ValueError(f"a default of requestedSchema does not fit: {fault}")
+    needed = request.schema.get("required", ())
+
+    def content(fields: dict[str, Json]) -> dict[str, Json]:
+        found = {**defaults, **_without_null(fields, needed, fits)}
+        fault = check(found)
+        if fault is not None:
+            raise ValueError(f"what elicit returned does not fit the schema: {fault}")
+        return found
+
+    return request, lambda returned: _content(returned, content)
 
 
-def _check_of(schema: Json) -> Callable[[Any], Optional[str]]:
+Check = Callable[[Any], Optional[str]]
+
+
+def _checks_of(schema: Json) -> tuple[Check, Check]:
+    """The check of an answer, and that of some of its members.
+
+    Raises:
+        ValueError: This is no schema of an object.
+    """
+    says = schema.get("type", "object")
+    if says != "object":
+        raise ValueError(f"requestedSchema is of the type {says!r:.60}, not 'object'")
+    part = {word: schema[word] for word in ("$schema", "$defs", "definitions", "properties") if word in schema}
     try:
-        return compile_peer_check(schema, where="requestedSchema")
+        whole = compile_peer_check(schema, where="requestedSchema")
+        return whole, compile_peer_check(part, where="requestedSchema")
     except (ImportError, EndlessPattern) as error:
         log.warning("an answer is sent unchecked: %s", error)
-        return lambda content: None
+        return _unchecked, _unchecked
+
+
+def _unchecked(content: Any) -> None:
+    return None
+
+
+def _without_null(members: dict[str, Json], needed: Sequence[str], fits: Check) -> dict[str, Json]:
+    """An object without members that are null where that is no value: they were not filled in."""
+    return {
+        name: value
+        for name, value in members.items()
+        if value is not None or fits({name: None}) is None or name in needed
+    }
 
 
 def _consent(returned: Any) -> dict[str, Json]:
@@ -213,15 +252,11 @@ def _consent(returned: Any) -> dict[str, Json]:
     return {"action": answer.action}
 
 
-def _content(returned: Any, request: ElicitRequest, check: Callable[[Any], Optional[str]]) -> dict[str, Json]:
+def _content(returned: Any, content: Callable[[dict[str, Json]], dict[str, Json]]) -> dict[str, Json]:
     answer = _as_answer(returned)
     if answer.action != "accept":
         return {"action": answer.action}
-    content = {**request.defaults, **_fields(answer.content)}
-    fault = check(content)
-    if fault is not None:
-        raise ValueError(f"what elicit returned does not fit the schema: {fault}")
-    return {"action": "accept", "content": content}
+    return {"action": "accept", "content": content(_fields(answer.content))}
 
 
 def _as_answer(returned: Any) -> Answer:

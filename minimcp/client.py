@@ -27,6 +27,7 @@ from .listening import Listening
 from .log import Log
 from .negotiation import Era
 from .streams import Changes, Filter
+from .tool_calls import text
 from .typed import TypedCalls
 from .types import Implementation
 
@@ -137,10 +138,12 @@ class Client(TypedCalls):
             ConnectionLost: The connection ended, or is closed.
             ConnectionFailed: It had ended, and with ``restart=True`` there came no other; the next call tries again.
             ProtocolViolation: The answer was none.
+            TypeError: The method is no text, or the params are no mapping.
             BaseException: Whatever ``on_progress`` raises; the server is told that nobody waits.
         """
+        sent = _checked(method, params)
         calls, deadline = self._begin(timeout, cancel)
-        return calls.fetch(method, params or {}, deadline, cancel, on_progress, raw=raw, cache=cache)
+        return calls.fetch(method, sent, deadline, cancel, on_progress, raw=raw, cache=cache)
 
     def set_log_level(
         self, level: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
@@ -189,9 +192,11 @@ class Client(TypedCalls):
 
         Raises:
             ConnectionLost: The connection has ended.
+            TypeError: The method is no text, or the params are no mapping.
         """
+        sent = dict(_checked(method, params))
         calls, deadline = self._begin(DEFAULT, None)
-        calls.channel.write(encode(Notification(method, dict(params or {}))), deadline)
+        calls.channel.write(encode(Notification(method, sent)), deadline)
 
     # ------------------------------------------------------------ changes
 
@@ -318,6 +323,14 @@ class Client(TypedCalls):
 
     def __repr__(self) -> str:
         return f"<Client {self._era.revision.name} on {self._channel!r}>"
+
+
+def _checked(method: Any, params: Any) -> Mapping[str, Json]:
+    """The params of a message that a user writes by hand, if it can be one."""
+    text("a method", method)
+    if params is not None and not isinstance(params, Mapping):
+        raise TypeError(f"the params of {method} are a dict or None, not {shown(params)}")
+    return params or {}
 
 
 _open: weakref.WeakSet[Client] = weakref.WeakSet()

@@ -71,7 +71,7 @@ def _kind(failure: Failure, method: str, revision: Revision) -> Optional[Kind]:
     code, kind = failure.code, None
     if revision.handshake:
         kind = PARAPHRASED.get(code) or (PARAPHRASED_READING.get(code) if method == READ else None)
-    if code == RESOURCE_NOT_FOUND or (method == READ and _is_about_a_uri(failure, revision)):
+    if code == RESOURCE_NOT_FOUND or (method == READ and _is_about_a_uri(failure)):
         return ResourceAccessDenied if DENIED.search(failure.message) else ResourceNotFound
     if code == METHOD_NOT_FOUND and _lacks_something(failure, method, revision):
         return CapabilityNotSupported
@@ -84,7 +84,9 @@ def _lacks_something(failure: Failure, method: str, revision: Revision) -> bool:
     return ours or (method == COMPLETE and not revision.completions_capability)
 
 
-def _is_about_a_uri(failure: Failure, revision: Revision) -> bool:
-    """Whether wrong params are a resource that there is not, where both have one code."""
-    of_params = failure.code == INVALID_PARAMS == revision.resource_missing
-    return of_params and isinstance(failure.data, dict) and "uri" in failure.data
+def _is_about_a_uri(failure: Failure) -> bool:
+    """Whether wrong params are a resource that there is not: the newest revision has one code for both.
+
+    Servers that speak it, the official ones among them, answer so in the revisions before it too.
+    """
+    return failure.code == INVALID_PARAMS and isinstance(failure.data, dict) and "uri" in failure.data

@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union, overload
+from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union, overload
 
 from .features.completers import Given
 from .features.middleware import Middleware, check_middleware
@@ -76,7 +76,7 @@ class Registration:
 
         Raises:
             TypeError: This cannot be a tool; the message says what to write instead.
-            ValueError: The name is taken, or a schema is invalid.
+            ValueError: The name is taken or empty, a schema is invalid, or no client can declare what it requires.
             ImportError: A schema needs ``jsonschema``, which is not installed.
         """
         if function is None:
@@ -144,7 +144,7 @@ class Registration:
     def resource(
         self,
         uri: str,
-        *,
+        *misplaced: NoReturn,
         name: Optional[str] = None,
         title: Optional[str] = None,
         description: Optional[str] = None,
@@ -191,6 +191,9 @@ class Registration:
         """
         if not isinstance(uri, str):
             raise TypeError('the URI comes first: @server.resource("notes://all")')
+        if misplaced:
+            meant = f"server.add_resource(function, {uri!r})" if callable(misplaced[0]) else f"name={misplaced[0]!r}"
+            raise TypeError(f"server.resource({uri!r}, {misplaced[0]!r:.60}): did you mean {meant}?")
 
         def register(function: F) -> F:
             self._registry.resources.add(
@@ -204,6 +207,8 @@ class Registration:
 
     def add_resource(self, function: Callable[..., Any], uri: str, **options: Any) -> None:
         """`resource` as a plain call, for templates too; open connections are told that the list has changed."""
+        if not callable(function) or not isinstance(uri, str):
+            raise TypeError("the function comes first: server.add_resource(function, uri)")
         self.resource(uri, **options)(function)
 
     def remove_resource(self, uri: str) -> None:
@@ -256,7 +261,7 @@ class Registration:
 
         Raises:
             TypeError: This cannot be a prompt; the message says what to write instead.
-            ValueError: The name is taken, or ``complete`` names no argument.
+            ValueError: The name is taken or empty, ``complete`` names no argument, or ``requires`` no capability.
         """
         if function is None:
             return lambda decorated: self.prompt(decorated, **options)

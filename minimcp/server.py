@@ -79,7 +79,8 @@ class Server(Registration):
         drain_grace: Seconds that running requests get when a connection ends or the server closes.
 
     Raises:
-        ValueError: A revision is unknown, or an option has a value that it cannot have.
+        TypeError: The name is no text.
+        ValueError: The name is empty, a revision is unknown, or an option has a value that it cannot have.
     """
 
     def __init__(
@@ -121,6 +122,10 @@ class Server(Registration):
         ask_timeout: Optional[float] = 600,
         drain_grace: float = 5.0,
     ) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"a server's name is text, not {name!r:.60}")
+        if not name:
+            raise ValueError("the name of a server is not empty")
         info = Implementation(
             name, version, title=title, description=description, website_url=website_url, icons=icons
         )

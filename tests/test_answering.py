@@ -78,6 +78,7 @@ def test_what_elicit_may_return(caplog: pytest.LogCaptureFixture) -> None:
         ({"name": "Ada", "age": 3}, {"action": "accept", "content": {"age": 3, "name": "Ada"}}),
         (Person("Ada"), {"action": "accept", "content": {"age": 7, "name": "Ada"}}),
         (Answer("accept", Person("Ada", 1)), {"action": "accept", "content": {"age": 1, "name": "Ada"}}),
+        ({"name": "Ada", "age": None}, {"action": "accept", "content": {"age": 7, "name": "Ada"}}),
         (None, {"action": "decline"}),
         (Answer("decline"), {"action": "decline"}),
         (Answer("cancel"), {"action": "cancel"}),
@@ -90,6 +91,14 @@ def test_what_elicit_may_return(caplog: pytest.LogCaptureFixture) -> None:
         assert elicited(returned) == (-32603, "the host's handler failed"), returned
     assert caplog.text.count("the handler for elicitation/create failed") == len(bad)
     assert elicited({}, schema={"type": "object"}) == {"action": "accept", "content": {}}
+    nullable = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
+    fields = {"note": {"type": "string"}, "null": nullable, "none": {"type": "string", "default": None}}
+    for returned, content in (
+        ({"note": None}, {"null": None}), ({"null": "x"}, {"null": "x"}), ({"null": None}, {"null": None}),
+        ({"none": None}, {"null": None}), ({}, {"null": None}),
+    ):
+        heard = elicited(returned, schema={"type": "object", "properties": fields})
+        assert heard == {"action": "accept", "content": content}, returned
     assert elicited(Answer("accept"), schema={"type": "object"}) == {"action": "accept", "content": {}}
 
 
@@ -148,6 +157,11 @@ def test_questions_that_are_none_are_refused(caplog: pytest.LogCaptureFixture) -
         ({"message": "?"}, "requestedSchema is missing"),
         ({**form, "mode": "telepathy"}, "does not declare elicitation by telepathy"),
         ({"message": "?", "requestedSchema": {"type": 5}}, "requestedSchema"),
+        ({"message": "?", "requestedSchema": {"type": "string"}}, "requestedSchema is of the type 'string', not"),
+        ({"message": "?", "requestedSchema": {"type": "object", "properties": []}}, "requestedSchema"),
+        ({"message": "?", "requestedSchema": {"type": "object", "properties": {"a": 5}}}, "requestedSchema"),
+        ({"message": "?", "requestedSchema": {"properties": {"a": {"type": "integer", "default": "x"}}}},
+         "a default of requestedSchema does not fit: a: "),
         ({"message": "?", "mode": "url"}, "url must be a URL"),
         ({"message": "?", "mode": "url", "url": "nowhere"}, "url must be a URL"),
     ]

@@ -170,6 +170,20 @@ def test_notifications_and_pings() -> None:
         client.close()
 
 
+def test_messages_by_hand_are_checked_before_they_are_sent() -> None:
+    server = Answering()
+    with minimcp.connect(server, revision=R4) as client:
+        by_hand: Any = client
+        sent = server.pipe.methods()
+        for send in (by_hand.request, by_hand.notify):
+            for params, shown in (([1], "the list"), (5, "the int 5"), ([], "the list"), ("", "the str")):
+                with pytest.raises(TypeError, match=f"the params of x are a dict or None, not {shown}"):
+                    send("x", params)
+            with pytest.raises(TypeError, match="a method is a str, not the int 5"):
+                send(5)
+        assert server.pipe.methods() == sent
+
+
 def test_a_client_that_is_collected_open_warns() -> None:
     server = Answering()
     held = [minimcp.connect(server, revision=R4)]

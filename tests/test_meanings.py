@@ -63,11 +63,12 @@ def test_a_resource_that_is_not_there_or_not_for_us() -> None:
     ):
         for revision in REVISIONS:
             assert kind_of(-32002, READ, revision, message) is wanted
-        assert kind_of(-32602, READ, R5, message, {"uri": "a:b"}) is wanted
+            assert kind_of(-32602, READ, revision, message, {"uri": "a:b"}) is wanted
         assert kind_of(-32001, READ, R4, message) is ResourceNotFound
     about = {"uri": "a:b"}
-    for method, revision, data in ((CALL, R5, about), (READ, R5, "uri"), (READ, R5, {}), (READ, R4, about)):
-        assert kind_of(-32602, method, revision, "denied", data) is InvalidParams
+    for method, data in ((CALL, about), (READ, "uri"), (READ, {}), (READ, None)):
+        for revision in REVISIONS:
+            assert kind_of(-32602, method, revision, "denied", data) is InvalidParams
 
 
 @pytest.mark.requirement("COMP-12")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import Any, List
 
 import pytest
@@ -70,7 +72,90 @@ def test_what_is_no_way() -> None:
         (lambda: server.prompt("greet")(greet), "did you mean name='greet'"),
         (lambda: server.prompt(prefix="x")(greet), "prefix"),
         (lambda: server.resource("a:b", prefix="x"), "prefix"),
-        (lambda: server.add_resource("a:b", text), "the URI comes first"),
+        (lambda: server.resource("a:b", "name"), "did you mean name='name'"),
+        (lambda: server.resource("a:b", text), "did you mean server.add_resource\\(function, 'a:b'\\)"),
+        (lambda: server.add_resource("a:b", text), "the function comes first: server.add_resource\\(function, uri\\)"),
+        (lambda: server.add_resource(text, text), "the function comes first"),
+        (lambda: server.tool(timeout="x")(text), "timeout is a number of seconds or None, not 'x'"),
+        (lambda: server.tool(timeout=True)(text), "timeout is a number of seconds or None, not True"),
+        (lambda: server.tool(lambda: 1), "a lambda has no name: say name="),
+        (lambda: server.add_prompt(lambda: "x"), "a lambda has no name: say name="),
+        (lambda: server.resource("a:b")(lambda: "x"), "a lambda has no name: say name="),
+        (lambda: server.tool(requires=[5])(text), "requires names capabilities by text, not 5"),
+        (lambda: Server(5), "a server's name is text, not 5"),  # type: ignore[arg-type]
     ):
         with pytest.raises(TypeError, match=words):
             wrong()
+    for wrong, words in (
+        (lambda: server.tool(name="")(text), "the name of a tool is not empty"),
+        (lambda: server.prompt(name="")(text), "the name of a prompt is not empty"),
+        (lambda: server.resource("a:b", name="")(text), "the name of a resource is not empty"),
+        (lambda: Server(""), "the name of a server is not empty"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            wrong()
+    assert "0 tools" in repr(server)
+
+
+def test_what_no_client_can_declare_is_not_required() -> None:
+    server: Any = Server("x")
+    for wrong, words in (
+        ("nonsense", "no client declares 'nonsense': there is elicitation, elicitation.form, .* ext:<identifier>$"),
+        ("Elicitation", "did you mean 'elicitation'"), ("sampling.tool", "did you mean 'sampling.tools'"),
+        ("root", "did you mean 'roots'"), ("experimental.", "experimental"), ("ext:x", "identifier"), ("", "there is"),
+    ):
+        for register in (server.tool, server.prompt, server.resource("a:b", requires=wrong)):
+            with pytest.raises(ValueError, match=words):
+                register(text) if register not in (server.tool, server.prompt) else register(requires=[wrong])(text)
+    known = (
+        "sampling", "sampling.tools", "sampling.context", "elicitation", "elicitation.form", "elicitation.url", "roots",
+        "roots.listChanged", "experimental", "experimental.x", "ext:com.example/x", "tasks", "tasks.list",
+        "tasks.requests.sampling.createMessage", "tasks.requests.elicitation.create",
+    )
+    server.tool(requires=known)(text)
+
+
+class Called:
+    """Can be called, and is no function."""
+
+    def __call__(self) -> str:
+        return ""
+
+
+def test_what_is_refused_is_named_once() -> None:
+    server: Any = Server("x")
+    for wrong in (Called(), partial(text)):
+        for register in (server.tool, server.prompt(name="x"), server.resource("a:b")):
+            with pytest.raises(TypeError, match="no Python function: write a def that calls it") as caught:
+                register(wrong)
+            assert str(caught.value).count(repr(wrong)) <= 1
+
+
+def test_a_missing_description_is_told_once_and_only_of_what_is_there(caplog: pytest.LogCaptureFixture) -> None:
+    def bare() -> str:
+        return ""
+
+    def told() -> List[str]:
+        found = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return found
+
+    caplog.set_level(logging.WARNING, "minimcp")
+    server: Any = Server("x")
+    for register, wrong in (
+        (server.tool, {"timeout": 0}), (server.tool, {"output_schema": {"type": 5}}),
+        (server.prompt, {"complete": {"x": ["a"]}}), (partial(server.resource, "a:b"), {"cache_scope": "x"}),
+        (partial(server.resource, "a:{x}"), {}),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            register(**wrong)(bare)
+    assert told() == []
+    for register, kind in ((server.tool, "tool bare"), (server.prompt, "prompt bare"),
+                           (partial(server.resource, "a:b"), "resource a:b")):
+        register()(bare)
+        assert told() == [f"{kind} has no description: a model has only its name to go by"]
+        with pytest.raises(ValueError, match="exists"):
+            register()(bare)
+        for _ in range(2):
+            register(replace=True)(bare)
+        assert told() == []

@@ -18,11 +18,14 @@ from .questions import Elicit, ElicitUrl, ListRoots, Messages, Question, Sample
 class ClientFeatures:
     """The part of a `Context` that asks. All of it blocks; several threads of one handler may use it.
 
+    With a handshake, a handler on a `Serial` or "main" (see ``executor``) that asks holds that one thread meanwhile.
+
     Where requests stand alone (2026-07-28) the first question without an answer unwinds the handler, and it runs again
     from the top when the client comes back with the answer. So: ask first, act last. What must not happen twice goes
     into a `step`, or carries the `call_id`. Runs are repeated at least once: a client may come back with an old state
     until that expires. Questions are told apart by ``key``, which must not depend on chance; without one, by their
-    order.
+    order. A helper thread that asks is unwound too, by `asking.Suspend`, a BaseException: have it run by
+    ``concurrent.futures``, whose ``result()`` hands that on to the handler, or use `ask_all` on the handler's thread.
     """
 
     __slots__ = ("_exchange", "_prefix")

@@ -25,7 +25,7 @@ from .facts import Facts
 from .feature import Destination, Feature
 from .middleware import run_through
 from .paging import Pages
-from .registered import TextHandler, described, name_of, only, where
+from .registered import TextHandler, name_of, only, where
 from .results import CONTENT, fit
 from .rounds import carried
 from .tables import Registered, Table
@@ -137,7 +137,7 @@ class Prompts(Feature):
         shown = Prompt(
             name,
             title=title,
-            description=described("prompt", name, description, handler.signature.description),
+            description=description or handler.signature.description or None,
             arguments=[
                 PromptArgument(each.name, description=each.description or None, required=each.required)
                 for each in handler.signature.parameters
@@ -147,6 +147,7 @@ class Prompts(Feature):
         )
         prompt = RegisteredPrompt(self._facts, handler, shown, read_completers(handler, complete))
         self._prompts.add(name, prompt, replace=replace)
+        self._prompts.advise(name, shown.description)
         self.offered, self.completes = True, self.completes or any(prompt.completers.values())
         self._changed()
 

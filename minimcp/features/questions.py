@@ -17,6 +17,7 @@ from ..jsonrpc import Json
 from ..log import Log, one_line
 from ..revisions import Revision
 from ..schema.forms import Schema, form_of
+from ..schema.mismatch import quoted
 from ..types import (
     ACTIONS,
     Answer,
@@ -97,6 +98,9 @@ class Elicit(Question):
         content = result.get("content")
         return Answer(action, self.form.read({} if content is None else content))
 
+    def __repr__(self) -> str:
+        return f"<Elicit {quoted(self.message)} {', '.join(self.form.names)}>"
+
 
 class ElicitUrl(Question):
     """Asks the user to open a URL, as for a login or a payment. An acceptance is consent, not completion.
@@ -130,6 +134,9 @@ class ElicitUrl(Question):
 
     def read(self, result: dict[str, Json]) -> Answer:
         return Answer(_action(result))
+
+    def __repr__(self) -> str:
+        return f"<ElicitUrl {quoted(self.message)} {self.url}>"
 
 
 Messages = Union[str, SamplingMessage, Iterable[Union[str, SamplingMessage]]]
@@ -234,6 +241,10 @@ class Sample(Question):
     def read(self, result: dict[str, Json]) -> SampleResult:
         return SampleResult.from_wire(result)
 
+    def __repr__(self) -> str:
+        said = "\n".join(message.text for message in self._messages)
+        return f"<Sample {quoted(said)} {self._max_tokens} tokens>"
+
 
 class ListRoots(Question):
     """Asks in which directories the server may work. Guidance, not access control."""
@@ -249,6 +260,9 @@ class ListRoots(Question):
         if not isinstance(roots, list):
             raise ValueError("roots is a list")
         return [Root.from_wire(root) for root in roots]
+
+    def __repr__(self) -> str:
+        return "<ListRoots>"
 
 
 def lacks(name: str, who: str) -> CapabilityNotSupported:

@@ -6,16 +6,14 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ..eras import Peer
 from ..jsonrpc import Json
-from ..log import Log, one_line
-from ..revisions import Revision
+from ..revisions import REVISIONS, Revision
+from ..schema.mismatch import nearest
 from ..schema.signature import innermost, read_signature, refuse_flags
 from ..types import Annotations
 from ..types.meta import check_identifier
 from .context import Context
 from .questions import lacks
 from .texts import value_of
-
-log = Log("registered")
 
 
 def where(function: Any) -> str:
@@ -33,24 +31,55 @@ def name_of(function: Any, name: Optional[str], kind: str) -> str:
 
     Raises:
         TypeError: There is none.
+        ValueError: It is empty.
     """
-    name = name or getattr(function, "__name__", "")
+    if name == "":
+        raise ValueError(f"the name of a {kind} is not empty")
+    name = getattr(function, "__name__", "") if name is None else name
+    if name == "<lambda>":
+        raise TypeError(f"a lambda has no name: say name=... of the {kind}")
     if not isinstance(name, str) or not name:
         raise TypeError(f"a {kind} needs a name: say name=...")
     return name
+
+
+CAPABILITIES = tuple(
+    sorted(
+        {
+            name
+            for revision in REVISIONS
+            for whole, parts in revision.client_capabilities.items()
+            for name in (whole, *(f"{whole}.{part}" for part in parts))
+        }
+    )
+)
+"""What a client may declare, in whatever revision, by dotted names."""
+
+OPEN = ("tasks", "experimental")
+"""Capabilities whose parts anybody may name, as in ``experimental.x``."""
 
 
 def required(given: Union[str, Sequence[str]], owner: str) -> tuple[str, ...]:
     """The client capabilities that ``requires=`` names; one may stand alone.
 
     Raises:
-        ValueError: What stands behind ``ext:`` is no identifier of an extension.
+        TypeError: A name is no text.
+        ValueError: No client can declare such a thing, or what stands behind ``ext:`` is no identifier of an extension.
     """
     names = (given,) if isinstance(given, str) else tuple(given)
     for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{owner}: requires names capabilities by text, not {name!r:.60}")
         if name.startswith("ext:"):
             check_identifier(name[4:], owner)
+        elif name not in CAPABILITIES and (name.partition(".")[0] not in OPEN or "" in name.split(".")):
+            near = nearest(name, (*CAPABILITIES, *OPEN))
+            hint = f"did you mean {near!r}?" if near else f"there is {', '.join(CAPABILITIES)}, {_OPEN}"
+            raise ValueError(f"{owner}: no client declares {name!r}: {hint}")
     return names
+
+
+_OPEN = ", ".join(f"{name}, {name}.<name>" for name in OPEN) + " and ext:<identifier>"
 
 
 def positions(function: Any, owner: str, names: Sequence[str], *, least: int) -> int:
@@ -78,14 +107,6 @@ def positions(function: Any, owner: str, names: Sequence[str], *, least: int) ->
         ways = " or ".join(f"({', '.join(names[:count])})" for count in range(least, len(names) + 1))
         raise TypeError(f"{owner}, {where(function)}, takes {ways}")
     return min(most, len(names))
-
-
-def described(kind: str, name: str, *texts: Optional[str]) -> Optional[str]:
-    """The first description that there is; that there is none goes to the log."""
-    text = next((text for text in texts if text), None)
-    if text is None:
-        log.warning("%s %s has no description: a model has only its name to go by", kind, one_line(name))
-    return text
 
 
 def annotated(given: Optional[Union[Annotations, Mapping[str, Json]]]) -> Optional[Annotations]:

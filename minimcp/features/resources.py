@@ -27,7 +27,7 @@ from .facts import Facts
 from .feature import Destination, Feature
 from .middleware import Layers, run_through
 from .paging import Pages
-from .registered import TextHandler, annotated, described, listed_in, name_of, only, where
+from .registered import TextHandler, annotated, listed_in, name_of, only, where
 from .rounds import carried
 from .tables import Registered, Table
 
@@ -176,7 +176,7 @@ class Resources(Feature):
         _check_parameters(handler, () if template is None else template.variables)
         options: dict[str, Any] = {
             "title": title,
-            "description": described(kind, uri, description, handler.signature.description),
+            "description": description or handler.signature.description or None,
             "mime_type": mime_type,
             "annotations": annotated(annotations),
             "icons": icons,
@@ -201,7 +201,9 @@ class Resources(Feature):
             template=template,
             completers=read_completers(handler, complete),
         )
-        (self._resources if template is None else self._templates).add(uri, readable, replace=replace)
+        table = self._resources if template is None else self._templates
+        table.add(uri, readable, replace=replace)
+        table.advise(uri, shown.description)
         self.offered, self.completes = True, self.completes or any(readable.completers.values())
         self._changed()
 

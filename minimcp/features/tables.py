@@ -9,7 +9,7 @@ from ..log import Log, one_line
 from .facts import Facts
 from .middleware import Layers
 
-log = Log("mounting")
+log = Log("registered")
 
 
 class Registered:
@@ -61,6 +61,7 @@ class Table(Generic[R]):
         self._things: dict[str, R] = {}
         self.mounts: tuple[_Mount[R], ...] = ()
         self._reported: set[str] = set()
+        self._advised: set[tuple[str, str]] = set()
 
     def add(self, name: str, thing: R, *, replace: bool) -> None:
         """Take something in.
@@ -77,6 +78,19 @@ class Table(Generic[R]):
                 f"the {self._kind} {name!r} exists: {self._place(taken)}; now {self._place(thing)}. "
                 "Give one another name, or say replace=True"
             )
+
+    def advise(self, name: str, description: Optional[str], advice: Optional[str] = None) -> None:
+        """What could be better about something that was taken in goes to the log, once for each name.
+
+        Args:
+            name: Of the thing.
+            description: What a model is told; that there is none is the first advice.
+            advice: Another; None gives none.
+        """
+        for each in (None if description else "has no description: a model has only its name to go by", advice):
+            if each is not None and (name, each) not in self._advised:
+                self._advised.add((name, each))
+                log.warning("%s %s %s", self._kind, one_line(name), each)
 
     def remove(self, name: str) -> None:
         """Take something away that was registered here.

@@ -45,6 +45,7 @@ from .tables import Registered, Table
 log = Log("tools")
 
 GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+ODD_NAME = "has a name that not every client takes: use 1 to 128 of A-Z a-z 0-9 _ . -"
 
 
 class RegisteredTool(Registered):
@@ -261,8 +262,6 @@ class Tools(Feature):
             function, context_type=Context, owner=where(function), content_types=(CallToolResult, *CONTENT)
         )
         name = name_of(function, name, "tool")
-        if not GOOD_NAME.match(name):
-            log.warning("tool name %s: use 1 to 128 of A-Z a-z 0-9 _ . -", one_line(name))
         if structured is False and output_schema is not None:
             raise ValueError(f"tool {name!r}: structured=False and an output_schema contradict each other")
         kind = None if structured is False else signature.output_kind
@@ -280,8 +279,6 @@ class Tools(Feature):
             icons=icons,
             meta=None if meta is None else dict(meta),
         )
-        if not shown.description:
-            log.warning("tool %s has no description: a model has only its name to go by", one_line(name))
         check_output = None if output_schema is None else compile_check(dict(output_schema), where=f"{name} output")
         tool = RegisteredTool(
             function,
@@ -296,6 +293,7 @@ class Tools(Feature):
             place=executor,
         )
         self._tools.add(name, tool, replace=replace)
+        self._tools.advise(name, shown.description, None if GOOD_NAME.match(name) else ODD_NAME)
         self.offered = True
         self._changed()
 
@@ -370,6 +368,8 @@ def _says_blocks(signature: Signature) -> bool:
 
 
 def _timeout(given: Optional[float]) -> Optional[float]:
+    if isinstance(given, bool) or not isinstance(given, (int, float, type(None))):
+        raise TypeError(f"timeout is a number of seconds or None, not {given!r:.60}")
     if given is not None and not given > 0:
         raise ValueError(f"timeout is more than 0 seconds, not {given}")
     return given

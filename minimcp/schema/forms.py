@@ -77,6 +77,11 @@ class Form:
                 log.warning("a form asks for %s: secrets are asked for by URL, never by a form", one_line(name))
 
     @property
+    def names(self) -> List[str]:
+        """The names of its fields."""
+        return list(self._properties)
+
+    @property
     def has_lists(self) -> bool:
         """Whether a field takes several of its choices."""
         return any(field["type"] == "array" for field in self._properties.values())
@@ -120,7 +125,7 @@ class Form:
         return read
 
     def __repr__(self) -> str:
-        return f"<Form {', '.join(self._properties)}>"
+        return f"<Form {', '.join(self.names)}>"
 
 
 def form_of(schema: Any) -> Form:
@@ -135,7 +140,8 @@ def form_of(schema: Any) -> Form:
         ValueError: The schema contradicts itself.
     """
     if isinstance(schema, Mapping):
-        if schema.get("type") == "object" or isinstance(schema.get("properties"), Mapping):
+        says, properties = schema.get("type"), schema.get("properties")
+        if isinstance(says, list) or says in (*_WORDS, "object", "null") or isinstance(properties, Mapping):
             return _of_schema(schema)
         return _of_types(schema)
     if not isinstance(schema, type):
@@ -144,9 +150,12 @@ def form_of(schema: Any) -> Form:
 
 
 def _of_schema(schema: Mapping[str, Any]) -> Form:
+    says = schema.get("type", "object")
+    if says != "object":
+        raise ValueError(f"a form's schema is an object with properties, not of the type {says!r:.60}")
     odd = [word for word in schema if word not in _AT_THE_ROOT and word not in _DROPPED_AT_THE_ROOT]
-    if odd or schema.get("type", "object") != "object":
-        raise ValueError(f"a form is a flat object: it cannot say {(odd or ['type'])[0]!r}")
+    if odd:
+        raise ValueError(f"a form is a flat object: it cannot say {odd[0]!r}")
     required, dialect = schema.get("required", ()), schema.get("$schema")
     if isinstance(required, str) or not all(isinstance(name, str) for name in required):
         raise TypeError("required is a list of names")
@@ -157,7 +166,7 @@ def _of_schema(schema: Mapping[str, Any]) -> Form:
 def _of_types(types: Mapping[str, Any]) -> Form:
     kinds = {}
     for name, annotation in types.items():
-        if not isinstance(name, str) or isinstance(annotation, Mapping):
+        if not isinstance(name, str) or isinstance(annotation, (Mapping, list)):
             raise TypeError(f"field {name!r}: a name and a type, such as {{'age': int}}, or a whole JSON Schema")
         try:
             kinds[name] = kind_of(annotation)
@@ -237,7 +246,8 @@ def _field(name: str, given: Any) -> Dict[str, Any]:
         raise TypeError(f"field {name!r}: a form has {listed(_WORDS)} fields, flat ones, and no other")
     odd = [word for word in field if word not in words and word not in _SHOWN and word != "type"]
     if odd:
-        raise TypeError(f"field {name!r}: a {kind} field of a form cannot say {odd[0]!r}")
+        article = "an" if kind in ("array", "integer") else "a"
+        raise TypeError(f"field {name!r}: {article} {kind} field of a form cannot say {odd[0]!r}")
     if field.get("format", "email") not in FORMATS:
         raise TypeError(f"field {name!r}: a format is {listed(FORMATS)}, not {field['format']!r}")
     _refuse_choices(name, field)

@@ -112,7 +112,7 @@ def read_signature(
         TypeError: It cannot be a handler as it is written; the message says what to write instead.
     """
     if isinstance(function, type):
-        raise TypeError(f"{owner}: {function.__qualname__} is a class: pass an instance, or a function")
+        raise TypeError(f"{owner} is a class: pass a function, or a method of an instance")
     names, defaults, first = _anatomy(function, owner)
     annotations, scope = _annotations(function)
     description, texts = read_docstring(getattr(function, "__doc__", None))
@@ -146,7 +146,7 @@ def _anatomy(function: Any, owner: str) -> Tuple[Tuple[str, ...], Dict[str, Any]
     plain = innermost(function)
     code = getattr(plain, "__code__", None)
     if code is None:
-        raise TypeError(f"{owner}: {function!r} is no Python function: write a def that calls it")
+        raise TypeError(f"{owner} is no Python function: write a def that calls it")
     refuse_flags(plain, owner)
     first = int(bound)
     if code.co_posonlyargcount > first:

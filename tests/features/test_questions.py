@@ -97,6 +97,18 @@ def test_nothing_is_asked_that_was_not_declared(question: Question, declared: An
         assert str(caught.value) == f"{question.method} needs a client with {name}"
 
 
+def test_a_question_says_what_it_is() -> None:
+    for question, shown in (
+        (Elicit("How many?", {"n": int, "m": str}), "<Elicit 'How many?' n, m>"),
+        (ElicitUrl("Pay", "https://x.y/1"), "<ElicitUrl 'Pay' https://x.y/1>"),
+        (Sample("hi"), "<Sample 'hi' 1000 tokens>"),
+        (Sample(["hi", SamplingMessage("assistant", "ho")], 5), "<Sample 'hi\\nho' 5 tokens>"),
+        (ListRoots(), "<ListRoots>"),
+    ):
+        assert repr(question) == shown
+    assert len(repr(Sample("x" * 1000))) < 120
+
+
 def test_an_extension_that_is_missing() -> None:
     assert lacks("ext:com.example/x", "it").data == {"requiredCapabilities": {"extensions": {"com.example/x": {}}}}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
@@ -74,6 +75,27 @@ class Call:
 
 def ask(ctx: Context, key: str = "k", message: str = "How many?") -> Any:
     return ctx.elicit(message, {"n": int}, key=key).content["n"]
+
+
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_a_future_of_a_helper_thread_hands_its_question_on(revision: str) -> None:
+    asked_in: List[BaseException] = []
+
+    def helper(ctx: Context, key: str) -> Any:
+        try:
+            return ask(ctx, key)
+        except BaseException as error:
+            asked_in.append(error)
+            raise
+
+    def handler(ctx: Context) -> Any:
+        with ThreadPoolExecutor(2) as pool:
+            return [each.result() for each in [pool.submit(helper, ctx, key) for key in ("a", "b")]]
+
+    call = Call(handler, revision=revision)
+    assert call.whole() == [1, 1] and len(call.asked) == 2
+    assert len(call.runs) == (2 if revision == R5 else 1)
+    assert [type(each) for each in asked_in] == ([Suspend] * 2 if revision == R5 else [])
 
 
 @pytest.mark.requirement("M:MRTR-S2", "M:MRTR-S14", "M:MRTR-S16", "M:META-7", "M:BASE-6")

@@ -70,6 +70,12 @@ def check_no_resource(peer: Peer) -> None:
     expect_raised(minimcp.ResourceNotFound, lambda: peer.client.read_resource("note://nowhere"))
 
 
+def check_code_of_no_resource(peer: Peer) -> None:
+    """The same by its code: our client also understands servers that answer another revision's."""
+    error = expect_raised(minimcp.RpcError, lambda: peer.client.read_resource("note://nowhere"))
+    expect(error.code, -32602 if peer.modern else -32002)
+
+
 def check_pages(peer: Peer) -> None:
     """The list of prompts comes in pages, and a client has all of them."""
     first = peer.client.request("prompts/list", timeout=SECONDS)
@@ -300,11 +306,11 @@ def check_rounds_by_hand(peer: Peer) -> None:
 FEATURES = {
     **checks(
         contents=check_contents, resources=check_resources, templates=check_templates, no_resource=check_no_resource,
-        pages=check_pages, prompts=check_prompts, prompt_contents=check_prompt_contents,
-        prompt_errors=check_prompt_errors, completion=check_completion, log_levels=check_log_levels,
-        list_changes=check_list_changes, subscriptions=check_subscriptions, listen=check_listen,
-        sampling=check_sampling, refused=check_refused, roots=check_roots, many_askers=check_many_askers,
-        cancel_asking=check_cancel_asking, descriptions=check_descriptions,
+        code_of_no_resource=check_code_of_no_resource, pages=check_pages, prompts=check_prompts,
+        prompt_contents=check_prompt_contents, prompt_errors=check_prompt_errors, completion=check_completion,
+        log_levels=check_log_levels, list_changes=check_list_changes, subscriptions=check_subscriptions,
+        listen=check_listen, sampling=check_sampling, refused=check_refused, roots=check_roots,
+        many_askers=check_many_askers, cancel_asking=check_cancel_asking, descriptions=check_descriptions,
     ),
     **checks(R3, form=check_form, many=check_many, twice=check_twice, asking_prompt=check_asking_prompt,
              asking_resource=check_asking_resource),

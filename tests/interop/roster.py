@@ -73,6 +73,8 @@ PEERS = (
         client="python_client.py", speaks=exactly(*HANDSHAKE),
         faults=(
             Fault("server", "no resource",
+                  'As "code of no resource": neither the code nor data says that there is no such resource.'),
+            Fault("server", "code of no resource",
                   "A resource that does not exist should be answered by the error -32002 (server/resources, error "
                   "handling). FastMCP.read_resource raises ValueError or ResourceError, which the low-level server "
                   "answers with the code 0, a code of nobody."),
@@ -84,7 +86,7 @@ PEERS = (
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
         client="python_client.py", speaks=(*exactly(*ALL), Asked("auto", R5)),
         faults=(
-            Fault("server", "no resource",
+            Fault("server", "code of no resource",
                   "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
                   "(server/resources, error handling). MCPServer._handle_read_resource says -32602 in every "
                   "revision, which is right in 2026-07-28 alone.", until=R4),
@@ -98,6 +100,8 @@ PEERS = (
         client="typescript_client.mjs", speaks=exactly(*HANDSHAKE),
         faults=(
             Fault("server", "no resource",
+                  'As "code of no resource": neither the code nor data says that there is no such resource.'),
+            Fault("server", "code of no resource",
                   "A resource that does not exist should be answered by the error -32002 (server/resources, error "
                   "handling). The handler of resources/read in server/mcp.js throws ErrorCode.InvalidParams, -32602."),
             Fault("server", "icons",
@@ -114,7 +118,7 @@ PEERS = (
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
         client="typescript_client.mjs", speaks=(*exactly(*ALL), Asked("auto", R5)),
         faults=(
-            Fault("server", "no resource",
+            Fault("server", "code of no resource",
                   "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
                   "(server/resources, error handling). McpServer throws ResourceNotFoundError, whose code is -32602 "
                   "in every revision, which is right in 2026-07-28 alone.", until=R4),

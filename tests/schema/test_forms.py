@@ -92,6 +92,8 @@ def test_names_with_types() -> None:
         with pytest.raises(Mismatch, match=words):
             form.read(wrong)
     assert form_of({}).to_wire() == {"type": "object", "properties": {}} and form_of({}).read({}) == {}
+    for kind in (str, "str"):
+        assert form_of({"type": kind}).to_wire() == schema(("type",), type={"type": "string"})
 
 
 @pytest.mark.requirement("X-03", "X-04")
@@ -166,6 +168,9 @@ def test_a_schema_that_defines_its_parts() -> None:
         (dict, "dict is no class with fields"),
         ({"a": {"type": "string"}}, "a name and a type"),
         ({5: str}, "a name and a type"),
+        ({"anyOf": [{"type": "object"}]}, "a name and a type"),
+        (schema(a={"type": "integer", "multipleOf": 2}), "an integer field of a form cannot say 'multipleOf'"),
+        (schema(a={"type": "number", "multipleOf": 2}), "a number field of a form cannot say 'multipleOf'"),
         ({"a": bytes}, "bytes"),
         ({"a": List[str]}, "its choices are missing"),
         ({"a": Dict[str, int]}, "flat ones"),
@@ -204,7 +209,9 @@ def test_what_is_no_form(given: Any, words: str) -> None:
         (schema(a={"type": "integer", "default": "x"}), "its default does not fit"),
         (schema(a={"type": "string", "enum": ["a"], "default": "b"}), "its default does not fit"),
         (schema(a={"type": "string", "pattern": "("}), "field 'a'"),
-        ({"type": "string", "properties": {}}, "cannot say 'type'"),
+        ({"type": "string", "properties": {}}, "is an object with properties, not of the type 'string'"),
+        ({"type": "string"}, "a form's schema is an object with properties, not of the type 'string'"),
+        ({"type": ["object", "null"]}, "an object with properties, not of the type \\['object', 'null'\\]"),
         ({**schema(a={"type": "boolean"}), "allOf": []}, "cannot say 'allOf'"),
     ],
 )

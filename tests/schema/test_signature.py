@@ -321,7 +321,7 @@ def ellipsis_result() -> List[Callable[..., int]]: ...  # type: ignore[empty-bod
         (broken, ["ZeroDivisionError"]),
         (endless, ["parameter 'a'", "recursion"]),
         (ellipsis_result, ["return type"]),
-        (Handler, ["Handler is a class", "instance"]),
+        (Handler, ["is a class", "instance"]),
         (len, ["no Python function"]),
         (wrapped(coroutine), ["is async"]),
     ],
