@@ -172,13 +172,20 @@ class Channel:
         cause = closed if self._closing else self._pipe.lost(reason + self._odd_line())
         self.calls.table.close(cause)
         self._read_out.set()
-        if not self._closing and self._pipe.is_heard() and not self._drain(self.limits.drain_grace):
-            log.warning("%s: %d requests still run after %g s", self.name, len(self.inbound), self.limits.drain_grace)
+        try:
+            self._drain_if_heard()
+        except Exception as error:  # a fault of ours: the connection ends all the same
+            log.error("%s: %s", self.name, error, exc_info=error)
         try:
             self._let_go()
             self._role.lost(cause)
         finally:
             self._ended.set()
+
+    def _drain_if_heard(self) -> None:
+        """Let running requests finish, if anybody could still hear their answers."""
+        if not self._closing and self._pipe.is_heard() and not self._drain(self.limits.drain_grace):
+            log.warning("%s: %d requests still run after %g s", self.name, len(self.inbound), self.limits.drain_grace)
 
     def _odd_line(self) -> str:
         """What a peer that writes other things than messages has written, as the end of a message of ours."""

@@ -192,8 +192,9 @@ class Registration:
         if not isinstance(uri, str):
             raise TypeError('the URI comes first: @server.resource("notes://all")')
         if misplaced:
-            meant = f"server.add_resource(function, {uri!r})" if callable(misplaced[0]) else f"name={misplaced[0]!r}"
-            raise TypeError(f"server.resource({uri!r}, {misplaced[0]!r:.60}): did you mean {meant}?")
+            extra: Any = misplaced[0]
+            meant = f"server.add_resource(function, {uri!r})" if callable(extra) else f"name={extra!r}"
+            raise TypeError(f"server.resource({uri!r}, {extra!r:.60}): did you mean {meant}?")
 
         def register(function: F) -> F:
             self._registry.resources.add(

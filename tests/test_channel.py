@@ -248,6 +248,24 @@ def test_a_peer_that_hears_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyP
         held.go.set()
 
 
+def test_a_fault_at_the_end_does_not_keep_the_connection_from_ending(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: List[bool] = []
+
+    def fail(pipe: ScriptedPipe) -> bool:
+        asked.append(True)
+        if len(asked) == 1:
+            raise RuntimeError("concurrent poll() invocation")
+        return True
+
+    monkeypatch.setattr(ScriptedPipe, "is_heard", fail)
+    with open_channel(ScriptedRole()) as (channel, pipe, _):
+        pipe.end()
+        assert channel.wait_until_ended(WAIT)
+    assert "concurrent poll() invocation" in caplog.text
+
+
 def test_close_ends_everything_at_once() -> None:
     held = Held()
     role = ScriptedRole()

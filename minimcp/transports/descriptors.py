@@ -279,8 +279,9 @@ class Sink(Descriptor):
         if self._poller is None or not self.enter():
             return self._poller is None
         try:
-            broken = select.POLLERR | select.POLLHUP
-            return not any(events & broken for number, events in self._poller.poll(0) if number == self.number)
+            poller = select.poll()  # of its own: another thread may be waiting with the other one at this moment
+            poller.register(self.number, 0)  # what says that nobody is there comes unasked
+            return not poller.poll(0)
         finally:
             self.leave()
 

@@ -54,6 +54,31 @@ def test_a_bell_that_rang_ends_reads_and_writes(ends: Any) -> None:
         sink.write(b"x", WAIT, [])
 
 
+def test_whether_anybody_hears_may_be_asked_while_a_write_waits() -> None:
+    """As at the end of a server's input, while its last answers wait for room."""
+    reading, writing = os.pipe()
+    bell = Bell()
+    sink = Sink(writing, bell, nonblocking=False)
+    try:
+        task = Task(sink.write, b"x" * 10_000_000, WAIT, [])
+        assert eventually(lambda: bool(select.select([reading], [], [], 0)[0]) and not _has_room(writing))
+        for _ in range(1000):
+            assert sink.is_heard()
+        close_quietly(reading)
+        reading = -1
+        with pytest.raises(OSError):
+            task.result()
+        assert eventually(lambda: not sink.is_heard())
+    finally:
+        close_quietly(reading)
+        bell.ring()
+        sink.retire()
+
+
+def _has_room(number: int) -> bool:
+    return bool(select.select([], [number], [], 0)[1])
+
+
 def test_the_last_user_closes(ends: Any) -> None:
     source, _, _, _ = ends
     assert source.enter()
