@@ -6,6 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union, overload
 
 from .features.completers import Given
@@ -115,29 +116,22 @@ class Registration:
             ValueError: No method of one is marked, or a name is taken. What of these objects was registered is taken
                 back.
         """
-        add: dict[str, Callable[..., None]] = {
-            "tool": self.add_tool, "resource": self.add_resource, "prompt": self.add_prompt
+        ways: dict[str, tuple[Callable[..., None], Callable[[str], None]]] = {
+            "tool": (self.add_tool, self.remove_tool),
+            "resource": (self.add_resource, self.remove_resource),
+            "prompt": (self.add_prompt, self.remove_prompt),
         }
         take_back: list[Callable[[], None]] = []
         try:
-            for each in handlers:
-                for function, mark in marked(each):
-                    add[mark.kind](function, *mark.arguments, **mark.options)
-                    take_back.append(self._remover(mark.kind, mark.arguments, mark.options, function))
+            for function, mark in (found for each in handlers for found in marked(each)):
+                add, remove = ways[mark.kind]
+                add(function, *mark.arguments, **mark.options)
+                name = mark.arguments[0] if mark.arguments else mark.options.get("name") or function.__name__
+                take_back.append(partial(remove, name))
         except BaseException:
             for undo in reversed(take_back):
                 undo()
             raise
-
-    def _remover(
-        self, kind: str, arguments: Sequence[Any], options: Mapping[str, Any], function: Callable[..., Any]
-    ) -> Callable[[], None]:
-        removers: dict[str, Callable[[str], None]] = {
-            "tool": self.remove_tool, "resource": self.remove_resource, "prompt": self.remove_prompt
-        }
-        remove = removers[kind]
-        name = arguments[0] if arguments else options.get("name") or function.__name__
-        return lambda: remove(name)
 
     # ------------------------------------------------------------ resources
 

@@ -37,6 +37,18 @@ def test_kept_for_a_wider_scope():
     with outlives_the_test():
         os.open(os.devnull, os.O_RDONLY)
 
+def test_connection_that_is_kept():
+    with outlives_the_test():
+        threading.Thread(target=release.wait, daemon=True, name="minimcp-x-reader").start()
+
+def test_connection_that_grows():
+    for part in ("2", "watcher"):
+        threading.Thread(target=release.wait, daemon=True, name="minimcp-x-" + part).start()
+
+def test_thread_of_no_connection():
+    for name in ("minimcp-y-2", "minimcp-x-reader"):
+        threading.Thread(target=release.wait, daemon=True, name=name).start()
+
 children = []
 
 def test_child():
@@ -61,6 +73,7 @@ def test_last():
 
 EXPECTED = {
     "test_thread": "thread left-over",
+    "test_thread_of_no_connection": "thread minimcp-y-2",
     "test_descriptor": "left behind: descriptor on /dev/null",
     "test_descriptor_in_the_place_of_another": "; closed, though not the test's own: descriptor on /dev/null",
     "test_closed_of_others": "left behind: closed, though not the test's own: descriptor on /dev/null",

@@ -10,8 +10,10 @@ import binascii
 from typing import Callable, Iterator, Mapping, Optional, Sequence
 
 from ..errors import InvalidParams
+from ..exchange import Exchange
 from ..jsonrpc import Json, to_json
 from ..revisions import Revision
+from .facts import Facts
 
 Describe = Callable[[Revision], Sequence[Mapping[str, Json]]]
 
@@ -34,6 +36,11 @@ class Pages:
     def forget(self) -> None:
         """The list has changed."""
         self._kept = {}
+
+    def serve(self, facts: Facts, exchange: Exchange) -> str:
+        """Serve the list method. Arguments: the facts of the server, and the request. Errors as `page`."""
+        revision = exchange.peer.revision
+        return self.page(revision, exchange.request.params, facts.list_closing(revision))
 
     def page(self, revision: Revision, params: Mapping[str, Json], closing: str) -> str:
         """One page as the text of a result.

@@ -184,17 +184,14 @@ class Prompts(Feature):
     # ------------------------------------------------------------ methods
 
     def routes(self) -> Mapping[str, Destination]:
-        return {"prompts/list": Route(self._list, control=True), "prompts/get": self.route_of_get}
+        listing = Route(partial(self._pages.serve, self._facts), control=True)
+        return {"prompts/list": listing, "prompts/get": self.route_of_get}
 
     def declared(self, revision: Revision) -> Mapping[str, Json]:
         return {"listChanged": True}
 
     def _describe(self, revision: Revision) -> list[dict[str, Json]]:
         return [prompt.listed(revision) for prompt in self._prompts.all()]
-
-    def _list(self, exchange: Exchange) -> str:
-        revision = exchange.peer.revision
-        return self._pages.page(revision, exchange.request.params, self._facts.list_closing(revision))
 
     def route_of_get(self, request: Request) -> Route:
         """Where a `prompts/get` goes.

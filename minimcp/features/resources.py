@@ -238,17 +238,13 @@ class Resources(Feature):
 
     def routes(self) -> Mapping[str, Destination]:
         return {
-            "resources/list": Route(partial(self._list, self._resource_pages), control=True),
-            "resources/templates/list": Route(partial(self._list, self._template_pages), control=True),
+            "resources/list": Route(partial(self._resource_pages.serve, self._facts), control=True),
+            "resources/templates/list": Route(partial(self._template_pages.serve, self._facts), control=True),
             "resources/read": self.route_of_read,
         }
 
     def declared(self, revision: Revision) -> Mapping[str, Json]:
         return {"subscribe": True, "listChanged": True}
-
-    def _list(self, pages: Pages, exchange: Exchange) -> str:
-        revision = exchange.peer.revision
-        return pages.page(revision, exchange.request.params, self._facts.list_closing(revision))
 
     def route_of_read(self, request: Request) -> Route:
         """Where a `resources/read` goes.

@@ -333,18 +333,14 @@ class Tools(Feature):
     # ------------------------------------------------------------ methods
 
     def routes(self) -> Mapping[str, Destination]:
-        return {"tools/list": Route(self.list, control=True), "tools/call": self.route_of_call}
+        listing = Route(partial(self._pages.serve, self._facts), control=True)
+        return {"tools/list": listing, "tools/call": self.route_of_call}
 
     def declared(self, revision: Revision) -> Mapping[str, Json]:
         return {"listChanged": True}
 
     def _describe(self, revision: Revision) -> list[dict[str, Json]]:
         return [tool.listed(revision) for tool in self._tools.all()]
-
-    def list(self, exchange: Exchange) -> str:
-        """Serve `tools/list`."""
-        revision = exchange.peer.revision
-        return self._pages.page(revision, exchange.request.params, self._facts.list_closing(revision))
 
     def route_of_call(self, request: Request) -> Route:
         """Where a `tools/call` goes.
