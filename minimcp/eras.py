@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Optional, Sequence
 
-from .errors import InvalidParams, InvalidRequest, ProtocolViolation, RpcError, UnsupportedRevision
+from .errors import (
+    CapabilityNotSupported,
+    InvalidParams,
+    InvalidRequest,
+    ProtocolViolation,
+    RpcError,
+    UnsupportedRevision,
+)
 from .jsonrpc import Json, Request
 from .log import one_line
 from .revisions import BY_NAME, NEWEST_HANDSHAKE, Revision
@@ -88,6 +95,18 @@ class Peer:
 
     def __repr__(self) -> str:
         return f"<Peer {self.info.get('name', 'unnamed')!r} {self.revision.name}>"
+
+
+def lacks(name: str, who: str) -> CapabilityNotSupported:
+    """The error that says which capability a client would have to declare."""
+    needed: dict[str, Json] = {}
+    inner = needed
+    if name.startswith("ext:"):
+        needed["extensions"] = {name[4:]: {}}
+    else:
+        for part in name.split("."):
+            inner[part] = inner = {}
+    return CapabilityNotSupported(f"{who} needs a client with {name}", {"requiredCapabilities": needed})
 
 
 def log_rank(level: Json) -> int:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union, overload
 
-from .features.completers import Given
 from .features.middleware import Middleware, check_middleware
 from .features.registry import Registry
 from .jsonrpc import Json
-from .marks import marked
 from .places import ExecutorOption, Executors
-from .types import Annotations, Icon, ToolAnnotations
+
+if TYPE_CHECKING:
+    from .features.completers import Given
+    from .types import Annotations, Icon, ToolAnnotations
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
@@ -116,6 +117,10 @@ class Registration:
             ValueError: No method of one is marked, or a name is taken. What of these objects was registered is taken
                 back.
         """
+        if not handlers:
+            return
+        from .marks import marked
+
         ways: dict[str, tuple[Callable[..., None], Callable[[str], None]]] = {
             "tool": (self.add_tool, self.remove_tool),
             "resource": (self.add_resource, self.remove_resource),

@@ -18,6 +18,7 @@ from ..places import route_to
 from ..revisions import Revision
 from ..schema.mismatch import Mismatch
 from ..types import EmbeddedResource, GetPromptResult, Icon, Prompt, PromptArgument, PromptMessage
+from .carried import carried
 from .completers import Completers, Given, read_completers
 from .contents import with_type
 from .context import Context
@@ -27,7 +28,6 @@ from .middleware import run_through
 from .paging import Pages
 from .registered import TextHandler, name_of, only, where
 from .results import CONTENT, fit
-from .rounds import carried
 from .tables import Registered, Table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..eras import Peer
+from ..eras import Peer, lacks
 from ..jsonrpc import Json
 from ..revisions import REVISIONS, Revision
 from ..schema.mismatch import nearest
@@ -12,7 +12,6 @@ from ..schema.signature import innermost, read_signature, refuse_flags
 from ..types import Annotations
 from ..types.meta import check_identifier
 from .context import Context
-from .questions import lacks
 from .texts import value_of
 
 

@@ -20,6 +20,7 @@ from ..revisions import Revision
 from ..schema.mismatch import NOTHING, Mismatch
 from ..types import Annotations, Icon, ReadResourceResult, Resource, ResourceTemplate
 from ..uri_template import UriTemplate, check_uri, has_parent_segment
+from .carried import carried
 from .completers import Completers, Given, read_completers
 from .contents import AS_THEY_ARE, ContentsMaker
 from .context import Context
@@ -28,7 +29,6 @@ from .feature import Destination, Feature
 from .middleware import Layers, run_through
 from .paging import Pages
 from .registered import TextHandler, annotated, listed_in, name_of, only, where
-from .rounds import carried
 from .tables import Registered, Table
 
 DENIED = re.compile("denied|forbidden", re.IGNORECASE)
@@ -139,7 +139,6 @@ class Resources(Feature):
         self._template_pages = Pages("resourceTemplates", facts.page_size, self._describe(self._templates))
         self._matching = route_to(carried(self._match, facts), facts.place)
         self.completes = False
-        facts.read_resource = self.read
 
     @staticmethod
     def _describe(table: Table[Readable]) -> Callable[[Revision], list[dict[str, Json]]]:

@@ -6,11 +6,11 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 from __future__ import annotations
 
 import os
-import re
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ..alarm import Alarm, Countdown
+from ..eras import lacks
 from ..errors import (
     OLD_TOOL_CODES,
     Cancelled,
@@ -28,24 +28,22 @@ from ..lane import Pace
 from ..log import Log, one_line
 from ..places import Place, route_to
 from ..revisions import Revision
-from ..schema.check import compile_check
 from ..schema.mismatch import NOTHING, Mismatch
 from ..schema.signature import Signature, read_signature
 from ..types import CallToolResult, Icon, Tool, ToolAnnotations
+from .carried import carried
 from .context import Context
 from .facts import Facts
 from .feature import Destination, Feature
 from .middleware import run_through
 from .paging import Pages
-from .questions import lacks
 from .registered import name_of, required, where
 from .results import CONTENT, ResultMaker, error_result, wrapped_schema
-from .rounds import carried, url_required
 from .tables import Registered, Table
 
 log = Log("tools")
 
-GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+GOOD_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 ODD_NAME = "has a name that not every client takes: use 1 to 128 of A-Z a-z 0-9 _ . -"
 
 
@@ -188,6 +186,8 @@ class RegisteredTool(Registered):
         if isinstance(error, UrlElicitationRequired):
             known = revision.url_errors
             if not revision.handshake:
+                from .rounds import url_required
+
                 url_required(exchange, error)
         elif error.code in OLD_TOOL_CODES:
             known = revision.handshake
@@ -282,21 +282,23 @@ class Tools(Feature):
             icons=icons,
             meta=None if meta is None else dict(meta),
         )
-        check_output = None if output_schema is None else compile_check(dict(output_schema), where=f"{name} output")
         tool = RegisteredTool(
             function,
             shown,
             signature,
             self._facts,
-            check_input=None if input_schema is None else compile_check(shown.input_schema, where=f"{name} input"),
-            results=ResultMaker(self._facts, kind, schema, check_output, structured, blocks=_says_blocks(signature)),
+            check_input=_check(None if input_schema is None else shown.input_schema, f"{name} input"),
+            results=ResultMaker(
+                self._facts, kind, schema, _check(output_schema, f"{name} output"), structured,
+                blocks=_says_blocks(signature),
+            ),
             timeout=_timeout(timeout),
             requires=required(requires, f"tool {name!r}"),
             alarm=self.alarm,
             place=executor,
         )
         self._tools.add(name, tool, replace=replace)
-        self._tools.advise(name, shown.description, None if GOOD_NAME.match(name) else ODD_NAME)
+        self._tools.advise(name, shown.description, None if _is_good(name) else ODD_NAME)
         self.offered = True
         self._changed()
 
@@ -359,6 +361,19 @@ class Tools(Feature):
         if arguments is not None and type(arguments) is not dict:
             raise InvalidParams("arguments is an object")
         return tool.route
+
+
+def _check(schema: Optional[Mapping[str, Json]], where: str) -> Optional[Callable[[Any], Optional[str]]]:
+    """What checks values against a hand-written schema; None where there is none."""
+    if schema is None:
+        return None
+    from ..schema.check import compile_check
+
+    return compile_check(dict(schema), where=where)
+
+
+def _is_good(name: str) -> bool:
+    return len(name) <= 128 and GOOD_LETTERS.issuperset(name)
 
 
 def _says_blocks(signature: Signature) -> bool:

@@ -10,7 +10,6 @@ import typing
 from typing import Any, Callable, Dict, List, Protocol, Sequence, Tuple
 
 from .annotations import Scope, substituted
-from .check import compile_check
 from .docstrings import read_docstring
 from .kind import Kind
 from .mismatch import Mismatch
@@ -209,6 +208,8 @@ def _pydantic(maker: KindMaker, cls: Any, own: str) -> Kind:
     """A pydantic model: its own schema decides what fits, then the model builds the object."""
     mode = "serialization" if maker.writing else "validation"
     schema = cls.model_json_schema(ref_template="#/$defs/{model}", mode=mode)
+    from .check import compile_check
+
     check = compile_check(schema, where=cls.__qualname__)
     label = f"an object ({cls.__name__})"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, Optional, Sequence
 
-from .check import compile_check
 from .kind import Kind
 from .mismatch import Mismatch
 
@@ -124,6 +123,8 @@ def _refuse_misfit(words: Dict[str, Any], limit: Any, kind: Kind) -> None:
 
 def _limited(kind: Kind, words: Dict[str, Any]) -> Kind:
     """A kind that checks `words` on the JSON side: before reading, after writing."""
+    from .check import compile_check
+
     check = compile_check(words, where="Annotated")
 
     def read(value: Any) -> Any:

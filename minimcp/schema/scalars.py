@@ -208,14 +208,14 @@ def duration(cls: type) -> Kind:
     return Kind(words, read, write, label, _NUMBERS, writes=cls)
 
 
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID = r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def uuid(cls: type) -> Kind:
     """``uuid.UUID`` in its usual form with four hyphens."""
 
     def read(value: str) -> Any:
-        if not _UUID.fullmatch(value):
+        if not re.fullmatch(_UUID, value):
             raise ValueError(value)
         return cls(value)
 

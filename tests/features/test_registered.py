@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from minimcp import CapabilityNotSupported
+from minimcp.eras import lacks
 from minimcp.features.context import Context
-from minimcp.features.questions import lacks
 from minimcp.features.registered import TextHandler, annotated, name_of, where
 from minimcp.schema.mismatch import Mismatch
 from minimcp.types import Annotations

@@ -1,0 +1,73 @@
+"""Packages whose names are imported when somebody asks for them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+from typing import Any, Dict
+
+import pytest
+
+import minimcp
+import minimcp.schema
+import minimcp.types
+
+from .modules import read_package
+from .support import run_python
+
+PACKAGES: Dict[str, Any] = {"": minimcp, "schema/": minimcp.schema, "types/": minimcp.types}
+
+
+@pytest.mark.parametrize("path", PACKAGES)
+def test_the_table_is_what_type_checkers_read(path: str) -> None:
+    guarded = [node for node in read_package()[f"{path}__init__.py"].tree.body if isinstance(node, ast.If)][0]
+    told = {
+        alias.asname or alias.name: node.module
+        for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    table = {name: module for module, names in PACKAGES[path]._LATE.items() for name in names.split()}
+    assert table == told
+
+
+@pytest.mark.parametrize("package", PACKAGES.values())
+def test_late_names(package: Any) -> None:
+    for module, names in package._LATE.items():
+        home = importlib.import_module(f"{package.__name__}.{module}")
+        for name in names.split():
+            assert getattr(package, name) is getattr(home, name) is vars(package)[name]
+            assert name in dir(package) and name in package.__all__
+    misspelt = "Misspelt"
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'Misspelt'"):
+        getattr(package, misspelt)
+
+
+START = """
+import json, sys
+from minimcp import Context, Server
+
+server = Server("quick")
+
+@server.tool
+def echo(text: str, ctx: Context) -> str:
+    "Echo."
+    return text
+
+print(json.dumps(sorted(sys.modules)))
+"""
+
+NOT_NEEDED = """
+    base64 dataclasses hmac inspect logging subprocess
+    minimcp.client minimcp.connecting minimcp.marks minimcp.uri_template minimcp.uri_expansion
+    minimcp.features.asking minimcp.features.completers minimcp.features.completion minimcp.features.contents
+    minimcp.features.methods minimcp.features.prompts minimcp.features.questions minimcp.features.resources
+    minimcp.features.rounds minimcp.features.log_handler
+    minimcp.schema.check minimcp.schema.words minimcp.schema.peers minimcp.schema.forms
+    minimcp.types.sampling minimcp.types.questions minimcp.types.prompt minimcp.types.elicitation
+"""
+
+
+def test_a_server_of_tools_starts_with_what_it_needs() -> None:
+    done = run_python(["-I", "-c", f"import sys; sys.path.insert(0, {str(minimcp.__path__[0] + '/..')!r})\n{START}"])
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert not set(NOT_NEEDED.split()) & set(json.loads(done.stdout))
