@@ -156,23 +156,28 @@ _lenient = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _may_be_deeper(text: str, limit: int) -> bool:
-    """Whether there are brackets enough for more than `limit` levels; nearly always there are not."""
-    return len(text) > 2 * limit and text.count("[") + text.count("{") > limit
+    """Whether there are brackets enough for more than `limit` levels; nearly always there are not.
+
+    Wherever the deepest place is, all that surrounds it is opened before and closed behind it: so there are as many
+    brackets in the half of the text that lies before it, or in the half behind.
+    """
+    if len(text) <= 2 * limit:
+        return False
+    half = len(text) // 2
+    opened = text.count("[", 0, half) + text.count("{", 0, half)
+    return opened > limit or text.count("]", half) + text.count("}", half) > limit
 
 
 def _deeper_than(value: Json, limit: int) -> bool:
-    """Whether arrays and objects nest deeper than `limit`; level by level, in C as far as possible."""
+    """Whether arrays and objects nest deeper than `limit`; level by level."""
     level = [value]
     for _ in range(limit + 1):
-        kinds = set(map(type, level))
-        if dict not in kinds and list not in kinds:
+        level = [item for item in level if type(item) is dict or type(item) is list]
+        if not level:
             return False
         inside: list[Json] = []
         for item in level:
-            if type(item) is dict:
-                inside += item.values()
-            elif type(item) is list:
-                inside += item
+            inside += item.values() if type(item) is dict else item
         level = inside
     return True
 
