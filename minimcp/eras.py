@@ -82,16 +82,16 @@ class Peer:
         """
         if name == "elicitation.form":
             modes = self.capabilities.get("elicitation")
-            return isinstance(modes, Mapping) and (isinstance(modes.get("form"), Mapping) or "url" not in modes)
+            return isinstance(modes, dict) and (isinstance(modes.get("form"), dict) or "url" not in modes)
         if name.startswith("ext:"):
             extensions = self.capabilities.get("extensions")
-            return isinstance(extensions, Mapping) and isinstance(extensions.get(name[4:]), Mapping)
+            return isinstance(extensions, dict) and isinstance(extensions.get(name[4:]), dict)
         whole, _, part = name.rpartition(".")
         value: Any = self.capabilities
         for step in whole.split(".") if whole else ():
-            value = value.get(step) if isinstance(value, Mapping) else None
-        value = value.get(part) if isinstance(value, Mapping) else None
-        return isinstance(value, Mapping) or (bool(whole) and value is True)
+            value = value.get(step) if isinstance(value, dict) else None
+        value = value.get(part) if isinstance(value, dict) else None
+        return isinstance(value, dict) or (bool(whole) and value is True)
 
     def __repr__(self) -> str:
         return f"<Peer {self.info.get('name', 'unnamed')!r} {self.revision.name}>"

@@ -158,8 +158,8 @@ _lenient = json.JSONDecoder(parse_constant=_no_constant)
 def _may_be_deeper(text: str, limit: int) -> bool:
     """Whether there are brackets enough for more than `limit` levels; nearly always there are not.
 
-    Wherever the deepest place is, all that surrounds it is opened before and closed behind it: so there are as many
-    brackets in the half of the text that lies before it, or in the half behind.
+    What surrounds the deepest place is opened before it and closed behind it: all of it is opened in the first half of
+    the text if that place lies there, and closed in the second half if not.
     """
     if len(text) <= 2 * limit:
         return False
