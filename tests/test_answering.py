@@ -182,7 +182,7 @@ def test_without_a_checker_an_answer_is_sent_unchecked(
     def missing(schema: Any, where: str) -> Any:
         raise ImportError("pip install jsonschema")
 
-    monkeypatch.setattr("minimcp.answering.compile_peer_check", missing)
+    monkeypatch.setattr("minimcp.schema.compile_peer_check", missing)
     assert elicited({"name": 5}) == {"action": "accept", "content": {"age": 7, "name": 5}}
     assert "an answer is sent unchecked: pip install jsonschema" in caplog.text
 

@@ -14,7 +14,7 @@ import minimcp.schema
 import minimcp.types
 
 from .floors import PACKAGE
-from .support import run_python
+from .support import ROOT, run_python
 
 PACKAGES: Dict[str, Any] = {"": minimcp, "schema/": minimcp.schema, "types/": minimcp.types}
 
@@ -43,8 +43,7 @@ def test_late_names(package: Any) -> None:
         getattr(package, misspelt)
 
 
-START = """
-import json, sys
+SERVER = """
 from minimcp import Context, Server
 
 server = Server("quick")
@@ -53,11 +52,9 @@ server = Server("quick")
 def echo(text: str, ctx: Context) -> str:
     "Echo."
     return text
-
-print(json.dumps(sorted(sys.modules)))
 """
 
-NOT_NEEDED = """
+NOT_FOR_TOOLS = """
     base64 dataclasses hmac inspect logging subprocess
     minimcp.client minimcp.connecting minimcp.marks minimcp.uri_template minimcp.uri_expansion
     minimcp.features.asking minimcp.features.completers minimcp.features.completion minimcp.features.contents
@@ -67,8 +64,21 @@ NOT_NEEDED = """
     minimcp.types.sampling minimcp.types.questions minimcp.types.prompt minimcp.types.elicitation
 """
 
+CLIENT = """
+from minimcp import connect
+"""
 
-def test_a_server_of_tools_starts_with_what_it_needs() -> None:
-    done = run_python(["-I", "-c", f"import sys; sys.path.insert(0, {str(minimcp.__path__[0] + '/..')!r})\n{START}"])
+NOT_FOR_A_CLIENT = """
+    dataclasses inspect ipaddress logging pathlib random shlex subprocess urllib.parse
+    minimcp.config minimcp.features minimcp.group minimcp.server
+    minimcp.schema.check minimcp.schema.kinds minimcp.schema.peers
+    minimcp.types.sampling minimcp.types.questions minimcp.types.prompt minimcp.types.elicitation
+"""
+
+
+@pytest.mark.parametrize(("start", "not_needed"), [(SERVER, NOT_FOR_TOOLS), (CLIENT, NOT_FOR_A_CLIENT)])
+def test_who_starts_imports_what_it_needs(start: str, not_needed: str) -> None:
+    told = f"import json, sys\nsys.path.insert(0, {str(ROOT)!r})\n{start}\nprint(json.dumps(list(sys.modules)))"
+    done = run_python(["-I", "-S", "-c", told])
     assert (done.returncode, done.stderr) == (0, b"")
-    assert not set(NOT_NEEDED.split()) & set(json.loads(done.stdout))
+    assert not set(not_needed.split()) & set(json.loads(done.stdout))

@@ -22,9 +22,9 @@ LONGEST_FILE = 400
 LATE_STDLIB = frozenset({
     "ast", "atexit", "base64", "collections.abc", "concurrent.futures", "contextlib", "ctypes", "dataclasses",
     "datetime", "decimal", "difflib", "enum", "fractions", "functools", "hashlib", "hmac", "importlib",
-    "importlib.util", "inspect", "ipaddress", "json", "logging", "mimetypes", "pathlib", "pprint", "runpy", "secrets",
-    "shlex", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "textwrap", "traceback", "types", "typing",
-    "urllib.parse", "uuid", "warnings",
+    "importlib.util", "inspect", "ipaddress", "json", "logging", "mimetypes", "pathlib", "pprint", "random",
+    "runpy", "secrets", "shlex", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "textwrap",
+    "traceback", "types", "typing", "urllib.parse", "uuid", "warnings",
 })
 """Standard library that costs time to load and is wanted by few: imported by the function that needs it."""
 
@@ -35,7 +35,7 @@ LATE_OURS = {
     "__main__.py": "cli/*",
     "cli/*": "*",
     "client.py": "futures.py",
-    "connecting.py": "transports/*",
+    "connecting.py": "transports/* config.py",
     "server.py": "transports/* run.py",
     "run.py": "transports/*",
     "transports/process.py": "transports/windows.py",

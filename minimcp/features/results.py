@@ -25,11 +25,10 @@ from ..types import (
     UnknownContent,
     Wire,
 )
+from ..types.tool import WRAPPED
 from .facts import Facts
 
 CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
-WRAPPED = "x-minimcp-wrapped"
-"""Marks an output schema that only holds the real one, for revisions whose structured content is an object."""
 
 
 def fit(block: Any, revision: Revision) -> dict[str, Json]:
