@@ -16,7 +16,7 @@ from ..lane import Pace
 from ..log import one_line
 from ..places import route_to
 from ..revisions import Revision
-from ..schema.mismatch import Mismatch
+from ..schema.mismatch import Mismatch, described
 from ..types import EmbeddedResource, GetPromptResult, Icon, Prompt, PromptArgument, PromptMessage
 from .completers import Completers, Given, read_completers
 from .contents import with_type
@@ -202,9 +202,9 @@ class Prompts(Feature):
         name, arguments = request.params.get("name"), request.params.get("arguments")
         prompt = self._prompts.get(name)
         if prompt is None:
-            raise InvalidParams(f"Unknown prompt: {one_line(name)}" if isinstance(name, str) else "name is a string")
+            raise InvalidParams(self._prompts.unknown(name) if isinstance(name, str) else "name is a string")
         if arguments is not None and not isinstance(arguments, dict):
-            raise InvalidParams("arguments is an object")
+            raise InvalidParams(f"arguments is an object, not {described(arguments)}")
         return route_to(carried(partial(self._serve, prompt), self._facts), prompt.place, pace=prompt.pace)
 
     def _serve(self, prompt: RegisteredPrompt, exchange: Exchange) -> dict[str, Json]:

@@ -29,7 +29,7 @@ from ..log import Log, one_line
 from ..places import Place, route_to
 from ..revisions import Revision
 from ..schema.check import compile_check
-from ..schema.mismatch import NOTHING, Mismatch
+from ..schema.mismatch import NOTHING, Mismatch, described
 from ..schema.signature import Signature, read_signature
 from ..types import CallToolResult, Icon, Tool, ToolAnnotations
 from .context import Context
@@ -355,9 +355,9 @@ class Tools(Feature):
         name, arguments = params.get("name"), params.get("arguments")
         tool = self._tools.get(name)
         if tool is None:
-            raise InvalidParams(f"Unknown tool: {one_line(name)}" if isinstance(name, str) else "name is a string")
+            raise InvalidParams(self._tools.unknown(name) if isinstance(name, str) else "name is a string")
         if arguments is not None and type(arguments) is not dict:
-            raise InvalidParams("arguments is an object")
+            raise InvalidParams(f"arguments is an object, not {described(arguments)}")
         return tool.route
 
 
