@@ -29,7 +29,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return _is_whole(value) or (isinstance(value, float) and isfinite(value))
+    return _is_whole(value) or isinstance(value, float)
 
 
 def _is_text(value: Any) -> bool:
@@ -50,7 +50,7 @@ def seconds(least: float = 0, *, above: bool = False) -> Option:
     return Option("a number of seconds or None", _is_number, least, above)
 
 
-def only(option: Option) -> Option:
+def never_none(option: Option) -> Option:
     """The same where None says nothing."""
     return option._replace(what=option.what.replace(" or None", ""), optional=False)
 
@@ -59,6 +59,7 @@ TEXT = Option("text or None", _is_text)
 FLAG = Option("True or False", lambda value: isinstance(value, bool), optional=False)
 MAPPING = Option("a mapping or None", lambda value: isinstance(value, Mapping))
 SEVERAL = Option("a list or None", _is_several)
+ICONS = SEVERAL._replace(what="a list of Icon objects or None")
 
 
 def check_options(options: Mapping[str, Option], given: Mapping[str, Any], owner: str = "") -> None:
@@ -71,7 +72,7 @@ def check_options(options: Mapping[str, Option], given: Mapping[str, Any], owner
 
     Raises:
         TypeError: A value is of another type.
-        ValueError: A number is too small.
+        ValueError: A number is too small, or none.
     """
     for name, option in options.items():
         value = given[name]
@@ -79,6 +80,8 @@ def check_options(options: Mapping[str, Option], given: Mapping[str, Any], owner
             continue
         if not option.fits(value):
             raise TypeError(f"{owner}{name} is {option.what}, not {repr(value):.60}")
+        if isinstance(value, float) and not isfinite(value):
+            raise ValueError(f"{owner}{name} is {option.what}, not {value}")
         if option.least is not None and not (value > option.least if option.above else value >= option.least):
             bound = "more than" if option.above else "at least"
             raise ValueError(f"{owner}{name} is {bound} {option.least}, not {value}")

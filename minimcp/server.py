@@ -19,7 +19,7 @@ from .features.state import states_of
 from .jsonrpc import Json
 from .limits import Limits
 from .log import tracer
-from .options import FLAG, MAPPING, SEVERAL, TEXT, Option, check_options, count, only, seconds
+from .options import FLAG, ICONS, MAPPING, SEVERAL, TEXT, Option, check_options, count, never_none, seconds
 from .pipe import Pipe
 from .places import ExecutorOption, Executors
 from .registration import Registration
@@ -307,16 +307,16 @@ def _renew_in_forks(server: Server) -> None:
 
 _OPTIONS = {
     **dict.fromkeys(("title", "description", "website_url", "instructions"), TEXT),
-    **dict.fromkeys(("version", "list_cache_scope"), only(TEXT)),
+    **dict.fromkeys(("version", "list_cache_scope"), never_none(TEXT)),
     **dict.fromkeys(("strict_version", "strict_arguments", "accept_batches", "mask_errors", "logging"), FLAG),
-    "icons": SEVERAL._replace(what="a list of Icon objects or None"),
+    "icons": ICONS,
     "check_replay": FLAG,
     "extensions": MAPPING,
     "capabilities": Option("a list of kinds, a mapping or None", lambda kinds: isinstance(kinds, Iterable)),
     "revisions": Option("a list of names or None", lambda names: isinstance(names, str) or SEVERAL.fits(names)),
     "state_keys": Option("a list of keys or None", lambda keys: isinstance(keys, (str, bytes)) or SEVERAL.fits(keys)),
     "page_size": count(1),
-    "list_ttl": only(seconds()),
+    "list_ttl": never_none(seconds()),
     "max_streams": count(0),
     "max_rounds": count(0)._replace(above=True),
     "ask_timeout": seconds(above=True),

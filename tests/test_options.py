@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minimcp import Server
-from minimcp.options import TEXT, check_options, only
+from minimcp.options import TEXT, check_options, never_none
 
 from .rows import for_each
 
@@ -22,7 +22,7 @@ WRONG_TYPES = [
     *[(name, WHOLE, wrong) for wrong in ("3", 1.5, True, [1])
       for name in ("page_size", "max_streams", "max_rounds", "max_depth", "max_batch", "max_workers", "max_requests",
                    "max_message_bytes", "max_backlog_bytes")],
-    *[(name, NUMBER, wrong) for wrong in ("5", False, math.nan, math.inf, {})
+    *[(name, NUMBER, wrong) for wrong in ("5", False, {})
       for name in ("ask_timeout", "write_timeout", "drain_grace")],
     ("list_ttl", "a number of seconds", "1"), ("list_ttl", "a number of seconds", None),
     ("icons", "a list of Icon objects or None", "icon.png"),
@@ -48,6 +48,14 @@ def test_an_option_of_another_type_is_refused_by_name(name: str, what: str, wron
     assert repr(wrong) in message or message.endswith(f"not {type(wrong).__name__}")
 
 
+@for_each("name", ["ask_timeout", "write_timeout", "drain_grace", "list_ttl"])
+def test_time_is_finite(name: str) -> None:
+    for wrong in (math.nan, math.inf, -math.inf):
+        with pytest.raises(ValueError) as caught:
+            Server("s", **{name: wrong})  # type: ignore[arg-type]
+        assert str(caught.value).startswith(f"{name} is a number of seconds")
+
+
 @for_each(("name", "least", "wrong"), TOO_SMALL)
 def test_a_number_that_is_too_small_is_refused_by_name(name: str, least: int, wrong: int) -> None:
     with pytest.raises(ValueError) as caught:
@@ -69,4 +77,4 @@ def test_what_is_given_as_it_should_be_is_taken() -> None:
 
 def test_the_owner_goes_first() -> None:
     with pytest.raises(TypeError, match="^tool x: title is text, not 'a{40}"):
-        check_options({"title": only(TEXT)._replace(fits=lambda value: False)}, {"title": "a" * 99}, "tool x: ")
+        check_options({"title": never_none(TEXT)._replace(fits=lambda value: False)}, {"title": "a" * 99}, "tool x: ")

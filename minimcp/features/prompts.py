@@ -14,6 +14,7 @@ from ..exchange import Exchange, Route
 from ..jsonrpc import Json, Request
 from ..lane import Pace
 from ..log import one_line
+from ..options import FLAG, ICONS, MAPPING, TEXT, check_options
 from ..places import route_to
 from ..revisions import Revision
 from ..schema.mismatch import Mismatch, described
@@ -132,6 +133,7 @@ class Prompts(Feature):
             ValueError: The name is taken, or ``complete`` names no argument.
         """
         name = name_of(function, name, "prompt")
+        check_options(_OPTIONS, locals(), f"prompt {name!r}: ")
         content_types = (GetPromptResult, PromptMessage, *CONTENT)
         handler = TextHandler(function, f"prompt {name!r}", content_types=content_types, requires=requires)
         shown = Prompt(
@@ -213,3 +215,9 @@ class Prompts(Feature):
         wire: dict[str, Json] = result.to_wire()
         wire["messages"] = [_sent(message, revision) for message in result.messages]
         return self._facts.closed(wire, revision)
+
+
+_OPTIONS = {
+    "title": TEXT, "description": TEXT, "icons": ICONS, "meta": MAPPING, "replace": FLAG,
+    "complete": MAPPING._replace(what='a mapping such as {"city": ["Oslo"]} or None'),
+}  # fmt: skip

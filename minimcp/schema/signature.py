@@ -210,6 +210,8 @@ def _assigned(plain: Any) -> Iterator[Tuple[str, Any]]:
 
 def _resolved(annotations: Mapping[str, Any], name: str, scope: Scope, where: str) -> Any:
     if name not in annotations:
+        if name == "self":
+            raise TypeError(f"{where}: it is a method without its object: give one, as in Notes().add")
         raise TypeError(f"{where} has no annotation: give it a type, such as {name}: str")
     try:
         return scope.resolve(annotations[name])
