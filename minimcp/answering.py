@@ -186,10 +186,7 @@ def _read_elicit(
     if request.schema is None:
         raise ValueError("requestedSchema is missing")
     check, fits = _checks_of(request.schema)
-    defaults = _without_null(request.defaults, (), fits)
-    fault = fits(defaults)
-    if fault is not None:
-        raise ValueError(f"a default of requestedSchema does not fit: {fault}")
+    defaults = _fitting(request, fits)
     needed = request.schema.get("required", ())
 
     def content(fields: dict[str, Json]) -> dict[str, Json]:
@@ -225,6 +222,22 @@ def _checks_of(wanted: Json) -> tuple[Check, Check]:
 
 def _unchecked(content: Any) -> None:
     return None
+
+
+def _fitting(request: types.ElicitRequest, fits: Check) -> dict[str, Json]:
+    """The defaults that fit. The others go to the log, and the host sees a schema without them."""
+    given = _without_null(request.defaults, (), fits)
+    faults = {name: fault for name, value in given.items() for fault in [fits({name: value})] if fault is not None}
+    if faults:
+        told = one_line("; ".join(faults.values()))
+        log.warning("a form with defaults that do not fit, which are left out: %s", told)
+        schema: Json = request.schema
+        properties = {
+            name: {word: rule for word, rule in field.items() if word != "default"} if name in faults else field
+            for name, field in schema["properties"].items()
+        }
+        request.requested_schema = {**schema, "properties": properties}
+    return {name: value for name, value in given.items() if name not in faults}
 
 
 def _without_null(members: dict[str, Json], needed: Sequence[str], fits: Check) -> dict[str, Json]:

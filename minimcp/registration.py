@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union, overload
 
 from .features.middleware import Middleware, check_middleware
+from .features.registered import check_names, where
 from .features.registry import Registry
 from .jsonrpc import Json
 from .places import ExecutorOption, Executors
@@ -51,7 +52,7 @@ class Registration:
         requires: Sequence[str] = (),
         replace: bool = False,
     ) -> Callable[[F], F]: ...
-    def tool(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
+    def tool(self, function: Any = None, /, *misplaced: Any, **options: Any) -> Any:  # type: ignore[misc]
         """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or ``server.tool(function)``.
 
         The parameters' annotations become the input schema, the return annotation the output schema, the docstring
@@ -85,11 +86,14 @@ class Registration:
             return lambda decorated: self.tool(decorated, **options)
         if isinstance(function, str):
             raise TypeError(f"server.tool({function!r}): did you mean name={function!r}?")
+        if misplaced:
+            raise TypeError(f"server.tool(function, {misplaced[0]!r:.60}): did you mean name={misplaced[0]!r:.60}?")
         self.add_tool(function, **options)
         return function
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """`tool` as a plain call, also while connections are open: they are told that the list has changed."""
+        check_names(options, self._registry.tools.add, where(function), "tool")
         options["executor"] = self._executors.place(options.get("executor"), self._registry.facts.place)
         self._registry.tools.add(function, **options)
 
@@ -157,6 +161,7 @@ class Registration:
         complete: Optional[Mapping[str, Given]] = None,
         requires: Union[str, Sequence[str]] = (),
         replace: bool = False,
+        **misspelt: NoReturn,
     ) -> Callable[[F], F]:
         """Register a function as a resource: ``@server.resource("notes://all")``, ``("notes://{number}")``.
 
@@ -194,6 +199,7 @@ class Registration:
             extra: Any = misplaced[0]
             meant = f"server.add_resource(function, {uri!r})" if callable(extra) else f"name={extra!r}"
             raise TypeError(f"server.resource({uri!r}, {extra!r:.60}): did you mean {meant}?")
+        check_names(misspelt, self._registry.resources.add, f"resource {uri!r}", "resource")
 
         def register(function: F) -> F:
             self._registry.resources.add(
@@ -239,7 +245,7 @@ class Registration:
         requires: Union[str, Sequence[str]] = (),
         replace: bool = False,
     ) -> Callable[[F], F]: ...
-    def prompt(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
+    def prompt(self, function: Any = None, /, *misplaced: Any, **options: Any) -> Any:  # type: ignore[misc]
         """Register a function as a prompt: ``@server.prompt``, ``@server.prompt(...)`` or ``server.prompt(function)``.
 
         Its parameters become the prompt's arguments, those without a default required, described by the docstring. On
@@ -267,11 +273,14 @@ class Registration:
             return lambda decorated: self.prompt(decorated, **options)
         if isinstance(function, str):
             raise TypeError(f"server.prompt({function!r}): did you mean name={function!r}?")
+        if misplaced:
+            raise TypeError(f"server.prompt(function, {misplaced[0]!r:.60}): did you mean name={misplaced[0]!r:.60}?")
         self.add_prompt(function, **options)
         return function
 
     def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
         """`prompt` as a plain call; open connections are told that the list has changed."""
+        check_names(options, self._registry.prompts.add, where(function), "prompt")
         self._registry.prompts.add(function, **options)
 
     def remove_prompt(self, name: str) -> None:

@@ -15,6 +15,7 @@ from ..exchange import Exchange, Route
 from ..jsonrpc import Json, Request
 from ..lane import Pace
 from ..log import one_line
+from ..options import FLAG, ICONS, MAPPING, TEXT, check_options, never_none, seconds
 from ..places import route_to
 from ..revisions import Revision
 from ..schema.mismatch import NOTHING, Mismatch
@@ -172,12 +173,13 @@ class Resources(Feature):
         template = _template(uri)
         kind = "resource" if template is None else "resource template"
         handler = TextHandler(function, f"{kind} {uri!r}", content_types=AS_THEY_ARE, requires=requires)
+        check_options(_OPTIONS, locals(), f"{handler.owner}: ")
         _check_parameters(handler, () if template is None else template.variables)
         options: dict[str, Any] = {
             "title": title,
             "description": description or handler.signature.description or None,
             "mime_type": mime_type,
-            "annotations": annotated(annotations),
+            "annotations": annotated(annotations, Annotations, '{"audience": ["user"]}', handler.owner),
             "icons": icons,
             "meta": None if meta is None else dict(meta),
         }
@@ -354,8 +356,12 @@ def _check_parameters(handler: TextHandler, variables: Sequence[str]) -> None:
 
 
 def _hints(owner: str, ttl: float, cache_scope: str) -> dict[str, Json]:
-    if not 0 <= ttl < float("inf"):
-        raise ValueError(f"{owner}: ttl is 0 seconds or more, not {ttl}")
     if cache_scope not in ("private", "public"):
         raise ValueError(f'{owner}: cache_scope is "private" or "public", not {cache_scope!r}')
     return {"ttlMs": int(ttl * 1000), "cacheScope": cache_scope}
+
+
+_OPTIONS = {
+    "title": TEXT, "description": TEXT, "mime_type": TEXT, "icons": ICONS, "meta": MAPPING, "replace": FLAG,
+    "ttl": never_none(seconds()), "complete": MAPPING._replace(what='a mapping such as {"city": ["Oslo"]} or None'),
+}  # fmt: skip

@@ -26,9 +26,10 @@ from ..failures import describe
 from ..jsonrpc import Json, Request, encode_result
 from ..lane import Pace
 from ..log import Log, one_line
+from ..options import FLAG, ICONS, MAPPING, TEXT, check_options, seconds
 from ..places import Place, route_to
 from ..revisions import Revision
-from ..schema.mismatch import NOTHING, Mismatch
+from ..schema.mismatch import NOTHING, Mismatch, described
 from ..schema.signature import Signature, read_signature
 from ..types import CallToolResult, Icon, Tool, ToolAnnotations
 from .carried import carried
@@ -37,7 +38,7 @@ from .facts import Facts
 from .feature import Destination, Feature
 from .middleware import run_through
 from .paging import Pages
-from .registered import name_of, required, where
+from .registered import annotated, name_of, required, where
 from .results import CONTENT, ResultMaker, error_result, wrapped_schema
 from .tables import Registered, Table
 
@@ -265,8 +266,12 @@ class Tools(Feature):
             function, context_type=Context, owner=where(function), content_types=(CallToolResult, *CONTENT)
         )
         name = name_of(function, name, "tool")
+        owner = f"tool {name!r}"
+        check_options(_OPTIONS, locals(), f"{owner}: ")
+        if input_schema is not None and input_schema.get("type", "object") != "object":
+            raise ValueError(f"{owner}: the arguments are an object: input_schema has no type {input_schema['type']!r}")
         if structured is False and output_schema is not None:
-            raise ValueError(f"tool {name!r}: structured=False and an output_schema contradict each other")
+            raise ValueError(f"{owner}: structured=False and an output_schema contradict each other")
         kind = None if structured is False else signature.output_kind
         if kind is not None and kind.writes is str and structured is not True:
             kind = None  # text is sent as text
@@ -278,7 +283,7 @@ class Tools(Feature):
             title=title,
             description=description if description is not None else signature.description or None,
             output_schema=schema,
-            annotations=_annotations(annotations),
+            annotations=annotated(annotations, ToolAnnotations, '{"read_only_hint": True}', owner),
             icons=icons,
             meta=None if meta is None else dict(meta),
         )
@@ -292,8 +297,8 @@ class Tools(Feature):
                 self._facts, kind, schema, _check(output_schema, f"{name} output"), structured,
                 blocks=_says_blocks(signature),
             ),
-            timeout=_timeout(timeout),
-            requires=required(requires, f"tool {name!r}"),
+            timeout=timeout,
+            requires=required(requires, owner),
             alarm=self.alarm,
             place=executor,
         )
@@ -357,9 +362,9 @@ class Tools(Feature):
         name, arguments = params.get("name"), params.get("arguments")
         tool = self._tools.get(name)
         if tool is None:
-            raise InvalidParams(f"Unknown tool: {one_line(name)}" if isinstance(name, str) else "name is a string")
+            raise InvalidParams(self._tools.unknown(name) if isinstance(name, str) else "name is a string")
         if arguments is not None and type(arguments) is not dict:
-            raise InvalidParams("arguments is an object")
+            raise InvalidParams(f"arguments is an object, not {described(arguments)}")
         return tool.route
 
 
@@ -381,15 +386,9 @@ def _says_blocks(signature: Signature) -> bool:
     return signature.output_kind is None and signature.returns is not NOTHING
 
 
-def _timeout(given: Optional[float]) -> Optional[float]:
-    if isinstance(given, bool) or not isinstance(given, (int, float, type(None))):
-        raise TypeError(f"timeout is a number of seconds or None, not {given!r:.60}")
-    if given is not None and not given > 0:
-        raise ValueError(f"timeout is more than 0 seconds, not {given}")
-    return given
-
-
-def _annotations(given: Optional[Union[ToolAnnotations, Mapping[str, Json]]]) -> Optional[ToolAnnotations]:
-    if given is None or isinstance(given, ToolAnnotations):
-        return given
-    return ToolAnnotations(**given)
+_SCHEMA = MAPPING._replace(what="a JSON Schema, which is a dict, or None")
+_OPTIONS = {
+    "title": TEXT, "description": TEXT, "input_schema": _SCHEMA, "output_schema": _SCHEMA, "icons": ICONS,
+    "meta": MAPPING, "structured": FLAG._replace(what="True, False or None", optional=True), "replace": FLAG,
+    "timeout": seconds(above=True),
+}  # fmt: skip

@@ -193,7 +193,10 @@ def duration(cls: type) -> Kind:
     base = number()
 
     def read(value: Any) -> Any:
-        seconds = value if type(value) is int else base.read(value)
+        try:
+            seconds = value if type(value) is int else base.read(value)
+        except Mismatch:
+            raise Mismatch(label, value) from None
         if lowest <= seconds <= highest:
             return cls(seconds=seconds)
         raise Mismatch(f"{label} between {lowest} and {highest}", value)

@@ -9,7 +9,7 @@ import typing
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from .annotations import Scope
-from .classes import with_default
+from .classes import admits_none, with_default
 from .docstrings import read_docstring
 from .kind import NOTHING_TYPE, Kind
 from .kinds import Builder
@@ -210,6 +210,8 @@ def _assigned(plain: Any) -> Iterator[Tuple[str, Any]]:
 
 def _resolved(annotations: Mapping[str, Any], name: str, scope: Scope, where: str) -> Any:
     if name not in annotations:
+        if name == "self":
+            raise TypeError(f"{where}: it is a method without its object: give one, as in Notes().add")
         raise TypeError(f"{where} has no annotation: give it a type, such as {name}: str")
     try:
         return scope.resolve(annotations[name])
@@ -235,10 +237,10 @@ def _parameter(
 ) -> Parameter:
     try:
         kind = builder.kind(annotation, scope)
-        if default is None and NOTHING_TYPE not in kind.accepts:
+        if not admits_none(kind, default):
             kind = builder.kind(typing.Optional[annotation], scope)
-    except (TypeError, RecursionError) as error:
-        raise TypeError(f"{where}: {error}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{where}: {_reason(error)}") from error
     if text and "description" not in kind.schema:
         kind = kind.with_words({"description": text})
     if default is not NOTHING:
@@ -258,16 +260,30 @@ def _result(
     builder = Builder(writing=True)
     try:
         kind = builder.kind(annotation, scope)
-    except (TypeError, RecursionError) as error:
-        raise TypeError(f"{where}: {error}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{where}: {_reason(error)}") from error
     return annotation, kind.changed(schema=builder.complete(kind.schema))
 
 
+def _reason(error: Exception) -> str:
+    return "each level of it is a new type, without end" if isinstance(error, RecursionError) else str(error)
+
+
 def _mentions(annotation: Any, content_types: Tuple[type, ...], scope: Scope) -> bool:
-    """Whether a content class stands anywhere in an annotation."""
-    annotation = scope.resolve(annotation)
-    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
-        return issubclass(annotation, content_types)
-    if getattr(typing.get_origin(annotation), "_name", "") == "Literal" or hasattr(annotation, "__metadata__"):
-        return False
-    return any(_mentions(each, content_types, scope) for each in typing.get_args(annotation) if each is not Ellipsis)
+    """Whether a content class stands anywhere in an annotation, which may be an alias that names itself."""
+    waiting, seen = [annotation], set()
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, (str, typing.ForwardRef)):
+            name = getattr(part, "__forward_arg__", part)
+            if name in seen:
+                continue
+            seen.add(name)
+            part = scope.resolve(part)
+        origin = typing.get_origin(part)
+        if isinstance(part, type) and origin is None:
+            if issubclass(part, content_types):
+                return True
+        elif getattr(origin, "_name", "") != "Literal" and not hasattr(part, "__metadata__"):
+            waiting.extend(each for each in typing.get_args(part) if each is not Ellipsis)
+    return False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Callable, Dict, Generic, List,
 
 import pytest
 
-from minimcp.schema import Mismatch, Signature, read_signature
+from minimcp.schema import Limits, Mismatch, Signature, read_signature
 from minimcp.schema.mismatch import NOTHING
 
 from ..rows import for_each
@@ -285,6 +285,12 @@ def context_or_number(a: Union[Context, int]) -> None: ...
 def number_as_type(a: 3) -> None: ...  # type: ignore[valid-type]
 
 
+def unclosed(a: Annotated[str, Limits(pattern="(")]) -> None: ...
+
+
+def unclosed_result() -> List[Annotated[str, Limits(pattern="(")]]: ...  # type: ignore[empty-body]
+
+
 def broken(a: 1 / 0) -> None: ...  # type: ignore[valid-type]
 
 
@@ -319,7 +325,9 @@ def ellipsis_result() -> List[Callable[..., int]]: ...  # type: ignore[empty-bod
         (context_or_number, ["'a'", "Context has no JSON form"]),
         (number_as_type, ["'a'", "3 is not a type"]),
         (broken, ["ZeroDivisionError"]),
-        (endless, ["parameter 'a'", "recursion"]),
+        (unclosed, ["parameter 'a'", "the pattern '(' is no regular expression"]),
+        (unclosed_result, ["return type", "the pattern '(' is no regular expression"]),
+        (endless, ["parameter 'a'", "a new type, without end"]),
         (ellipsis_result, ["return type"]),
         (Handler, ["is a class", "instance"]),
         (len, ["no Python function"]),
