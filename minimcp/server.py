@@ -19,6 +19,7 @@ from .features.state import states_of
 from .jsonrpc import Json
 from .limits import Limits
 from .log import tracer
+from .marks import has_marks
 from .pipe import Pipe
 from .places import ExecutorOption, Executors
 from .registration import Registration
@@ -123,7 +124,8 @@ class Server(Registration):
         drain_grace: float = 5.0,
     ) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"a server's name is text, not {name!r:.60}")
+            way = ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
+            raise TypeError(f"a server's name is text, not {name!r:.60}{way}")
         if not name:
             raise ValueError("the name of a server is not empty")
         info = Implementation(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from ..eras import Peer
 from ..jsonrpc import Json
@@ -41,6 +41,19 @@ def name_of(function: Any, name: Optional[str], kind: str) -> str:
     if not isinstance(name, str) or not name:
         raise TypeError(f"a {kind} needs a name: say name=...")
     return name
+
+
+def check_options(function: Any, kind: str, options: Iterable[str], known: Iterable[str]) -> None:
+    """Look whether there are such options; Python's own message does not say at which of many functions.
+
+    Raises:
+        TypeError: There is no such option.
+    """
+    for name in options:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"did you mean {near!r}?" if near else f"there is {', '.join(known)}"
+            raise TypeError(f"{kind} {where(function)}: there is no option {name!r}: {hint}")
 
 
 CAPABILITIES = tuple(

@@ -27,6 +27,11 @@ _REFUSED_FLAGS: Tuple[Tuple[int, str], ...] = (
     (_VARKEYWORDS, "takes **{name}: name each parameter, or take one dict: {name}: dict[str, str]"),
 )
 
+_METHOD_ADVICE = (
+    "takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, or prompt) and add an "
+    "object of its class, or register the method of an object"
+)
+
 
 class Parameter(NamedTuple):
     """One argument that a caller may send.
@@ -119,6 +124,8 @@ def read_signature(
     builder = Builder()
     parameters: List[Parameter] = []
     contexts: List[str] = []
+    if names[:1] == ("self",) and not first and "self" not in annotations:
+        raise TypeError(f"{owner} {_METHOD_ADVICE}")
     for name in names[first:]:
         where = f"{owner}: parameter {name!r}"
         annotation = _resolved(annotations, name, scope, where)

@@ -322,6 +322,7 @@ def ellipsis_result() -> List[Callable[..., int]]: ...  # type: ignore[empty-bod
         (endless, ["parameter 'a'", "recursion"]),
         (ellipsis_result, ["return type"]),
         (Handler, ["is a class", "instance"]),
+        (Handler.method, ["takes self", "@minimcp.tool", "an object of its class"]),
         (len, ["no Python function"]),
         (wrapped(coroutine), ["is async"]),
     ],
