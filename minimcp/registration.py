@@ -93,7 +93,7 @@ class Registration:
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """`tool` as a plain call, also while connections are open: they are told that the list has changed."""
-        check_options(function, "tool", options, Tools.add.__kwdefaults__)
+        check_options(function, "tool", options, Tools.add)
         options["executor"] = self._executors.place(options.get("executor"), self._registry.facts.place)
         self._registry.tools.add(function, **options)
 
@@ -209,7 +209,7 @@ class Registration:
         """`resource` as a plain call, for templates too; open connections are told that the list has changed."""
         if not callable(function) or not isinstance(uri, str):
             raise TypeError("the function comes first: server.add_resource(function, uri)")
-        check_options(function, "resource", options, Resources.add.__kwdefaults__)
+        check_options(function, "resource", options, Resources.add)
         self.resource(uri, **options)(function)
 
     def remove_resource(self, uri: str) -> None:
@@ -273,7 +273,7 @@ class Registration:
 
     def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
         """`prompt` as a plain call; open connections are told that the list has changed."""
-        check_options(function, "prompt", options, Prompts.add.__kwdefaults__)
+        check_options(function, "prompt", options, Prompts.add)
         self._registry.prompts.add(function, **options)
 
     def remove_prompt(self, name: str) -> None:

@@ -87,7 +87,7 @@ def test_what_is_no_way() -> None:
         (lambda: server.tool(titel="x")(text), rf"^tool text \({HERE}:\d+\): .* 'titel': did you mean 'title'\?$"),
         (lambda: server.add_resource(text, "a:b", mimetype="x"), "^resource text .* did you mean 'mime_type'"),
         (lambda: server.add(Misspelt()), rf"^tool Misspelt.greet \({HERE}:\d+\): .* did you mean 'description'"),
-        (lambda: server.tool(Misspelt.greet), r"takes self, .* @minimcp.tool \(or resource, or prompt\) and add an obj"),
+        (lambda: server.tool(Misspelt.greet), r"takes self, .* @minimcp.tool \(or resource, or prompt\) and add an"),
         (lambda: server.prompt(Misspelt.greet), "takes self, so it is a method"),
         (lambda: Server(Misspelt()), r": Server.of\(...\) takes the name of the object's class$"),  # type: ignore
         (lambda: connect(Misspelt), r"Misspelt is a class: connect\(Server.of\(Misspelt\(\)\)\)$"),

@@ -110,7 +110,7 @@ def test_a_flow_that_did_not(transcript: Transcript) -> None:
     ]
     assert shown(Transcript(), call) == [f"'{call}' is missing:", f"- {call}"]
     for look in (lambda: Transcript().assert_flow(call), lambda: Transcript().wait_for(call, timeout=0.01)):
-        with pytest.raises(AssertionError, match=r"\n  \(nothing passed: did connect, or the Server, get this .* trace="):
+        with pytest.raises(AssertionError, match=r"\n  \(nothing passed: did connect, or the Server, get .* trace="):
             look()
     wrong: Any
     for wrong in ("tools/call", "-> tools/call", 5):

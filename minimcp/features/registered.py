@@ -43,12 +43,19 @@ def name_of(function: Any, name: Optional[str], kind: str) -> str:
     return name
 
 
-def check_options(function: Any, kind: str, options: Iterable[str], known: Iterable[str]) -> None:
+def check_options(function: Any, kind: str, options: Iterable[str], register: Any) -> None:
     """Look whether there are such options; Python's own message does not say at which of many functions.
+
+    Args:
+        function: What an author registers.
+        kind: As what.
+        options: The names that came with it.
+        register: The function that takes them as keywords.
 
     Raises:
         TypeError: There is no such option.
     """
+    known = register.__kwdefaults__
     for name in options:
         if name not in known:
             near = nearest(name, known)
