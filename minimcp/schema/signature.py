@@ -248,6 +248,8 @@ def _parameter(
         raise TypeError(f"{where}: {error}") from error
     if text and "description" not in kind.schema:
         kind = kind.with_words({"description": text})
+    if type(default).__module__ == "pydantic.fields":  # a description for pydantic, which nobody reads here
+        raise TypeError(f"{where}: a Field is no default: write {name}: Annotated[<type>, Field(...)] = <default>")
     if default is not NOTHING:
         kind = with_default(kind, default)
     return Parameter(name, default is NOTHING, kind, kind.schema.get("description", ""), default)

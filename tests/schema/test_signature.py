@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Callable, Dict, Generic, List, Optional, TypeVar, Union
 
+import pydantic
 import pytest
 
 from minimcp.schema import Mismatch, Signature, read_signature
@@ -264,6 +265,9 @@ def only_double_stars(a: int, **more: str) -> None: ...
 def positional(a: int, /) -> None: ...
 
 
+def field_as_default(a: str = pydantic.Field("x", description="An a.")) -> None: ...
+
+
 def bare(a) -> None: ...  # type: ignore[no-untyped-def]
 
 
@@ -312,6 +316,7 @@ def ellipsis_result() -> List[Callable[..., int]]: ...  # type: ignore[empty-bod
         (only_double_stars, ["**more", "more: dict[str, str]"]),
         (positional, ["positional-only", "'a'", "'/'"]),
         (bare, ["'a' has no annotation", "a: str"]),
+        (field_as_default, ["'a'", "a Field is no default", "a: Annotated[<type>, Field(...)] = <default>"]),
         (unresolved, ["tool 'f'", "'day'", "'OnlyForTheChecker'", "TYPE_CHECKING"]),
         (unresolved_result, ["return type", "'Missing'"]),
         (binary, ["parameter 'data'", "bytes have no JSON form", "base64"]),
