@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -10,12 +11,26 @@ from typing import Any, Dict, List
 
 import pytest
 
-from minimcp import Image, Server, Text, ToolError, connect
+from minimcp import Image, Server, Text, ToolError, connect, connect_all, tool
 
 from .floors import FLOORS, PACKAGE
 from .interop.embedding import PROGRAMS
 from .readme import BLOCK, README, blocks, rows
 from .support import ROOT, run_python
+
+
+class Shelf:
+    """Has a method that hides a builtin class from what stands below it."""
+
+    @tool
+    def list(self) -> list[int]:
+        """List."""
+        return [1]
+
+    @tool
+    def sum(self, numbers: list[int]) -> int:
+        """Sum."""
+        return sum(numbers)
 
 
 @pytest.fixture
@@ -36,7 +51,7 @@ def _run(arguments: List[str], folder: Path) -> str:
 def test_every_python_block_is_run() -> None:
     """Those that need a package, and the notebook in a real one, by `tests.interop.embedding`, which CI runs."""
     elsewhere = [name.partition(" ")[0] for name in (*blocks("needs"), *blocks("cells"))]
-    assert README.count("code-block:: python") == len(blocks("file")) + len(elsewhere) == 12
+    assert README.count("code-block:: python") == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere) == 12
     assert elsewhere == list(PROGRAMS)
     assert "module tests.interop.embedding\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     for text in blocks("needs").values():
@@ -56,6 +71,22 @@ def test_the_plain_class_serves(files: Path) -> None:
     with connect(str(files / "notes.py")) as client:
         assert client.call_tool("add", {"text": "milk"}).value == 1
         assert client.read_resource("notes://1").text == "milk"
+
+
+def test_a_list_in_a_class_is_the_list() -> None:
+    with connect(Server.of(Shelf())) as client:
+        assert client.call_tool("list").value == [1] and client.call_tool("sum", {"numbers": [1, 2]}).value == 3
+
+
+def test_the_servers_of_a_file_are_a_group(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = files / "mcp.json"
+    config.write_text(config.read_text(encoding="utf-8").replace("python3", json.dumps(sys.executable)[1:-1]))
+    monkeypatch.chdir(files)
+    with connect_all("mcp.json") as group:
+        assert not group.errors and set(group.clients) == {"weather", "library"}
+        assert len(group.call_tool("weather__forecast", {"city": "Oslo", "days": 2}).value) == 2
+    with connect("weather", config="mcp.json") as client:
+        assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value == [{"number": 1, "degrees": 3}]
 
 
 def test_types_go_in_and_out(files: Path) -> None:

@@ -217,7 +217,8 @@ def _assigned(plain: Any) -> Iterator[Tuple[str, Any]]:
 
 def _resolved(annotations: Mapping[str, Any], name: str, scope: Scope, where: str) -> Any:
     if name not in annotations:
-        raise TypeError(f"{where} has no annotation: give it a type, such as {name}: str")
+        likely = "Context" if name in ("ctx", "context") else "str"
+        raise TypeError(f"{where} has no annotation: give it a type, such as {name}: {likely}")
     try:
         return scope.resolve(annotations[name])
     except TypeError as error:

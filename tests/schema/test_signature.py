@@ -265,6 +265,9 @@ def only_double_stars(a: int, **more: str) -> None: ...
 def positional(a: int, /) -> None: ...
 
 
+def bare_context(a: str, ctx) -> None: ...  # type: ignore[no-untyped-def]
+
+
 def field_as_default(a: str = pydantic.Field("x", description="An a.")) -> None: ...
 
 
@@ -316,6 +319,7 @@ def ellipsis_result() -> List[Callable[..., int]]: ...  # type: ignore[empty-bod
         (only_double_stars, ["**more", "more: dict[str, str]"]),
         (positional, ["positional-only", "'a'", "'/'"]),
         (bare, ["'a' has no annotation", "a: str"]),
+        (bare_context, ["'ctx' has no annotation", "ctx: Context"]),
         (field_as_default, ["'a'", "a Field is no default", "a: Annotated[<type>, Field(...)] = <default>"]),
         (unresolved, ["tool 'f'", "'day'", "'OnlyForTheChecker'", "TYPE_CHECKING"]),
         (unresolved_result, ["return type", "'Missing'"]),
