@@ -344,6 +344,8 @@ def _pinned(plan: Plan) -> str:
 
 
 def _failed(lost: ConnectionLost, message: str) -> ConnectionFailed:
+    if lost.exit_code == 0:
+        message += "\na server runs until its stdin ends: does this program call server.run()?"
     return ConnectionFailed(message, exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail)
 
 
