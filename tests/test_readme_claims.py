@@ -31,7 +31,7 @@ from minimcp import (
 )
 from minimcp.features.prompts import Prompts
 from minimcp.limits import Limits
-from minimcp.revisions import REVISIONS
+from minimcp.revisions import REVISIONS, Revision
 from minimcp.schema import kind_of
 from minimcp.schema.dialects import DIALECTS
 
@@ -168,21 +168,34 @@ def test_every_limit_is_in_the_table() -> None:
             assert given.default == inspect.signature(Server).parameters[name].default
 
 
+FACTS: Dict[str, Callable[[Revision], str]] = {
+    "Opening": lambda its: "handshake" if its.handshake else "none",
+    "Batches": lambda its: "taken" if its.batches else "no",
+    "Texts with progress": lambda its: _yes(its.progress_message),
+    "Audio": lambda its: _yes("audio" in its.content_kinds),
+    "Hints about tools": lambda its: _yes("annotations" in its.tool_members),
+    "Completion is declared": lambda its: _yes(its.completions_capability),
+    "Completion knows other arguments": lambda its: _yes(its.completion_context),
+    "Titles, links to resources": lambda its: _yes({"title"} <= its.tool_members, "resource_link" in its.content_kinds),
+    "Structured results": lambda its: {"none": "text only", "object": "objects", "any": "any JSON"}[its.structured],
+    "Icons": lambda its: _yes("icons" in its.tool_members),
+    "Forms for the user": lambda its: _yes("form" in its.elicitation_modes),
+    "URLs for the user": lambda its: _yes("url" in its.elicitation_modes),
+    "Questions to the model": lambda its: "with tools" if its.sampling_tools else "yes",
+    "A question": lambda its: "a request" if its.requests_to_client else "a round",
+    "How long a list stays true": lambda its: _yes(its.cache_hints),
+}
+
+
+def _yes(*facts: bool) -> str:
+    assert len(set(facts)) == 1, "a row tells of facts that came together"
+    return "yes" if facts[0] else "no"
+
+
 def test_the_revisions_are_the_facts() -> None:
-    names = {"form": "forms", "url": "URLs"}
-    structured = {"none": "no, text only", "object": "objects; other values are wrapped", "any": "any JSON value"}
-    assert rows("Revisions") == [
-        [
-            revision.name,
-            "a handshake" if revision.handshake else "none",
-            "taken" if revision.batches else "no",
-            "yes" if revision.progress_message else "no",
-            structured[revision.structured],
-            ", ".join(["model", "roots", *(names[mode] for mode in names if mode in revision.elicitation_modes)])
-            + ("" if revision.handshake else "; rounds"),
-        ]
-        for revision in REVISIONS
-    ]
+    head = README.split("\nRevisions\n---", 1)[1].split("===\n", 1)[1].splitlines()[0]
+    assert re.split("  +", head)[1:] == [revision.name for revision in REVISIONS]
+    assert rows("Revisions") == [[what, *map(fact, REVISIONS)] for what, fact in FACTS.items()]
 
 
 @pytest.mark.requirement("JSCH-03", "M:SCH-3")
