@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import threading
 from concurrent.futures import Future
 from decimal import Decimal
 from enum import Enum
@@ -17,6 +18,7 @@ import minimcp
 from minimcp import (
     Answer,
     CallToolResult,
+    Cancelled,
     CancelToken,
     Client,
     Context,
@@ -36,6 +38,7 @@ from minimcp.schema import kind_of
 from minimcp.schema.dialects import DIALECTS
 
 from .readme import README, blocks, rows, table
+from .support import WAIT, eventually
 
 TYPES: Dict[str, Any] = {
     "str": str, "int": int, "float": float, "bool": bool, "None": None, "Any": Any, "list": List[int],
@@ -204,3 +207,76 @@ def test_the_dialects_of_schemas_are_named() -> None:
     for uri in DIALECTS:
         version = uri.split("/draft")[1].strip("/-").split("/")[0].lstrip("0")
         assert version in named, uri
+
+
+def test_functions_run_where_the_table_says() -> None:
+    ran: Dict[str, List[threading.Thread]] = {}
+    cancelled = threading.Event()
+
+    def here(name: str) -> None:
+        ran.setdefault(name, []).append(threading.current_thread())
+
+    server = Server("threads", on_pump_needed=lambda: here("on_pump_needed"))
+
+    @server.middleware
+    def watch(ctx: Context, call_next: Callable[[], Any]) -> Any:
+        here("middleware")
+        return call_next()
+
+    @server.tool
+    def work(ctx: Context) -> str:
+        """Work."""
+        here("tool")
+        ctx.step("once", lambda: here("step"))
+        ctx.info("text")
+        ctx.progress(1)
+        return str(ctx.elicit("?", {"n": int}).content)
+
+    @server.tool
+    def wait(ctx: Context) -> None:
+        """Wait."""
+        ctx.on_cancel(lambda: (here("ctx.on_cancel"), cancelled.set()))
+        here("waiting")
+        ctx.progress(1)
+        ctx.sleep(WAIT)
+
+    @server.tool(executor="main")
+    def main() -> None:
+        """Run where it is pumped."""
+        here("main")
+
+    def elicit(request: Any) -> Dict[str, int]:
+        here("elicit")
+        return {"n": 1}
+
+    def stop(report: Any) -> None:
+        here("on_progress")
+        token.cancel()
+
+    changed = threading.Event()
+    token = CancelToken()
+    token.on_cancel(lambda: here("token.on_cancel"))
+    with connect(
+        server, revision="2025-11-25", elicit=elicit, on_log=lambda message: here("on_log"),
+        on_tools_changed=lambda: (here("on_tools_changed"), changed.set()),
+    ) as client:
+        client.call_tool("work", on_progress=lambda report: here("on_progress"))
+        server.remove_tool("work")
+        assert changed.wait(WAIT)
+        with pytest.raises(Cancelled):
+            client.call_tool("wait", cancel=token, on_progress=stop)
+        assert cancelled.wait(WAIT)
+        pumped = client.submit(client.call_tool, "main", on_progress=lambda report: None)
+        assert server.pump(WAIT) == 1
+        pumped.result(WAIT)
+        assert eventually(lambda: "on_pump_needed" in ran)
+    mine = threading.current_thread()
+    (tool,), (dispatcher,) = ran["tool"], set(ran["on_log"] + ran["on_tools_changed"])
+    assert ran["middleware"][0] is tool is ran["step"][0]
+    assert mine is ran["main"][0]
+    assert set(ran["on_progress"]) == {mine} == set(ran["token.on_cancel"])
+    others = [tool, dispatcher, *ran["elicit"], *ran["ctx.on_cancel"], *ran["on_pump_needed"]]
+    assert mine not in others and len({tool, dispatcher, *ran["elicit"]}) == 3
+    assert ran["ctx.on_cancel"][0] is not ran["waiting"][0]
+    named = {name for cells in rows("Threads") for name in re.findall(r"[\w.]+", cells[0])}
+    assert {"server.middleware", "ctx.on_cancel", "ctx.step", "elicit", "on_log", "on_progress", "on_pump_needed"} <= named
