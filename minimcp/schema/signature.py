@@ -177,6 +177,17 @@ def innermost(function: Any) -> Any:
     return plain
 
 
+def refuse_async(function: Any, owner: str) -> None:
+    """Refuse a function whose call runs nothing and only makes something to await.
+
+    Raises:
+        TypeError: It is async; the message says what to write instead.
+    """
+    flags = getattr(getattr(_unbound(function), "__code__", None), "co_flags", 0)
+    if flags & (_COROUTINES | _ASYNC_GENERATOR):
+        raise TypeError(f"{owner} is async: write a plain def; it runs on a thread and may block")
+
+
 def refuse_flags(function: Any, owner: str) -> None:
     """Refuse what is called otherwise than a plain function.
 
