@@ -22,6 +22,7 @@ from .negotiation import Era
 from .outgoing import NEVER_CANCELLED
 from .pipe import nothing
 from .rounds import Rounds, together, until_cancelled
+from .schema.signature import refuse_async
 from .table import PendingCall
 from .types import Progress
 
@@ -130,6 +131,7 @@ class Calls:
         check_token(cancel)
         if on_progress is not None and not callable(on_progress):
             raise TypeError(f"on_progress is a function that takes a Progress, or None, not {shown(on_progress)}")
+        refuse_async(on_progress, "on_progress")
         call = self.channel.calls.call(
             method,
             lambda id: self.era.dress(params, {} if on_progress is None else {"progressToken": id}),

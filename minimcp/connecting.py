@@ -24,6 +24,7 @@ from .jsonrpc import Json
 from .limits import Limits
 from .link import Link, Links
 from .log import tracer
+from .marks import has_marks
 from .negotiation import Plan, negotiate, wanted_revisions
 from .pipe import Pipe
 from .revisions import Revision
@@ -75,7 +76,8 @@ def read_target(
             raise TypeError("env and cwd are part of the config")
         return _configured(target, config)
     if isinstance(target, type):
-        raise TypeError(f"{target.__name__} is a class: give an instance of it")
+        way = f"connect(Server.of({target.__name__}()))" if has_marks(target) else "give an instance of it"
+        raise TypeError(f"{target.__name__} is a class: {way}")
     if callable(getattr(target, "open_pipe", None)):
         if env is not None or cwd is not None:
             raise TypeError("env and cwd do not apply to a server in this process")
@@ -106,7 +108,9 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
     if isinstance(target, os.PathLike):
         return "a file", _run_file(target, cwd)
     if not isinstance(target, str):
-        raise TypeError(f"a server is named by a command, a file or a Server object, not by {type(target).__name__}")
+        name = type(target).__name__
+        way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(type(target)) else ""
+        raise TypeError(f"a server is named by a command, a file or a Server object, not by {name}{way}")
     if target.startswith(("http://", "https://")):
         raise ValueError(f"{target} is a URL, and this version speaks over stdio and in memory only")
     if os.path.isfile(target) or (len(target.split()) == 1 and target.endswith(tuple(SCRIPTS))):
@@ -348,6 +352,8 @@ def _pinned(plan: Plan) -> str:
 
 
 def _failed(lost: ConnectionLost, message: str) -> ConnectionFailed:
+    if lost.exit_code == 0:
+        message += "\na server runs until its stdin ends: does this program call server.run()?"
     return ConnectionFailed(message, exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail)
 
 

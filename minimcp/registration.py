@@ -215,6 +215,7 @@ class Registration:
         """`resource` as a plain call, for templates too; open connections are told that the list has changed."""
         if not callable(function) or not isinstance(uri, str):
             raise TypeError("the function comes first: server.add_resource(function, uri)")
+        check_names(options, self._registry.resources.add, where(function), "resource")
         self.resource(uri, **options)(function)
 
     def remove_resource(self, uri: str) -> None:

@@ -123,7 +123,10 @@ class Server(Registration):
     ) -> None:
         check_options(_OPTIONS, locals())
         if not isinstance(name, str):
-            raise TypeError(f"a server's name is text, not {name!r:.60}")
+            from .marks import has_marks
+
+            way = ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
+            raise TypeError(f"a server's name is text, not {name!r:.60}{way}")
         if not name:
             raise ValueError("the name of a server is not empty")
         info = Implementation(

@@ -138,6 +138,9 @@ def test_what_is_told_of_a_server_that_does_not_start(tmp_path: Path) -> None:
     assert lines == ["out of luck"], "it cannot have died of a probe that it did not read"
     assert str(caught.value).startswith("an argument list: ") and "out of luck" in caught.value.stderr_tail
     assert caught.value.exit_code == 4 and R5 not in str(caught.value)
+    assert "server.run()" not in str(caught.value)
+    with pytest.raises(minimcp.ConnectionFailed, match=r"with code 0\n.* does this program call server.run\(\)\?$"):
+        minimcp.connect([sys.executable, "-c", "import minimcp; minimcp.Server('x')"], connect_timeout=WAIT, cwd=ROOT)
     assert str(caught.value).count("out of luck") == 2, "in the command, and in the last lines"
 
 

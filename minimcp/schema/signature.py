@@ -27,6 +27,11 @@ _REFUSED_FLAGS: Tuple[Tuple[int, str], ...] = (
     (_VARKEYWORDS, "takes **{name}: name each parameter, or take one dict: {name}: dict[str, str]"),
 )
 
+_METHOD_ADVICE = (
+    "takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, or prompt) and add an "
+    "object of its class, or register the method of an object"
+)
+
 
 class Parameter(NamedTuple):
     """One argument that a caller may send.
@@ -119,6 +124,8 @@ def read_signature(
     builder = Builder()
     parameters: List[Parameter] = []
     contexts: List[str] = []
+    if names[:1] == ("self",) and not first and "self" not in annotations:
+        raise TypeError(f"{owner} {_METHOD_ADVICE}")
     for name in names[first:]:
         where = f"{owner}: parameter {name!r}"
         annotation = _resolved(annotations, name, scope, where)
@@ -170,6 +177,17 @@ def innermost(function: Any) -> Any:
     return plain
 
 
+def refuse_async(function: Any, owner: str) -> None:
+    """Refuse a function whose call runs nothing and only makes something to await.
+
+    Raises:
+        TypeError: It is async; the message says what to write instead.
+    """
+    flags = getattr(getattr(_unbound(function), "__code__", None), "co_flags", 0)
+    if flags & (_COROUTINES | _ASYNC_GENERATOR):
+        raise TypeError(f"{owner} is async: write a plain def; it runs on a thread and may block")
+
+
 def refuse_flags(function: Any, owner: str) -> None:
     """Refuse what is called otherwise than a plain function.
 
@@ -212,7 +230,8 @@ def _resolved(annotations: Mapping[str, Any], name: str, scope: Scope, where: st
     if name not in annotations:
         if name == "self":
             raise TypeError(f"{where}: it is a method without its object: give one, as in Notes().add")
-        raise TypeError(f"{where} has no annotation: give it a type, such as {name}: str")
+        likely = "Context" if name in ("ctx", "context") else "str"
+        raise TypeError(f"{where} has no annotation: give it a type, such as {name}: {likely}")
     try:
         return scope.resolve(annotations[name])
     except TypeError as error:
@@ -243,6 +262,8 @@ def _parameter(
         raise TypeError(f"{where}: {_reason(error)}") from error
     if text and "description" not in kind.schema:
         kind = kind.with_words({"description": text})
+    if type(default).__module__ == "pydantic.fields":  # a description for pydantic, which nobody reads here
+        raise TypeError(f"{where}: a Field is no default: write {name}: Annotated[<type>, Field(...)] = <default>")
     if default is not NOTHING:
         kind = with_default(kind, default)
     return Parameter(name, default is NOTHING, kind, kind.schema.get("description", ""), default)

@@ -8,10 +8,12 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Callable, Dict, Generic, List, Optional, TypeVar, Union
 
+import pydantic
 import pytest
 
 from minimcp.schema import Limits, Mismatch, Signature, read_signature
 from minimcp.schema.mismatch import NOTHING
+from minimcp.schema.signature import refuse_async
 
 from ..rows import for_each
 
@@ -264,6 +266,12 @@ def only_double_stars(a: int, **more: str) -> None: ...
 def positional(a: int, /) -> None: ...
 
 
+def bare_context(a: str, ctx) -> None: ...  # type: ignore[no-untyped-def]
+
+
+def field_as_default(a: str = pydantic.Field("x", description="An a.")) -> None: ...
+
+
 def bare(a) -> None: ...  # type: ignore[no-untyped-def]
 
 
@@ -318,6 +326,8 @@ def ellipsis_result() -> List[Callable[..., int]]: ...  # type: ignore[empty-bod
         (only_double_stars, ["**more", "more: dict[str, str]"]),
         (positional, ["positional-only", "'a'", "'/'"]),
         (bare, ["'a' has no annotation", "a: str"]),
+        (bare_context, ["'ctx' has no annotation", "ctx: Context"]),
+        (field_as_default, ["'a'", "a Field is no default", "a: Annotated[<type>, Field(...)] = <default>"]),
         (unresolved, ["tool 'f'", "'day'", "'OnlyForTheChecker'", "TYPE_CHECKING"]),
         (unresolved_result, ["return type", "'Missing'"]),
         (binary, ["parameter 'data'", "bytes have no JSON form", "base64"]),
@@ -330,6 +340,7 @@ def ellipsis_result() -> List[Callable[..., int]]: ...  # type: ignore[empty-bod
         (endless, ["parameter 'a'", "a new type, without end"]),
         (ellipsis_result, ["return type"]),
         (Handler, ["is a class", "instance"]),
+        (Handler.method, ["takes self", "@minimcp.tool", "an object of its class"]),
         (len, ["no Python function"]),
         (wrapped(coroutine), ["is async"]),
     ],
@@ -399,3 +410,14 @@ def test_definitions_stand_at_the_root_of_the_schema() -> None:
     assert signature.output_kind is not None
     assert signature.output_kind.schema["type"] == "object"
     assert "$defs" not in signature.output_kind.schema
+
+
+@for_each("function", [coroutine, async_generator])
+def test_what_only_makes_something_to_await_is_refused(function: Any) -> None:
+    with pytest.raises(TypeError, match="^it is async: write a plain def"):
+        refuse_async(function, "it")
+
+
+@for_each("function", [bare, generator, stars, wrapped(coroutine), len, Handler, Handler().method])
+def test_what_can_be_called_is_not(function: Any) -> None:
+    refuse_async(function, "it")
