@@ -98,8 +98,8 @@ def test_wrong_usage(arguments: "list[str]", said: str, minimcp: Callable[..., D
     assert said in done.err
 
 
-def test_a_folder_that_cannot_be_written(minimcp: Callable[..., Done]) -> None:
-    done = minimcp("vendor", "/proc/mcp_copy")
+def test_a_folder_that_cannot_be_written() -> None:
+    done = run_process("vendor", "/proc/mcp_copy")
     assert (done.code, done.out) == (3, "")
     assert done.err.count("\n") == 1 and "/proc/mcp_copy" in done.err
 
