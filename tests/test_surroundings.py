@@ -8,6 +8,7 @@ interpreter (tests/test_vendored.py). Under gevent: ``python -m tests.surroundin
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -192,6 +193,21 @@ def ending(call):
         return type(error).__name__
 """
 
+
+
+def last_words(done: "subprocess.CompletedProcess[bytes]") -> List[str]:
+    """What a program printed that ended well.
+
+    Python 3.12 starts no thread any more once the main thread has ended. Then a server in the same process makes do
+    with those that it has, and says so.
+    """
+    said = done.stderr.decode().splitlines()
+    complaints = [line for line in said if "new thread at interpreter shutdown" not in line]
+    assert (done.returncode, complaints) == (0, [])
+    assert not said or sys.version_info[:2] == (3, 12)
+    return done.stdout.decode().splitlines()
+
+
 UNDER_WAY = END + """
 def under_way(name, call):
     lines.append(f"{name} {ending(call)}")
@@ -209,9 +225,7 @@ lines.append("main ends")
 
 @pytest.mark.parametrize("place", PLACES)
 def test_calls_that_pools_and_threads_make_are_waited_for_at_the_end(place: str) -> None:
-    done = run_python(["-W", "error", "-c", UNDER_WAY, place])
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode().splitlines() == [
+    assert last_words(run_python(["-W", "error", "-c", UNDER_WAY, place])) == [
         "main ends", "pool 20", "pool 20", "pool 20", "pool RequestTimeout", "thread 20"
     ]
 
@@ -229,12 +243,9 @@ atexit.register(good_bye)
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_client_still_calls_at_the_end_and_a_new_one_connects_or_says_why_not(place: str) -> None:
-    """From Python 3.12 on the interpreter starts no thread any more at this point."""
-    done = run_python(["-c", AT_EXIT, place])
-    assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr.decode()
-    *lines, new = done.stdout.decode().splitlines()
+    *lines, new = last_words(run_python(["-c", AT_EXIT, place]))
     assert lines == ["bye", "20", "RequestTimeout", "0 1 2 3 4"]
-    assert new in ("new", "ConnectionFailed")
+    assert new == "new" or (new == "ConnectionFailed" and sys.version_info[:2] == (3, 12))
 
 
 LEFT_WAITING = END + """
@@ -251,8 +262,7 @@ atexit.register(client.close)
 
 @pytest.mark.parametrize("place", PLACES)
 def test_calls_without_an_end_on_our_threads_hold_no_interpreter(place: str) -> None:
-    done = run_python(["-W", "error", "-c", LEFT_WAITING, place])
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert last_words(run_python(["-W", "error", "-c", LEFT_WAITING, place])) == []
 
 
 def test_ctrl_c_in_a_loop_ends_a_call_that_blocks_it() -> None:

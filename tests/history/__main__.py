@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -32,6 +33,7 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--seed", type=int, help="run this one, and print its record")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    sys.setswitchinterval(float(os.environ.get("MINIMCP_SWITCH_INTERVAL", sys.getswitchinterval())))
     logging.getLogger("minimcp").addHandler(logging.NullHandler())  # a bad line makes it say much
     if options.seed is not None:
         outcome = run(Plan.of(options.seed))
