@@ -142,7 +142,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f".{module}", __name__), name)
+    try:
+        value = getattr(import_module(f".{module}", __name__), name)
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{module}":
+            raise
+        raise AttributeError(f"{name} is not in this copy of {__name__}, which holds the core alone") from None
     globals()[name] = value
     return value
 

@@ -19,8 +19,13 @@ MANIFEST = "vendored.json"
 
 COMPILED = "__pycache__"
 
-NOT_CORE = ("cli/*", "__main__.py", "testing.py", "transcript.py")
-"""What the core does without: no name of the package needs it, so the core is all that the other files import."""
+NOT_CORE = (
+    "cli/*", "__main__.py", "testing.py", "transcript.py",
+    "fetch.py", "recognition.py", "sending.py", "sse.py", "transports/http_*", "transports/mirror.py",
+    "transports/posting.py", "transports/serving.py", "transports/sse_*", "transports/wsgi.py", "auth/*",
+)
+"""What the core does without: the command line, what tests servers, and all that is there for HTTP. The core is what
+the other names of the package need, and imports nothing of this before somebody asks for it."""
 
 LICENSE = """\
 MIT License

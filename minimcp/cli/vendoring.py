@@ -25,8 +25,8 @@ def command(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("folder", metavar="DIR", help="the copy; the last part of this path is the name to import")
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--core", action="store_true",
-                        help="leave out the command line, the module testing and its transcripts; serving and calling "
-                             "over stdin and stdout and in memory stay whole, and need the standard library alone")
+                        help="leave out the command line, what tests servers, and HTTP; serving and calling over stdin "
+                             "and stdout and in memory stay whole, and need the standard library alone")
     either.add_argument("--check", action="store_true",
                         help="copy nothing; say which version DIR is, and what in it is missing, changed or added")
     options = parser.parse_args(arguments)

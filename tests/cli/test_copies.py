@@ -24,12 +24,15 @@ def _left_out(path: str) -> bool:
 
 
 def _imported_from(start: List[str], modules: Dict[str, Module]) -> Set[str]:
-    """All that is imported by these, at the top or inside a function, and the packages that they lie in."""
+    """All that is imported by these, at the top or inside a function, and the packages that they lie in.
+
+    What is left out ends the search.
+    """
     seen: Set[str] = set()
     todo = list(start)
     while todo:
         path = todo.pop()
-        if path in modules and path not in seen:
+        if path in modules and path not in seen and not _left_out(path):
             seen.add(path)
             todo += [each.target for each in modules[path].imports if each.ours and not each.typing_only]
             parts = path.split("/")[:-1]
@@ -42,6 +45,15 @@ def test_the_core_is_what_the_names_of_the_package_need_and_nothing_else() -> No
     files = {name.replace(".", "/") for name in package._LATE.values()}
     start = ["__init__.py", *(f"{name}.py" for name in files), *(f"{name}/__init__.py" for name in files)]
     assert {path for path in sources() if not _left_out(path)} == _imported_from(start, modules)
+
+
+def test_the_core_imports_what_it_does_without_only_when_it_is_asked_for() -> None:
+    wrong = [
+        f"{path}:{each.line} imports {each.target}"
+        for path, module in read_package().items() if not _left_out(path)
+        for each in module.imports if each.ours and _left_out(each.target) and not (each.late or each.typing_only)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_a_copy_holds_the_whole_package_its_marker_for_types_and_its_licence() -> None:
