@@ -290,6 +290,8 @@ def connect(
         except (ConnectionFailed, RequestTimeout) as error:
             error.args = (f"{found.what}: {error}",)
             raise
+        except RuntimeError as error:  # the system gives no more threads; at the end of an interpreter that is so
+            raise ConnectionFailed(f"{found.what}: {error}") from error
 
     return Client(Links(begin(cancel), begin if restart else None), answerer, send_shutdown=send_shutdown)
 

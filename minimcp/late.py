@@ -24,7 +24,13 @@ def late_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         from importlib import import_module
 
-        value = getattr(import_module(f".{homes[name]}", package), name)
+        module = f"{package}.{homes[name]}"
+        try:
+            value = getattr(import_module(module), name)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+            raise AttributeError(f"{name} is not in this copy of {package}, which holds the core alone") from None
         setattr(sys.modules[package], name, value)
         return value
 

@@ -17,7 +17,7 @@ from minimcp.transports.child import ChildPipe
 from minimcp.types import Implementation
 
 from .answering import R1, R4, R5, Answering, error, result
-from .scripted import Task
+from .scripted import Task, no_threads
 from .support import ROOT, WAIT, run_python
 
 QUICK = """
@@ -340,3 +340,14 @@ def test_a_trace_of_every_message() -> None:
         client.ping()
     assert [arrow for arrow, _ in lines] == ["-->", "<--", "-->", "-->", "<--"]
     assert '"initialize"' in lines[0][1] and '"ping"' in lines[3][1]
+
+
+@pytest.mark.parametrize("thread", ["x-memory-1", "x-memory-reader", "x-memory-control", "minimcp-memory-control"])
+def test_without_threads_there_is_one_flat_error(thread: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server("x")
+    server.tool(lambda: "", name="empty", description="Nothing.")
+    with no_threads(monkeypatch, thread), pytest.raises(minimcp.ConnectionFailed, match="process.* thread") as caught:
+        minimcp.connect(server)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    with minimcp.connect(server) as client:
+        client.ping()
