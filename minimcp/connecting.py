@@ -24,7 +24,6 @@ from .jsonrpc import Json
 from .limits import Limits
 from .link import Link, Links
 from .log import tracer
-from .marks import has_marks
 from .negotiation import Plan, negotiate, wanted_revisions
 from .pipe import Pipe
 from .revisions import Revision
@@ -76,6 +75,8 @@ def read_target(
             raise TypeError("env and cwd are part of the config")
         return _configured(target, config)
     if isinstance(target, type):
+        from .marks import has_marks
+
         way = f"connect(Server.of({target.__name__}()))" if has_marks(target) else "give an instance of it"
         raise TypeError(f"{target.__name__} is a class: {way}")
     if callable(getattr(target, "open_pipe", None)):
@@ -108,6 +109,8 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
     if isinstance(target, os.PathLike):
         return "a file", _run_file(target, cwd)
     if not isinstance(target, str):
+        from .marks import has_marks
+
         name = type(target).__name__
         way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(type(target)) else ""
         raise TypeError(f"a server is named by a command, a file or a Server object, not by {name}{way}")

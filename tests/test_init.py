@@ -37,16 +37,3 @@ def test_every_public_name_is_there() -> None:
     misspelt = "Sever"
     with pytest.raises(AttributeError, match="'minimcp' has no attribute 'Sever'"):
         getattr(minimcp, misspelt)
-
-
-def test_what_a_copy_of_the_core_does_without_is_no_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(minimcp._LATE, "Left", "left_out")
-    with pytest.raises(AttributeError, match="Left is not in this copy of minimcp, which holds the core alone"):
-        minimcp.Left  # noqa: B018 - the look is what is tested
-    assert not hasattr(minimcp, "Left")
-
-
-def test_a_package_that_a_late_module_misses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(minimcp._LATE, "Missing", "cli.nothing.at_all")
-    with pytest.raises(ModuleNotFoundError, match="minimcp.cli.nothing"):
-        minimcp.Missing  # noqa: B018

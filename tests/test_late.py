@@ -12,6 +12,7 @@ import pytest
 import minimcp
 import minimcp.schema
 import minimcp.types
+from minimcp.late import late_names
 
 from .floors import PACKAGE
 from .support import ROOT, run_python
@@ -41,6 +42,15 @@ def test_late_names(package: Any) -> None:
     misspelt = "Misspelt"
     with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'Misspelt'"):
         getattr(package, misspelt)
+
+
+def test_what_a_copy_of_the_core_does_without_is_no_attribute() -> None:
+    get, known = late_names("minimcp", {"left_out": "Left", "cli.nothing.at_all": "Missing"})
+    with pytest.raises(AttributeError, match="Left is not in this copy of minimcp, which holds the core alone"):
+        get("Left")
+    with pytest.raises(ModuleNotFoundError, match="minimcp.cli.nothing"):
+        get("Missing")
+    assert "Left" in known()
 
 
 SERVER = """

@@ -82,11 +82,11 @@ def test_what_is_no_way() -> None:
         (lambda: server.resource(text), 'the URI comes first: @server.resource\\("notes://all"\\)'),
         (lambda: server.prompt("greet"), "did you mean name='greet'"),
         (lambda: server.prompt("greet")(greet), "did you mean name='greet'"),
-        (lambda: server.prompt(prefix="x")(greet), rf"^prompt greet \({HERE}:\d+\): there is no option 'prefix': there "
-         "is name, title, .*, replace$"),
-        (lambda: server.tool(titel="x")(text), rf"^tool text \({HERE}:\d+\): .* 'titel': did you mean 'title'\?$"),
-        (lambda: server.add_resource(text, "a:b", mimetype="x"), "^resource text .* did you mean 'mime_type'"),
-        (lambda: server.add(Misspelt()), rf"^tool Misspelt.greet \({HERE}:\d+\): .* did you mean 'description'"),
+        (lambda: server.prompt(prefix="x")(greet), rf"^greet \({HERE}:\d+\): a prompt has no option prefix=: there is "
+         "name, title, .*, replace$"),
+        (lambda: server.tool(titel="x")(text), rf"^text \({HERE}:\d+\): a tool has .* titel=: did you mean title=\?$"),
+        (lambda: server.add_resource(text, "a:b", mimetype="x"), "^text .*a resource .* did you mean mime_type="),
+        (lambda: server.add(Misspelt()), rf"^Misspelt.greet \({HERE}:\d+\): .* did you mean description="),
         (lambda: server.tool(Misspelt.greet), r"takes self, .* @minimcp.tool \(or resource, or prompt\) and add an"),
         (lambda: server.prompt(Misspelt.greet), "takes self, so it is a method"),
         (lambda: Server(Misspelt()), r": Server.of\(...\) takes the name of the object's class$"),  # type: ignore

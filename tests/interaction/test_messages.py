@@ -87,7 +87,7 @@ REGISTRATIONS: List[Tuple[Wrong, type, str]] = [
     (lambda s: s.tool(anything), TypeError, ": parameter 'data': <built-in function any> is not a type with a JSON form: write typing.Any"),
     (lambda s: s.tool(two_contexts), TypeError, ": two parameters take the context, 'one' and 'two': keep one"),
     (lambda s: s.tool(Notes), TypeError, "Notes is a class: pass a function, or a method of an instance"),
-    (lambda s: s.tool(Notes.add), TypeError, ": parameter 'self': it is a method without its object: give one, as in Notes().add"),
+    (lambda s: s.tool(Notes.add), TypeError, " takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, or prompt) and add an object of its class, or register the method of an object"),
     (lambda s: s.tool(Called()), TypeError, "> is no Python function: write a def that calls it"),
     (lambda s: s.tool(functools.partial(forecast, "Oslo")), TypeError, " is no Python function: write a def that calls it"),
     (lambda s: s.tool(lambda: 1), TypeError, "a lambda has no name: say name=... of the tool"),
