@@ -15,6 +15,7 @@ from .channel import Channel
 from .deadline import Deadline
 from .eras import HandshakeEra
 from .errors import Cancelled, CapabilityNotSupported, McpError, UnsupportedRevision
+from .functions import refuse_async
 from .jsonrpc import Failure, Json
 from .log import Log
 from .meanings import exception_of
@@ -22,7 +23,6 @@ from .negotiation import Era
 from .outgoing import NEVER_CANCELLED
 from .pipe import nothing
 from .rounds import Rounds, together, until_cancelled
-from .schema.signature import refuse_async
 from .table import PendingCall
 from .types import Progress
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
+from .functions import refuse_async
 from .jsonrpc import Json
 from .revisions import Revision
-from .schema.signature import refuse_async
 from .types import Root
 
 NAMES = (

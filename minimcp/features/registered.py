@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar, Union
 
 from ..eras import Peer, lacks
+from ..functions import innermost
 from ..jsonrpc import Json
 from ..revisions import REVISIONS, Revision
 from ..schema.mismatch import nearest
-from ..schema.signature import innermost, read_signature, refuse_flags
+from ..schema.signature import read_signature, refuse_flags
 from ..types import Annotations, ToolAnnotations
 from ..types.meta import check_identifier
 from .context import Context

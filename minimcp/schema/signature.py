@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
+from ..functions import ASYNC_GENERATOR, COROUTINES, innermost, unbound
 from .annotations import Scope
 from .classes import admits_none, with_default
 from .docstrings import read_docstring
@@ -16,12 +17,12 @@ from .kinds import Builder
 from .mismatch import NOTHING, Mismatch
 from .records import Field, record_reader, record_schema
 
-_VARARGS, _VARKEYWORDS, _GENERATOR, _COROUTINES, _ASYNC_GENERATOR = 0x04, 0x08, 0x20, 0x180, 0x200
+_VARARGS, _VARKEYWORDS, _GENERATOR = 0x04, 0x08, 0x20
 _STARS = _VARARGS | _VARKEYWORDS
 
 _REFUSED_FLAGS: Tuple[Tuple[int, str], ...] = (
-    (_ASYNC_GENERATOR, "is an async generator: write a plain def that returns a list, and report with ctx.progress"),
-    (_COROUTINES, "is async: write a plain def; it runs on a thread and may block"),
+    (ASYNC_GENERATOR, "is an async generator: write a plain def that returns a list, and report with ctx.progress"),
+    (COROUTINES, "is async: write a plain def; it runs on a thread and may block"),
     (_GENERATOR, "is a generator: return a list, and report what happens meanwhile with ctx.progress"),
     (_VARARGS, "takes *{name}: name each parameter, or take one list: {name}: list[str]"),
     (_VARKEYWORDS, "takes **{name}: name each parameter, or take one dict: {name}: dict[str, str]"),
@@ -165,36 +166,13 @@ def _anatomy(function: Any, owner: str) -> Tuple[Tuple[str, ...], Dict[str, Any]
     return names, {**defaults, **(plain.__kwdefaults__ or {})}, first
 
 
-def _unbound(function: Any) -> Any:
-    return getattr(function, "__func__", function)
-
-
-def innermost(function: Any) -> Any:
-    """The function that wrappers made with `functools.wraps` stand for."""
-    plain = _unbound(function)
-    while hasattr(plain, "__wrapped__"):
-        plain = _unbound(plain.__wrapped__)
-    return plain
-
-
-def refuse_async(function: Any, owner: str) -> None:
-    """Refuse a function whose call runs nothing and only makes something to await.
-
-    Raises:
-        TypeError: It is async; the message says what to write instead.
-    """
-    flags = getattr(getattr(_unbound(function), "__code__", None), "co_flags", 0)
-    if flags & (_COROUTINES | _ASYNC_GENERATOR):
-        raise TypeError(f"{owner} is async: write a plain def; it runs on a thread and may block")
-
-
 def refuse_flags(function: Any, owner: str) -> None:
     """Refuse what is called otherwise than a plain function.
 
     Raises:
         TypeError: It is async, a generator, or takes any number of arguments; the message says what to write instead.
     """
-    plain = _unbound(function)
+    plain = unbound(function)
     code = getattr(plain, "__code__", None)
     if code is None:
         return

@@ -13,7 +13,6 @@ import pytest
 
 from minimcp.schema import Limits, Mismatch, Signature, read_signature
 from minimcp.schema.mismatch import NOTHING
-from minimcp.schema.signature import refuse_async
 
 from ..rows import for_each
 
@@ -410,14 +409,3 @@ def test_definitions_stand_at_the_root_of_the_schema() -> None:
     assert signature.output_kind is not None
     assert signature.output_kind.schema["type"] == "object"
     assert "$defs" not in signature.output_kind.schema
-
-
-@for_each("function", [coroutine, async_generator])
-def test_what_only_makes_something_to_await_is_refused(function: Any) -> None:
-    with pytest.raises(TypeError, match="^it is async: write a plain def"):
-        refuse_async(function, "it")
-
-
-@for_each("function", [bare, generator, stars, wrapped(coroutine), len, Handler, Handler().method])
-def test_what_can_be_called_is_not(function: Any) -> None:
-    refuse_async(function, "it")
