@@ -140,13 +140,16 @@ class Client:
         journal.touch()
         return [sys.executable, "-E", "-S", str(PEER), str(journal), json.dumps(script)]
 
-    def open(self, timeout: float = 10.0, *, command: Optional[Sequence[str]] = None, **more: Any) -> Reply:
-        """Have it connect to a scripted server: `more` is the script, or what `open` of the protocol takes."""
+    def open(self, timeout: Optional[float] = None, *, command: Optional[Sequence[str]] = None, **more: Any) -> Reply:
+        """Have it connect to a scripted server: `more` is the script, or what `open` of the protocol takes.
+
+        A timeout of None must not be reached.
+        """
         ours = {name: more.pop(name) for name in ("cwd", "env", "on_log") if name in more}
         target = list(command) if command is not None else self.script(**more)
-        return self.do("open", command=target, timeout=timeout, **ours)
+        return self.do("open", command=target, timeout=timeout or self.never, **ours)
 
-    def opened(self, timeout: float = 10.0, **more: Any) -> "Client":
+    def opened(self, timeout: Optional[float] = None, **more: Any) -> "Client":
         """As `open`, which must go well.
 
         Raises:
@@ -156,9 +159,14 @@ class Client:
         assert reply.ok, f"open: {reply.error}: {reply.message}"
         return self
 
-    def call(self, tool: str, timeout: float = 5.0, **arguments: Any) -> Reply:
-        """Have it call a tool."""
-        return self.do("call", tool=tool, arguments=arguments, timeout=timeout)
+    @property
+    def never(self) -> float:
+        """Seconds: a timeout of calls that must not be reached."""
+        return 0.9 * self.patience
+
+    def call(self, tool: str, timeout: Optional[float] = None, **arguments: Any) -> Reply:
+        """Have it call a tool; a timeout of None must not be reached."""
+        return self.do("call", tool=tool, arguments=arguments, timeout=timeout or self.never)
 
     def alive(self) -> None:
         """Show that the connection still works.
@@ -203,6 +211,13 @@ class Client:
             except OSError:
                 pass
         return found
+
+    def settled(self, what: str, most: int, seconds: float = 2.0) -> int:
+        """As `count`, when it is at most `most` or the time is over: what ends may take a moment."""
+        until = time.monotonic() + seconds
+        while self.count(what) > most and time.monotonic() < until:
+            time.sleep(0.02)
+        return self.count(what)
 
     def stderr(self) -> str:
         """What the adapter wrote to stderr so far."""

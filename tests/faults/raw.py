@@ -79,14 +79,14 @@ class Server(RawServer):
         self.answer(number, wait)
         return time.monotonic() - begun
 
-    def replies(self, line: bytes, settle: float = 0.2) -> List[Any]:
+    def replies(self, line: bytes, settle: Optional[float] = None) -> List[Any]:
         """Send a line; whatever answers it up to a ping's answer and a little longer, notifications left out."""
         self.aside.clear()
         self.send(line + b"\n")
         self.ping()
         found = [one for one in self.aside if not (isinstance(one, dict) and "method" in one)]
         self.aside.clear()
-        until = time.monotonic() + settle
+        until = time.monotonic() + (min(0.2, self.patience / 50) if settle is None else settle)
         while not found and self.poll(max(0.0, until - time.monotonic())):
             message = self.message()
             found += [message] if isinstance(message, list) or "method" not in message else []

@@ -6,8 +6,9 @@ import random
 import sys
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
 
 from ..wire.messages import EVERY, MODERN, encode, modern, notification, request, same
 from .catalogue import LATER, ROWS
@@ -25,7 +26,7 @@ class Subject(NamedTuple):
     server: Tuple[str, ...]
     adapter: Tuple[str, ...]
     revisions: Tuple[str, ...] = ()
-    tools: frozenset[str] = frozenset()
+    tools: FrozenSet[str] = frozenset()
 
 
 class Options(NamedTuple):
@@ -233,25 +234,29 @@ def find(subject: Subject, options: Options) -> Subject:
     Raises:
         AssertionError: It speaks none.
     """
-    spoken, tools = [], frozenset[str]()
-    for revision in EVERY:
-        server = Server(subject.server, None, options.patience)
-        try:
-            if revision == MODERN:
-                server.write(request("d", "server/discover", modern()))
-                found = server.answer("d", min(3.0, options.patience)).get("result", {})
-                spoken += [MODERN] if MODERN in found.get("supportedVersions", ()) else []
-                continue
-            server.initialize(revision)
-            spoken += [revision] if server.revision == revision else []
-            listed = server.ask("tools/list").get("result", {}).get("tools", ())
-            tools = frozenset(tool["name"] for tool in listed)
-        except AssertionError:
-            continue
-        finally:
-            server.dispose()
+    with ThreadPoolExecutor(len(EVERY)) as pool:  # most of it is the start of processes
+        found = list(pool.map(lambda revision: _speaks(subject, options, revision), EVERY))
+    spoken = tuple(revision for revision, tools in zip(EVERY, found) if tools is not None)
     assert spoken, f"{' '.join(subject.server)} speaks no revision that the runner knows"
-    return subject._replace(revisions=tuple(spoken), tools=tools)
+    return subject._replace(revisions=spoken, tools=frozenset().union(*filter(None, found)))
+
+
+def _speaks(subject: Subject, options: Options, revision: str) -> Optional[FrozenSet[str]]:
+    """The tools that a server shows in a revision with a handshake; None when it does not speak the revision."""
+    server = Server(subject.server, None, options.patience)
+    try:
+        if revision == MODERN:
+            server.write(request("d", "server/discover", modern()))
+            versions = server.answer("d", min(3.0, options.patience)).get("result", {}).get("supportedVersions", ())
+            return frozenset() if MODERN in versions else None
+        server.initialize(revision)
+        if server.revision != revision:
+            return None
+        return frozenset(tool["name"] for tool in server.ask("tools/list").get("result", {}).get("tools", ()))
+    except AssertionError:
+        return None
+    finally:
+        server.dispose()
 
 
 def say(method: str, params: Any = None) -> bytes:
