@@ -6,12 +6,14 @@ import argparse
 import json
 import platform
 import random
+import re
 import shlex
 import sys
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
+from ..wire.messages import EVERY
 from . import both, client_answers, client_ends, mutants, server_ends, server_lines, server_load, server_tools, table
 from .catalogue import CLIENT, LATER, ROWS
 from .trial import ABSENT, BADNESS, FAIL, HTTP, PASS, WARN, Options, Outcome, Subject, Trial, find, run
@@ -23,11 +25,18 @@ OUR_SERVER = (sys.executable, str(TESTS / "wire" / "servers" / "plain.py"))
 OUR_ADAPTER = (sys.executable, str(TESTS / "faults" / "ours" / "adapter.py"))
 
 
+def our_name() -> str:
+    """The name and version of what is tried when nothing is named; read, not imported."""
+    text = (TESTS.parent / "minimcp" / "version.py").read_text("utf-8")
+    found = re.search(r'^VERSION = "(.+)"', text, re.M)
+    return f"minimcp {found[1] if found else ''}".strip()
+
+
 def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Throw faults at servers and clients.")
     parser.add_argument("--server", metavar="COMMAND", help="the server to try (ours); see the package's docstring")
     parser.add_argument("--client", metavar="COMMAND", help="the client adapter to try (ours)")
-    parser.add_argument("--name", default="minimcp", help="what the subject is called in tables")
+    parser.add_argument("--name", default=our_name(), help="what the subject is called in tables")
     parser.add_argument("--only", metavar="C05,K02", help="these rows alone")
     parser.add_argument("--list", action="store_true", help="print the rows and stop")
     parser.add_argument("--seed", type=int, help="decides all that is random; printed")
@@ -59,7 +68,7 @@ def rows(only: "str | None") -> List[str]:
 
 def shown(outcome: Outcome) -> str:
     """A line of the report."""
-    figures = ", ".join(f"{name} {value:g} {unit}".rstrip() for name, (value, unit) in outcome.metrics.items())
+    figures = ", ".join(f"{name} {value:.12g} {unit}".rstrip() for name, (value, unit) in outcome.metrics.items())
     what = "; ".join(part for part in (outcome.observed, figures) if part)
     return f"{outcome.id}  {outcome.verdict:<13} {outcome.seconds:6.1f} s  {what}"
 
@@ -88,7 +97,7 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
         print("\n".join([*lines, *(f"{id}  {HTTP}" for id in LATER)]))
         return 0
     if options.table:
-        print(table.table([json.loads(path.read_text("utf-8")) for path in options.table]))
+        print(table.section([json.loads(path.read_text("utf-8")) for path in options.table]))
         return 0
     options.seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     foreign = bool(options.server or options.client)
@@ -98,6 +107,8 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
         options.seed, options.patience, options.slack, options.full, options.mutations, options.json_test_suite
     )
     subject = find(Subject(server, adapter), trying) if server else Subject(server, adapter)
+    if not foreign and subject.revisions != EVERY:
+        raise SystemExit(f"our server speaks only {', '.join(subject.revisions)}")
     if options.mutant:
         trial = Trial("C20", subject, trying)
         try:
@@ -117,7 +128,7 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     if options.table is not None:
-        print("\n" + table.table([found]))
+        print("\n" + table.section([found]))
     counts = ", ".join(f"{count} {verdict}" for verdict, count in found["verdicts"].items() if count)
     print(f"{counts}; seed {options.seed}")
     return int(any(bad(one, not foreign) for one in outcomes) or all(one.verdict != PASS for one in outcomes))

@@ -138,7 +138,7 @@ class Client:
         self._journals += 1
         journal = self.folder / f"journal-{self._journals}"
         journal.touch()
-        return [sys.executable, "-E", "-S", str(PEER), str(journal), json.dumps(script)]
+        return [sys.executable, "-E", "-S", str(PEER), str(journal), json.dumps({"cacheable": True, **script})]
 
     def open(self, timeout: Optional[float] = None, *, command: Optional[Sequence[str]] = None, **more: Any) -> Reply:
         """Have it connect to a scripted server: `more` is the script, or what `open` of the protocol takes.

@@ -16,6 +16,18 @@ def cell(row: Dict[str, Any]) -> str:
     return "\\-" if found == ABSENT else found
 
 
+def told(summary: Dict[str, Any]) -> str:
+    """Where a column comes from."""
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in summary["verdicts"].items() if count)
+    how = f"seed {summary['seed']}, {summary['mutations']:,} mutants, bounds in seconds times {summary['slack']:g}"
+    return f"* {summary['name']}, {summary['date']}, runner on Python {summary['python']}; {how}: {counts}."
+
+
+def section(summaries: List[Dict[str, Any]]) -> str:
+    """All that stands between the marks of the README."""
+    return "\n".join([*map(told, summaries), "", table(summaries)])
+
+
 def table(summaries: List[Dict[str, Any]]) -> str:
     """A table in reStructuredText."""
     columns = [{row["id"]: cell(row) for row in summary["rows"]} for summary in summaries]

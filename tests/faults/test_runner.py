@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, List, Tuple
 
 import pytest
 
+from ..support import ROOT
 from . import __main__ as runner, mutants, table
 from .catalogue import LATER, ROWS
 from .trial import ABSENT, CASES, FAIL, HTTP, PASS, WARN, Options, Outcome, Subject, run
@@ -115,7 +117,7 @@ def test_a_mutant_that_was_answered_wrongly_can_be_made_again(
     [index] = [index for index, one in enumerate(TRIED) if (one[0], one[2]) == ("C20", "forgets")]
     name = outcomes[index].observed.split("mutant ")[1].split()[0]
     server = bad_server("forgets").server
-    code = runner.main(["--server", " ".join(server), "--mutant", name, "--patience", "3"])
+    code = runner.main(["--server", " ".join(server), "--mutant", name, "--patience", "2"])
     shown = capsys.readouterr().out
     seed, number = map(int, name.split(":"))
     assert code == 0 and repr(mutants.mutant(seed, number, "2025-06-18")) in shown and "lost=[" in shown
@@ -159,3 +161,21 @@ def test_a_table_has_a_row_for_each_row_and_a_column_for_each_subject() -> None:
     assert len(lines) == len(ROWS) + 4
     assert lines[1].split()[-2:] == ["one", "two"]
     assert lines[3].split()[-2:] == [WARN, "\\-"]
+
+
+def test_the_readme_has_the_table() -> None:
+    readme = (ROOT / "README.rst").read_text("utf-8")
+    assert readme.count(table.BEGINS) == readme.count(table.ENDS) == 1
+    shown = readme.split(table.BEGINS)[1].split(table.ENDS)[0].strip("\n")
+    measured, drawn = shown.split("\n\n", 1)
+    lines = drawn.splitlines()
+    starts = [match.start() for match in re.finditer("=+", lines[0])]
+    cells = [[line[a:b].strip() for a, b in zip(starts, [*starts[1:], None])] for line in (lines[1], *lines[3:-1])]
+    assert [row[:3] for row in cells[1:]] == [[row.id, row.fault, row.expected] for row in ROWS.values()]
+    names = cells[0][3:]
+    assert [line.split(",")[0] for line in measured.splitlines()] == [f"* {name}" for name in names]
+    assert names[0] == runner.our_name() and re.search(r"20\d\d-\d\d-\d\d", measured)
+    worse = {row[0] for row in cells[1:] if row[3] != PASS}
+    explained = readme.split(table.ENDS)[1].split("---")[0]
+    assert all(id in explained for id in worse), worse
+    assert max(map(len, lines)) <= 120

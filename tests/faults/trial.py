@@ -122,7 +122,7 @@ class Trial:
         if revision is not None and revision not in self.subject.revisions:
             raise Missing(f"does not speak {revision}")
         command = others.pop("command", self.subject.server)
-        server = Server(command, None, self.options.patience, **others)
+        server = Server(command, None, 3 * self.options.patience, **others)  # a start is no matter of the case
         self._started.append(server)
         server.tools = self.subject.tools
         if revision == MODERN:
@@ -130,6 +130,7 @@ class Trial:
             server.ping()
         elif revision is not None:
             server.initialize(revision)
+        server.patience = self.options.patience
         return server
 
     def eras(self) -> List[str]:
@@ -243,11 +244,11 @@ def find(subject: Subject, options: Options) -> Subject:
 
 def _speaks(subject: Subject, options: Options, revision: str) -> Optional[FrozenSet[str]]:
     """The tools that a server shows in a revision with a handshake; None when it does not speak the revision."""
-    server = Server(subject.server, None, options.patience)
+    server = Server(subject.server, None, 3 * options.patience)  # all start at once
     try:
         if revision == MODERN:
             server.write(request("d", "server/discover", modern()))
-            versions = server.answer("d", min(3.0, options.patience)).get("result", {}).get("supportedVersions", ())
+            versions = server.answer("d").get("result", {}).get("supportedVersions", ())
             return frozenset() if MODERN in versions else None
         server.initialize(revision)
         if server.revision != revision:
