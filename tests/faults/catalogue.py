@@ -23,7 +23,7 @@ _STDIO: Tuple[Tuple[str, str, str, str], ...] = (
     ("C04", SERVER, "NaN, Infinity, 1e999", "-32700; a refusal with the id"),
     ("C05", SERVER, "numbers of 5,000 digits", "-32700 or -32600"),
     ("C06", SERVER, "batches", "-32600; taken in 2025-03-26"),
-    ("C07", SERVER, "ids of every type", "returned with their type, or -32600"),
+    ("C07", SERVER, "ids of every type", "returned as they came, or -32600"),
     ("C08", SERVER, "duplicate and misspelt members", "-32600"),
     ("C09", SERVER, "lone surrogates in and out", "an answer in valid UTF-8"),
     ("C10", SERVER, "wrong shapes with a readable id", "-32600 or -32602 with the id"),

@@ -20,7 +20,7 @@ def told(summary: Dict[str, Any]) -> str:
     """Where a column comes from."""
     counts = ", ".join(f"{count} {verdict}" for verdict, count in summary["verdicts"].items() if count)
     how = f"seed {summary['seed']}, {summary['mutations']:,} mutants, bounds in seconds times {summary['slack']:g}"
-    return f"* {summary['name']}, {summary['date']}, runner on Python {summary['python']}; {how}: {counts}."
+    return f"* {summary['name']}, {summary['date']}, Python {summary['python']}: {counts}\n  ({how})."
 
 
 def section(summaries: List[Dict[str, Any]]) -> str:

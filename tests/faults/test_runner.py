@@ -173,7 +173,7 @@ def test_the_readme_has_the_table() -> None:
     cells = [[line[a:b].strip() for a, b in zip(starts, [*starts[1:], None])] for line in (lines[1], *lines[3:-1])]
     assert [row[:3] for row in cells[1:]] == [[row.id, row.fault, row.expected] for row in ROWS.values()]
     names = cells[0][3:]
-    assert [line.split(",")[0] for line in measured.splitlines()] == [f"* {name}" for name in names]
+    assert [line.split(",")[0] for line in measured.splitlines()[::2]] == [f"* {name}" for name in names]
     assert names[0] == runner.our_name() and re.search(r"20\d\d-\d\d-\d\d", measured)
     worse = {row[0] for row in cells[1:] if row[3] != PASS}
     explained = readme.split(table.ENDS)[1].split("---")[0]
