@@ -322,5 +322,6 @@ def naughty(t: Trial) -> None:
             for params in ({"name": text}, {"name": "echo", "arguments": {"text": "x", text or "e": text}}):
                 got = server.replies(line(server, "tools/call", params))
                 t.expect(len(got) == 1, f"{shown(params, 40)} was not answered once")
-            t.refused(server, line(server, text or " "), (-32601, REQUEST), "q", f"the method {shown(text, 30)}")
+            name = f"the method {shown(text, 30)}"
+            t.refused(server, line(server, text or " "), (-32601, REQUEST, PARAMS), "q", name)
         server.alive(t.options.slack)
