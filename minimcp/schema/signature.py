@@ -206,8 +206,6 @@ def _assigned(plain: Any) -> Iterator[Tuple[str, Any]]:
 
 def _resolved(annotations: Mapping[str, Any], name: str, scope: Scope, where: str) -> Any:
     if name not in annotations:
-        if name == "self":
-            raise TypeError(f"{where}: it is a method without its object: give one, as in Notes().add")
         likely = "Context" if name in ("ctx", "context") else "str"
         raise TypeError(f"{where} has no annotation: give it a type, such as {name}: {likely}")
     try:

@@ -367,7 +367,6 @@ def ellipsis_result() -> List[Callable[..., int]]: ...  # type: ignore[empty-bod
         (bare, ["'a' has no annotation", "a: str"]),
         (bare_context, ["'ctx' has no annotation", "ctx: Context"]),
         (field_as_default, ["'a'", "a Field is no default", "a: Annotated[<type>, Field(...)] = <default>"]),
-        (Handler.method, ["parameter 'self'", "a method without its object"]),
         (unresolved, ["tool 'f'", "'day'", "'OnlyForTheChecker'", "TYPE_CHECKING"]),
         (unresolved_result, ["return type", "'Missing'"]),
         (binary, ["parameter 'data'", "bytes have no JSON form", "base64"]),
