@@ -206,8 +206,6 @@ def _assigned(plain: Any) -> Iterator[Tuple[str, Any]]:
 
 def _resolved(annotations: Mapping[str, Any], name: str, scope: Scope, where: str) -> Any:
     if name not in annotations:
-        if name == "self":
-            raise TypeError(f"{where}: it is a method without its object: give one, as in Notes().add")
         likely = "Context" if name in ("ctx", "context") else "str"
         raise TypeError(f"{where} has no annotation: give it a type, such as {name}: {likely}")
     try:
@@ -270,19 +268,31 @@ def _reason(error: Exception) -> str:
 
 def _mentions(annotation: Any, content_types: Tuple[type, ...], scope: Scope) -> bool:
     """Whether a content class stands anywhere in an annotation, which may be an alias that names itself."""
-    waiting, seen = [annotation], set()
+    waiting: List[Any] = [annotation]
+    seen: List[Any] = []
     while waiting:
         part = waiting.pop()
         if isinstance(part, (str, typing.ForwardRef)):
             name = getattr(part, "__forward_arg__", part)
             if name in seen:
                 continue
-            seen.add(name)
+            seen.append(name)
             part = scope.resolve(part)
         origin = typing.get_origin(part)
+        meant = [getattr(part, inner) for mark, inner in _STANDS_FOR if hasattr(part, mark)]
         if isinstance(part, type) and origin is None:
             if issubclass(part, content_types):
                 return True
-        elif getattr(origin, "_name", "") != "Literal" and not hasattr(part, "__metadata__"):
+        elif meant:
+            waiting.extend([] if part in seen else meant[:1])
+            seen.append(part)
+        elif getattr(origin, "_name", "") != "Literal":
             waiting.extend(each for each in typing.get_args(part) if each is not Ellipsis)
     return False
+
+
+_STANDS_FOR = (
+    ("__metadata__", "__origin__"), ("__value__", "__value__"), ("__supertype__", "__supertype__"),
+    ("__bound__", "__bound__"),
+)  # fmt: skip
+"""What tells `Annotated`, an alias, a NewType and a type variable, and where each has the type that it stands for."""
