@@ -12,7 +12,7 @@ from ..functions import ASYNC_GENERATOR, COROUTINES, innermost, unbound
 from .annotations import Scope
 from .classes import admits_none, with_default
 from .docstrings import read_docstring
-from .kind import NOTHING_TYPE, Kind
+from .kind import NOTHING_TYPE, Convert, Kind
 from .kinds import Builder
 from .mismatch import NOTHING, Mismatch
 from .records import Field, record_reader, record_schema
@@ -76,8 +76,7 @@ class Signature:
         """The return annotation, resolved; `NOTHING` when there is none."""
         self.description = description
         """The docstring without its sections, empty when there is none."""
-        fields = [Field(each.name, each.kind, each.required, each.name, each.name) for each in parameters]
-        self._read = record_reader(fields, None)
+        self._read: Optional[Convert] = None  # written out for the first call: a tool that is only listed needs none
 
     def read_arguments(self, arguments: Any) -> Dict[str, Any]:
         """The keyword arguments for the call, converted; what was not sent is left to the function's defaults.
@@ -88,8 +87,12 @@ class Signature:
         Raises:
             Mismatch: They do not fit; the message names the field, what was expected and what came.
         """
+        read = self._read
+        if read is None:
+            fields = [Field(each.name, each.kind, each.required, each.name, each.name) for each in self.parameters]
+            read = self._read = record_reader(fields, None)
         try:
-            return self._read(arguments)  # type: ignore[no-any-return]
+            return read(arguments)  # type: ignore[no-any-return]
         except RecursionError:
             raise Mismatch("", arguments, instead="the arguments nest too deep") from None
 
