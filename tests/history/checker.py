@@ -23,6 +23,10 @@ EARLY = 0.002
 """Seconds by which a clock that is read twice may disagree about the end of a wait."""
 
 
+LATE = 5.0
+"""Seconds after the delivery of its answer in which a call ends on the busiest machine; the last call has more."""
+
+
 class Wrong(NamedTuple):
     """One thing that should not have happened."""
 
@@ -174,6 +178,16 @@ def _runs_once_for_each_copy(story: Story, call: str) -> Iterator[str]:
             return
 
 
+def _copies_run_one_after_the_other(story: Story, call: str) -> Iterator[str]:
+    free = True
+    for _, event in sorted([*story.of[call], *story.of[""]]):
+        if event.kind == "run" and not free:
+            yield "its handler began while it ran already, for the same id"
+            return
+        over = event.kind == "done" or event[1:4] in (("reached", call, "cancel"), ("fault", "", "replace"))
+        free = over or (free and event.kind != "run")
+
+
 def _each_copy_is_answered_once(story: Story, call: str) -> Iterator[str]:
     reached, answers = 0, 0
     for _, event in story.of[call]:
@@ -225,14 +239,23 @@ def _what_was_delivered_is_not_lost(story: Story, call: str) -> Iterator[str]:
 
 ALL_ANSWERED = "what was done is answered"
 
+def _ends_soon(story: Story, call: str) -> Iterator[str]:
+    answers = [event.at for _, event in story.all(call, "delivered", "answer")]
+    for _, event in story.all(call, "end"):
+        if event.what in ANSWERS and answers and event.at - answers[0] > LATE:
+            yield f"it ended {event.at - answers[0]:.1f} s after its answer was delivered"
+
+
 RULES: Dict[str, Rule] = {
     "ends once": _ends_once,
     "ends after it began": _ends_after_it_began,
     "nothing after the end": _nothing_after_the_end,
     "has its own payload": _has_its_own_payload,
     "ends rightfully": _ends_rightfully,
+    "ends soon": _ends_soon,
     "is sent once": _is_sent_once,
     "runs once for each copy": _runs_once_for_each_copy,
+    "copies run one after the other": _copies_run_one_after_the_other,
     "each copy is answered once": _each_copy_is_answered_once,
     ALL_ANSWERED: _what_was_done_is_answered,
     "progress comes as it was delivered": _progress_comes_as_it_was_delivered,

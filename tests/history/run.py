@@ -94,9 +94,9 @@ class _Callers:
             "on_progress": lambda report: note("item", tag, value=report.progress),
         }
         timer = threading.Timer(TIMEOUT / 4, self._cancel, (tag, token)) if tool == "hold" and size > 3 else None
+        note("begin", tag, tool, value=timeout)
         if timer is not None:
             timer.start()
-        note("begin", tag, tool, value=timeout)
         try:
             if submitted:
                 future = self._client.submit(self._client.call_tool, tool, arguments, **options)

@@ -25,9 +25,9 @@ def _calls() -> List[Event]:
         sent t cancel; reached t cancel; begin d echo 0.3; sent d request; fault d duplicate; reached d request; run d
         done d; reached d request; answered d answer; answered d answer; delivered d answer; end d value
         begin n hold 0.3; sent n request; cancel n; end n cancelled; begin q ask 0.3; sent q request; reached q request
-        run q; answered q round; delivered q round; sent q request; reached q request; run q; done q; answered q answer
-        delivered q answer; end q value; settled -; begin l hold 0.3; sent l request; reached l request; run l
-        fault - cut; end l lost; close -
+        run q; done q; answered q round; delivered q round; sent q request; reached q request; run q; done q
+        answered q answer; delivered q answer; end q value; settled -; begin l hold 0.3; sent l request
+        reached l request; run l; fault - cut; end l lost; close -
     """
     events, at = [], 100.0
     for sentence in words.replace("\n", ";").split(";"):
@@ -121,6 +121,9 @@ MUTATIONS: Dict[str, Tuple[str, Change]] = {
     "a handler that runs three times for two copies": ("runs once for each copy",
                                                        _all(_twice("run", "d"), _twice("run", "d"))),
     "a handler that runs too early": ("runs once for each copy", _moved("run", "b", "", ("reached", "b"))),
+    "a copy that is run beside the other": ("copies run one after the other",
+                                            _all(_twice("run", "d"), _moved("reached", "d", "", ("fault", "d")))),
+    "an answer that wakes nobody": ("ends soon", _with("end", "b", at=106.0)),
     "an answer that is written twice": ("each copy is answered once", _twice("answered", "b")),
     "three answers to two copies": ("each copy is answered once", _twice("answered", "d")),
     "an answer that is never written": ("what was done is answered", _without("answered", "b")),
