@@ -13,7 +13,7 @@ ANSWERS = frozenset({"value", "tool error", "error", "refused"})
 GIVES = {"echo": "value", "work": "value", "ask": "value", "fail": "tool error", "refuse": "error"}
 """How a call of each tool ends when nothing stands in its way; one of ``hold`` never ends by itself."""
 
-BREAKS = frozenset({"cut", "half", "kill"})
+BREAKS = frozenset({"cut", "half", "kill", "finish"})
 """Faults that end a connection."""
 
 TWICE = -32600
@@ -123,7 +123,7 @@ def _by_answer(story: Story, call: str, place: int, begun: Event) -> str:
 
 
 def _troubled(story: Story, call: str) -> bool:
-    return bool(story.all(call, "fault")) or story.happened(len(story.events), "fault", {"replace"}, set())
+    return bool(story.all(call, "fault")) or story.happened(len(story.events), "fault", {"replace", "finish"}, set())
 
 
 def _by_refusal(story: Story, call: str, place: int, begun: Event) -> str:
@@ -246,6 +246,14 @@ def _ends_soon(story: Story, call: str) -> Iterator[str]:
             yield f"it ended {event.at - answers[0]:.1f} s after its answer was delivered"
 
 
+def _what_came_before_a_quiet_end_is_not_lost(story: Story, call: str) -> Iterator[str]:
+    on = story.connections(call)
+    for place, event in story.all(call, "end"):
+        quiet = story.happened(place, "fault", {"finish"}, on) and not story.happened(place, "close", {""}, set())
+        if event.what == "lost" and quiet and any(n < place for n, _ in story.all(call, "delivered", "answer")):
+            yield "its answer was delivered, and the server had only ended"
+
+
 RULES: Dict[str, Rule] = {
     "ends once": _ends_once,
     "ends after it began": _ends_after_it_began,
@@ -260,6 +268,7 @@ RULES: Dict[str, Rule] = {
     ALL_ANSWERED: _what_was_done_is_answered,
     "progress comes as it was delivered": _progress_comes_as_it_was_delivered,
     "what was delivered is not lost": _what_was_delivered_is_not_lost,
+    "what came before a quiet end is not lost": _what_came_before_a_quiet_end_is_not_lost,
 }
 """What holds for every call."""
 

@@ -164,8 +164,10 @@ class _Way:
             wire.break_off(self._name, fault, line)
         elif fault == "replace":
             wire.replace()
-        elif fault != "drop":
+        elif fault != "drop" and not self._over:
             self._put(line, meaning, fault, dice)
+        if fault == "finish":
+            wire.end_input()
 
     def _put(self, line: bytes, meaning: Meaning, fault: str, dice: random.Random) -> None:
         now = time.monotonic()
@@ -206,7 +208,7 @@ class _Way:
         self._wire.finish(self._name)
 
     def stop(self) -> None:
-        """Write what waits, then end."""
+        """Write what waits, then end; what is read from now on is dropped."""
         with self._changed:
             self._over = True
             self._changed.notify()
@@ -220,7 +222,7 @@ class _Wire:
         self._client_end, self._near = MemoryPipe.pair()
         self._far = relay.open_server()
         self._lock = threading.Lock()
-        self.broken = False
+        self.broken = self.finished = False
         self._ways = {name: _Way(self, name) for name in (TO_SERVER, TO_CLIENT)}
 
     def open(self) -> Pipe:
@@ -255,6 +257,17 @@ class _Wire:
             self._far.finish()
         else:
             self._near.close()
+
+    def end_input(self) -> None:
+        """Send the server what is on its way, and then the end of its input; what it answers still comes."""
+        self.finished = True
+        self._ways[TO_SERVER].stop()
+
+    def has_ended(self, seconds: float) -> bool:
+        """Wait until the server has closed its output and all of it has been read; False when it has not so soon."""
+        reader = self._ways[TO_CLIENT].threads[0]
+        reader.join(seconds)
+        return not reader.is_alive()
 
     def break_off(self, way: str, fault: str, line: bytes) -> None:
         """End the connection: at once, in the middle of a line, or by the end of the server's process."""

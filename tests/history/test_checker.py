@@ -72,9 +72,9 @@ def _moved(kind: str, call: str, what: str, before: Tuple[str, str]) -> Change:
     return change
 
 
-def _with(kind: str, call: str, which: int = 0, **other: object) -> Change:
+def _with(kind: str, of: str, which: int = 0, **other: object) -> Change:
     def change(events: List[Event]) -> None:
-        place = _place(events, kind, call, "", which)
+        place = _place(events, kind, of, "", which)
         events[place] = events[place]._replace(**other)  # type: ignore[arg-type]
 
     return change
@@ -132,6 +132,11 @@ MUTATIONS: Dict[str, Tuple[str, Change]] = {
     "progress that nobody reported": ("progress comes as it was delivered", _with("item", "a", 1, value=7.0)),
     "progress that is lost": ("progress comes as it was delivered", _without("item", "a")),
     "progress after the end": ("nothing after the end", _moved("end", "a", "", ("item", "a"))),
+    "an answer that came before a quiet end and is lost": (
+        "what came before a quiet end is not lost",
+        _all(_with("fault", "", what="finish"), _moved("delivered", "r", "answer", ("end", "l")),
+             _with("delivered", "r", call="l")),
+    ),
     "an answer that came and is lost": (
         "what was delivered is not lost",
         _all(_with("end", "a", what="timeout", payload=""), _moved("delivered", "a", "answer", ("delivered", "b")),
@@ -193,4 +198,4 @@ def test_a_seed_is_one_plan() -> None:
     plans = [Plan.of(seed) for seed in range(200)]
     assert plans == [Plan.of(seed) for seed in range(200)]
     kinds: Set[Tuple[bool, str, bool]] = {(plan.stdio, plan.revision, plan.restart) for plan in plans}
-    assert len(kinds) == 8 and len({str(plan.breaks) for plan in plans}) == 5
+    assert len(kinds) == 8 and len({str(plan.breaks) for plan in plans}) == 6
