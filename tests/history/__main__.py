@@ -17,7 +17,7 @@ from .record import shown
 from .run import Outcome, Plan, run
 
 EXPECTED = frozenset({
-    "value", "tool error", "error", "refused", "timeout", "cancelled", "lost",
+    "value", "tool error", "error", "refused", "timeout", "cancelled", "lost", "failed",
     "drop", "duplicate", "hold", "delay", "cut", "half", "kill", "replace", "finish",
 })
 """Endings and faults of which there has to be one in many seeds: else the runs show less than they say."""

@@ -71,6 +71,9 @@ class Reader:
 class Relay:
     """What a client connects to instead of its server: each connection is a `_Wire`. Thread-safe.
 
+    What belongs to no call is how a connection begins anew after a loss: it suffers nothing but another loss, and that
+    more often, because there is little of it.
+
     Args:
         open_server: Opens the server's end of one more connection.
         record: Takes what happens.
@@ -86,6 +89,7 @@ class Relay:
         self.wires: List[_Wire] = []
         self._seed = seed
         self._chances = (*ONE_BY_ONE, *breaks.items())
+        self._early = tuple((name, 8 * chance) for name, chance in breaks.items() if name != "replace")
         self._seen: "Counter[Tuple[str, Meaning]]" = Counter()
         self._lock = threading.Lock()
 
@@ -102,9 +106,9 @@ class Relay:
             self._seen[way, meaning] += 1
             dice = random.Random(f"{self._seed} {way} {meaning} {self._seen[way, meaning]}")
         number = dice.random()
-        if not self.raging.is_set() or meaning.what == "other":
+        if not self.raging.is_set():
             return "", dice
-        for name, chance in self._chances:
+        for name, chance in self._early if meaning.what == "other" else self._chances:
             number -= chance
             if number < 0:
                 return name, dice
