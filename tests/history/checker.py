@@ -179,12 +179,14 @@ def _runs_once_for_each_copy(story: Story, call: str) -> Iterator[str]:
 
 
 def _copies_run_one_after_the_other(story: Story, call: str) -> Iterator[str]:
+    if story.happened(len(story.events), "fault", {"replace"}, story.connections(call)):
+        return  # the new server knows nothing of what the old one does
     free = True
-    for _, event in sorted([*story.of[call], *story.of[""]]):
+    for _, event in story.of[call]:
         if event.kind == "run" and not free:
             yield "its handler began while it ran already, for the same id"
             return
-        over = event.kind == "done" or event[1:4] in (("reached", call, "cancel"), ("fault", "", "replace"))
+        over = event.kind == "done" or (event.kind, event.what) == ("reached", "cancel")
         free = over or (free and event.kind != "run")
 
 

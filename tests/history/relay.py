@@ -279,13 +279,17 @@ class _Wire:
         if fault == "half":
             self.send(way, line[: len(line) // 2])
         if fault == "kill":
-            self._kill()
+            self._kill(self._far)
         self.close()
 
-    def _kill(self) -> None:
-        if isinstance(self._far, ChildPipe):
-            os.kill(self._far.pid, signal.SIGKILL)
-        self._far.close()
+    @staticmethod
+    def _kill(end: Pipe) -> None:
+        if isinstance(end, ChildPipe):
+            try:
+                os.kill(end.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it has ended, and its pipe knows
+        end.close()
 
     def replace(self) -> None:
         """Put another server in the place of this one, behind a line that stays."""
@@ -293,9 +297,7 @@ class _Wire:
             if self.broken:
                 return
             old, self._far = self._far, self.relay.open_server()
-            if isinstance(old, ChildPipe):
-                os.kill(old.pid, signal.SIGKILL)
-            old.close()
+            self._kill(old)
 
     def close(self) -> None:
         """End it all. Idempotent."""
