@@ -1,7 +1,8 @@
 """The way out of a connection: whole frames in order, one writer at a time, and a count of what waits. Floor 3.
 
-Everything that leaves stands in one queue. Whoever holds the write lock sends from its front, for itself and for the
-others; a frame that was begun is finished before any other, even if the one that began it ran out of time.
+Everything that leaves stands in one queue, unless nothing is in its way: then it is sent at once. Whoever holds the
+write lock sends from the front, for itself and for the others; a frame that was begun is finished before any other,
+even if the one that began it ran out of time.
 """
 
 from __future__ import annotations
