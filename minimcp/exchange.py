@@ -135,8 +135,8 @@ class Exchange:
     ``cancelled`` may be read by any thread; it turns true once. Attributes are set when the request arrives; handlers
     see them through a `Context`. ``asker`` answers what the handler asks the client, from the first question on, and
     ``countdown`` is the handler's time, if that is limited. ``withdraw`` takes it out of the executor's queue that it
-    waits in; None when it waits in none. ``interrupted`` turns true when a KeyboardInterrupt ended its handler. ``headers``
-    are those of the HTTP request that it came by.
+    waits in; None when it waits in none. ``interrupted`` turns true when a KeyboardInterrupt ended its handler.
+    ``headers`` are those of the HTTP request that it came by.
     """
 
     __slots__ = (

@@ -1,0 +1,151 @@
+"""`Web`: how a `Server` is served over HTTP. Floor 6.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence, Union
+
+from .features.registry import Registry
+from .limits import Limits
+from .notices import Later
+from .pipe import nothing
+from .places import Executors
+from .server_role import ServerRole
+
+if TYPE_CHECKING:
+    from .transports.http_common import HttpRequest, HttpResponse
+    from .transports.http_server import HttpServer
+    from .transports.http_server_stream import EventStore
+    from .transports.wsgi import WsgiApp
+
+
+class WebOptions:
+    """What a server is told about HTTP. None means no limit.
+
+    Args:
+        sessions: Whether clients that shake hands get a session; without, each POST stands alone.
+        json_response: Answer every request with one JSON body.
+        event_store: Keeps events for clients that lose a stream; None makes one with the defaults, False keeps none.
+        allowed_hosts: Names that the server is known by; None takes those a machine has for itself.
+        allowed_origins: Other pages that may send requests; None names none.
+        max_body_bytes: The longest body of a request.
+        max_sessions: Sessions that are open at once.
+        session_ttl: Seconds after which a session ends that is not used.
+        max_streams: Streams that are open at once and belong to no call.
+        max_connections: Connections that are open at once.
+        keepalive: Seconds of silence before which a stream gets a comment.
+
+    Raises:
+        ValueError: An option has a value that it cannot have.
+    """
+
+    __slots__ = (
+        "sessions", "json_response", "event_store", "allowed_hosts", "allowed_origins", "max_body_bytes",
+        "max_sessions", "session_ttl", "max_streams", "max_connections", "keepalive",
+    )
+
+    def __init__(
+        self,
+        *,
+        sessions: bool,
+        json_response: bool,
+        event_store: Union[EventStore, bool, None],
+        allowed_hosts: Optional[Sequence[str]],
+        allowed_origins: Optional[Sequence[str]],
+        max_body_bytes: Optional[int],
+        max_sessions: Optional[int],
+        session_ttl: Optional[float],
+        max_streams: Optional[int],
+        max_connections: Optional[int],
+        keepalive: Optional[float],
+    ) -> None:
+        self.sessions, self.json_response, self.event_store = sessions, json_response, event_store
+        self.allowed_hosts, self.allowed_origins = allowed_hosts, allowed_origins
+        self.max_body_bytes, self.max_sessions, self.session_ttl = max_body_bytes, max_sessions, session_ttl
+        self.max_streams, self.max_connections, self.keepalive = max_streams, max_connections, keepalive
+        for name in ("max_body_bytes", "max_sessions", "session_ttl", "max_connections", "keepalive"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} is more than 0, not {value}")
+
+
+class Web:
+    """The part of a `Server` that serves HTTP."""
+
+    _registry: Registry
+    _limits: Limits
+    _trace: Optional[Callable[[str, bytes], None]]
+    _executors: Executors
+    _web: WebOptions
+    _https: dict[Any, HttpServer]
+
+    def wsgi(
+        self,
+        path: str = "/mcp",
+        *,
+        max_streams: Optional[int] = 0,
+        allowed_hosts: Optional[Iterable[str]] = None,
+        allowed_origins: Optional[Iterable[str]] = None,
+    ) -> WsgiApp:
+        """This server as an application of PEP 3333, to be mounted anywhere; each call makes one with its own sessions.
+
+        Args:
+            path: Where it answers, exactly; below a prefix that it is mounted at, either with it or without.
+            max_streams: Streams of notices that may be open at once; each holds a thread of the host. With 0 there are
+                none: GET is answered 405, `subscriptions/listen` with an error. None sets no limit.
+            allowed_hosts: Names that the server is known by; None takes the server's own option.
+            allowed_origins: Other pages that may send requests; None takes the server's own option.
+
+        Raises:
+            ValueError: A host or an origin is none.
+        """
+        from .transports.wsgi import WsgiApp
+
+        server = self._http_server(
+            path, max_streams=max_streams, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
+        )
+        return WsgiApp(server, patience=self._limits.write_timeout)
+
+    def handle_http(self, request: HttpRequest, *, stream: bool = False, path: str = "/mcp") -> HttpResponse:
+        """Serve one HTTP request that somebody else has received. Any thread.
+
+        Args:
+            request: Its body is read only after Host, Origin and size were looked at.
+            stream: Whether the body of the response may be an iterator of bytes, whose ``close()`` has to be called.
+                Without, it is one body: progress is dropped, and a handler that asks a client which shook hands gets
+                `CapabilityNotSupported`.
+            path: Where the server answers, exactly.
+        """
+        from .transports.wsgi import respond
+
+        server = self._https.get(path)
+        if server is None:
+            server = self._https.setdefault(path, self._http_server(path))
+        return respond(server, request, stream=stream, patience=self._limits.write_timeout)
+
+    def _http_server(self, path: str, **changes: Any) -> HttpServer:
+        """The server of one path, with its own sessions; closed and renewed with this server."""
+        from .transports.http_server import HttpServer
+        from .transports.http_server_settings import HttpSettings
+        from .transports.http_server_stream import EventStore
+
+        if not path.startswith("/"):
+            raise ValueError(f"a path begins with /, unlike {path!r}")
+        web = self._web
+        options = {name: getattr(web, name) for name in HttpSettings.__slots__ if hasattr(web, name)}
+        options.update({name: value for name, value in changes.items() if value is not None or name == "max_streams"})
+        if isinstance(web.event_store, bool) or web.event_store is None:
+            options["event_store"] = None if web.event_store is False else EventStore()
+        self._executors.open()
+        server = HttpServer(
+            self._registry, self._session_role, HttpSettings(path, **options), limits=self._limits, trace=self._trace
+        )
+        self._https[server] = server
+        return server
+
+    def _session_role(self, later: Later, end: Callable[[], None]) -> ServerRole:
+        role = ServerRole(self._registry, lambda role: nothing())
+        role.later, role.end = later, end
+        return role
