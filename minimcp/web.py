@@ -5,18 +5,25 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 
 from __future__ import annotations
 
+import threading
+import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence, Union
 
 from .features.registry import Registry
 from .limits import Limits
+from .log import Log
 from .notices import Later
 from .pipe import nothing
 from .places import Executors
 from .server_role import ServerRole
 
+log = Log("http")
+
 if TYPE_CHECKING:
     from .transports.http_common import HttpRequest, HttpResponse
+    from .transports.http_running import RunningHttp
     from .transports.http_server import HttpServer
+    from .transports.http_server_settings import HttpSettings
     from .transports.http_server_stream import EventStore
     from .transports.wsgi import WsgiApp
 
@@ -79,7 +86,12 @@ class Web:
     _trace: Optional[Callable[[str, bytes], None]]
     _executors: Executors
     _web: WebOptions
-    _https: dict[Any, HttpServer]
+    _handlers: dict[str, HttpServer]
+    _http_servers: weakref.WeakSet[HttpServer]
+    _running_http: list[RunningHttp]
+    _wakers: list[Callable[[], None]]
+    name: str
+    connect: Any
 
     def wsgi(
         self,
@@ -103,10 +115,10 @@ class Web:
         """
         from .transports.wsgi import WsgiApp
 
-        server = self._http_server(
+        settings = self._http_settings(
             path, max_streams=max_streams, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
         )
-        return WsgiApp(server, patience=self._limits.write_timeout)
+        return WsgiApp(self._http_server(settings), patience=self._limits.write_timeout)
 
     def handle_http(self, request: HttpRequest, *, stream: bool = False, path: str = "/mcp") -> HttpResponse:
         """Serve one HTTP request that somebody else has received. Any thread.
@@ -120,14 +132,54 @@ class Web:
         """
         from .transports.wsgi import respond
 
-        server = self._https.get(path)
+        server = self._handlers.get(path)
         if server is None:
-            server = self._https.setdefault(path, self._http_server(path))
+            server = self._handlers.setdefault(path, self._http_server(self._http_settings(path)))
         return respond(server, request, stream=stream, patience=self._limits.write_timeout)
 
-    def _http_server(self, path: str, **changes: Any) -> HttpServer:
-        """The server of one path, with its own sessions; closed and renewed with this server."""
-        from .transports.http_server import HttpServer
+    def start_http(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        path: str = "/mcp",
+        legacy_sse: bool = False,
+    ) -> RunningHttp:
+        """Serve over HTTP in the background, with the library's own server.
+
+        Args:
+            host: The name or address to listen at. One that other machines reach needs ``allowed_hosts``.
+            port: 0 takes a free one.
+            path: Where it answers, exactly.
+            legacy_sse: Serve clients of 2024-11-05 too, at ``/sse`` and ``/messages``.
+
+        Returns:
+            What runs: ``url``, ``port``, ``close()``; a context manager.
+
+        Raises:
+            ValueError: Other machines reach the host, and ``allowed_hosts`` does not say by which names.
+            OSError: It cannot listen there.
+        """
+        return self._start_http(host, port, path, newer=True, older=legacy_sse)
+
+    def _start_http(self, host: str, port: int, path: str, *, newer: bool, older: bool) -> RunningHttp:
+        from .transports.http_running import RunningHttp
+        from .transports.sse_server import SseServer
+
+        settings = self._http_settings(path)
+        running = RunningHttp(
+            self._http_server(settings) if newer else None,
+            SseServer(self.connect, settings) if older else None,
+            settings,
+            host=host,
+            port=port,
+            max_connections=self._web.max_connections,
+            drain_grace=self._limits.drain_grace,
+        )
+        self._running_http = [*(each for each in self._running_http if not each.ended), running]
+        return running
+
+    def _http_settings(self, path: str, **changes: Any) -> HttpSettings:
         from .transports.http_server_settings import HttpSettings
         from .transports.http_server_stream import EventStore
 
@@ -138,12 +190,58 @@ class Web:
         options.update({name: value for name, value in changes.items() if value is not None or name == "max_streams"})
         if isinstance(web.event_store, bool) or web.event_store is None:
             options["event_store"] = None if web.event_store is False else EventStore()
+        return HttpSettings(path, **options)
+
+    def _http_server(self, settings: HttpSettings) -> HttpServer:
+        """A server with its own sessions; closed and renewed with this one."""
+        from .transports.http_server import HttpServer
+
         self._executors.open()
         server = HttpServer(
-            self._registry, self._session_role, HttpSettings(path, **options), limits=self._limits, trace=self._trace
+            self._registry, self._session_role, settings, limits=self._limits, trace=self._trace
         )
-        self._https[server] = server
+        self._http_servers.add(server)
         return server
+
+    def _run_http(self, host: str, port: int, path: str, *, newer: bool, older: bool) -> None:
+        """Serve until a signal comes or `close` is called."""
+        from .run import serve_until_told
+
+        def start(wake: Callable[[], None]) -> RunningHttp:
+            wakers.append(wake)
+            self._wakers += wakers
+            running = self._start_http(host, port, path, newer=newer, older=older)
+            log.info("%s serves at %s", self.name, running.url)
+            return running
+
+        wakers: list[Callable[[], None]] = []
+        try:
+            serve_until_told(start, grace=self._limits.drain_grace, main=self._executors.main)
+        finally:
+            self._wakers = [wake for wake in self._wakers if wake not in wakers]
+
+    # ------------------------------------------------------------ begin and end
+
+    def _start_web(self) -> None:
+        self._handlers = {}
+        self._http_servers = weakref.WeakSet()
+        self._running_http = []
+
+    def _renew_web(self) -> None:
+        """Begin anew in a forked process; what listens belongs to the parent."""
+        self._running_http = []
+        for server in list(self._http_servers):
+            server.renew()
+
+    def _close_web(self, inside: bool) -> None:
+        """End what is served over HTTP; from a handler of this server without waiting."""
+        grace = self._limits.drain_grace
+        everything: list[Union[RunningHttp, HttpServer]] = [*self._running_http, *self._http_servers]
+        for served in everything:
+            if inside:
+                threading.Thread(target=served.close, args=(grace,), name="minimcp-http-close", daemon=True).start()
+            else:
+                served.close(grace)
 
     def _session_role(self, later: Later, end: Callable[[], None]) -> ServerRole:
         role = ServerRole(self._registry, lambda role: nothing())

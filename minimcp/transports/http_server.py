@@ -23,7 +23,8 @@ from ..log import Log
 from ..revisions import Revision
 from ..sse import MEDIA_TYPE
 from ..workers import Workers
-from .http_common import JSON_TYPE, Doorkeeper, HttpRequest, ResponseWriter, accepts, is_json
+from .http_common import JSON_TYPE, Doorkeeper, HttpRequest, ResponseWriter, accepts
+from .http_server_body import body_of
 from .http_server_gate import Admitted, Gate, Sender
 from .http_server_listen import Listening
 from .http_server_reply import Reply
@@ -37,8 +38,6 @@ log = Log("http")
 VERBS = ("POST", "GET", "DELETE")
 KNOWN_VERBS = frozenset({*VERBS, "HEAD", "PUT", "PATCH", "OPTIONS", "TRACE", "CONNECT"})
 """Of others it is said that they are unknown, of these that they are not served."""
-
-_PIECE = 64 * 1024
 
 
 class HttpServer:
@@ -156,20 +155,10 @@ class HttpServer:
                 writer.send(202, [], b"")
 
     def _body(self, request: HttpRequest) -> bytes:
-        headers, limit = request.headers, self.settings.max_body_bytes
-        if not is_json(headers.get("Content-Type")):
-            raise Refusal(415, f"the body is {JSON_TYPE}, and the header Content-Type says so")
-        if headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise Refusal(415, "the body is not compressed")
         wanted = [JSON_TYPE] if self.settings.json_response else [JSON_TYPE, MEDIA_TYPE]
-        if not all(accepts(headers.all("Accept"), kind) for kind in wanted):
+        if not all(accepts(request.headers.all("Accept"), kind) for kind in wanted):
             raise Refusal(406, f"the header Accept names {' and '.join(wanted)}")
-        length = headers.get("Content-Length", "0")
-        too_long = limit is not None and length.isdigit() and int(length[:20]) > limit
-        body = b"" if too_long else _read(request.body, limit)
-        if too_long or (limit is not None and len(body) > limit):
-            raise Refusal(413, f"the body is longer than {limit} bytes, the max_body_bytes of this server")
-        return body
+        return body_of(request, self.settings.max_body_bytes)
 
     def _request(
         self, message: Request, admitted: Admitted, request: HttpRequest, writer: ResponseWriter, streams: bool
@@ -298,6 +287,8 @@ class HttpServer:
             session.replies.pop(reply, None)
             session.streams.pop(reply.stream.name, None)
             session.used_at = time.monotonic()
+            if session.shut and not session.replies:
+                self.sessions.end(session, "it was shut down")
         if self._closing:
             with self._state:
                 self._state.notify_all()
@@ -309,20 +300,27 @@ class HttpServer:
         """Whether new requests are refused."""
         return self._closing
 
-    def close(self, grace: float = 0.0, reason: str = "the server is closing") -> None:
-        """Refuse new requests, let running ones finish within so many seconds, and end all streams and sessions.
+    def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
+        """Refuse new requests, end what is open for notices, let running requests finish, and end all sessions.
 
         Idempotent, from any thread.
+
+        Args:
+            grace: Seconds that running requests get.
+            reason: Why they are cancelled before that, for their handlers; None lets them run.
         """
         self._closing = True
+        self.sessions.end_streams()
         for reply in list(self._replies):
             self._registry.subscriptions.end_streams(reply)
+            for exchange in reply.requests() if reason is not None else ():
+                exchange.cancel(reason)
         with self._state:
             self._state.wait_for(lambda: not self._replies, timeout=grace)
         for reply in list(self._replies):
-            reply.cancel(reason)
+            reply.cancel("the server is closing")
             reply.stream.close()
-        self.sessions.close(reason)
+        self.sessions.close("the server is closing")
         self._ticker.close()
         self.workers.close()
 
@@ -337,15 +335,3 @@ def _hear(message: Any, session: Optional[Session]) -> None:
     elif session is not None:
         session.answered(message)
 
-
-def _read(body: Any, limit: Optional[int]) -> bytes:
-    """A body as bytes, read no further than one byte above the limit."""
-    if isinstance(body, bytes):
-        return body
-    whole = bytearray()
-    while limit is None or len(whole) <= limit:
-        piece = body.read(_PIECE if limit is None else min(_PIECE, limit + 1 - len(whole)))
-        if not piece:
-            break
-        whole += piece
-    return bytes(whole)

@@ -213,8 +213,10 @@ class Gate:
         return [revision for revision in self._offer.revisions if revision.handshake][-1]
 
     def _end(self, session: Session) -> None:
-        assert self._sessions is not None
-        self._sessions.end(session, "it was shut down")
+        """It ends with its last response."""
+        session.shut = True
+        if self._sessions is not None and not session.replies:
+            self._sessions.end(session, "it was shut down")
 
     def within(self, message: Sent, sender: Sender) -> Admitted:
         """What a message means in a session, or without any.

@@ -188,6 +188,9 @@ class Reply(Answers):
     def later(self, work: Callable[[], Optional[bytes]]) -> None:
         self._mail.put(work)
 
+    def release(self, seconds: float) -> bool:
+        return self._streams and self.stream.release(max(0, int(seconds * 1000)))
+
     def run_aside(self, work: Callable[[], None]) -> None:
         self._workers.start(work, beyond_cap=True)
 

@@ -38,13 +38,13 @@ class Session:
 
     Args:
         make_role: Makes what its messages mean.
-        end: Ends the session.
+        end: Called when the client wants the session to end.
         principal: Who opened it; None where nobody is authenticated.
     """
 
     __slots__ = (
         "id", "key", "role", "principal", "peer", "table", "unsolicited", "streams", "replies", "used_at", "ended",
-        "_mail", "_mail_lock", "_numbers",
+        "shut", "_mail", "_mail_lock", "_numbers",
     )
 
     def __init__(
@@ -60,7 +60,7 @@ class Session:
         self.streams: dict[str, Stream] = {}
         self.replies: dict[Reply, None] = {}
         self.used_at = time.monotonic()
-        self.ended = False
+        self.ended = self.shut = False
         self._numbers = count(1)
 
     @property
@@ -198,6 +198,12 @@ class Sessions:
 
     def _is_over(self, session: Session, now: float) -> bool:
         return self._ttl is not None and now - session.used_at > self._ttl and not session.busy
+
+    def end_streams(self) -> None:
+        """End the streams for what belongs to no request."""
+        for session in list(self._sessions.values()):
+            if session.unsolicited is not None:
+                session.unsolicited.close()
 
     def close(self, reason: str) -> None:
         """End them all."""
