@@ -229,6 +229,8 @@ class Web:
 
     def _renew_web(self) -> None:
         """Begin anew in a forked process; what listens belongs to the parent."""
+        for running in self._running_http:
+            running.renew()
         self._running_http = []
         for server in list(self._http_servers):
             server.renew()

@@ -100,6 +100,11 @@ class RunningHttp:
         self._serving.close(CUT_SECONDS)
         self._ended.set()
 
+    def renew(self) -> None:
+        """This process is a fork of the one that serves: close descriptors, and nothing else."""
+        self._serving.close()
+        self._ended.set()
+
     def __enter__(self) -> RunningHttp:
         return self
 

@@ -275,6 +275,7 @@ class HttpServer:
 
     def _begin(self, reply: Reply, session: Optional[Session], streams: bool) -> None:
         self._replies[reply] = None
+        self._ticker.wake()
         if session is not None:
             session.replies[reply] = None
         if streams:
@@ -309,6 +310,8 @@ class HttpServer:
             grace: Seconds that running requests get.
             reason: Why they are cancelled before that, for their handlers; None lets them run.
         """
+        if self._closing:
+            return
         self._closing = True
         self.sessions.end_streams()
         for reply in list(self._replies):

@@ -87,11 +87,13 @@ class Gate:
         except RpcError as error:
             raise Refusal.of(error, STATUS.get(error.code, 200) if id is not None else 400, id) from None
         opening = isinstance(message, Request) and message.method == "initialize"
-        sender = self._sender(headers, principal, revision, opening=opening)
         try:
-            return self.within(message, sender)
+            return self.within(message, self._sender(headers, principal, revision, opening=opening))
         except RpcError as error:
             raise Refusal.of(error, 200 if id is not None else 400, id) from None
+        except Refusal as refusal:
+            refusal.failure = Failure(id, *refusal.failure[1:])
+            raise
 
     # ------------------------------------------------------------ requests that stand alone
 

@@ -142,6 +142,8 @@ class Stream:
 
     def queue(self, line: bytes) -> None:
         """Add an event, to be sent with the next one: never blocks."""
+        if self.done:
+            return
         if self._trace is not None:
             self._trace("-->", line.rstrip(b"\n"))
         with self._state_lock:

@@ -7,12 +7,12 @@ next write.
 from __future__ import annotations
 
 import threading
-from http import HTTPStatus
 from queue import SimpleQueue
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
 from ..errors import ConnectionLost
 from .http_common import Headers, HttpRequest, HttpResponse, ResponseWriter
+from .http_response import REASONS
 from .http_server import HttpServer
 
 PIECES = 64
@@ -169,7 +169,7 @@ class WsgiApp:
         headers = list(response.headers)
         if isinstance(body, bytes):
             headers.append(("Content-Length", str(len(body))))
-        start_response(f"{response.status} {HTTPStatus(response.status).phrase}", headers)
+        start_response(f"{response.status} {REASONS[response.status]}", headers)
         return [body] if isinstance(body, bytes) else body
 
     def _request(self, environ: Mapping[str, Any]) -> HttpRequest:

@@ -9,7 +9,7 @@ import argparse
 import base64
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 from minimcp import (
     Audio,
@@ -117,7 +117,7 @@ def test_embedded_resource() -> EmbeddedResource:
 
 
 @server.tool
-def test_multiple_content_types() -> list[Any]:
+def test_multiple_content_types() -> list[Union[Text, Image, EmbeddedResource]]:
     """One of each."""
     content = TextResourceContents(
         "test://mixed-content-resource", '{"test":"data","value":123}', mime_type="application/json"
@@ -179,9 +179,15 @@ def test_elicitation_sep1330_enums(ctx: Context) -> str:
 
 
 @server.tool(input_schema=SCHEMA_2020_12)
-def json_schema_2020_12_tool(**arguments: Any) -> str:
+def json_schema_2020_12_tool(
+    name: str = "",
+    address: Any = None,
+    contactMethod: str = "phone",  # noqa: N803 - the suite's name
+    phone: str = "",
+    email: str = "",
+) -> str:
     """Has a schema written by hand."""
-    return f"called with {arguments}"
+    return f"{name or 'somebody'} is reached by {contactMethod}: {phone or email}"
 
 
 @server.tool
@@ -229,7 +235,7 @@ def test_trigger_prompt_change() -> str:
 
 
 @server.tool(headers={"region": "Region"})
-def test_x_mcp_header(region: str = "") -> str:
+def test_x_mcp_header(region: str = "") -> str:  # noqa: PT028 - no test
     """Has an argument that is mirrored in a header."""
     return f"region: {region}"
 

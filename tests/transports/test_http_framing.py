@@ -8,7 +8,13 @@ from typing import List, Optional, Tuple
 import pytest
 
 from minimcp.transports.http_framing import (
-    FIELDS, HEADER_BYTES, LINE_BYTES, BadRequest, Head, RequestStream, parse_head,
+    FIELDS,
+    HEADER_BYTES,
+    LINE_BYTES,
+    BadRequest,
+    Head,
+    RequestStream,
+    parse_head,
 )  # fmt: skip
 from tests.rows import for_each
 
