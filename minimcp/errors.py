@@ -28,6 +28,10 @@ STATE_REJECTED = "invalid_request_state"
 RESERVED_CODES = range(-32768, -31999)
 """The protocol's own range: an application's codes lie outside it."""
 
+OLD_TOOL_CODES = frozenset({-32003, -32004})
+"""A tool failed, its arguments do not fit: codes of an older description of the protocol, which an application may
+raise all the same. They are sent where sessions begin with a handshake; -32603 stands for them where none does."""
+
 
 def _rebuild(kind: type[BaseException], arguments: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
     error = kind.__new__(kind)
@@ -47,7 +51,7 @@ class RpcError(McpError):
     """A JSON-RPC error: raised in a handler it becomes the answer, raised by a call it is the peer's answer.
 
     Args:
-        code: The number. An application's own lies outside -32768 to -32000.
+        code: The number. An application's own lies outside -32768 to -32000; -32003 and -32004 may be used too.
         message: One short sentence.
         data: Any JSON value; None sends none.
 
@@ -63,7 +67,7 @@ class RpcError(McpError):
             raise TypeError(f"code must be an int, not {type(code).__name__}")
         if not isinstance(message, str):
             raise TypeError(f"message must be a str, not {type(message).__name__}")
-        if code in RESERVED_CODES and code not in _NAMED:
+        if code in RESERVED_CODES and code not in _NAMED and code not in OLD_TOOL_CODES:
             raise ValueError(f"{code} is reserved by the protocol: use a code outside -32768 to -32000")
         super().__init__(message)
         self.code, self.message, self.data = int(code), message, data  # an IntEnum's member is an int on the wire

@@ -13,6 +13,7 @@ from .errors import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
+    OLD_TOOL_CODES,
     RESOURCE_NOT_FOUND,
     URL_ELICITATION_REQUIRED,
     Cancelled,
@@ -41,6 +42,8 @@ def _code_for(error: RpcError, peer: Peer) -> int:
     if error.code == MISSING_CAPABILITY and peer.revision.handshake:
         return METHOD_NOT_FOUND
     if error.code == URL_ELICITATION_REQUIRED and not peer.revision.url_errors:
+        return INTERNAL_ERROR
+    if error.code in OLD_TOOL_CODES and not peer.revision.handshake:
         return INTERNAL_ERROR
     return error.code
 

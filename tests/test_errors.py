@@ -13,6 +13,7 @@ import minimcp
 from minimcp import errors
 from minimcp.eras import Peer
 from minimcp.errors import (
+    OLD_TOOL_CODES,
     RESERVED_CODES,
     AuthorizationError,
     Cancelled,
@@ -107,11 +108,19 @@ def test_each_kind_has_its_code() -> None:
 def test_a_reserved_code_that_stands_for_nothing_is_refused() -> None:
     assert (min(RESERVED_CODES), max(RESERVED_CODES)) == (-32768, -32000)
     for code in range(-32768, -31999):
-        if code in BY_CODE:
+        if code in BY_CODE or code in OLD_TOOL_CODES:
             assert RpcError(code, "x").code == code
         else:
             with pytest.raises(ValueError, match=f"^{code} is reserved by the protocol"):
                 RpcError(code, "x")
+
+
+@pytest.mark.requirement("SEED-03", "M:ERR-3")
+def test_an_application_may_use_the_old_codes_for_tools_where_there_are_sessions() -> None:
+    for revision in REVISIONS:
+        for code in OLD_TOOL_CODES:
+            found = wire_failure(1, RpcError(code, "failed", [1]), Peer(revision), "prompts/get")
+            assert (found.code, found.message, found.data) == (code if revision.handshake else -32603, "failed", [1])
 
 
 @pytest.mark.requirement("M:ERR-3", "X-27")

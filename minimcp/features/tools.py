@@ -12,6 +12,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ..alarm import Alarm, Countdown
 from ..errors import (
+    OLD_TOOL_CODES,
     Cancelled,
     CapabilityNotSupported,
     Declined,
@@ -188,6 +189,8 @@ class RegisteredTool(Registered):
             known = revision.url_errors
             if not revision.handshake:
                 url_required(exchange, error)
+        elif error.code in OLD_TOOL_CODES:
+            known = revision.handshake
         else:
             known = not (isinstance(error, CapabilityNotSupported) and revision.handshake)
         if known:

@@ -248,6 +248,13 @@ def test_errors_that_are_results(client: Client) -> None:
 def test_errors_of_ones_own_are_errors_of_the_protocol(client: Client) -> None:
     assert failure(client, "params") == (minimcp.InvalidParams, -32602, "not this", {"field": "how"})
     assert failure(client, "own") == (minimcp.RpcError, 7, "seven", [1])
+    if client.revision == R5:
+        assert failure(client, "old") == {"content": [words("it failed")], "isError": True}, "no code of this revision"
+    else:
+        with pytest.raises(minimcp.ToolError, match="it failed") as caught:
+            raw(client, "fail", how="old")
+        cause = caught.value.__cause__
+        assert isinstance(cause, minimcp.RpcError) and (cause.code, cause.data) == (-32003, [2])
     assert failure(client, "unfit") == (minimcp.RpcError, 8, "eight", None), "its data is no JSON"
     url = failure(client, "url")
     if client.revision == R4:

@@ -231,6 +231,7 @@ FAILURES = {
     "content-wrong": lambda: ToolError("unused", content=[5]),
     "params": lambda: InvalidParams("not this", {"field": "how"}),
     "url": lambda: UrlElicitationRequired("open it", {"elicitations": []}),
+    "old": lambda: RpcError(-32003, "it failed", [2]),
     "own": lambda: RpcError(7, "seven", [1]),
     "unfit": lambda: RpcError(8, "eight", {1, 2}),
     "peer": lambda: error_from_peer(-32602, "the other server says no"),
