@@ -238,7 +238,7 @@ class Connection:
         if head is not None and head.expects and not (self._continued or writer.begun):
             self._continued = True
             self.send(CONTINUE)
-        deadline = Deadline(self._terms.timing.body if writer.begun else LINGER_SECONDS)
+        deadline = Deadline(self._terms.timing.body if writer.begun else 0 if self._terms.crowded else LINGER_SECONDS)
         try:
             while True:
                 body = self.stream.body()
