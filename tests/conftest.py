@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Iterator, List, Set
+from typing import Any, Generator, Iterator, List, Set
 
 import pytest
 
@@ -36,6 +36,28 @@ def pytest_configure(config: pytest.Config) -> None:
     interval = os.environ.get("MINIMCP_SWITCH_INTERVAL")
     if interval:
         sys.setswitchinterval(float(interval))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In one of several processes of a run: hand the count of the manifest to the first."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None and MANIFEST_LINE in session.config.stash:
+        output["manifest"] = session.config.stash[MANIFEST_LINE]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """In that first process: take it."""
+    line = getattr(node, "workeroutput", {}).get("manifest")
+    if line is not None:
+        node.config.stash[MANIFEST_LINE] = line
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, None]:
+    """Captured text may hold lone surrogates, which would not get from one process to another."""
+    report = (yield).get_result()
+    report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

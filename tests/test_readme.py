@@ -76,7 +76,7 @@ def test_the_two_commands() -> None:
     assert sorted(marked) == ["demo", "test"]
     assert marked["demo"].split() == ["$", "python3", "-m", "minimcp", "demo"]
     (line,) = marked["test"].strip().splitlines()
-    for part in ("python3 -m venv .venv", 'pip install -e ".[test]"', "python -m pytest"):
+    for part in ("python3 -m venv .venv", 'pip install -e ".[test]"', "bin/pytest -n 2"):
         assert part in line
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import select
 import socket
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 from ..deadline import Deadline
 from ..errors import ConnectionLost
@@ -238,7 +238,7 @@ class Connection:
         if head is not None and head.expects and not (self._continued or writer.begun):
             self._continued = True
             self.send(CONTINUE)
-        deadline = Deadline(self._terms.timing.body if writer.begun else LINGER_SECONDS)
+        deadline = Deadline(self._terms.timing.body if writer.begun else 0 if self._terms.crowded else LINGER_SECONDS)
         try:
             while True:
                 body = self.stream.body()
@@ -253,7 +253,7 @@ class Connection:
         except BadRequest as refused:
             raise _Unwinding(refused)
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: Union[bytes, memoryview]) -> None:
         """Send all of it, for one thread at a time.
 
         Raises:
@@ -271,7 +271,7 @@ class Connection:
                     raise TimeoutError(f"it took less than {_PIECE_BYTES} bytes in {deadline.seconds:g} s")
                 piece = piece[self._send_some(piece) :]
 
-    def _send_some(self, data: Any) -> int:
+    def _send_some(self, data: Union[bytes, memoryview]) -> int:
         try:
             return self.socket.send(data, _NO_SIGNAL)
         except (BlockingIOError, InterruptedError):

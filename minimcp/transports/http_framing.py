@@ -19,10 +19,14 @@ LINE_BYTES = 8 * 1024
 FIELDS = 100
 """Headers of one request."""
 
+Field = tuple[str, str]
+"""A header: its name in lower case, and its value."""
+
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH"})
 
-_SINGLE = frozenset({"host", "content-length", "transfer-encoding", "content-type", "expect"})
 _FRAMING = frozenset({"host", "content-length", "transfer-encoding"})
+_SEEN = _FRAMING | {"connection", "content-type", "expect"}
+_KNOWN_LINES, _KNOWN_BYTES = 64, 256
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST_LINE = re.compile(rf"({_TOKEN}) ([!-\"$-~]+) HTTP/([0-9]\.[0-9])")
 FIELD = re.compile(rf"({_TOKEN}):([\t -~\x80-\xff]*)")
@@ -61,15 +65,19 @@ class Head(NamedTuple):
 
     method: str
     path: str
-    fields: list[tuple[str, str]]
+    fields: list[Field]
     newer: bool
     keep_alive: bool
     length: Optional[int]
     expects: bool
 
 
-def parse_head(block: bytes) -> Head:
+def parse_head(block: bytes, known: Optional[dict[str, Field]] = None) -> Head:
     """The head in these bytes, which end before the empty line.
+
+    Args:
+        block: The bytes.
+        known: Lines of earlier heads and what they say; more are added. A peer says much the same each time.
 
     Raises:
         BadRequest: It is none, or none that has one meaning only.
@@ -85,33 +93,44 @@ def parse_head(block: bytes) -> Head:
         raise BadRequest(414, f"the request line is longer than {LINE_BYTES} bytes")
     if method not in METHODS:
         raise BadRequest(501, "no such method is known")
-    fields, single = _fields(lines)
+    fields, framing = _fields(lines, {} if known is None else known)
     newer = version == "1.1"
-    path = _path(method, target, single.get("host"), newer)
-    length, expects = _length(single, newer), _expects(single.get("expect"), newer)
-    return Head(method, path, fields, newer, _keeps_alive(fields, newer), length, expects)
+    path = _path(method, target, framing.get("host"), newer)
+    length, expects = _length(framing, newer), _expects(framing.get("expect"), newer)
+    return Head(method, path, fields, newer, _keeps_alive(framing.get("connection"), newer), length, expects)
 
 
-def _fields(lines: list[str]) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """All headers, and those of which there is one at most."""
+def _fields(lines: list[str], known: dict[str, Field]) -> tuple[list[Field], dict[str, str]]:
+    """All headers, and those that this file wants to see."""
     if len(lines) > FIELDS:
         raise BadRequest(431, f"there are more than {FIELDS} headers")
-    fields, single = [], {}
+    fields, framing = [], {}
     for line in lines:
-        found = FIELD.fullmatch(line)
-        if found is None:
-            raise BadRequest(400, "a header is malformed")
-        if len(line) > LINE_BYTES:
-            raise BadRequest(431, f"a header is longer than {LINE_BYTES} bytes")
-        name, value = found[1].lower(), found[2].strip(" \t")
-        fields.append((name, value))
-        if name in _SINGLE:
-            if name in single:
+        field = known.get(line) or _field(line, known)
+        fields.append(field)
+        name, value = field
+        if name in _SEEN:
+            if name not in framing:
+                framing[name] = value
+            elif name == "connection":
+                framing[name] += "," + value
+            else:
                 raise BadRequest(400, f"there is more than one {name}")
-            single[name] = value
-        elif "_" in name and name.replace("_", "-") in _FRAMING:
-            raise BadRequest(400, "a header looks like another one")
-    return fields, single
+    return fields, framing
+
+
+def _field(line: str, known: dict[str, Field]) -> Field:
+    found = FIELD.fullmatch(line)
+    if found is None:
+        raise BadRequest(400, "a header is malformed")
+    if len(line) > LINE_BYTES:
+        raise BadRequest(431, f"a header is longer than {LINE_BYTES} bytes")
+    field = found[1].lower(), found[2].strip(" \t")
+    if "_" in field[0] and field[0].replace("_", "-") in _FRAMING:
+        raise BadRequest(400, "a header looks like another one")
+    if len(known) < _KNOWN_LINES and len(line) < _KNOWN_BYTES:
+        known[line] = field
+    return field
 
 
 def _path(method: str, target: str, host: Optional[str], newer: bool) -> str:
@@ -152,14 +171,11 @@ def _expects(expected: Optional[str], newer: bool) -> bool:
     return True
 
 
-def _keeps_alive(fields: list[tuple[str, str]], newer: bool) -> bool:
-    for name, value in fields:
-        if name == "connection":
-            options = value.lower().replace(" ", "").split(",")
-            if "close" in options:
-                return False
-            newer = newer or "keep-alive" in options
-    return newer
+def _keeps_alive(connection: Optional[str], newer: bool) -> bool:
+    if connection is None:
+        return newer
+    options = connection.lower().replace(" ", "").replace("\t", "").split(",")
+    return "close" not in options and (newer or "keep-alive" in options)
 
 
 class RequestStream:
@@ -172,12 +188,13 @@ class RequestStream:
     For one thread at a time.
     """
 
-    __slots__ = ("_bytes", "_looked", "_header_bytes", "_body_bytes", "_head", "_chunks", "_body")
+    __slots__ = ("_bytes", "_looked", "_header_bytes", "_body_bytes", "_head", "_chunks", "_body", "_known")
 
     def __init__(self, *, header_bytes: int = HEADER_BYTES, body_bytes: Optional[int]) -> None:
         self._bytes = bytearray()
         self._looked = 0  # how many of them have been searched for the end of the head
         self._header_bytes, self._body_bytes = header_bytes, body_bytes
+        self._known: dict[str, Field] = {}
         self.forward()
 
     def forward(self) -> None:
@@ -204,7 +221,7 @@ class RequestStream:
         if self._head is None and self._bytes:
             block = self._head_block()
             if block is not None:
-                self._head = head = parse_head(block)
+                self._head = head = parse_head(block, self._known)
                 self._check_size(head.length or 0)
         return self._head
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Callable, Iterable, Optional
+from typing import Callable, Iterable, Optional, Union
 
 from ..errors import ConnectionLost
 from ..log import Log
@@ -17,6 +17,7 @@ from .http_framing import FIELD, Head
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _LAST_CHUNK = b"0\r\n\r\n"
+_PIECE_BYTES = 64 * 1024
 _log = Log("http")
 
 _OURS = frozenset({"connection", "content-length", "date", "transfer-encoding"})
@@ -108,7 +109,11 @@ class Writer(ResponseWriter):
     )  # fmt: skip
 
     def __init__(
-        self, head: Head, client: str, send: Callable[[bytes], None], keeps_alive: Callable[[Head], bool]
+        self,
+        head: Head,
+        client: str,
+        send: Callable[[Union[bytes, memoryview]], None],
+        keeps_alive: Callable[[Head], bool],
     ) -> None:
         self.gone = self.begun = False
         self.since = time.monotonic()
@@ -137,7 +142,10 @@ class Writer(ResponseWriter):
             data = response_head(status, headers, length=length, keep_alive=keep, newer=newer)
             self.begun, self._ended, self._keep_alive = True, whole, keep
             self._mute = not has_body(self._head.method, status)
-            error = self._put(data + body if body and not self._mute else data)
+            shown = memoryview(b"" if self._mute else body or b"")
+            error = self._put(data + shown[:_PIECE_BYTES])
+            if error is None and len(shown) > _PIECE_BYTES:
+                error = self._put(shown[_PIECE_BYTES:])  # not copied
         self._settle(error)
 
     def write(self, data: bytes) -> None:
@@ -159,7 +167,7 @@ class Writer(ResponseWriter):
             if ends and self._head.newer and not (self._mute or self.gone):
                 self._put(_LAST_CHUNK)
 
-    def _put(self, data: bytes) -> Optional[OSError]:
+    def _put(self, data: Union[bytes, memoryview]) -> Optional[OSError]:
         try:
             self._send(data)
         except OSError as error:

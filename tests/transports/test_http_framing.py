@@ -359,3 +359,17 @@ def _outcome(data: bytes, size: Optional[int]) -> object:
     except BadRequest:
         return found, "refused"
     return found, "open"
+
+
+def test_what_is_known_of_earlier_heads_changes_nothing() -> None:
+    same = [b"X: y", b"Content-Length: 0"] + [b"X-%d: %d" % (number, number) for number in range(80)]
+    taken = stream()
+    for _ in range(3):
+        taken.feed(POST + b"\r\n".join(same) + b"\r\n\r\n")
+        head = taken.head()
+        assert head is not None and head.fields[1:3] == [("x", "y"), ("content-length", "0")] and len(head.fields) == 83
+        assert taken.body() == b""
+        taken.forward()
+    taken.feed(POST + b"Content-Length: 0\r\nContent-Length: 0\r\n\r\n")
+    with pytest.raises(BadRequest, match="more than one content-length"):
+        taken.head()
