@@ -39,6 +39,9 @@ VERBS = ("POST", "GET", "DELETE")
 KNOWN_VERBS = frozenset({*VERBS, "HEAD", "PUT", "PATCH", "OPTIONS", "TRACE", "CONNECT"})
 """Of others it is said that they are unknown, of these that they are not served."""
 
+FAREWELL_SECONDS = 0.5
+"""What a stream of notices gets to be ended politely when nothing else gets time."""
+
 
 class HttpServer:
     """One server at one path. Thread-safe.
@@ -320,6 +323,7 @@ class HttpServer:
                 exchange.cancel(reason)
         with self._state:
             self._state.wait_for(lambda: not self._replies, timeout=grace)
+            self._state.wait_for(lambda: not self._listening.among(self._replies), timeout=FAREWELL_SECONDS)
         for reply in list(self._replies):
             reply.cancel("the server is closing")
             reply.stream.close()

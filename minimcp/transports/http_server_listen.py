@@ -9,7 +9,7 @@ import re
 import threading
 from functools import partial
 from queue import SimpleQueue
-from typing import Callable, Optional
+from typing import Callable, Iterable, Optional
 
 from ..sse import MEDIA_TYPE
 from .http_common import LAST_EVENT_HEADER, Headers, ResponseWriter, accepts
@@ -57,6 +57,10 @@ class Listening:
     def discount(self, holder: object) -> None:
         """It does so no more."""
         self._open.pop(holder, None)
+
+    def among(self, holders: Iterable[object]) -> bool:
+        """Whether one of these holds a stream open."""
+        return any(holder in self._open for holder in list(holders))
 
     def serve(self, session: Session, headers: Headers, writer: ResponseWriter) -> None:
         """Serve a GET; returns when its response is complete.
