@@ -115,9 +115,11 @@ class Web:
         """
         from .transports.wsgi import WsgiApp
 
-        settings = self._http_settings(
-            path, max_streams=max_streams, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
-        )
+        settings = self._http_settings(path, max_streams=max_streams)
+        if allowed_hosts is not None:
+            settings.allowed_hosts = allowed_hosts
+        if allowed_origins is not None:
+            settings.allowed_origins = allowed_origins
         return WsgiApp(self._http_server(settings), patience=self._limits.write_timeout)
 
     def handle_http(self, request: HttpRequest, *, stream: bool = False, path: str = "/mcp") -> HttpResponse:
@@ -187,9 +189,9 @@ class Web:
             raise ValueError(f"a path begins with /, unlike {path!r}")
         web = self._web
         options = {name: getattr(web, name) for name in HttpSettings.__slots__ if hasattr(web, name)}
-        options.update({name: value for name, value in changes.items() if value is not None or name == "max_streams"})
         if isinstance(web.event_store, bool) or web.event_store is None:
             options["event_store"] = None if web.event_store is False else EventStore()
+        options.update(changes)
         return HttpSettings(path, **options)
 
     def _http_server(self, settings: HttpSettings) -> HttpServer:
