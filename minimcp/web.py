@@ -6,7 +6,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 from __future__ import annotations
 
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence, Union
 
 from .features.registry import Registry
@@ -87,7 +86,7 @@ class Web:
     _executors: Executors
     _web: WebOptions
     _handlers: dict[str, HttpServer]
-    _http_servers: weakref.WeakSet[HttpServer]
+    _http_servers: list[HttpServer]
     _running_http: list[RunningHttp]
     _wakers: list[Callable[[], None]]
     name: str
@@ -202,7 +201,7 @@ class Web:
         server = HttpServer(
             self._registry, self._session_role, settings, limits=self._limits, trace=self._trace
         )
-        self._http_servers.add(server)
+        self._http_servers.append(server)
         return server
 
     def _run_http(self, host: str, port: int, path: str, *, newer: bool, older: bool) -> None:
@@ -226,7 +225,7 @@ class Web:
 
     def _start_web(self) -> None:
         self._handlers = {}
-        self._http_servers = weakref.WeakSet()
+        self._http_servers = []
         self._running_http = []
 
     def _renew_web(self) -> None:
@@ -234,7 +233,7 @@ class Web:
         for running in self._running_http:
             running.renew()
         self._running_http = []
-        for server in list(self._http_servers):
+        for server in self._http_servers:
             server.renew()
 
     def _close_web(self, inside: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Iterator
 
 import pytest
 
-from minimcp import Server
+from minimcp import Context, Server
 from minimcp.transports.http_common import HttpRequest
 from minimcp.transports.http_server import HttpServer
 from minimcp.transports.http_server_settings import Refusal
@@ -132,7 +132,8 @@ def test_a_body_of_the_limit_is_read_and_a_longer_one_is_not(server: Server, siz
 
 def test_a_body_without_end_is_left(server: Server) -> None:
     body = Endless()
-    assert serve(core_of(server, max_body_bytes=1000), HttpRequest("POST", "/mcp", post({}).headers, body)).status == 413
+    core = core_of(server, max_body_bytes=1000)
+    assert serve(core, HttpRequest("POST", "/mcp", post({}).headers, body)).status == 413
     assert body.taken == 1001
 
 
@@ -150,7 +151,7 @@ def test_what_is_no_message_is_refused(core: HttpServer, body: bytes, number: in
     assert response.status == 400 and code(response) == number
 
 
-@requirement("M:HTTP-35", "SHTTP-72")
+@requirement("M:HTTP-13", "M:HTTP-35", "SHTTP-06", "SHTTP-72")
 def test_every_request_is_authenticated(server: Server) -> None:
     def authenticate(request: HttpRequest) -> str:
         if "Authorization" not in request.headers:
@@ -200,7 +201,8 @@ def test_progress_makes_a_stream(core: HttpServer) -> None:
         (call("nix"), 400, -32602), (alone("nope"), 404, -32601), (alone("initialize"), 404, -32601),
         (alone("ping"), 404, -32601), (alone("logging/setLevel", {"level": "info"}), 404, -32601),
         (alone("resources/subscribe", {"uri": "notes://one"}), 404, -32601), (call("needy"), 400, -32021),
-        (alone("resources/read", {"uri": "notes://two"}), 400, -32602), (alone("prompts/get", {"name": "x"}), 400, -32602),
+        (alone("resources/read", {"uri": "notes://two"}), 400, -32602),
+        (alone("prompts/get", {"name": "x"}), 400, -32602),
         (alone("tools/list", version="v9"), 400, -32022), (alone("tools/list", {"_meta": {"a": 1}}, id="x"), 200, None),
     ],
 )
@@ -310,6 +312,18 @@ def test_a_question_is_an_answer_and_any_server_with_the_keys_goes_on(stage: Sta
     assert second.json["result"]["content"][0]["text"] == "Bob"
     for server in servers:
         server.close()
+
+
+@requirement("M:MRTR-S17")
+def test_on_a_stream_the_questions_come_last(server: Server, core: HttpServer) -> None:
+    @server.tool
+    def slow(ctx: Context) -> str:
+        """Report, then ask."""
+        ctx.progress(1)
+        return ctx.elicit("Your name?", {"name": str}).action
+
+    progress, result = serve(core, call("slow", token=1, capabilities={"elicitation": {}})).messages
+    assert progress["params"]["progress"] == 1 and result["result"]["resultType"] == "input_required"
 
 
 def test_with_json_responses_nothing_is_streamed(server: Server) -> None:

@@ -67,7 +67,7 @@ def listening(client: Shaken, **headers: str) -> Served:
 # ------------------------------------------------------------ GET
 
 
-@requirement("SHTTP-30", "SHTTP-32", "SHTTP-33", "M:VER-S15")
+@requirement("SHTTP-32", "SHTTP-33", "M:VER-S15")
 def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session(server: Server, core: HttpServer) -> None:
     client = Shaken(core)
     server.remove_tool("add")  # before there is a stream: it waits
@@ -83,7 +83,7 @@ def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session(server: S
     ]
 
 
-@requirement("SHTTP-36", "SHTTP-37", "SHTTP-38")
+@requirement("SHTTP-36", "SHTTP-38")
 def test_there_is_one_such_stream_at_a_time(server: Server, core: HttpServer) -> None:
     client = Shaken(core)
     first = listening(client)
@@ -176,7 +176,7 @@ def test_older_clients_get_no_empty_event_and_are_never_let_go(core: HttpServer,
     assert held.writer.messages[-1]["result"]["content"][0]["text"] == "released: False"
 
 
-@requirement("SHTTP-21", "SHTTP-43", "SHTTP-44", "SHTTP-45")
+@requirement("SHTTP-21", "SHTTP-45")
 def test_a_lost_stream_goes_on_where_it_was(core: HttpServer, stage: Stage) -> None:
     client = Shaken(core, revision="2025-06-18")
     held = held_stream(client, stage)
@@ -195,7 +195,7 @@ def test_a_lost_stream_goes_on_where_it_was(core: HttpServer, stage: Stage) -> N
     assert nothing.status == 200 and nothing.messages == [] and nothing.ended
 
 
-@requirement("SHTTP-49", "SHTTP-51", "SHTTP-52")
+@requirement("SHTTP-49", "SHTTP-51")
 def test_a_handler_lets_the_client_go_and_it_comes_back(core: HttpServer, stage: Stage) -> None:
     client = Shaken(core)
     held = held_stream(client, stage)

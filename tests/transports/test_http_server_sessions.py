@@ -46,7 +46,7 @@ def called(name: str, arguments: Any = None, **more: Any) -> Any:
 # ------------------------------------------------------------ from the first to the last
 
 
-@requirement("SHTTP-60", "SHTTP-61", "SHTTP-62", "SHTTP-63", "M:VER-S5")
+@requirement("SHTTP-60", "SHTTP-61", "SHTTP-62", "SHTTP-63", "SEC-02", "M:VER-S5")
 def test_initialize_opens_a_session(core: HttpServer) -> None:
     ids = {Shaken(core).headers["Mcp-Session-Id"] for _ in range(20)}
     assert len(ids) == 20 == len(core.sessions)
@@ -83,7 +83,9 @@ def test_a_session_that_has_ended_is_unknown(core: HttpServer) -> None:
     assert len(core.sessions) == 0
 
 
-@pytest.mark.parametrize(("id", "status"), [("bogus", 404), ("a b", 400), ("\x01", 400), ("x" * 300, 400), ("\xe9", 400)])
+@pytest.mark.parametrize(
+    ("id", "status"), [("bogus", 404), ("a b", 400), ("\x01", 400), ("x" * 300, 400), ("\xe9", 400)]
+)
 def test_ids_that_are_none(core: HttpServer, id: str, status: int) -> None:
     assert serve(core, post(message("ping"), {"Mcp-Session-Id": id})).status == status
 
@@ -153,7 +155,7 @@ def test_both_eras_at_once(core: HttpServer) -> None:
 # ------------------------------------------------------------ streams of requests
 
 
-@requirement("SHTTP-14", "SHTTP-15", "SHTTP-16", "SHTTP-18", "SHTTP-34")
+@requirement("SHTTP-14", "SHTTP-15", "SHTTP-16", "SHTTP-17", "SHTTP-18", "SHTTP-34", "SHTTP-35")
 def test_progress_is_on_the_stream_of_its_request(core: HttpServer) -> None:
     client = Shaken(core)
     listening = client.listen()
@@ -209,7 +211,7 @@ def test_who_drops_the_connection_takes_nothing_back(server: Server, stage: Stag
     assert held.finished().status == 0 and not stage.cancelled.is_set()
 
 
-@requirement("SHTTP-20")
+@requirement("CANC-12")
 def test_a_request_is_taken_back_by_a_notification(core: HttpServer, stage: Stage) -> None:
     client = Shaken(core)
     held = client.begin("tools/call", called("hold"), id=5)
@@ -299,7 +301,10 @@ def test_an_array_with_progress_is_a_stream_and_may_be_taken_back(core: HttpServ
 
 @pytest.mark.parametrize(
     ("revision", "items"),
-    [("2025-06-18", [message("ping")]), ("2025-03-26", []), ("2025-03-26", [message("ping", id=n) for n in range(101)])],
+    [
+        ("2025-06-18", [message("ping")]), ("2025-03-26", []),
+        ("2025-03-26", [message("ping", id=n) for n in range(101)]),
+    ],
 )
 def test_arrays_that_are_refused(core: HttpServer, revision: str, items: Any) -> None:
     response = Shaken(core, revision=revision).send(items)
