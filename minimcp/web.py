@@ -21,7 +21,7 @@ log = Log("http")
 if TYPE_CHECKING:
     from .transports.http_common import HttpRequest, HttpResponse
     from .transports.http_running import RunningHttp
-    from .transports.http_server import HttpServer
+    from .transports.http_server import Endpoint
     from .transports.http_server_settings import HttpSettings
     from .transports.http_server_stream import EventStore
     from .transports.wsgi import WsgiApp
@@ -85,8 +85,8 @@ class Web:
     _trace: Optional[Callable[[str, bytes], None]]
     _executors: Executors
     _web: WebOptions
-    _handlers: dict[str, HttpServer]
-    _http_servers: list[HttpServer]
+    _handlers: dict[str, Endpoint]
+    _http_servers: list[Endpoint]
     _running_http: list[RunningHttp]
     _wakers: list[Callable[[], None]]
     name: str
@@ -193,12 +193,12 @@ class Web:
         options.update(changes)
         return HttpSettings(path, **options)
 
-    def _http_server(self, settings: HttpSettings) -> HttpServer:
+    def _http_server(self, settings: HttpSettings) -> Endpoint:
         """A server with its own sessions; closed and renewed with this one."""
-        from .transports.http_server import HttpServer
+        from .transports.http_server import Endpoint
 
         self._executors.open()
-        server = HttpServer(
+        server = Endpoint(
             self._registry, self._session_role, settings, limits=self._limits, trace=self._trace
         )
         self._http_servers.append(server)
@@ -239,7 +239,7 @@ class Web:
     def _close_web(self, inside: bool) -> None:
         """End what is served over HTTP; from a handler of this server without waiting."""
         grace = self._limits.drain_grace
-        everything: list[Union[RunningHttp, HttpServer]] = [*self._running_http, *self._http_servers]
+        everything: list[Union[RunningHttp, Endpoint]] = [*self._running_http, *self._http_servers]
         for served in everything:
             if inside:
                 threading.Thread(target=served.close, args=(grace,), name="minimcp-http-close", daemon=True).start()
