@@ -129,9 +129,9 @@ class SseServer:
         path, _, query = request.path.partition("?")
         verb = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}.get(path)
         if verb is None:
-            raise Refusal(404, f"there is nothing here: the stream is at {STREAM_PATH}")
+            raise Refusal(404, f"there is nothing here: the stream is at {STREAM_PATH}", code=None)
         if request.method != verb:
-            raise Refusal(405, f"this is served with {verb}", (("Allow", verb),))
+            raise Refusal(405, f"this is served with {verb}", (("Allow", verb),), code=None)
         authenticate = self._settings.authenticate
         principal = None if authenticate is None else authenticate(request)
         if verb == "GET":
