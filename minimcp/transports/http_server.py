@@ -158,8 +158,8 @@ class Endpoint:
                 writer.send(202, [], b"")
 
     def _body(self, request: HttpRequest) -> bytes:
-        wanted = [JSON_TYPE] if self.settings.json_response else [JSON_TYPE, MEDIA_TYPE]
-        if not all(accepts(request.headers.all("Accept"), kind) for kind in wanted):
+        wanted = (JSON_TYPE,) if self.settings.json_response else (JSON_TYPE, MEDIA_TYPE)
+        if not accepts(request.headers, *wanted):
             raise Refusal(406, f"the header Accept names {' and '.join(wanted)}")
         return body_of(request, self.settings.max_body_bytes)
 

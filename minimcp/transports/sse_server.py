@@ -140,7 +140,7 @@ class SseServer:
             self._message(request, writer, parse_qs(query).get(_ID, [""])[0], principal)
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter, principal: Optional[str]) -> None:
-        if not accepts(request.headers.all("Accept"), MEDIA_TYPE):
+        if not accepts(request.headers, MEDIA_TYPE):
             raise Refusal(406, f"the header Accept names {MEDIA_TYPE}")
         most = self._settings.max_streams
         if most is not None and len(self._pipes) >= most:
