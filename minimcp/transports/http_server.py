@@ -171,20 +171,18 @@ class Endpoint:
         reply = self._reply(admitted.sender, writer, streams, admitted.headers)
         exchange = self._exchange(message, admitted, reply, request)
         reply.add(exchange)
-        full = self._why_full(exchange, streams)
-        if full:
-            reply.finish(encode(failure(message.id, InternalError(full))))
-            return
-        if not admitted.sender.revision.handshake:
-            writer.on_gone(reply.lost)
-        if listens:
-            self._listening.count(reply)
         self._begin(reply, admitted.sender.session, streams)
         try:
+            full = self._why_full(exchange, reply, streams)
+            if full:
+                reply.finish(encode(failure(message.id, InternalError(full))))
+                return
+            if not admitted.sender.revision.handshake:
+                writer.on_gone(reply.lost)
             reply.run(exchange)
             reply.wait()
         finally:
-            self._listening.discount(reply)
+            self._listening.release(reply)
             self._end(reply, admitted.sender.session)
 
     def _array(
@@ -267,12 +265,12 @@ class Endpoint:
         session.streams[name] = stream
         return stream
 
-    def _why_full(self, exchange: Exchange, streams: bool) -> str:
-        """Why a request must not begin; empty when it may."""
+    def _why_full(self, exchange: Exchange, reply: Reply, streams: bool) -> str:
+        """Why a request must not begin; empty when it may, and then a stream of notices has its place."""
         most = self._limits.max_requests
         if exchange.request.method == LISTEN:
-            return self._listening.why_full() if streams else "no streams are served on this way"
-        if most is None or len(self._replies) < most or exchange.route.control:
+            return self._listening.reserve(reply) if streams else "no streams are served on this way"
+        if most is None or len(self._replies) <= most or exchange.route.control:
             return ""
         return f"more than {most} requests run already (max_requests)"
 

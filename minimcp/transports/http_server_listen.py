@@ -44,18 +44,16 @@ class Listening:
         self._open: dict[object, None] = {}
         self._state_lock = threading.Lock()
 
-    def why_full(self) -> str:
-        """Why no more streams may be opened; empty when they may."""
-        if self._most is None or len(self._open) < self._most:
-            return ""
+    def reserve(self, holder: object) -> str:
+        """Something is about to hold a stream open that belongs to no call; returns why it may not, else empty."""
+        with self._state_lock:
+            if self._most is None or len(self._open) < self._most:
+                self._open[holder] = None
+                return ""
         return f"no more than {self._most} streams may be open here (max_streams)"
 
-    def count(self, holder: object) -> None:
-        """Something holds a stream open that belongs to no call."""
-        self._open[holder] = None
-
-    def discount(self, holder: object) -> None:
-        """It does so no more."""
+    def release(self, holder: object) -> None:
+        """It does so no more. Idempotent."""
         self._open.pop(holder, None)
 
     def among(self, holders: Iterable[object]) -> bool:
@@ -74,9 +72,15 @@ class Listening:
         if last is not None:
             self._resume(session, last, writer)
             return
-        full = self.why_full()
+        full = self.reserve(writer)
         if full:
             raise Refusal(503, full)
+        try:
+            self._listen(session, self._begun(session, writer), writer)
+        finally:
+            self.release(writer)
+
+    def _begun(self, session: Session, writer: ResponseWriter) -> Stream:
         with self._state_lock:
             before = session.unsolicited
             if before is not None and before.connected:
@@ -85,16 +89,13 @@ class Listening:
         if before is not None:
             before.abandon()
         stream.begin()
-        self._listen(session, stream, writer)
+        return stream
 
     def _listen(self, session: Session, stream: Stream, writer: ResponseWriter) -> None:
         """Send what belongs to no request, until the session or the connection ends."""
-        mail = session.take_mail()
-        self.count(writer)
         try:
-            self._follow(stream, writer, mail)
+            self._follow(stream, writer, session.take_mail())
         finally:
-            self.discount(writer)
             if stream.done:
                 session.streams.pop(stream.name, None)
 
