@@ -142,10 +142,10 @@ class Writer(ResponseWriter):
             data = response_head(status, headers, length=length, keep_alive=keep, newer=newer)
             self.begun, self._ended, self._keep_alive = True, whole, keep
             self._mute = not has_body(self._head.method, status)
-            shown = memoryview(b"" if self._mute else body or b"")
+            shown = b"" if body is None or self._mute else body
             error = self._put(data + shown[:_PIECE_BYTES])
             if error is None and len(shown) > _PIECE_BYTES:
-                error = self._put(shown[_PIECE_BYTES:])  # not copied
+                error = self._put(memoryview(shown)[_PIECE_BYTES:])  # so much is not copied
         self._settle(error)
 
     def write(self, data: bytes) -> None:

@@ -33,9 +33,9 @@ class Connection:
         head, body = self.ask(self.request(child.frame("initialize", hello)))
         if json.loads(body)["result"]["protocolVersion"] != "2025-06-18":
             raise child.broken(f"initialize answered {body!r}")
-        for line in head.split("\r\n"):
-            if line.lower().startswith("mcp-session-id:"):
-                self.session = f"Mcp-Session-Id: {line.partition(':')[2].strip()}\r\nMCP-Protocol-Version: 2025-06-18\r\n"
+        for name, _, value in (line.partition(": ") for line in head.split("\r\n")):
+            if name.lower() == "mcp-session-id":
+                self.session = f"{name}: {value}\r\nMCP-Protocol-Version: 2025-06-18\r\n"
         self.ask(self.request(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'))
 
     def _connected(self, host: str, port: int) -> socket.socket:
