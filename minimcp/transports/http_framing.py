@@ -34,7 +34,7 @@ _ABSOLUTE = re.compile(r"https?://([^/?]+)(/?.*)", re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=\-]*(?::[0-9]*)?|\[[0-9A-Fa-f:.]+\](?::[0-9]*)?")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;[\t -~\x80-\xff]*)?")
 _BARE = re.compile(rb"(?<!\r)\n|\r(?=[^\n])")
-_CHUNK_LINE, _FAIR_LINE, _CHUNK_EXCESS = 1024, 16, 16 * 1024
+_CHUNK_LINE, _CHUNK_COST, _CHUNK_EXCESS = 1024, 16, 256 * 1024
 
 
 class BadRequest(Exception):
@@ -307,9 +307,9 @@ class _Chunks:
         if found is None:
             raise BadRequest(400, "a chunk's size is malformed")
         self.missing = int(found[1], 16)
-        self._excess = max(0, self._excess + end - at - _FAIR_LINE - self.missing)
+        self._excess = max(0, self._excess + end - at + _CHUNK_COST - self.missing)
         if self._excess > _CHUNK_EXCESS:
-            raise BadRequest(400, "there is more round the chunks than in them")
+            raise BadRequest(400, "the chunks are too small")
         self._step = self._data if self.missing else self._trailer
         return end + 2
 
