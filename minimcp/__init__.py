@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from .serial import Serial
     from .server import Server, serve
     from .transports.child import StdioServer
+    from .transports.http_common import HttpRequest, HttpResponse
+    from .transports.http_server_stream import EventStore
     from .types import (
         Annotations,
         Answer,
@@ -114,6 +116,8 @@ _LATE = {
     "current_context": "features.context",
     "LogHandler": "features.log_handler",
     **dict.fromkeys(("Elicit", "ElicitUrl", "ListRoots", "Sample"), "features.questions"),
+    "EventStore": "transports.http_server_stream",
+    **dict.fromkeys(("HttpRequest", "HttpResponse"), "transports.http_common"),
     "Group": "group",
     "connect_all": "group",
     "resolve_inside": "paths",
@@ -154,8 +158,9 @@ def __dir__() -> list[str]:
 __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Change", "Client", "Completion", "ConnectionFailed", "ConnectionLost",
-    "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "GetPromptResult", "Group",
-    "HeaderMismatch", "Icon", "Image", "Implementation", "InternalError", "InvalidParams", "InvalidRequest",
+    "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore", "GetPromptResult",
+    "Group", "HeaderMismatch", "HttpRequest", "HttpResponse", "Icon", "Image", "Implementation", "InternalError",
+    "InvalidParams", "InvalidRequest",
     "ListRoots", "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences",
     "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult",
     "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",

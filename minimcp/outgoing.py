@@ -33,6 +33,7 @@ class Outgoing:
         owe: Has a line written by the control worker.
         check: Raises ConnectionLost in a fork of the process that owns the connection: its locks may be held for ever.
         remark: What else is known when no answer comes, as the end of a message; empty when nothing is.
+        table: Of the calls that wait, when several ways out share one; None makes one.
     """
 
     __slots__ = ("name", "table", "check", "_post", "_owe", "_remark")
@@ -45,9 +46,10 @@ class Outgoing:
         owe: Callable[[bytes], None],
         check: Callable[[], None] = nothing,
         remark: Callable[[], str] = str,
+        table: Optional[RequestTable] = None,
     ) -> None:
         self.name = name
-        self.table = RequestTable()
+        self.table = RequestTable() if table is None else table
         self.check, self._post, self._owe, self._remark = check, post, owe, remark
 
     def call(

@@ -36,6 +36,7 @@ LATE_OURS = {
     "connecting.py": "transports/*",
     "server.py": "transports/* run.py",
     "run.py": "transports/*",
+    "web.py": "transports/* run.py",
     "transports/process.py": "transports/windows.py",
 }
 """Who may import which of our own modules inside a function: transports on first use, a command's own module, the

@@ -24,7 +24,7 @@ _OURS = frozenset({"connection", "content-length", "date", "transfer-encoding"})
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _NO_BODY = frozenset({204, 304})
-_REASONS = {
+REASONS = {
     200: "OK", 202: "Accepted", 204: "No Content", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden",
     404: "Not Found", 405: "Method Not Allowed", 406: "Not Acceptable", 408: "Request Timeout", 409: "Conflict",
     411: "Length Required", 413: "Content Too Large", 414: "URI Too Long", 415: "Unsupported Media Type",
@@ -50,7 +50,7 @@ def response_head(
     Raises:
         ValueError: A header would be two, or none.
     """
-    lines = [f"HTTP/1.1 {status} {_REASONS.get(status, '')}", f"Date: {_date()}"]
+    lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}", f"Date: {_date()}"]
     for name, value in headers:
         line = f"{name}: {value}"
         if FIELD.fullmatch(line) is None:
