@@ -233,7 +233,7 @@ class RequestStream:
         end = data.find(b"\r\n\r\n", max(0, self._looked - 3))
         if (len(data) if end < 0 else end) > self._header_bytes:
             status = 431 if b"\r\n" in data[: self._header_bytes] else 414
-            raise BadRequest(status, f"a head has at most {self._header_bytes} bytes")
+            raise BadRequest(status, f"a head has at most {self._header_bytes} bytes (max_header_bytes)")
         if end < 0:
             # What can be no request is refused before its end, which may never come.
             if _BARE.search(data, max(0, self._looked - 1)) or (data[:1] != b"\r" and b"" < data[:1] <= b" "):
@@ -247,7 +247,7 @@ class RequestStream:
 
     def _check_size(self, size: int) -> None:
         if self._body_bytes is not None and size > self._body_bytes:
-            raise BadRequest(413, f"a body has at most {self._body_bytes} bytes")
+            raise BadRequest(413, f"a body has at most {self._body_bytes} bytes (max_body_bytes)")
 
     def body(self) -> Optional[bytes]:
         """The body of this request, whose head has come; None until all of it has come.

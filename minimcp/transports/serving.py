@@ -22,7 +22,8 @@ from .http_framing import HEADER_BYTES, BadRequest
 from .http_listening import BACKLOG, accept, listen
 
 WATCH_SECONDS = 0.05
-"""A peer is watched for leaving once its request has run for so long: to watch it costs more than most requests do."""
+"""A peer is watched for leaving once its response comes in pieces, or its request has run for so long: to watch it
+costs more than most requests do."""
 
 CROWD = 64
 """With more workers than this none waits for a peer that may send more."""
@@ -74,6 +75,7 @@ class HttpServing:
     ) -> None:
         timing = timing or Timing()
         self._terms = Terms(application, timing, header_bytes=max_header_bytes, body_bytes=max_body_bytes)
+        self._terms.watch = partial(self._post, self._watch_for_leaving)
         self._grace, self._silence = drain_grace, timing.write
         self._most = float("inf") if max_connections is None else max_connections
         self._pid = os.getpid()
@@ -225,6 +227,12 @@ class HttpServing:
             self._selector.register(connection.socket, selectors.EVENT_READ, partial(self._look, connection))
             connection.registered = True
 
+    def _watch_for_leaving(self, connection: Connection) -> None:
+        writer = connection.writer
+        if writer is not None and writer is not connection.watched and connection in self._lent:
+            connection.watched = writer
+            self._watch(connection)
+
     def _unwatch(self, connection: Connection) -> None:
         if connection.registered:
             self._selector.unregister(connection.socket)
@@ -305,8 +313,7 @@ class HttpServing:
         for connection in self._lent:
             writer = connection.writer
             if writer is not None and writer is not connection.watched and now - writer.since >= WATCH_SECONDS:
-                connection.watched = writer
-                self._watch(connection)
+                self._watch_for_leaving(connection)
         if self._listen_at and self._listen_at <= now:
             self._listen_at = 0.0
             if self._listener is not None:
