@@ -6,7 +6,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 from __future__ import annotations
 
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence, Union
 
 from .features.registry import Registry
@@ -22,7 +21,7 @@ log = Log("http")
 if TYPE_CHECKING:
     from .transports.http_common import HttpRequest, HttpResponse
     from .transports.http_running import RunningHttp
-    from .transports.http_server import HttpServer
+    from .transports.http_server import Endpoint
     from .transports.http_server_settings import HttpSettings
     from .transports.http_server_stream import EventStore
     from .transports.wsgi import WsgiApp
@@ -86,8 +85,8 @@ class Web:
     _trace: Optional[Callable[[str, bytes], None]]
     _executors: Executors
     _web: WebOptions
-    _handlers: dict[str, HttpServer]
-    _http_servers: weakref.WeakSet[HttpServer]
+    _handlers: dict[str, Endpoint]
+    _http_servers: list[Endpoint]
     _running_http: list[RunningHttp]
     _wakers: list[Callable[[], None]]
     name: str
@@ -194,15 +193,15 @@ class Web:
         options.update(changes)
         return HttpSettings(path, **options)
 
-    def _http_server(self, settings: HttpSettings) -> HttpServer:
+    def _http_server(self, settings: HttpSettings) -> Endpoint:
         """A server with its own sessions; closed and renewed with this one."""
-        from .transports.http_server import HttpServer
+        from .transports.http_server import Endpoint
 
         self._executors.open()
-        server = HttpServer(
+        server = Endpoint(
             self._registry, self._session_role, settings, limits=self._limits, trace=self._trace
         )
-        self._http_servers.add(server)
+        self._http_servers.append(server)
         return server
 
     def _run_http(self, host: str, port: int, path: str, *, newer: bool, older: bool) -> None:
@@ -226,7 +225,7 @@ class Web:
 
     def _start_web(self) -> None:
         self._handlers = {}
-        self._http_servers = weakref.WeakSet()
+        self._http_servers = []
         self._running_http = []
 
     def _renew_web(self) -> None:
@@ -234,13 +233,13 @@ class Web:
         for running in self._running_http:
             running.renew()
         self._running_http = []
-        for server in list(self._http_servers):
+        for server in self._http_servers:
             server.renew()
 
     def _close_web(self, inside: bool) -> None:
         """End what is served over HTTP; from a handler of this server without waiting."""
         grace = self._limits.drain_grace
-        everything: list[Union[RunningHttp, HttpServer]] = [*self._running_http, *self._http_servers]
+        everything: list[Union[RunningHttp, Endpoint]] = [*self._running_http, *self._http_servers]
         for served in everything:
             if inside:
                 threading.Thread(target=served.close, args=(grace,), name="minimcp-http-close", daemon=True).start()

@@ -67,7 +67,7 @@ def read_events(response: http.client.HTTPResponse, count: int) -> Any:
     return found
 
 
-@requirement("SHTTP-05", "M:HTTP-12", "SEC-08")
+@requirement("SHTTP-05", "M:HTTP-12", "SEC-08", "HSSE-07", "LIFE-28")
 def test_it_runs_in_the_background_on_this_machine_only(server: Server) -> None:
     with server.start_http() as running:
         assert running.url == f"http://127.0.0.1:{running.port}/mcp" and "open" in repr(running)

@@ -6,7 +6,7 @@ import threading
 from typing import Any, Optional
 
 from .http_common import LOOPBACK, HttpRequest, ResponseWriter
-from .http_server import HttpServer
+from .http_server import Endpoint
 from .http_server_settings import HttpSettings
 from .serving import HttpServing
 from .sse_server import MESSAGES_PATH, STREAM_PATH, SseServer
@@ -23,7 +23,7 @@ class _Both:
         sse: The older; None when it is not served.
     """
 
-    def __init__(self, http: Optional[HttpServer], sse: Optional[SseServer]) -> None:
+    def __init__(self, http: Optional[Endpoint], sse: Optional[SseServer]) -> None:
         self._http, self._sse = http, sse
 
     def serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
@@ -54,7 +54,7 @@ class RunningHttp:
 
     def __init__(
         self,
-        http: Optional[HttpServer],
+        http: Optional[Endpoint],
         sse: Optional[SseServer],
         settings: HttpSettings,
         *,

@@ -43,7 +43,7 @@ FAREWELL_SECONDS = 0.5
 """What a stream of notices gets to be ended politely when nothing else gets time."""
 
 
-class HttpServer:
+class Endpoint:
     """One server at one path. Thread-safe.
 
     Args:
@@ -332,7 +332,7 @@ class HttpServer:
         self.workers.close()
 
     def __repr__(self) -> str:
-        return f"<HttpServer {self.settings.path} {len(self.sessions)} sessions, {len(self._replies)} running>"
+        return f"<Endpoint {self.settings.path} {len(self.sessions)} sessions, {len(self._replies)} running>"
 
 
 def _hear(message: Any, session: Optional[Session]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 from ..errors import ConnectionLost
 from .http_common import Headers, HttpRequest, HttpResponse, ResponseWriter
 from .http_response import REASONS
-from .http_server import HttpServer
+from .http_server import Endpoint
 
 PIECES = 64
 """What may wait in a mailbox before its writer waits too."""
@@ -123,7 +123,7 @@ class _Body(Iterator[bytes]):
             mailbox.lose()
 
 
-def respond(server: HttpServer, request: HttpRequest, *, stream: bool, patience: Optional[float]) -> HttpResponse:
+def respond(server: Endpoint, request: HttpRequest, *, stream: bool, patience: Optional[float]) -> HttpResponse:
     """Serve one request and return its response.
 
     Args:
@@ -160,7 +160,7 @@ class WsgiApp:
         patience: As for `respond`.
     """
 
-    def __init__(self, server: HttpServer, *, patience: Optional[float]) -> None:
+    def __init__(self, server: Endpoint, *, patience: Optional[float]) -> None:
         self._server, self._patience = server, patience
 
     def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

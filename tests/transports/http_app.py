@@ -10,7 +10,7 @@ from minimcp import Context, Server
 from minimcp.errors import ConnectionLost
 from minimcp.sse import Event, EventReader
 from minimcp.transports.http_common import Headers, HttpRequest, ResponseWriter
-from minimcp.transports.http_server import HttpServer
+from minimcp.transports.http_server import Endpoint
 
 from ..support import WAIT
 
@@ -104,7 +104,7 @@ class Recording(ResponseWriter):
 class Served(threading.Thread):
     """One request on a thread of its own."""
 
-    def __init__(self, core: HttpServer, request: HttpRequest) -> None:
+    def __init__(self, core: Endpoint, request: HttpRequest) -> None:
         super().__init__(daemon=True)
         self.core, self.request, self.writer = core, request, Recording()
         self.start()
@@ -119,14 +119,14 @@ class Served(threading.Thread):
         return self.writer
 
 
-def serve(core: HttpServer, request: HttpRequest, **options: Any) -> Recording:
+def serve(core: Endpoint, request: HttpRequest, **options: Any) -> Recording:
     """Serve one request on this thread."""
     writer = Recording()
     core.serve(request, writer, **options)
     return writer
 
 
-def core_of(server: Server, **changes: Any) -> HttpServer:
+def core_of(server: Server, **changes: Any) -> Endpoint:
     """The HTTP side of a server, without sockets."""
     return server._http_server(server._http_settings("/mcp", **changes))
 
@@ -173,7 +173,7 @@ def call(name: str, arguments: Any = None, **options: Any) -> HttpRequest:
 class Shaken:
     """A client that has shaken hands."""
 
-    def __init__(self, core: HttpServer, revision: str = HANDSHAKE, **capabilities: Any) -> None:
+    def __init__(self, core: Endpoint, revision: str = HANDSHAKE, **capabilities: Any) -> None:
         self.core = core
         info = {"name": "test", "version": "1"}
         params = {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": info}

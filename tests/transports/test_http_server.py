@@ -8,9 +8,9 @@ from typing import Any, Iterator
 
 import pytest
 
-from minimcp import Server
+from minimcp import Context, Server
 from minimcp.transports.http_common import HttpRequest
-from minimcp.transports.http_server import HttpServer
+from minimcp.transports.http_server import Endpoint
 from minimcp.transports.http_server_settings import Refusal
 
 from ..support import WAIT, eventually
@@ -33,7 +33,7 @@ def server(stage: Stage) -> Iterator[Server]:
 
 
 @pytest.fixture
-def core(server: Server) -> HttpServer:
+def core(server: Server) -> Endpoint:
     return core_of(server)
 
 
@@ -54,7 +54,7 @@ def code(response: Recording) -> Any:
     ],
 )
 def test_strangers_are_turned_away_before_their_body_is_read(
-    core: HttpServer, verb: str, header: str, value: str, status: int, setting: str
+    core: Endpoint, verb: str, header: str, value: str, status: int, setting: str
 ) -> None:
     request = HttpRequest(verb, "/mcp", {"Host": "localhost", header: value}, Unreadable())
     response = serve(core, request)
@@ -68,13 +68,13 @@ class Unreadable:
 
 
 @requirement("SHTTP-04")
-def test_pages_of_an_allowed_host_and_programs_without_origin_are_let_in(core: HttpServer) -> None:
+def test_pages_of_an_allowed_host_and_programs_without_origin_are_let_in(core: Endpoint) -> None:
     assert serve(core, alone("server/discover")).status == 200
     assert serve(core, alone("server/discover", headers={"Origin": "http://localhost:3000"})).status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/mcp/", "//mcp", "/%6dcp", "/MCP", "/mcp/x", ""])
-def test_the_path_is_exact(core: HttpServer, path: str) -> None:
+def test_the_path_is_exact(core: Endpoint, path: str) -> None:
     request = alone("server/discover")
     assert serve(core, HttpRequest("POST", path, request.headers, request.body)).status == 404
     assert serve(core, HttpRequest("POST", "/mcp?a=1", request.headers, request.body)).status == 200
@@ -82,14 +82,14 @@ def test_the_path_is_exact(core: HttpServer, path: str) -> None:
 
 @requirement("SHTTP-01", "M:HTTP-1")
 @pytest.mark.parametrize(("verb", "status"), [("PUT", 405), ("HEAD", 405), ("OPTIONS", 405), ("BREW", 501)])
-def test_other_verbs_are_refused(core: HttpServer, verb: str, status: int) -> None:
+def test_other_verbs_are_refused(core: Endpoint, verb: str, status: int) -> None:
     response = serve(core, HttpRequest(verb, "/mcp", {"Host": "localhost"}))
     assert response.status == status and response.headers["Allow"] == "POST, GET, DELETE"
 
 
 @requirement("M:HTTP-14", "M:HTTP-15")
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
-def test_where_requests_stand_alone_there_is_only_post(server: Server, core: HttpServer, verb: str) -> None:
+def test_where_requests_stand_alone_there_is_only_post(server: Server, core: Endpoint, verb: str) -> None:
     response = serve(core, HttpRequest(verb, "/mcp", {"Host": "localhost", "MCP-Protocol-Version": NEWEST}))
     assert response.status == 405 and response.headers["Allow"] == "POST"
 
@@ -105,7 +105,7 @@ def test_where_requests_stand_alone_there_is_only_post(server: Server, core: Htt
         ({"Content-Length": str(5 * 1024 * 1024)}, 413),
     ],
 )
-def test_what_a_body_is_and_may_be_answered_with(core: HttpServer, headers: Any, status: int) -> None:
+def test_what_a_body_is_and_may_be_answered_with(core: Endpoint, headers: Any, status: int) -> None:
     assert serve(core, alone("server/discover", headers=headers)).status == status
 
 
@@ -132,7 +132,8 @@ def test_a_body_of_the_limit_is_read_and_a_longer_one_is_not(server: Server, siz
 
 def test_a_body_without_end_is_left(server: Server) -> None:
     body = Endless()
-    assert serve(core_of(server, max_body_bytes=1000), HttpRequest("POST", "/mcp", post({}).headers, body)).status == 413
+    core = core_of(server, max_body_bytes=1000)
+    assert serve(core, HttpRequest("POST", "/mcp", post({}).headers, body)).status == 413
     assert body.taken == 1001
 
 
@@ -145,12 +146,12 @@ def test_a_body_without_end_is_left(server: Server) -> None:
         (b'{"jsonrpc":"2.0","method":5}', -32600),
     ],
 )
-def test_what_is_no_message_is_refused(core: HttpServer, body: bytes, number: int) -> None:
+def test_what_is_no_message_is_refused(core: Endpoint, body: bytes, number: int) -> None:
     response = serve(core, post(body))
     assert response.status == 400 and code(response) == number
 
 
-@requirement("M:HTTP-35", "SHTTP-72")
+@requirement("M:HTTP-13", "M:HTTP-35", "SHTTP-06", "SHTTP-72")
 def test_every_request_is_authenticated(server: Server) -> None:
     def authenticate(request: HttpRequest) -> str:
         if "Authorization" not in request.headers:
@@ -175,7 +176,7 @@ def test_a_fault_of_ours_is_told_without_words(server: Server, caplog: pytest.Lo
 
 
 @requirement("M:HTTP-5", "SHTTP-12")
-def test_an_answer_alone_is_json(core: HttpServer) -> None:
+def test_an_answer_alone_is_json(core: Endpoint) -> None:
     response = serve(core, call("add", {"a": 1, "b": 2}, id="x"))
     assert response.status == 200 and response.headers["Content-Type"] == "application/json"
     assert response.json["id"] == "x" and response.json["result"]["structuredContent"] == 3
@@ -183,7 +184,7 @@ def test_an_answer_alone_is_json(core: HttpServer) -> None:
 
 
 @requirement("M:HTTP-5", "M:HTTP-17", "M:HTTP-18", "M:HTTP-19", "M:HTTP-20")
-def test_progress_makes_a_stream(core: HttpServer) -> None:
+def test_progress_makes_a_stream(core: Endpoint) -> None:
     response = serve(core, call("count", token=7, headers={"Last-Event-ID": "1"}))
     assert response.status == 200 and response.streamed and response.ended
     assert response.headers["Content-Type"] == "text/event-stream" and response.headers["X-Accel-Buffering"] == "no"
@@ -200,12 +201,13 @@ def test_progress_makes_a_stream(core: HttpServer) -> None:
         (call("nix"), 400, -32602), (alone("nope"), 404, -32601), (alone("initialize"), 404, -32601),
         (alone("ping"), 404, -32601), (alone("logging/setLevel", {"level": "info"}), 404, -32601),
         (alone("resources/subscribe", {"uri": "notes://one"}), 404, -32601), (call("needy"), 400, -32021),
-        (alone("resources/read", {"uri": "notes://two"}), 400, -32602), (alone("prompts/get", {"name": "x"}), 400, -32602),
+        (alone("resources/read", {"uri": "notes://two"}), 400, -32602),
+        (alone("prompts/get", {"name": "x"}), 400, -32602),
         (alone("tools/list", version="v9"), 400, -32022), (alone("tools/list", {"_meta": {"a": 1}}, id="x"), 200, None),
     ],
 )
 def test_errors_have_the_status_that_they_deserve(
-    core: HttpServer, request_: HttpRequest, status: int, number: Any
+    core: Endpoint, request_: HttpRequest, status: int, number: Any
 ) -> None:
     response = serve(core, request_)
     assert response.status == status and not response.streamed
@@ -214,7 +216,7 @@ def test_errors_have_the_status_that_they_deserve(
 
 
 @requirement("M:HTTP-27", "M:HTTP-28")
-def test_a_failure_behind_progress_is_the_last_event(server: Server, core: HttpServer) -> None:
+def test_a_failure_behind_progress_is_the_last_event(server: Server, core: Endpoint) -> None:
     @server.prompt
     def failing() -> str:
         """Fail."""
@@ -227,7 +229,7 @@ def test_a_failure_behind_progress_is_the_last_event(server: Server, core: HttpS
 
 
 @requirement("M:HTTP-6", "M:HTTP-9")
-def test_notifications_are_accepted_and_mean_nothing(core: HttpServer, stage: Stage) -> None:
+def test_notifications_are_accepted_and_mean_nothing(core: Endpoint, stage: Stage) -> None:
     held = Served(core, call("hold", id=5))
     assert stage.entered.wait(WAIT)
     cancelled = post(message("notifications/cancelled", {"requestId": 5}, None), {"MCP-Protocol-Version": NEWEST})
@@ -238,7 +240,7 @@ def test_notifications_are_accepted_and_mean_nothing(core: HttpServer, stage: St
 
 
 @requirement("M:HTTP-7")
-def test_a_notification_of_an_unknown_revision_is_refused(core: HttpServer) -> None:
+def test_a_notification_of_an_unknown_revision_is_refused(core: Endpoint) -> None:
     response = serve(core, post(message("notifications/x", None, None), {"MCP-Protocol-Version": "v9"}))
     assert response.status == 400 and code(response) == -32022 and "id" not in response.json
     assert NEWEST in response.json["error"]["data"]["supported"]
@@ -246,19 +248,19 @@ def test_a_notification_of_an_unknown_revision_is_refused(core: HttpServer) -> N
 
 @requirement("M:HTTP-29")
 @pytest.mark.parametrize("body", [[message("tools/list")], {"jsonrpc": "2.0", "id": 1, "result": {}}])
-def test_arrays_and_answers_do_not_stand_alone(core: HttpServer, body: Any) -> None:
+def test_arrays_and_answers_do_not_stand_alone(core: Endpoint, body: Any) -> None:
     response = serve(core, post(body, {"MCP-Protocol-Version": NEWEST}))
     assert response.status == 400 and code(response) == -32600
 
 
 @requirement("M:HTTP-16")
-def test_a_session_id_means_nothing_where_requests_stand_alone(core: HttpServer) -> None:
+def test_a_session_id_means_nothing_where_requests_stand_alone(core: Endpoint) -> None:
     response = serve(core, alone("tools/list", headers={"Mcp-Session-Id": "bogus"}))
     assert response.status == 200 and "Mcp-Session-Id" not in response.headers
 
 
 @requirement("M:HTTP-23", "M:HTTP-24")
-def test_a_client_that_leaves_takes_its_request_back(core: HttpServer, stage: Stage) -> None:
+def test_a_client_that_leaves_takes_its_request_back(core: Endpoint, stage: Stage) -> None:
     held = Served(core, call("hold", token=1))
     assert stage.entered.wait(WAIT)
     held.writer.lose()
@@ -268,7 +270,7 @@ def test_a_client_that_leaves_takes_its_request_back(core: HttpServer, stage: St
     assert held.finished().status == 0
 
 
-def test_a_peer_that_vanishes_while_it_is_written_to_ends_the_call(core: HttpServer, stage: Stage) -> None:
+def test_a_peer_that_vanishes_while_it_is_written_to_ends_the_call(core: Endpoint, stage: Stage) -> None:
     held = Served(core, call("hold", token=1))
     assert stage.entered.wait(WAIT)
     held.writer.gone = True  # nobody has noticed yet
@@ -288,11 +290,11 @@ def test_a_silent_call_becomes_a_stream_with_comments(server: Server, stage: Sta
     core.close()
 
 
-def test_a_call_that_runs_elsewhere_is_answered_here(core: HttpServer) -> None:
+def test_a_call_that_runs_elsewhere_is_answered_here(core: Endpoint) -> None:
     assert serve(core, call("pooled")).status == 200
 
 
-def test_handlers_see_the_headers(core: HttpServer) -> None:
+def test_handlers_see_the_headers(core: Endpoint) -> None:
     response = serve(core, call("region", headers={"x-region": "north"}))
     assert response.json["result"]["content"][0]["text"] == "north"
 
@@ -310,6 +312,18 @@ def test_a_question_is_an_answer_and_any_server_with_the_keys_goes_on(stage: Sta
     assert second.json["result"]["content"][0]["text"] == "Bob"
     for server in servers:
         server.close()
+
+
+@requirement("M:MRTR-S17")
+def test_on_a_stream_the_questions_come_last(server: Server, core: Endpoint) -> None:
+    @server.tool
+    def slow(ctx: Context) -> str:
+        """Report, then ask."""
+        ctx.progress(1)
+        return ctx.elicit("Your name?", {"name": str}).action
+
+    progress, result = serve(core, call("slow", token=1, capabilities={"elicitation": {}})).messages
+    assert progress["params"]["progress"] == 1 and result["result"]["resultType"] == "input_required"
 
 
 def test_with_json_responses_nothing_is_streamed(server: Server) -> None:
@@ -350,14 +364,14 @@ def test_an_answer_that_is_too_long_is_an_error(stage: Stage) -> None:
         {"Mcp-Name": "Add"}, {"Mcp-Name": "=?base64?YWRk"}, {"Mcp-Name": "add\x80"}, {"Mcp-Name": "=?base64?YWR?="},
     ],
 )
-def test_headers_that_differ_from_the_body_are_refused(core: HttpServer, headers: Any) -> None:
+def test_headers_that_differ_from_the_body_are_refused(core: Endpoint, headers: Any) -> None:
     response = serve(core, call("add", {"a": 1, "b": 2}, headers=headers))
     assert response.status == 400 and code(response) == -32020 and response.json["id"] == 1
 
 
 @requirement("M:HDR-14")
 @pytest.mark.parametrize("name", ["Mcp-Name", "Mcp-Method", "MCP-Protocol-Version"])
-def test_a_header_that_is_there_twice_is_refused(core: HttpServer, name: str) -> None:
+def test_a_header_that_is_there_twice_is_refused(core: Endpoint, name: str) -> None:
     request = call("add", {"a": 1, "b": 2})
     pairs = [*request.headers.items(), (name, request.headers[name])]
     response = serve(core, HttpRequest("POST", "/mcp", pairs, request.body))
@@ -365,7 +379,7 @@ def test_a_header_that_is_there_twice_is_refused(core: HttpServer, name: str) ->
 
 
 @requirement("M:HDR-10", "M:HDR-11", "M:HDR-12")
-def test_names_have_no_case_and_values_may_be_encoded(core: HttpServer) -> None:
+def test_names_have_no_case_and_values_may_be_encoded(core: Endpoint) -> None:
     same = {"Mcp-Name": None, "MCP-NAME": "=?base64?YWRk?=", "Mcp-Method": None, "mcp-method": "  tools/call \t"}
     assert serve(core, call("add", {"a": 1, "b": 2}, headers=same)).status == 200
 
@@ -385,7 +399,7 @@ def test_names_have_no_case_and_values_may_be_encoded(core: HttpServer) -> None:
         (post(message("tools/list"), {"MCP-Protocol-Version": NEWEST}), -32602),
     ],
 )
-def test_the_first_thing_that_is_wrong_is_told(core: HttpServer, request_: HttpRequest, number: int) -> None:
+def test_the_first_thing_that_is_wrong_is_told(core: Endpoint, request_: HttpRequest, number: int) -> None:
     assert code(serve(core, request_)) == number
 
 
@@ -405,7 +419,7 @@ def test_the_first_thing_that_is_wrong_is_told(core: HttpServer, request_: HttpR
         ({"place": ["x"]}, {}, True),
     ],
 )
-def test_mirrored_arguments_are_compared(core: HttpServer, arguments: Any, headers: Any, fits: bool) -> None:
+def test_mirrored_arguments_are_compared(core: Endpoint, arguments: Any, headers: Any, fits: bool) -> None:
     response = serve(core, call("mirrored", arguments, headers=headers))
     assert (response.status == 200) is fits
     assert fits or code(response) == -32020
@@ -447,7 +461,7 @@ def test_a_listen_is_a_stream_until_the_server_ends_it(server: Server) -> None:
 
 
 @requirement("M:SUB-8", "M:SUB-22")
-def test_a_listen_ends_when_its_client_leaves(server: Server, core: HttpServer) -> None:
+def test_a_listen_ends_when_its_client_leaves(server: Server, core: Endpoint) -> None:
     stream = Served(core, listen(toolsListChanged=True))
     stream.writer.wait_for(lambda: stream.writer.messages)
     stream.writer.lose()
@@ -498,7 +512,7 @@ def test_requests_that_stand_alone_may_not_be_served(stage: Stage) -> None:
 # ------------------------------------------------------------ the end
 
 
-def test_closing_waits_for_what_runs_and_refuses_what_comes(server: Server, core: HttpServer, stage: Stage) -> None:
+def test_closing_waits_for_what_runs_and_refuses_what_comes(server: Server, core: Endpoint, stage: Stage) -> None:
     held = Served(core, call("hold"))
     assert stage.entered.wait(WAIT)
     ending = threading.Thread(target=core.close, args=(WAIT,))
@@ -511,7 +525,7 @@ def test_closing_waits_for_what_runs_and_refuses_what_comes(server: Server, core
     core.close()
 
 
-def test_what_does_not_end_in_time_is_cut(core: HttpServer, stage: Stage) -> None:
+def test_what_does_not_end_in_time_is_cut(core: Endpoint, stage: Stage) -> None:
     held = Served(core, call("hold"))
     assert stage.entered.wait(WAIT)
     core.close(0.01, "the server was told to end")

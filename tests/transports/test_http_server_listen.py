@@ -8,7 +8,7 @@ import pytest
 
 from minimcp import Context, EventStore, Server
 from minimcp.transports.http_common import HttpRequest
-from minimcp.transports.http_server import HttpServer
+from minimcp.transports.http_server import Endpoint
 
 from ..support import WAIT, eventually
 from .http_app import Recording, Served, Shaken, Stage, core_of, serve, stage_server
@@ -43,7 +43,7 @@ def server(stage: Stage) -> Iterator[Server]:
 
 
 @pytest.fixture
-def core(server: Server) -> HttpServer:
+def core(server: Server) -> Endpoint:
     return core_of(server)
 
 
@@ -67,8 +67,8 @@ def listening(client: Shaken, **headers: str) -> Served:
 # ------------------------------------------------------------ GET
 
 
-@requirement("SHTTP-30", "SHTTP-32", "SHTTP-33", "M:VER-S15")
-def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session(server: Server, core: HttpServer) -> None:
+@requirement("SHTTP-32", "SHTTP-33", "M:VER-S15")
+def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session(server: Server, core: Endpoint) -> None:
     client = Shaken(core)
     server.remove_tool("add")  # before there is a stream: it waits
     stream = listening(client)
@@ -83,8 +83,8 @@ def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session(server: S
     ]
 
 
-@requirement("SHTTP-36", "SHTTP-37", "SHTTP-38")
-def test_there_is_one_such_stream_at_a_time(server: Server, core: HttpServer) -> None:
+@requirement("SHTTP-36", "SHTTP-38")
+def test_there_is_one_such_stream_at_a_time(server: Server, core: Endpoint) -> None:
     client = Shaken(core)
     first = listening(client)
     second = serve(core, client.get())
@@ -102,7 +102,7 @@ def test_there_is_one_such_stream_at_a_time(server: Server, core: HttpServer) ->
 
 
 @pytest.mark.parametrize(("accept", "status"), [("application/json", 406), ("text/*", 200)])
-def test_a_get_wants_events(core: HttpServer, accept: str, status: int) -> None:
+def test_a_get_wants_events(core: Endpoint, accept: str, status: int) -> None:
     client = Shaken(core)
     stream = client.listen(Accept=accept)
     stream.writer.wait_for(lambda: stream.writer.status)
@@ -156,7 +156,7 @@ def test_a_vanished_client_is_noticed_by_the_comment(server: Server) -> None:
 
 
 @requirement("SHTTP-40", "SHTTP-41", "SHTTP-42", "SHTTP-47", "X-12")
-def test_events_have_ids_that_name_their_stream(core: HttpServer) -> None:
+def test_events_have_ids_that_name_their_stream(core: Endpoint) -> None:
     client, other = Shaken(core), Shaken(core)
     streams = [each.request("tools/call", called("count")).events for each in (client, client, other)]
     ids = [event.id for events in streams for event in events]
@@ -167,7 +167,7 @@ def test_events_have_ids_that_name_their_stream(core: HttpServer) -> None:
 
 @requirement("SHTTP-54")
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
-def test_older_clients_get_no_empty_event_and_are_never_let_go(core: HttpServer, stage: Stage, revision: str) -> None:
+def test_older_clients_get_no_empty_event_and_are_never_let_go(core: Endpoint, stage: Stage, revision: str) -> None:
     client = Shaken(core, revision=revision)
     held = held_stream(client, stage)
     stage.go.set()
@@ -176,8 +176,8 @@ def test_older_clients_get_no_empty_event_and_are_never_let_go(core: HttpServer,
     assert held.writer.messages[-1]["result"]["content"][0]["text"] == "released: False"
 
 
-@requirement("SHTTP-21", "SHTTP-43", "SHTTP-44", "SHTTP-45")
-def test_a_lost_stream_goes_on_where_it_was(core: HttpServer, stage: Stage) -> None:
+@requirement("SHTTP-21", "SHTTP-45")
+def test_a_lost_stream_goes_on_where_it_was(core: Endpoint, stage: Stage) -> None:
     client = Shaken(core, revision="2025-06-18")
     held = held_stream(client, stage)
     last = held.writer.events[-1].id
@@ -195,8 +195,8 @@ def test_a_lost_stream_goes_on_where_it_was(core: HttpServer, stage: Stage) -> N
     assert nothing.status == 200 and nothing.messages == [] and nothing.ended
 
 
-@requirement("SHTTP-49", "SHTTP-51", "SHTTP-52")
-def test_a_handler_lets_the_client_go_and_it_comes_back(core: HttpServer, stage: Stage) -> None:
+@requirement("SHTTP-49", "SHTTP-51")
+def test_a_handler_lets_the_client_go_and_it_comes_back(core: Endpoint, stage: Stage) -> None:
     client = Shaken(core)
     held = held_stream(client, stage)
     assert held.writer.ended and b"retry: 500\n\n" in held.writer.body
@@ -208,7 +208,7 @@ def test_a_handler_lets_the_client_go_and_it_comes_back(core: HttpServer, stage:
 
 
 @requirement("SHTTP-47", "SHTTP-51")
-def test_a_stream_may_be_left_before_anything_was_said(server: Server, core: HttpServer, stage: Stage) -> None:
+def test_a_stream_may_be_left_before_anything_was_said(server: Server, core: Endpoint, stage: Stage) -> None:
     @server.tool
     def gone(ctx: Context) -> str:
         """Let the client go at once, twice."""
@@ -223,7 +223,7 @@ def test_a_stream_may_be_left_before_anything_was_said(server: Server, core: Htt
 
 
 @requirement("SHTTP-53")
-def test_the_stream_of_the_session_goes_on_too(server: Server, core: HttpServer) -> None:
+def test_the_stream_of_the_session_goes_on_too(server: Server, core: Endpoint) -> None:
     client = Shaken(core)
     first = listening(client)
     server.remove_tool("add")
@@ -243,7 +243,7 @@ def test_the_stream_of_the_session_goes_on_too(server: Server, core: HttpServer)
 
 
 @requirement("SHTTP-46", "SHTTP-55")
-def test_ids_of_others_and_unknown_ids_are_refused(core: HttpServer) -> None:
+def test_ids_of_others_and_unknown_ids_are_refused(core: Endpoint) -> None:
     client, other = Shaken(core), Shaken(core)
     last = client.request("tools/call", called("count")).events[0].id
     stream = last.split("/")[0]
@@ -276,7 +276,7 @@ def test_without_a_store_there_are_no_ids(server: Server, stage: Stage) -> None:
     stream.finished()
 
 
-def test_a_client_that_is_gone_again_is_waited_for(core: HttpServer, stage: Stage) -> None:
+def test_a_client_that_is_gone_again_is_waited_for(core: Endpoint, stage: Stage) -> None:
     client = Shaken(core)
     held = held_stream(client, stage)
     last = held.writer.events[-1].id
@@ -317,7 +317,7 @@ def test_a_store_of_events_is_bounded() -> None:
             EventStore(**limits)
 
 
-def test_a_fork_begins_anew(core: HttpServer) -> None:
+def test_a_fork_begins_anew(core: Endpoint) -> None:
     client = Shaken(core)
     core.close()
     core.renew()

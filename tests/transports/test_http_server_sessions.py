@@ -10,7 +10,7 @@ import pytest
 
 from minimcp import Context, Server
 from minimcp.transports.http_common import HttpRequest
-from minimcp.transports.http_server import HttpServer
+from minimcp.transports.http_server import Endpoint
 from minimcp.transports.http_server_sessions import Sessions
 
 from ..support import WAIT, eventually
@@ -35,7 +35,7 @@ def server(stage: Stage) -> Iterator[Server]:
 
 
 @pytest.fixture
-def core(server: Server) -> HttpServer:
+def core(server: Server) -> Endpoint:
     return core_of(server)
 
 
@@ -46,15 +46,15 @@ def called(name: str, arguments: Any = None, **more: Any) -> Any:
 # ------------------------------------------------------------ from the first to the last
 
 
-@requirement("SHTTP-60", "SHTTP-61", "SHTTP-62", "SHTTP-63", "M:VER-S5")
-def test_initialize_opens_a_session(core: HttpServer) -> None:
+@requirement("SHTTP-60", "SHTTP-61", "SHTTP-62", "SHTTP-63", "SEC-02", "M:VER-S5")
+def test_initialize_opens_a_session(core: Endpoint) -> None:
     ids = {Shaken(core).headers["Mcp-Session-Id"] for _ in range(20)}
     assert len(ids) == 20 == len(core.sessions)
     assert all(len(id) >= 32 and all("\x21" <= char <= "\x7e" for char in id) for id in ids)
 
 
 @requirement("SHTTP-10", "SHTTP-25")
-def test_a_session_is_served(core: HttpServer) -> None:
+def test_a_session_is_served(core: Endpoint) -> None:
     client = Shaken(core)
     listed = client.request("tools/list")
     assert listed.status == 200 and listed.headers["Content-Type"] == "application/json"
@@ -67,7 +67,7 @@ def test_a_session_is_served(core: HttpServer) -> None:
 
 
 @requirement("SHTTP-65")
-def test_without_its_id_nothing_is_served(core: HttpServer) -> None:
+def test_without_its_id_nothing_is_served(core: Endpoint) -> None:
     Shaken(core)
     for body in (message("tools/list"), message("notifications/initialized", id=None)):
         response = serve(core, post(body))
@@ -75,7 +75,7 @@ def test_without_its_id_nothing_is_served(core: HttpServer) -> None:
 
 
 @requirement("SHTTP-66", "SHTTP-70")
-def test_a_session_that_has_ended_is_unknown(core: HttpServer) -> None:
+def test_a_session_that_has_ended_is_unknown(core: Endpoint) -> None:
     client = Shaken(core)
     assert client.delete().status == 200
     assert client.request("tools/list").status == 404
@@ -83,12 +83,14 @@ def test_a_session_that_has_ended_is_unknown(core: HttpServer) -> None:
     assert len(core.sessions) == 0
 
 
-@pytest.mark.parametrize(("id", "status"), [("bogus", 404), ("a b", 400), ("\x01", 400), ("x" * 300, 400), ("\xe9", 400)])
-def test_ids_that_are_none(core: HttpServer, id: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("id", "status"), [("bogus", 404), ("a b", 400), ("\x01", 400), ("x" * 300, 400), ("\xe9", 400)]
+)
+def test_ids_that_are_none(core: Endpoint, id: str, status: int) -> None:
     assert serve(core, post(message("ping"), {"Mcp-Session-Id": id})).status == status
 
 
-def test_two_ids_are_none(core: HttpServer) -> None:
+def test_two_ids_are_none(core: Endpoint) -> None:
     client = Shaken(core)
     request = post(message("ping"), client.headers)
     pairs = [*request.headers.items(), ("Mcp-Session-Id", "x")]
@@ -114,7 +116,7 @@ def test_a_session_belongs_to_who_opened_it(server: Server) -> None:
 @pytest.mark.parametrize(
     ("version", "status"), [("2025-11-25", 200), ("2025-03-26", 200), (None, 200), ("banana", 400), ("2024-01-01", 400)]
 )
-def test_the_header_of_the_version(core: HttpServer, version: Any, status: int) -> None:
+def test_the_header_of_the_version(core: Endpoint, version: Any, status: int) -> None:
     client = Shaken(core)
     assert client.send(message("ping"), **{"MCP-Protocol-Version": version}).status == status
     if version != "banana":
@@ -124,26 +126,26 @@ def test_the_header_of_the_version(core: HttpServer, version: Any, status: int) 
 
 
 @requirement("SHTTP-85")
-def test_initialize_does_not_mind_its_header(core: HttpServer) -> None:
+def test_initialize_does_not_mind_its_header(core: Endpoint) -> None:
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     response = serve(core, post(message("initialize", params), {"MCP-Protocol-Version": "2024-11-05"}))
     assert response.status == 200 and response.json["result"]["protocolVersion"] == "2025-06-18"
 
 
-def test_a_failed_initialize_opens_nothing(core: HttpServer) -> None:
+def test_a_failed_initialize_opens_nothing(core: Endpoint) -> None:
     response = serve(core, post(message("initialize", {})))
     assert response.status == 200 and response.json["error"]["code"] == -32602
     assert len(core.sessions) == 0 and "Mcp-Session-Id" not in response.headers
 
 
-def test_a_session_is_initialized_once(core: HttpServer) -> None:
+def test_a_session_is_initialized_once(core: Endpoint) -> None:
     client = Shaken(core)
     again = client.request("initialize", {"protocolVersion": "2025-06-18"})
     assert again.json["error"]["code"] == -32600
 
 
 @requirement("M:VER-S6", "M:VER-S10", "M:VER-S13")
-def test_both_eras_at_once(core: HttpServer) -> None:
+def test_both_eras_at_once(core: Endpoint) -> None:
     client = Shaken(core, revision=NEWEST)
     assert client.opened.json["result"]["protocolVersion"] == "2025-11-25"
     assert serve(core, alone("tools/list", headers=client.headers)).json["result"]["resultType"] == "complete"
@@ -153,8 +155,8 @@ def test_both_eras_at_once(core: HttpServer) -> None:
 # ------------------------------------------------------------ streams of requests
 
 
-@requirement("SHTTP-14", "SHTTP-15", "SHTTP-16", "SHTTP-18", "SHTTP-34")
-def test_progress_is_on_the_stream_of_its_request(core: HttpServer) -> None:
+@requirement("SHTTP-14", "SHTTP-15", "SHTTP-16", "SHTTP-17", "SHTTP-18", "SHTTP-34", "SHTTP-35")
+def test_progress_is_on_the_stream_of_its_request(core: Endpoint) -> None:
     client = Shaken(core)
     listening = client.listen()
     listening.writer.wait_for(lambda: listening.writer.streamed)
@@ -166,7 +168,7 @@ def test_progress_is_on_the_stream_of_its_request(core: HttpServer) -> None:
 
 
 @requirement("SHTTP-33")
-def test_a_question_is_on_the_stream_and_its_answer_a_post(core: HttpServer) -> None:
+def test_a_question_is_on_the_stream_and_its_answer_a_post(core: Endpoint) -> None:
     client = Shaken(core, elicitation={})
     asked = client.begin("tools/call", called("name"))
     asked.writer.wait_for(lambda: asked.writer.messages)
@@ -177,7 +179,7 @@ def test_a_question_is_on_the_stream_and_its_answer_a_post(core: HttpServer) -> 
     assert asked.finished().messages[-1]["result"]["content"][0]["text"] == "Bob"
 
 
-def test_an_answer_of_another_session_is_not_taken(core: HttpServer) -> None:
+def test_an_answer_of_another_session_is_not_taken(core: Endpoint) -> None:
     client, other = Shaken(core, elicitation={}), Shaken(core)
     asked = client.begin("tools/call", called("name"))
     asked.writer.wait_for(lambda: asked.writer.messages)
@@ -189,7 +191,7 @@ def test_an_answer_of_another_session_is_not_taken(core: HttpServer) -> None:
     assert asked.finished().messages[-1]["result"]["isError"]
 
 
-def test_a_question_ends_with_its_session(core: HttpServer) -> None:
+def test_a_question_ends_with_its_session(core: Endpoint) -> None:
     client = Shaken(core, elicitation={})
     asked = client.begin("tools/call", called("name"))
     asked.writer.wait_for(lambda: asked.writer.messages)
@@ -209,8 +211,8 @@ def test_who_drops_the_connection_takes_nothing_back(server: Server, stage: Stag
     assert held.finished().status == 0 and not stage.cancelled.is_set()
 
 
-@requirement("SHTTP-20")
-def test_a_request_is_taken_back_by_a_notification(core: HttpServer, stage: Stage) -> None:
+@requirement("CANC-12")
+def test_a_request_is_taken_back_by_a_notification(core: Endpoint, stage: Stage) -> None:
     client = Shaken(core)
     held = client.begin("tools/call", called("hold"), id=5)
     assert stage.entered.wait(WAIT)
@@ -225,7 +227,7 @@ def test_a_request_is_taken_back_by_a_notification(core: HttpServer, stage: Stag
     held.finished()
 
 
-def test_the_same_id_at_once_is_answered_twice(core: HttpServer, stage: Stage) -> None:
+def test_the_same_id_at_once_is_answered_twice(core: Endpoint, stage: Stage) -> None:
     client, other = Shaken(core), Shaken(core)
     held = [each.begin("tools/call", called("hold")) for each in (client, client, other)]
     assert eventually(lambda: len(core._replies) == 3)
@@ -235,7 +237,7 @@ def test_the_same_id_at_once_is_answered_twice(core: HttpServer, stage: Stage) -
     assert [each.finished().json["id"] for each in held] == [1, 1, 1]
 
 
-def test_what_belongs_to_a_session_is_kept_for_it(server: Server, core: HttpServer) -> None:
+def test_what_belongs_to_a_session_is_kept_for_it(server: Server, core: Endpoint) -> None:
 
 
     @server.tool
@@ -251,7 +253,7 @@ def test_what_belongs_to_a_session_is_kept_for_it(server: Server, core: HttpServ
     assert texts == ["1", "2", "1"]
 
 
-def test_shutdown_ends_the_session_behind_what_runs(core: HttpServer, stage: Stage) -> None:
+def test_shutdown_ends_the_session_behind_what_runs(core: Endpoint, stage: Stage) -> None:
     client = Shaken(core)
     held = client.begin("tools/call", called("hold"), id=7)
     assert stage.entered.wait(WAIT)
@@ -266,7 +268,7 @@ def test_shutdown_ends_the_session_behind_what_runs(core: HttpServer, stage: Sta
 
 
 @requirement("BATCH-10", "BATCH-11", "X-11")
-def test_an_array_is_answered_by_an_array(core: HttpServer) -> None:
+def test_an_array_is_answered_by_an_array(core: Endpoint) -> None:
     client = Shaken(core, revision="2025-03-26")
     items = [
         message("ping", id="a"), message("nope", id="b"), message("initialize", {}, id="c"), {"id": "d"},
@@ -280,12 +282,12 @@ def test_an_array_is_answered_by_an_array(core: HttpServer) -> None:
 
 
 @requirement("BATCH-12")
-def test_an_array_without_requests_is_accepted(core: HttpServer) -> None:
+def test_an_array_without_requests_is_accepted(core: Endpoint) -> None:
     client = Shaken(core, revision="2025-03-26")
     assert client.send([message("notifications/x", id=None)]).status == 202
 
 
-def test_an_array_with_progress_is_a_stream_and_may_be_taken_back(core: HttpServer, stage: Stage) -> None:
+def test_an_array_with_progress_is_a_stream_and_may_be_taken_back(core: Endpoint, stage: Stage) -> None:
     client = Shaken(core, revision="2025-03-26")
     items = [message("tools/call", called("count", **PROGRESS), 1), message("tools/call", called("hold"), 2)]
     served = Served(core, post(items, client.headers))
@@ -299,9 +301,12 @@ def test_an_array_with_progress_is_a_stream_and_may_be_taken_back(core: HttpServ
 
 @pytest.mark.parametrize(
     ("revision", "items"),
-    [("2025-06-18", [message("ping")]), ("2025-03-26", []), ("2025-03-26", [message("ping", id=n) for n in range(101)])],
+    [
+        ("2025-06-18", [message("ping")]), ("2025-03-26", []),
+        ("2025-03-26", [message("ping", id=n) for n in range(101)]),
+    ],
 )
-def test_arrays_that_are_refused(core: HttpServer, revision: str, items: Any) -> None:
+def test_arrays_that_are_refused(core: Endpoint, revision: str, items: Any) -> None:
     response = Shaken(core, revision=revision).send(items)
     assert response.status == 400 and response.json["error"]["code"] == -32600
 
@@ -381,12 +386,12 @@ def test_closing_the_server_ends_its_sessions(server: Server) -> None:
 
 
 @pytest.fixture
-def loose(server: Server) -> HttpServer:
+def loose(server: Server) -> Endpoint:
     return core_of(server, sessions=False)
 
 
 @requirement("SHTTP-82", "M:VER-S11")
-def test_without_sessions_each_post_stands_alone(loose: HttpServer) -> None:
+def test_without_sessions_each_post_stands_alone(loose: Endpoint) -> None:
     client = Shaken(loose)
     assert client.headers == {}
     assert client.request("tools/list").json["result"]["tools"]
@@ -399,12 +404,12 @@ def test_without_sessions_each_post_stands_alone(loose: HttpServer) -> None:
 
 @requirement("SHTTP-32")
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
-def test_without_sessions_there_is_only_post(loose: HttpServer, verb: str) -> None:
+def test_without_sessions_there_is_only_post(loose: Endpoint, verb: str) -> None:
     response = serve(loose, HttpRequest(verb, "/mcp", {"Host": "localhost"}))
     assert response.status == 405 and response.headers["Allow"] == "POST"
 
 
-def test_without_sessions_nobody_can_be_asked(loose: HttpServer, server: Server) -> None:
+def test_without_sessions_nobody_can_be_asked(loose: Endpoint, server: Server) -> None:
 
 
     @server.tool
@@ -428,7 +433,7 @@ def test_without_sessions_a_revision_may_not_be_served(stage: Stage) -> None:
 # ------------------------------------------------------------ many at once
 
 
-def test_answers_never_cross(core: HttpServer) -> None:
+def test_answers_never_cross(core: Endpoint) -> None:
     clients = [Shaken(core) for _ in range(8)]
     wrong: list[Any] = []
 

@@ -76,7 +76,7 @@ class Old:
         self.post(message("notifications/initialized", id=None))
 
 
-@requirement("HSSE-01", "HSSE-02", "HSSE-04", "HSSE-13")
+@requirement("HSSE-01", "HSSE-02", "HSSE-04")
 def test_messages_go_up_by_post_and_down_by_events(sse: SseServer) -> None:
     client = Old(sse)
     assert client.endpoint.data.startswith("/messages?session_id=")

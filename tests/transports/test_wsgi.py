@@ -210,8 +210,9 @@ def test_a_request_is_served_by_a_call(server: Server) -> None:
 
 def test_without_a_stream_progress_is_dropped_and_nobody_is_asked(server: Server) -> None:
     assert b"progress" not in server.handle_http(call("count", token=1)).body
+    info = {"name": "x", "version": "1"}
     opening = message("initialize", {
-        "protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "x", "version": "1"},
+        "protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}, "clientInfo": info,
     })
     session = dict(server.handle_http(post(opening)).headers)["Mcp-Session-Id"]
     asked = server.handle_http(post(message("tools/call", {"name": "name"}), {"Mcp-Session-Id": session}))
