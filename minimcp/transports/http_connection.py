@@ -240,11 +240,11 @@ class Connection:
         response has begun.
         """
         head = self._head
-        if head is not None and head.expects and not (self._continued or writer.begun):
-            self._continued = True
-            self.send(CONTINUE)
         deadline = Deadline(self._terms.timing.body if writer.begun else 0 if self._terms.crowded else LINGER_SECONDS)
         try:
+            if head is not None and head.expects and not (self._continued or writer.begun):
+                self._continued = True
+                self.send(CONTINUE)
             while True:
                 body = self.stream.body()
                 if body is not None:
@@ -257,6 +257,8 @@ class Connection:
                 self.stream.feed(data or b"")
         except BadRequest as refused:
             raise _Unwinding(refused)
+        except OSError:
+            raise _Unwinding(BadRequest(400, "nobody waits for leave to send the body"))
 
     def send(self, data: Union[bytes, memoryview]) -> None:
         """Send all of it, for one thread at a time.

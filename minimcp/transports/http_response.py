@@ -168,14 +168,16 @@ class Writer(ResponseWriter):
         with self._lock:
             ends = self.begun and not self._ended
             self._ended = self._ended or ends
-            if ends and self._head.newer and not (self._mute or self.gone):
+            if ends and self.gone:
+                self._keep_alive = False  # pieces may be missing
+            elif ends and self._head.newer and not self._mute:
                 self._put(_LAST_CHUNK)
 
     def _put(self, data: Union[bytes, memoryview]) -> Optional[OSError]:
         try:
             self._send(data)
         except OSError as error:
-            self.gone = True
+            self.gone, self._keep_alive = True, False
             return error
         return None
 

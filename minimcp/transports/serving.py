@@ -266,6 +266,9 @@ class HttpServing:
                 self._keep(connection, HEAD)
         except BadRequest as refusal:
             self._refuse(connection, refusal)
+        except Exception as error:  # a fault of ours ends one connection, not all of them
+            _log.error("%s: %r was raised while a request was read", connection.client, error, exc_info=error)
+            self._drop(connection)
 
     def _lend(self, connection: Connection) -> None:
         self._unwatch(connection)
