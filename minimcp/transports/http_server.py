@@ -112,11 +112,11 @@ class Endpoint:
         if refusal is not None:
             raise Refusal(*refusal)
         if request.path.partition("?")[0] != self.settings.path:
-            raise Refusal(404, f"there is nothing here: the server is at {self.settings.path}")
+            raise Refusal(404, f"there is nothing here: the server is at {self.settings.path}", code=None)
         verbs = self._verbs(request, streams)
         if request.method not in verbs:
             status = 405 if request.method in KNOWN_VERBS else 501
-            raise Refusal(status, "this is served with POST", (("Allow", ", ".join(verbs)),))
+            raise Refusal(status, "this is served with POST", (("Allow", ", ".join(verbs)),), code=None)
         if self._closing:
             raise Refusal(503, "the server is closing")
         authenticate = self.settings.authenticate
@@ -158,8 +158,8 @@ class Endpoint:
                 writer.send(202, [], b"")
 
     def _body(self, request: HttpRequest) -> bytes:
-        wanted = [JSON_TYPE] if self.settings.json_response else [JSON_TYPE, MEDIA_TYPE]
-        if not all(accepts(request.headers.all("Accept"), kind) for kind in wanted):
+        wanted = (JSON_TYPE,) if self.settings.json_response else (JSON_TYPE, MEDIA_TYPE)
+        if not accepts(request.headers, *wanted):
             raise Refusal(406, f"the header Accept names {' and '.join(wanted)}")
         return body_of(request, self.settings.max_body_bytes)
 

@@ -163,15 +163,15 @@ class Gate:
             Refusal: It names none that there is, or its revision is none that is served.
         """
         version = headers.get(VERSION_HEADER)
-        if version is not None and not any(version == revision.name for revision in self._offer.revisions):
+        if version is not None and version not in self._offer.names:
             names = ", ".join(self._offer.names)
             raise Refusal(400, f"this server does not speak {one_line(version, 40)}, but {names}")
         ids = headers.all(SESSION_HEADER)
         if not ids:
             raise Refusal(400, f"the header {SESSION_HEADER} is missing: initialize opens a session")
-        if len(ids) > 1 or not _SESSION_ID.fullmatch(ids[0]):
+        session = None if self._sessions is None or len(ids) > 1 else self._sessions.find(ids[0], principal)
+        if session is None and (len(ids) > 1 or not _SESSION_ID.fullmatch(ids[0])):
             raise Refusal(400, f"the header {SESSION_HEADER} is no id of a session")
-        session = None if self._sessions is None else self._sessions.find(ids[0], principal)
         if session is None:
             raise Refusal(404, "there is no such session, or not any more: initialize opens a new one")
         return session
@@ -201,15 +201,16 @@ class Gate:
         Raises:
             Refusal: There is no such session.
         """
+        opens = opening and SESSION_HEADER not in headers
+        if self._sessions is not None and not opens:
+            session = self.session(headers, principal)
+            return Sender(session, session.revision, principal)
         assumed = WITHOUT_HEADER if WITHOUT_HEADER in self._offer.revisions else self._newest()
         if self._sessions is None:
             if revision is not None and not opening and revision not in self._offer.revisions:
                 raise Refusal(400, f"this server does not speak {revision.name}")
             return Sender(None, revision or assumed, principal)
-        if opening and SESSION_HEADER not in headers:
-            return Sender(Session(self._make_role, self._end, principal), revision or assumed, principal)
-        session = self.session(headers, principal)
-        return Sender(session, session.revision, principal)
+        return Sender(Session(self._make_role, self._end, principal), revision or assumed, principal)
 
     def _newest(self) -> Revision:
         return [revision for revision in self._offer.revisions if revision.handshake][-1]

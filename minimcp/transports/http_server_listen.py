@@ -68,7 +68,7 @@ class Listening:
         Raises:
             Refusal: It is not served.
         """
-        if not accepts(headers.all("Accept"), MEDIA_TYPE):
+        if not accepts(headers, MEDIA_TYPE):
             raise Refusal(406, f"the header Accept names {MEDIA_TYPE}")
         last = headers.get(LAST_EVENT_HEADER)
         if last is not None:

@@ -17,7 +17,7 @@ class Refusal(Exception):
         status: Of the response.
         message: One sentence, which names the setting to change where there is one.
         headers: To send along.
-        code: Of the error in the body.
+        code: Of the error in the body; None sends the words alone: nothing of the protocol is there.
         id: Of the request; None where it is not known.
         data: Of the error.
     """
@@ -28,13 +28,14 @@ class Refusal(Exception):
         message: str,
         headers: tuple[tuple[str, str], ...] = (),
         *,
-        code: int = INVALID_REQUEST,
+        code: Optional[int] = INVALID_REQUEST,
         id: Optional[Id] = None,
         data: Json = None,
     ) -> None:
         super().__init__(message)
         self.status, self.headers = status, headers
-        self.failure = Failure(id, code, message, data)
+        self.failure = Failure(id, INVALID_REQUEST if code is None else code, message, data)
+        self._plain = code is None
 
     @classmethod
     def of(cls, error: RpcError, status: int, id: Optional[Id]) -> Refusal:
@@ -47,7 +48,9 @@ class Refusal(Exception):
         Raises:
             ConnectionLost: The peer is gone.
         """
-        writer.send(self.status, [("Content-Type", JSON_TYPE), *self.headers], encode(self.failure))
+        kind = "text/plain; charset=utf-8" if self._plain else JSON_TYPE
+        body = f"{self.failure.message}\n".encode() if self._plain else encode(self.failure)
+        writer.send(self.status, [("Content-Type", kind), *self.headers], body)
 
 
 class HttpSettings:

@@ -129,9 +129,9 @@ class SseServer:
         path, _, query = request.path.partition("?")
         verb = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}.get(path)
         if verb is None:
-            raise Refusal(404, f"there is nothing here: the stream is at {STREAM_PATH}")
+            raise Refusal(404, f"there is nothing here: the stream is at {STREAM_PATH}", code=None)
         if request.method != verb:
-            raise Refusal(405, f"this is served with {verb}", (("Allow", verb),))
+            raise Refusal(405, f"this is served with {verb}", (("Allow", verb),), code=None)
         authenticate = self._settings.authenticate
         principal = None if authenticate is None else authenticate(request)
         if verb == "GET":
@@ -140,7 +140,7 @@ class SseServer:
             self._message(request, writer, parse_qs(query).get(_ID, [""])[0], principal)
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter, principal: Optional[str]) -> None:
-        if not accepts(request.headers.all("Accept"), MEDIA_TYPE):
+        if not accepts(request.headers, MEDIA_TYPE):
             raise Refusal(406, f"the header Accept names {MEDIA_TYPE}")
         most = self._settings.max_streams
         if most is not None and len(self._pipes) >= most:
