@@ -135,7 +135,10 @@ class Calls:
             lambda id: self.era.dress(params, {} if on_progress is None else {"progressToken": id}),
             on_item=None if on_progress is None else _progress_to(on_progress),
         )
-        return self._outcome(call, params, deadline, cancel)
+        result = self._outcome(call, params, deadline, cancel)
+        if cancel is not None and cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
+            raise Cancelled(cancel.reason or "cancelled")
+        return result
 
     def _outcome(
         self, call: PendingCall, params: Mapping[str, Json], deadline: Deadline, cancel: Optional[CancelToken]

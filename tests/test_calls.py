@@ -15,7 +15,7 @@ from minimcp.calls import DEFAULT, Calls
 from minimcp.handlers import Handlers
 
 from .answering import R4, R5, Answering, discovered, error, initialized, result, silence
-from .scripted import Task, notice
+from .scripted import Task, dumps, notice, result as answer_of
 from .support import WAIT, eventually
 
 TOOL = {"name": "t", "inputSchema": {"type": "object"}}
@@ -125,6 +125,22 @@ def test_what_is_refused_of_a_batch_is_asked_again_once() -> None:
         outcomes = client.call_tools(names, return_exceptions=True)
         assert [type(each) for each in outcomes] == [minimcp.UnsupportedRevision] * 3
         assert len(sent(server, "tools/call")) == 4 + 6
+
+
+def test_a_token_that_is_cancelled_while_its_call_is_sent_ends_it_whatever_the_answer() -> None:
+    token, answered = CancelToken(), threading.Event()
+
+    def answer(message: Any) -> Any:
+        token.cancel("enough")
+        server.pipe.give(dumps(answer_of(message["id"], resultType="complete", content=[])))
+        assert eventually(lambda: ", 0 outgoing" in repr(client)), "the answer is in before the call is waited for"
+        answered.set()
+
+    client, server = connected({"tools/call": answer}, R5)
+    with client:
+        with pytest.raises(minimcp.Cancelled, match="enough"):
+            client.call_tool("a", cancel=token)
+        assert answered.is_set()
 
 
 def test_nothing_is_asked_again_for_a_token_that_was_cancelled() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import select
 import socket
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ..deadline import Deadline
 from ..errors import ConnectionLost
@@ -57,7 +57,7 @@ class Terms:
         body_bytes: Of its body; None for any size.
     """
 
-    __slots__ = ("application", "timing", "header_bytes", "body_bytes", "closing", "crowded")
+    __slots__ = ("application", "timing", "header_bytes", "body_bytes", "closing", "crowded", "watch")
 
     def __init__(self, application: Any, timing: Timing, *, header_bytes: int, body_bytes: Optional[int]) -> None:
         self.application, self.timing = application, timing
@@ -66,6 +66,8 @@ class Terms:
         """Each response is the last of its connection."""
         self.crowded = False
         """Workers have better to do than to wait for peers that may send more."""
+        self.watch: Callable[[Connection], None]
+        """Has the peer of a connection watched for leaving, from now on."""
 
 
 class _Unwinding(BaseException):
@@ -184,7 +186,7 @@ class Connection:
     def _serve(self) -> int:
         head, body = self._head, self.stream.body()
         assert head is not None
-        self.writer = writer = Writer(head, self.client, self.send, self._keeps_alive)
+        self.writer = writer = Writer(head, self.client, self.send, self._keeps_alive, self._began)
         try:
             given = Body(self, writer) if body is None else body
             self._terms.application.serve(HttpRequest(head.method, head.path, head.fields, given, self.client), writer)
@@ -204,6 +206,9 @@ class Connection:
         self.stream.forward()
         self._head, self._continued = None, False
         return NEXT
+
+    def _began(self) -> None:
+        self._terms.watch(self)
 
     def _await_next(self) -> int:
         if self._has_head():
@@ -235,11 +240,11 @@ class Connection:
         response has begun.
         """
         head = self._head
-        if head is not None and head.expects and not (self._continued or writer.begun):
-            self._continued = True
-            self.send(CONTINUE)
         deadline = Deadline(self._terms.timing.body if writer.begun else 0 if self._terms.crowded else LINGER_SECONDS)
         try:
+            if head is not None and head.expects and not (self._continued or writer.begun):
+                self._continued = True
+                self.send(CONTINUE)
             while True:
                 body = self.stream.body()
                 if body is not None:
@@ -252,6 +257,8 @@ class Connection:
                 self.stream.feed(data or b"")
         except BadRequest as refused:
             raise _Unwinding(refused)
+        except OSError:
+            raise _Unwinding(BadRequest(400, "nobody waits for leave to send the body"))
 
     def send(self, data: Union[bytes, memoryview]) -> None:
         """Send all of it, for one thread at a time.

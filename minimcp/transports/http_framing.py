@@ -34,7 +34,7 @@ _ABSOLUTE = re.compile(r"https?://([^/?]+)(/?.*)", re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=\-]*(?::[0-9]*)?|\[[0-9A-Fa-f:.]+\](?::[0-9]*)?")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;[\t -~\x80-\xff]*)?")
 _BARE = re.compile(rb"(?<!\r)\n|\r(?=[^\n])")
-_CHUNK_LINE, _FAIR_LINE, _CHUNK_EXCESS = 1024, 16, 16 * 1024
+_CHUNK_LINE, _CHUNK_COST, _CHUNK_EXCESS = 1024, 16, 256 * 1024
 
 
 class BadRequest(Exception):
@@ -233,7 +233,7 @@ class RequestStream:
         end = data.find(b"\r\n\r\n", max(0, self._looked - 3))
         if (len(data) if end < 0 else end) > self._header_bytes:
             status = 431 if b"\r\n" in data[: self._header_bytes] else 414
-            raise BadRequest(status, f"a head has at most {self._header_bytes} bytes")
+            raise BadRequest(status, f"a head has at most {self._header_bytes} bytes (max_header_bytes)")
         if end < 0:
             # What can be no request is refused before its end, which may never come.
             if _BARE.search(data, max(0, self._looked - 1)) or (data[:1] != b"\r" and b"" < data[:1] <= b" "):
@@ -247,7 +247,7 @@ class RequestStream:
 
     def _check_size(self, size: int) -> None:
         if self._body_bytes is not None and size > self._body_bytes:
-            raise BadRequest(413, f"a body has at most {self._body_bytes} bytes")
+            raise BadRequest(413, f"a body has at most {self._body_bytes} bytes (max_body_bytes)")
 
     def body(self) -> Optional[bytes]:
         """The body of this request, whose head has come; None until all of it has come.
@@ -307,9 +307,9 @@ class _Chunks:
         if found is None:
             raise BadRequest(400, "a chunk's size is malformed")
         self.missing = int(found[1], 16)
-        self._excess = max(0, self._excess + end - at - _FAIR_LINE - self.missing)
+        self._excess = max(0, self._excess + end - at + _CHUNK_COST - self.missing)
         if self._excess > _CHUNK_EXCESS:
-            raise BadRequest(400, "there is more round the chunks than in them")
+            raise BadRequest(400, "the chunks are too small")
         self._step = self._data if self.missing else self._trailer
         return end + 2
 

@@ -101,11 +101,12 @@ class Writer(ResponseWriter):
         client: The peer's address, in words.
         send: Sends bytes to it, or raises OSError.
         keeps_alive: Whether there may be another request after this one.
+        began: Called when a response that comes in pieces has begun.
     """
 
     __slots__ = (
-        "gone", "since", "begun", "_head", "_client", "_send", "_keeps_alive", "_mute", "_ended", "_keep_alive",
-        "_callbacks", "_lock",
+        "gone", "since", "begun", "_head", "_client", "_send", "_keeps_alive", "_began", "_mute", "_ended",
+        "_keep_alive", "_callbacks", "_lock",
     )  # fmt: skip
 
     def __init__(
@@ -114,10 +115,12 @@ class Writer(ResponseWriter):
         client: str,
         send: Callable[[Union[bytes, memoryview]], None],
         keeps_alive: Callable[[Head], bool],
+        began: Callable[[], None],
     ) -> None:
         self.gone = self.begun = False
         self.since = time.monotonic()
         self._head, self._client, self._send, self._keeps_alive = head, client, send, keeps_alive
+        self._began = began
         self._mute = self._ended = self._keep_alive = False
         self._callbacks: list[Callable[[], None]] = []
         self._lock = threading.Lock()  # of the response: what one thread writes is not cut in two by another
@@ -130,6 +133,7 @@ class Writer(ResponseWriter):
         """As `ResponseWriter.begin`."""
         self._check()
         self._start(status, headers, None)
+        self._began()
 
     def _start(self, status: int, headers: list[tuple[str, str]], body: Optional[bytes]) -> None:
         """Send the head, with the whole body or before the pieces of one."""
@@ -142,10 +146,10 @@ class Writer(ResponseWriter):
             data = response_head(status, headers, length=length, keep_alive=keep, newer=newer)
             self.begun, self._ended, self._keep_alive = True, whole, keep
             self._mute = not has_body(self._head.method, status)
-            shown = memoryview(b"" if self._mute else body or b"")
+            shown = b"" if body is None or self._mute else body
             error = self._put(data + shown[:_PIECE_BYTES])
             if error is None and len(shown) > _PIECE_BYTES:
-                error = self._put(shown[_PIECE_BYTES:])  # not copied
+                error = self._put(memoryview(shown)[_PIECE_BYTES:])  # so much is not copied
         self._settle(error)
 
     def write(self, data: bytes) -> None:
@@ -164,14 +168,16 @@ class Writer(ResponseWriter):
         with self._lock:
             ends = self.begun and not self._ended
             self._ended = self._ended or ends
-            if ends and self._head.newer and not (self._mute or self.gone):
+            if ends and self.gone:
+                self._keep_alive = False  # pieces may be missing
+            elif ends and self._head.newer and not self._mute:
                 self._put(_LAST_CHUNK)
 
     def _put(self, data: Union[bytes, memoryview]) -> Optional[OSError]:
         try:
             self._send(data)
         except OSError as error:
-            self.gone = True
+            self.gone, self._keep_alive = True, False
             return error
         return None
 

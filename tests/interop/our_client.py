@@ -20,11 +20,21 @@ import minimcp  # noqa: E402
 from tests.interop.checking import ROOTS, SECONDS, Check, Host, Peer  # noqa: E402
 from tests.interop.everything_checks import EVERYTHING  # noqa: E402
 from tests.interop.feature_checks import FEATURES  # noqa: E402
+from tests.interop.plain_checks import FASTMCP, PLAIN  # noqa: E402
+from tests.interop.reference_checks import FETCH, FILESYSTEM, GIT, MEMORY, SQLITE, TIME  # noqa: E402
 from tests.interop.tool_checks import SHARED  # noqa: E402
 
-CHECKS = {"shared": {**SHARED, **FEATURES}, "everything": EVERYTHING}
-SERVER_NAMES = {"shared": "interop", "everything": "mcp-servers/everything"}
-ENVIRONMENT = {"MINIMCP_INTEROP": "ja, å"}
+CHECKS = {
+    "shared": {**SHARED, **FEATURES}, "plain": PLAIN, "fastmcp": FASTMCP, "everything": EVERYTHING,
+    "filesystem": FILESYSTEM, "memory": MEMORY,
+    "time": TIME, "git": GIT, "fetch": FETCH, "sqlite": SQLITE,
+}
+SERVER_NAMES = {
+    "shared": "interop", "plain": "interop", "fastmcp": "interop", "everything": "mcp-servers/everything",
+    "filesystem": "secure-filesystem-server",
+    "memory": "memory-server", "time": "mcp-time", "git": "mcp-git", "fetch": "mcp-fetch", "sqlite": "sqlite",
+}
+ENVIRONMENT = {"MINIMCP_INTEROP": "ja, å", "MEMORY_FILE_PATH": os.path.abspath("memory.jsonl")}
 
 
 def run(check: Check, peer: Peer) -> Any:
@@ -55,7 +65,8 @@ def session(kind: str, revision: str, command: list[str]) -> dict[str, Any]:
     results: dict[str, Any] = {}
     report: dict[str, Any] = {"revision": None, "checks": results}
     host = Host()
-    options: dict[str, Any] = {"handlers": host, "roots": ROOTS, "sampling": ("tools",), "env": ENVIRONMENT}
+    roots = [os.getcwd()] if kind == "filesystem" else ROOTS
+    options: dict[str, Any] = {"handlers": host, "roots": roots, "sampling": ("tools",), "env": ENVIRONMENT}
     try:
         with minimcp.connect(command, revision=revision, timeout=SECONDS, **options) as client:
             report["revision"] = client.revision

@@ -64,6 +64,7 @@ class Peer(NamedTuple):
 
 
 ZOD = "zod@4.6.7"
+REFERENCE = ["mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19", "mcp-server-fetch==2026.10.24", "mcp==2.3.0"]
 
 PEERS = (
     Peer(
@@ -135,5 +136,59 @@ PEERS = (
                   "basic/utilities/tasks, tool-level negotiation). The SDK that the server stands on throws that "
                   "error inside its handler of tools/call and turns it into a result with isError.", since=R4),
         ),
+    ),
+    Peer(
+        "server-filesystem", "2026.8.31",
+        NodeEnvironment("server-filesystem", ["@modelcontextprotocol/server-filesystem@2026.8.31"]),
+        server="@modelcontextprotocol/server-filesystem/dist/index.js", server_arguments=(".",),
+        serves=(*exactly(*HANDSHAKE), Asked("auto", R4)), tools="filesystem",
+    ),
+    Peer(
+        "server-memory", "2026.8.31",
+        NodeEnvironment("server-memory", ["@modelcontextprotocol/server-memory@2026.8.31"]),
+        server="@modelcontextprotocol/server-memory/dist/index.js",
+        serves=(*exactly(*HANDSHAKE), Asked("auto", R4)), tools="memory",
+    ),
+    Peer(
+        "mcp-server-time", "2026.10.19",
+        PythonEnvironment("reference", REFERENCE), server="mcp_server_time",
+        server_arguments=("--local-timezone", "UTC"),
+        serves=(*exactly(*ALL), Asked("auto", R5)), tools="time",
+    ),
+    Peer(
+        "mcp-server-git", "2026.10.19",
+        PythonEnvironment("reference", REFERENCE), server="mcp_server_git",
+        serves=(*exactly(*ALL), Asked("auto", R5)), tools="git",
+    ),
+    Peer(
+        "mcp-server-fetch", "2026.10.24",
+        PythonEnvironment("reference", REFERENCE), server="mcp_server_fetch",
+        server_arguments=("--ignore-robots-txt", "--allow-private-ips"),
+        serves=(*exactly(*ALL), Asked("auto", R5)), tools="fetch",
+    ),
+    Peer(
+        "mcp-server-sqlite", "2025.4.25",
+        PythonEnvironment("sqlite", ["mcp-server-sqlite==2025.4.25", "mcp==1.30.0"]), server="sqlite_server.py",
+        server_arguments=("--db-path", "notes.db"), serves=(*exactly(*HANDSHAKE), Asked("auto", R4)), tools="sqlite",
+    ),
+    Peer(
+        "python-sdk-2024", "1.1.2", PythonEnvironment("python-sdk-2024", ["mcp==1.1.2"]),
+        server="python_2024_server.py", serves=(*exactly(R1), Asked("auto", R1)), tools="plain",
+        client="python_2024_client.py", speaks=exactly(R1),
+        faults=(
+            Fault("server", "resources",
+                  "The contents of a resource have its own MIME type (2024-11-05, server/resources). The low-level "
+                  "server of 1.1.2 says application/octet-stream of all bytes, and text/plain of all text."),
+        ),
+    ),
+    Peer(
+        "fastmcp", "4.1.2", PythonEnvironment("fastmcp", ["fastmcp==4.1.2"]),
+        server="fastmcp_server.py",
+        serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)), tools="fastmcp",
+        client="fastmcp_client.py", speaks=(Asked("legacy", R4), Asked("auto", R5)),
+    ),
+    Peer(
+        "inspector", "2.12.0", NodeEnvironment("inspector", ["@modelcontextprotocol/inspector@2.12.0"]),
+        client="inspector_client.mjs", speaks=exactly(R4),
     ),
 )

@@ -104,6 +104,13 @@ class Peer:
         self.socket.shutdown(socket.SHUT_WR)
         return self
 
+    def finish_quietly(self) -> None:
+        """As `finish`, if the server has not closed already."""
+        try:
+            self.finish()
+        except OSError:
+            pass
+
     def reset(self) -> None:
         """Leave without a word."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -274,7 +274,7 @@ CHUNKS = [
     (400, b"1" * 16 + b"\r\n"),
     (400, b"5;" + b"a" * 2000),
     (400, b"1;" + b"a" * 1000 + b"\r\n!\r\n" * 20),
-    (400, b"".join(b"1;" + b"a" * 1000 + b"\r\n!\r\n" for _ in range(20))),
+    (400, b"".join(b"1;" + b"a" * 1000 + b"\r\n!\r\n" for _ in range(300))),
     (413, b"%x\r\n" % (BODY_BYTES + 1)),
     (413, b"f" * 15 + b"\r\n"),
     (413, b"1\r\n!\r\n" * (BODY_BYTES + 1)),
@@ -287,6 +287,18 @@ CHUNKS = [
 @for_each("size", [None, 1000, 3])
 def test_chunks_that_are_refused(status: int, chunks: bytes, size: Optional[int]) -> None:
     assert refusal(CHUNKED + chunks, size) == status
+
+
+def test_a_body_in_tiny_chunks_is_taken_up_to_a_point() -> None:
+    """Each costs more time than a byte of it is worth."""
+    taken = RequestStream(body_bytes=None)
+    taken.feed(CHUNKED + b"1\r\n!\r\n" * 10_000 + b"8000\r\n" + b"x" * 0x8000 + b"\r\n0\r\n\r\n")
+    assert taken.head() is not None and len(taken.body() or b"") == 10_000 + 0x8000
+    taken.forward()
+    taken.feed(CHUNKED + b"1\r\n!\r\n" * 20_000)
+    assert taken.head() is not None
+    with pytest.raises(BadRequest, match="too small"):
+        taken.body()
 
 
 def test_the_limits_are_meant_exactly() -> None:

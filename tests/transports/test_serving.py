@@ -18,7 +18,7 @@ import pytest
 
 from minimcp.errors import ConnectionLost
 from minimcp.transports.http_common import HttpRequest, ResponseWriter
-from minimcp.transports.http_connection import Timing
+from minimcp.transports.http_connection import Connection, Timing
 from minimcp.transports.serving import HttpServing
 from tests.rows import for_each
 from tests.support import WAIT, eventually, open_descriptors
@@ -225,8 +225,7 @@ def test_a_slow_body_holds_no_thread(framing: bytes) -> None:
         peers = [stack.enter_context(Peer(serving.port)) for _ in range(8)]
         for peer in peers:
             peer.send(b"POST / HTTP/1.1\r\nHost: a\r\n" + framing + pieces[0])
-        assert eventually(lambda: "0 requests, 8 waiting" in repr(serving)), serving
-        assert len(application.served) == 8
+        assert eventually(lambda: len(application.served) == 8 and "0 requests, 8 waiting" in repr(serving)), serving
         for peer in peers:
             peer.send(pieces[1])
         for peer in peers:
@@ -247,6 +246,37 @@ def test_a_peer_that_waits_for_leave_gets_it_when_the_body_is_wanted(
     with Peer(patient.port) as peer:
         found = peer.send(head.format("/no").encode()).response()
         assert (found.status, found.headers["connection"]) == (403, "close")
+
+
+def test_a_peer_that_leaves_while_it_waits_for_leave(application: Application, patient: HttpServing) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    def wait(request: HttpRequest, writer: ResponseWriter) -> None:
+        entered.set()
+        assert go.wait(WAIT)
+        read(request)
+
+    application.paths["/"] = wait
+    with Peer(patient.port) as peer:
+        peer.send(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+        assert entered.wait(WAIT)
+        peer.reset()
+        go.set()
+    assert eventually(lambda: " 0 requests, 0 waiting" in repr(patient))
+
+
+def test_a_fault_of_ours_ends_one_connection(
+    patient: HttpServing, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(self: Connection, data: bytes) -> bool:
+        raise ZeroDivisionError("ours")
+
+    with Peer(patient.port) as peer:
+        with monkeypatch.context() as patched:
+            patched.setattr(Connection, "advance", fail)
+            assert peer.get().rest() == b""
+    probe(patient)
+    assert "ours" in caplog.text
 
 
 def test_a_body_that_ends_early(patient: HttpServing) -> None:

@@ -324,10 +324,15 @@ def test_base64_goes_round(data: bytes) -> None:
     assert kinds.decode_base64(text) == data
 
 
+def test_the_alphabet_for_urls_is_read_and_never_written() -> None:
+    assert kinds.decode_base64("-_8=") == kinds.decode_base64("+/8=") == b"\xfb\xff"
+    assert kinds.encode_base64(b"\xfb\xff") == "+/8="
+
+
 @pytest.mark.requirement("RES-21", "PRM-08")
 @for_each(
     "text",
-    ["YQ", "YQ=", "YQ===", "Y", "====", "=", "YWJj=", "YW Jj", "YWJj\n", "YW-_", "YQ==YQ==", "YWJ\u00e9",
+    ["YQ", "YQ=", "YQ===", "Y", "====", "=", "YWJj=", "YW Jj", "YWJj\n", "YW-/", "+_==", "YQ==YQ==", "YWJ\u00e9",
      "A===", "AB=\n CD=", "!!!!YWJj", "YQ==YWJj", "AA==A==="],
 )  # fmt: skip
 def test_what_is_not_strict_base64_is_refused(text: str) -> None:

@@ -1,0 +1,151 @@
+"""Checks of our server by the client of the official Python SDK of December 2024, which knows 2024-11-05 alone.
+
+Usage: python_2024_client.py REVISION COMMAND... Prints one JSON object: the revision and, for each check, true or
+what went wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Awaitable, Callable
+
+import anyio
+from mcp import ClientSession, McpError, StdioServerParameters, stdio_client, types
+
+UNICODE = "Grüße, 世界 \U0001f600 \u2028 \x7f end"
+NOTICES: list[Any] = []
+
+
+def expect(got: Any, wanted: Any) -> None:
+    if got != wanted:
+        raise AssertionError(f"got {got!r:.300}, expected {wanted!r:.300}")
+
+
+async def expect_error(code: int, call: Awaitable[Any]) -> None:
+    try:
+        await call
+    except McpError as error:
+        expect(error.args[0].code, code)
+    else:
+        raise AssertionError("no error")
+
+
+async def check_list(session: ClientSession) -> None:
+    """The first page: this version cannot ask for others."""
+    tools = (await session.list_tools()).tools
+    expect({tool.inputSchema["type"] for tool in tools}, {"object"})
+
+
+async def check_echo(session: ClientSession) -> None:
+    expect((await session.call_tool("echo", {"text": UNICODE})).content[0].text, UNICODE)
+
+
+async def check_record(session: ClientSession) -> None:
+    result = await session.call_tool("weather", {"city": "Tromsø"})
+    expect(json.loads(result.content[0].text)["place"], {"city": "Tromsø", "tags": ["å", "b"]})
+
+
+async def check_image(session: ClientSession) -> None:
+    (block,) = (await session.call_tool("image")).content
+    expect((type(block), block.mimeType), (types.ImageContent, "image/png"))
+
+
+async def check_failures(session: ClientSession) -> None:
+    result = await session.call_tool("fail")
+    expect((result.isError, "this tool fails" in result.content[0].text), (True, True))
+    expect((await session.call_tool("add", {"a": "many", "b": 1})).isError, True)
+    await expect_error(-32602, session.call_tool("no-such-tool"))
+
+
+async def check_parallel(session: ClientSession) -> None:
+    said: dict[int, str] = {}
+
+    async def say(i: int) -> None:
+        said[i] = (await session.call_tool("echo", {"text": f"text {i}"})).content[0].text
+
+    async with anyio.create_task_group() as group:
+        for i in range(20):
+            group.start_soon(say, i)
+    expect(said, {i: f"text {i}" for i in range(20)})
+
+
+async def check_resources(session: ClientSession) -> None:
+    resources = {str(each.uri): each.mimeType for each in (await session.list_resources()).resources}
+    expect(resources["note://all"], "text/plain")
+    (item,) = (await session.read_resource("note://all")).contents
+    expect((item.mimeType, item.text), ("text/plain", "alle: å"))
+    (item,) = (await session.read_resource("note://pixel")).contents
+    expect((item.mimeType, item.blob[:8]), ("image/png", "iVBORw0K"))
+    await expect_error(-32002, session.read_resource("note://nowhere"))
+
+
+async def check_subscription(session: ClientSession) -> None:
+    await session.subscribe_resource("note://all")
+    await session.call_tool("touch", {"uri": "note://all"})
+    with anyio.fail_after(10):
+        while not any(isinstance(each, types.ResourceUpdatedNotification) for each in NOTICES):
+            await anyio.sleep(0.01)
+    await session.unsubscribe_resource("note://all")
+
+
+async def check_prompts(session: ClientSession) -> None:
+    prompts = {prompt.name for prompt in (await session.list_prompts()).prompts}
+    expect("greet" in prompts, True)
+    (message,) = (await session.get_prompt("greet", {"name": "Åse"})).messages
+    expect(message.content.text, "Greet Åse in a plain tone")
+    await expect_error(-32602, session.get_prompt("no-such-prompt"))
+
+
+async def check_completion(session: ClientSession) -> None:
+    reference = types.PromptReference(type="ref/prompt", name="greet")
+    result = await session.complete(reference, {"name": "tone", "value": "f"})
+    expect(result.completion.values, ["formal", "friendly"])
+
+
+async def check_log(session: ClientSession) -> None:
+    await session.set_logging_level("debug")
+    NOTICES.clear()
+    await session.call_tool("note", {"text": "hør"})
+    with anyio.fail_after(10):
+        while not NOTICES:
+            await anyio.sleep(0.01)
+    expect((NOTICES[0].params.level, NOTICES[0].params.data), ("info", "hør"))
+
+
+async def check_ping(session: ClientSession) -> None:
+    await session.send_ping()
+
+
+CHECKS: dict[str, Callable[[ClientSession], Awaitable[None]]] = {
+    "list": check_list, "echo": check_echo, "record": check_record, "image": check_image, "failures": check_failures,
+    "parallel": check_parallel, "resources": check_resources, "subscription": check_subscription,
+    "prompts": check_prompts, "completion": check_completion, "log": check_log, "ping": check_ping,
+}
+
+
+async def listen(session: ClientSession) -> None:
+    async for message in session.incoming_messages:
+        if isinstance(message, types.ServerNotification):
+            NOTICES.append(message.root)
+
+
+async def hold(command: list[str]) -> dict[str, Any]:
+    results: dict[str, Any] = {}
+    parameters = StdioServerParameters(command=command[0], args=command[1:])
+    async with stdio_client(parameters) as (reading, writing), ClientSession(reading, writing) as session:
+        begun = await session.initialize()
+        async with anyio.create_task_group() as group:
+            group.start_soon(listen, session)
+            for name, check in CHECKS.items():
+                try:
+                    await check(session)
+                    results[name] = True
+                except Exception as error:
+                    results[name] = f"{type(error).__name__}: {error}"[:600]
+            group.cancel_scope.cancel()
+    return {"revision": begun.protocolVersion, "checks": results}
+
+
+if __name__ == "__main__":
+    print(json.dumps(anyio.run(hold, sys.argv[2:])), flush=True)
