@@ -26,7 +26,7 @@ Importing this package starts nothing and imports neither third-party code nor a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .errors import (
     AuthorizationError,
@@ -53,6 +53,7 @@ from .errors import (
     UnsupportedRevision,
     UrlElicitationRequired,
 )
+from .late import late_names
 from .version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -109,51 +110,31 @@ if TYPE_CHECKING:
     )
 
 _LATE = {
-    "CancelToken": "cancel",
-    "Client": "client",
-    "connect": "connecting",
-    "Context": "features.context",
-    "current_context": "features.context",
-    "LogHandler": "features.log_handler",
-    **dict.fromkeys(("Elicit", "ElicitUrl", "ListRoots", "Sample"), "features.questions"),
-    "EventStore": "transports.http_server_stream",
-    **dict.fromkeys(("HttpRequest", "HttpResponse"), "transports.http_common"),
-    "Group": "group",
-    "connect_all": "group",
-    "resolve_inside": "paths",
-    "Serial": "serial",
-    **dict.fromkeys(("Server", "serve"), "server"),
-    **dict.fromkeys(("prompt", "resource", "tool"), "marks"),
-    "StdioServer": "transports.child",
-    **dict.fromkeys(
-        (
-            "Annotations", "Answer", "Audio", "BlobResourceContents", "CallToolResult", "Change", "Completion",
-            "ElicitRequest", "EmbeddedResource", "GetPromptResult", "Icon", "Image", "Implementation", "LogMessage",
-            "Message", "ModelPreferences", "Progress", "Prompt", "PromptArgument", "PromptMessage",
-            "ReadResourceResult", "Resource", "ResourceLink", "ResourceTemplate", "Root", "SampleRequest",
-            "SampleResult", "SamplingMessage", "Text", "TextResourceContents", "Tool", "ToolAnnotations",
-            "ToolChoice", "ToolResult", "ToolUse",
-        ),
-        "types",
-    ),
+    "cancel": "CancelToken",
+    "client": "Client",
+    "connecting": "connect",
+    "features.context": "Context current_context",
+    "features.log_handler": "LogHandler",
+    "features.questions": "Elicit ElicitUrl ListRoots Sample",
+    "group": "Group connect_all",
+    "marks": "prompt resource tool",
+    "paths": "resolve_inside",
+    "serial": "Serial",
+    "server": "Server serve",
+    "transports.child": "StdioServer",
+    "transports.http_common": "HttpRequest HttpResponse",
+    "transports.http_server_stream": "EventStore",
+    "types": """
+        Annotations Answer Audio BlobResourceContents CallToolResult Change Completion ElicitRequest EmbeddedResource
+        GetPromptResult Icon Image Implementation LogMessage Message ModelPreferences Progress Prompt PromptArgument
+        PromptMessage ReadResourceResult Resource ResourceLink ResourceTemplate Root SampleRequest SampleResult
+        SamplingMessage Text TextResourceContents Tool ToolAnnotations ToolChoice ToolResult ToolUse
+    """,
 }
 """Names that are imported when somebody asks for them: a client does not pay for the server, nor a server for it."""
 
-
-def __getattr__(name: str) -> Any:
-    module = _LATE.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f".{module}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE})
-
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = late_names(__name__, _LATE)
 
 __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
+from . import schema, types  # whole: what is in them is imported with the first question
 from .cancel import CancelToken
 from .clock import Clock
 from .errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError
@@ -16,16 +17,6 @@ from .handlers import Handlers, as_roots
 from .jsonrpc import Json
 from .log import Log, one_line
 from .revisions import Revision
-from .schema import EndlessPattern, compile_peer_check, write_any
-from .types import (
-    Answer,
-    ElicitRequest,
-    Implementation,
-    SampleRequest,
-    SampleResult,
-    Text,
-    conversation_fault,
-)
 from .workers import here
 
 log = Log("client")
@@ -74,7 +65,7 @@ class Answerer:
         method: str,
         params: Mapping[str, Json],
         revision: Revision,
-        server: Optional[Implementation],
+        server: Optional[types.Implementation],
         asked: Asked,
     ) -> Question:
         """Read a question and check that it may be asked.
@@ -132,7 +123,7 @@ class Answerer:
         """
         here.exchange = None  # a host's handler is no server's handler: it has no context
         request, peer = exchange.request, exchange.peer
-        server = Implementation.of_peer(peer.info)
+        server = types.Implementation.of_peer(peer.info)
         question = self.read(request.method, request.params, peer.revision, server, exchange)
         try:
             return self.answer(question)
@@ -157,19 +148,19 @@ class Kind(NamedTuple):
 
 def _read_sample(
     params: Mapping[str, Json], parts: Mapping[str, Json], revision: Revision
-) -> tuple[SampleRequest, Callable[[Any], dict[str, Json]]]:
-    request = SampleRequest.from_wire(params)
+) -> tuple[types.SampleRequest, Callable[[Any], dict[str, Json]]]:
+    request = types.SampleRequest.from_wire(params)
     if "tools" not in parts and (request.tools is not None or request.tool_choice is not None):
         raise ValueError("this client does not declare sampling.tools")
-    fault = conversation_fault(request.messages)
+    fault = types.conversation_fault(request.messages)
     if fault is not None:
         raise ValueError(fault)
     return request, lambda returned: _sample(returned, revision)
 
 
 def _sample(returned: Any, revision: Revision) -> dict[str, Json]:
-    result = SampleResult(returned, stop_reason="endTurn") if isinstance(returned, str) else returned
-    if not isinstance(result, SampleResult):
+    result = types.SampleResult(returned, stop_reason="endTurn") if isinstance(returned, str) else returned
+    if not isinstance(result, types.SampleResult):
         raise TypeError(f"sample returns a str or a SampleResult, not {type(result).__name__}")
     kinds = {block.type for block in result.content}
     if not kinds <= revision.sampling_kinds:
@@ -178,14 +169,14 @@ def _sample(returned: Any, revision: Revision) -> dict[str, Json]:
     if len(result.content) != 1 and not revision.sampling_tools:
         if kinds != {"text"}:
             raise ValueError(f"in {revision.name} a model answers with one block")
-        written["content"] = Text(result.text).to_wire()
+        written["content"] = types.Text(result.text).to_wire()
     return written
 
 
 def _read_elicit(
     params: Mapping[str, Json], parts: Mapping[str, Json], revision: Revision
-) -> tuple[ElicitRequest, Callable[[Any], dict[str, Json]]]:
-    request = ElicitRequest.from_wire(params)
+) -> tuple[types.ElicitRequest, Callable[[Any], dict[str, Json]]]:
+    request = types.ElicitRequest.from_wire(params)
     if request.mode not in (parts or ("form",)):
         raise ValueError(f"this client does not declare elicitation by {one_line(request.mode)}")
     if request.mode == "url":
@@ -195,10 +186,7 @@ def _read_elicit(
     if request.schema is None:
         raise ValueError("requestedSchema is missing")
     check, fits = _checks_of(request.schema)
-    defaults = _without_null(request.defaults, (), fits)
-    fault = fits(defaults)
-    if fault is not None:
-        raise ValueError(f"a default of requestedSchema does not fit: {fault}")
+    defaults = _fitting(request, fits)
     needed = request.schema.get("required", ())
 
     def content(fields: dict[str, Json]) -> dict[str, Json]:
@@ -214,26 +202,42 @@ def _read_elicit(
 Check = Callable[[Any], Optional[str]]
 
 
-def _checks_of(schema: Json) -> tuple[Check, Check]:
+def _checks_of(wanted: Json) -> tuple[Check, Check]:
     """The check of an answer, and that of some of its members.
 
     Raises:
         ValueError: This is no schema of an object.
     """
-    says = schema.get("type", "object")
+    says = wanted.get("type", "object")
     if says != "object":
         raise ValueError(f"requestedSchema is of the type {says!r:.60}, not 'object'")
-    part = {word: schema[word] for word in ("$schema", "$defs", "definitions", "properties") if word in schema}
+    part = {word: wanted[word] for word in ("$schema", "$defs", "definitions", "properties") if word in wanted}
     try:
-        whole = compile_peer_check(schema, where="requestedSchema")
-        return whole, compile_peer_check(part, where="requestedSchema")
-    except (ImportError, EndlessPattern) as error:
+        whole = schema.compile_peer_check(wanted, where="requestedSchema")
+        return whole, schema.compile_peer_check(part, where="requestedSchema")
+    except (ImportError, schema.EndlessPattern) as error:
         log.warning("an answer is sent unchecked: %s", error)
         return _unchecked, _unchecked
 
 
 def _unchecked(content: Any) -> None:
     return None
+
+
+def _fitting(request: types.ElicitRequest, fits: Check) -> dict[str, Json]:
+    """The defaults that fit. The others go to the log, and the host sees a schema without them."""
+    given = _without_null(request.defaults, (), fits)
+    faults = {name: fault for name, value in given.items() for fault in [fits({name: value})] if fault is not None}
+    if faults:
+        told = one_line("; ".join(faults.values()))
+        log.warning("a form with defaults that do not fit, which are left out: %s", told)
+        schema: Json = request.schema
+        properties = {
+            name: {word: rule for word, rule in field.items() if word != "default"} if name in faults else field
+            for name, field in schema["properties"].items()
+        }
+        request.requested_schema = {**schema, "properties": properties}
+    return {name: value for name, value in given.items() if name not in faults}
 
 
 def _without_null(members: dict[str, Json], needed: Sequence[str], fits: Check) -> dict[str, Json]:
@@ -259,15 +263,15 @@ def _content(returned: Any, content: Callable[[dict[str, Json]], dict[str, Json]
     return {"action": "accept", "content": content(_fields(answer.content))}
 
 
-def _as_answer(returned: Any) -> Answer:
-    if isinstance(returned, Answer):
+def _as_answer(returned: Any) -> types.Answer:
+    if isinstance(returned, types.Answer):
         return returned
-    return Answer("decline") if returned is None else Answer("accept", returned)
+    return types.Answer("decline") if returned is None else types.Answer("accept", returned)
 
 
 def _fields(content: Any) -> dict[str, Json]:
     """The members of a dict or an object; an object's member that is None has no value."""
-    written = {} if content is None else write_any(content)
+    written = {} if content is None else schema.write_any(content)
     if not isinstance(written, dict):
         raise TypeError(f"elicit returns a dict, a dataclass, None or an Answer, not {type(content).__name__}")
     if isinstance(content, dict):

@@ -15,6 +15,7 @@ from .channel import Channel
 from .deadline import Deadline
 from .eras import HandshakeEra
 from .errors import Cancelled, CapabilityNotSupported, McpError, UnsupportedRevision
+from .functions import refuse_async
 from .jsonrpc import Failure, Json
 from .log import Log
 from .meanings import exception_of
@@ -130,6 +131,7 @@ class Calls:
         check_token(cancel)
         if on_progress is not None and not callable(on_progress):
             raise TypeError(f"on_progress is a function that takes a Progress, or None, not {shown(on_progress)}")
+        refuse_async(on_progress, "on_progress")
         call = self.channel.calls.call(
             method,
             lambda id: self.era.dress(params, {} if on_progress is None else {"progressToken": id}),

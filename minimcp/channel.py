@@ -304,12 +304,16 @@ class Channel:
 
     def _write_answer(self, line: bytes, answers: int) -> None:
         """Write for a worker, which nobody can tell about a loss: the reader will find out too."""
-        self._enqueue(line)
-        self._flush(answers)
+        self._note_sent(line)
+        self._flush(answers, line)
 
-    def _flush(self, answers: int) -> None:
+    def _flush(self, answers: int, line: bytes = b"") -> None:
+        """Send what waits, and this line behind it."""
         try:
-            self._outbox.flush()
+            if line:
+                self._outbox.write(line)
+            else:
+                self._outbox.flush()
         except ConnectionLost as error:
             self._broken_pipe(error)
             log.debug("%s: an answer could not be written: %s", self.name, error)

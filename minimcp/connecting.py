@@ -6,10 +6,8 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 from __future__ import annotations
 
 import os
-import shlex
 import sys
-from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .answering import Answerer
 from .cache import Cache
@@ -19,7 +17,6 @@ from .calls import check_token, moment
 from .cancel import CancelToken
 from .channel import Channel
 from .client import Client
-from .config import Config, read_servers
 from .deadline import Deadline
 from .errors import Cancelled, ConnectionFailed, ConnectionLost, RequestTimeout
 from .handlers import Handlers, Rootlike
@@ -31,9 +28,13 @@ from .negotiation import Plan, negotiate, wanted_revisions
 from .pipe import Pipe
 from .revisions import Revision
 from .transports.child import ChildPipe, StdioServer
-from .types import ElicitRequest, Implementation, SampleRequest, SampleResult
+from .types import Implementation
 from .types.meta import check_extensions
 from .version import VERSION
+
+if TYPE_CHECKING:
+    from .config import Config
+    from .types import ElicitRequest, SampleRequest, SampleResult
 
 SCRIPTS = {".py": sys.executable, ".js": "node", ".mjs": "node"}
 """What runs a file, by its ending; other files run themselves."""
@@ -74,7 +75,10 @@ def read_target(
             raise TypeError("env and cwd are part of the config")
         return _configured(target, config)
     if isinstance(target, type):
-        raise TypeError(f"{target.__name__} is a class: give an instance of it")
+        from .marks import has_marks
+
+        way = f"connect(Server.of({target.__name__}()))" if has_marks(target) else "give an instance of it"
+        raise TypeError(f"{target.__name__} is a class: {way}")
     if callable(getattr(target, "open_pipe", None)):
         if env is not None or cwd is not None:
             raise TypeError("env and cwd do not apply to a server in this process")
@@ -92,6 +96,8 @@ def read_target(
 def _configured(name: Any, config: Config) -> Target:
     if not isinstance(name, str):
         raise TypeError(f"with config= a server is given by its name, a str, not by {type(name).__name__}")
+    from .config import read_servers
+
     servers = read_servers(config)
     what = f"the server {name!r} of {servers.where}" if servers.where else f"the server {name!r}"
     return read_target(servers.target(name))._replace(what=what)
@@ -101,21 +107,30 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
     if isinstance(target, (list, tuple)):
         return "an argument list", [os.fspath(part) for part in target]
     if isinstance(target, os.PathLike):
-        return "a file", _run_file(Path(target), cwd)
+        return "a file", _run_file(target, cwd)
     if not isinstance(target, str):
-        raise TypeError(f"a server is named by a command, a file or a Server object, not by {type(target).__name__}")
+        from .marks import has_marks
+
+        name = type(target).__name__
+        way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(type(target)) else ""
+        raise TypeError(f"a server is named by a command, a file or a Server object, not by {name}{way}")
     if target.startswith(("http://", "https://")):
         raise ValueError(f"{target} is a URL, and this version speaks over stdio and in memory only")
     if os.path.isfile(target) or (len(target.split()) == 1 and target.endswith(tuple(SCRIPTS))):
-        return "a file", _run_file(Path(target), cwd)
+        return "a file", _run_file(target, cwd)
+    import shlex
+
     try:
         return "a command line", shlex.split(target, posix=os.name != "nt")
     except ValueError as error:
         raise ValueError(f"{target!r} was taken for a command line: {error}") from None
 
 
-def _run_file(path: Path, cwd: str) -> list[str]:
+def _run_file(file: Union[str, os.PathLike[str]], cwd: str) -> list[str]:
     """The command for a file. What is there is named from the root, because the server may run in another directory."""
+    from pathlib import Path
+
+    path = Path(file)
     runner = SCRIPTS.get(path.suffix)
     if runner is None:
         return [str(path.absolute())]
@@ -278,6 +293,8 @@ def connect(
         except (ConnectionFailed, RequestTimeout) as error:
             error.args = (f"{found.what}: {error}",)
             raise
+        except RuntimeError as error:  # the system gives no more threads; at the end of an interpreter that is so
+            raise ConnectionFailed(f"{found.what}: {error}") from error
 
     return Client(Links(begin(cancel), begin if restart else None), answerer, send_shutdown=send_shutdown)
 
@@ -340,6 +357,8 @@ def _pinned(plan: Plan) -> str:
 
 
 def _failed(lost: ConnectionLost, message: str) -> ConnectionFailed:
+    if lost.exit_code == 0:
+        message += "\na server runs until its stdin ends: does this program call server.run()?"
     return ConnectionFailed(message, exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail)
 
 

@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Optional, Sequence
 
-from .errors import InvalidParams, InvalidRequest, ProtocolViolation, RpcError, UnsupportedRevision
+from .errors import (
+    CapabilityNotSupported,
+    InvalidParams,
+    InvalidRequest,
+    ProtocolViolation,
+    RpcError,
+    UnsupportedRevision,
+)
 from .jsonrpc import Json, Request
 from .log import one_line
 from .revisions import BY_NAME, NEWEST_HANDSHAKE, Revision
@@ -75,19 +82,31 @@ class Peer:
         """
         if name == "elicitation.form":
             modes = self.capabilities.get("elicitation")
-            return isinstance(modes, Mapping) and (isinstance(modes.get("form"), Mapping) or "url" not in modes)
+            return isinstance(modes, dict) and (isinstance(modes.get("form"), dict) or "url" not in modes)
         if name.startswith("ext:"):
             extensions = self.capabilities.get("extensions")
-            return isinstance(extensions, Mapping) and isinstance(extensions.get(name[4:]), Mapping)
+            return isinstance(extensions, dict) and isinstance(extensions.get(name[4:]), dict)
         whole, _, part = name.rpartition(".")
         value: Any = self.capabilities
         for step in whole.split(".") if whole else ():
-            value = value.get(step) if isinstance(value, Mapping) else None
-        value = value.get(part) if isinstance(value, Mapping) else None
-        return isinstance(value, Mapping) or (bool(whole) and value is True)
+            value = value.get(step) if isinstance(value, dict) else None
+        value = value.get(part) if isinstance(value, dict) else None
+        return isinstance(value, dict) or (bool(whole) and value is True)
 
     def __repr__(self) -> str:
         return f"<Peer {self.info.get('name', 'unnamed')!r} {self.revision.name}>"
+
+
+def lacks(name: str, who: str) -> CapabilityNotSupported:
+    """The error that says which capability a client would have to declare."""
+    needed: dict[str, Json] = {}
+    inner = needed
+    if name.startswith("ext:"):
+        needed["extensions"] = {name[4:]: {}}
+    else:
+        for part in name.split("."):
+            inner[part] = inner = {}
+    return CapabilityNotSupported(f"{who} needs a client with {name}", {"requiredCapabilities": needed})
 
 
 def log_rank(level: Json) -> int:

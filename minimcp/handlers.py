@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
+from .functions import refuse_async
 from .jsonrpc import Json
 from .revisions import Revision
 from .types import Root
@@ -91,8 +92,8 @@ class Handlers:
             keywords: By name; None gives none.
 
         Raises:
-            TypeError: One is given both ways or cannot be called, the object is a class or a mapping, or a root is
-                none.
+            TypeError: One is given both ways, is async or cannot be called, the object is a class or a mapping or has
+                none of them, or a root is none.
             ValueError: A root is none, or a part does not exist.
         """
         if isinstance(handlers, type):
@@ -104,6 +105,8 @@ class Handlers:
             function = _one_of(name, getattr(handlers, name, None), keywords.get(name))
             if function is not None:
                 functions[name] = function
+        if handlers is not None and not any(hasattr(handlers, name) for name in NAMES):
+            raise TypeError(f"handlers has none of {', '.join(NAMES)}: it is {handlers!r:.60}")
         if roots is not None:
             if "list_roots" in functions:
                 raise TypeError("roots and list_roots are two ways to say the same: give one of them")
@@ -132,6 +135,7 @@ def _one_of(name: str, own: Any, given: Any) -> Optional[Callable[..., Any]]:
     function = own if given is None else given
     if function is not None and not callable(function):
         raise TypeError(f"{name} is called, and {type(function).__name__} cannot be")
+    refuse_async(function, name)
     return function  # type: ignore[no-any-return]
 
 

@@ -15,7 +15,6 @@ from .inbound import Batch, Inbound, why_no_batch
 from .jsonrpc import Broken, Failure, Id, Message, Notification, Request, Response, decode, encode, failure
 from .limits import Limits
 from .log import Log, one_line
-from .overlong import judge
 from .pipe import Frame, TooLong
 from .role import Role
 from .table import PendingCall, RequestTable
@@ -169,6 +168,8 @@ class Intake:
 
     def _too_long(self, frame: TooLong) -> None:
         """Tell whom a line that was too long belonged to; if it was an answer to nobody knows what, all that wait."""
+        from .overlong import judge
+
         shown = frame.head + b" ... " + frame.tail
         reason = f"a message is longer than {frame.limit} bytes, the max_message_bytes of its receiver"
         broken = judge(frame.head, frame.tail, reason)

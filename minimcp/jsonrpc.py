@@ -24,10 +24,14 @@ def is_id(value: Json) -> bool:
     return type(value) is int or type(value) is str
 
 
-class _RequestFields(NamedTuple):
-    id: Id
-    method: str
-    params: dict[str, Json]
+# Fields with their types, not a class with annotations: those are text in this file, and each would be compiled.
+_RequestFields = NamedTuple("_RequestFields", [("id", Id), ("method", str), ("params", dict[str, Json])])
+_NotificationFields = NamedTuple("_NotificationFields", [("method", str), ("params", dict[str, Json])])
+_ResponseFields = NamedTuple("_ResponseFields", [("id", Id), ("result", dict[str, Json])])
+_FailureFields = NamedTuple(
+    "_FailureFields", [("id", Optional[Id]), ("code", int), ("message", str), ("data", Json)]
+)
+_BrokenFields = NamedTuple("_BrokenFields", [("code", int), ("reason", str), ("id", Optional[Id]), ("kind", str)])
 
 
 class Request(_RequestFields):
@@ -46,11 +50,6 @@ class Request(_RequestFields):
         return tuple.__new__(cls, (id, method, {} if params is None else params))
 
 
-class _NotificationFields(NamedTuple):
-    method: str
-    params: dict[str, Json]
-
-
 class Notification(_NotificationFields):
     """A message that nobody answers.
 
@@ -63,11 +62,6 @@ class Notification(_NotificationFields):
     def __new__(cls, method: str, params: Optional[dict[str, Json]] = None) -> Notification:
         _check_method(method, params)
         return tuple.__new__(cls, (method, {} if params is None else params))
-
-
-class _ResponseFields(NamedTuple):
-    id: Id
-    result: dict[str, Json]
 
 
 class Response(_ResponseFields):
@@ -83,13 +77,6 @@ class Response(_ResponseFields):
         if not is_id(id) or not isinstance(result, dict):
             raise ValueError("a response has the request's id and an object as its result")
         return tuple.__new__(cls, (id, result))
-
-
-class _FailureFields(NamedTuple):
-    id: Optional[Id]
-    code: int
-    message: str
-    data: Json
 
 
 class Failure(_FailureFields):
@@ -112,17 +99,17 @@ class Failure(_FailureFields):
 Message = Union[Request, Notification, Response, Failure]
 
 
-class Broken(NamedTuple):
+class Broken(_BrokenFields):
     """What stands in the place of a message that is none.
 
     ``id`` is the id that could be read, else None. ``kind`` says what it seems to have been: "request", "notification"
     (which is never answered), "response" (likewise) or "unknown".
     """
 
-    code: int
-    reason: str
-    id: Optional[Id] = None
-    kind: str = "unknown"
+    __slots__ = ()
+
+    def __new__(cls, code: int, reason: str, id: Optional[Id] = None, kind: str = "unknown") -> Broken:
+        return tuple.__new__(cls, (code, reason, id, kind))
 
 
 Decoded = Union[Message, Broken, list[Union[Message, Broken]]]
@@ -169,23 +156,28 @@ _lenient = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _may_be_deeper(text: str, limit: int) -> bool:
-    """Whether there are brackets enough for more than `limit` levels; nearly always there are not."""
-    return len(text) > 2 * limit and text.count("[") + text.count("{") > limit
+    """Whether there are brackets enough for more than `limit` levels; nearly always there are not.
+
+    What surrounds the deepest place is opened before it and closed behind it: all of it is opened in the first half of
+    the text if that place lies there, and closed in the second half if not.
+    """
+    if len(text) <= 2 * limit:
+        return False
+    half = len(text) // 2
+    opened = text.count("[", 0, half) + text.count("{", 0, half)
+    return opened > limit or text.count("]", half) + text.count("}", half) > limit
 
 
 def _deeper_than(value: Json, limit: int) -> bool:
-    """Whether arrays and objects nest deeper than `limit`; level by level, in C as far as possible."""
+    """Whether arrays and objects nest deeper than `limit`; level by level."""
     level = [value]
     for _ in range(limit + 1):
-        kinds = set(map(type, level))
-        if dict not in kinds and list not in kinds:
+        level = [item for item in level if type(item) is dict or type(item) is list]
+        if not level:
             return False
         inside: list[Json] = []
         for item in level:
-            if type(item) is dict:
-                inside += item.values()
-            elif type(item) is list:
-                inside += item
+            inside += item.values() if type(item) is dict else item
         level = inside
     return True
 
@@ -303,7 +295,7 @@ def _without_ambiguous_id(text: str, value: Json) -> Json:
 # ---------------------------------------------------------------- encoding
 
 _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
-_SURROGATES = re.compile(r"\\ud[89ab]..\\ud[c-f]..|(\\ud[89a-f]..)|\\.")
+_SURROGATES = r"\\ud[89ab]..\\ud[c-f]..|(\\ud[89a-f]..)|\\."
 
 
 def to_json(value: Json) -> str:
@@ -320,7 +312,7 @@ def to_json(value: Json) -> str:
     except RecursionError:
         raise ValueError("nested too deep, or in a circle") from None
     if "\\ud" in text:
-        text = _SURROGATES.sub(lambda match: "\\ufffd" if match.group(1) else match.group(0), text)
+        text = re.sub(_SURROGATES, lambda match: "\\ufffd" if match.group(1) else match.group(0), text)
     return text
 
 

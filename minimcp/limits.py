@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Optional
 
+from .options import check_options, count, seconds
+
 
 class Limits:
     """What one connection may cost. None means no limit.
@@ -20,6 +22,7 @@ class Limits:
         drain_grace: Seconds that running requests get when the peer sends no more, or at `close`.
 
     Raises:
+        TypeError: One is no number.
         ValueError: A count is below 1, or another limit is negative.
     """
 
@@ -45,11 +48,11 @@ class Limits:
         self.max_workers, self.max_requests = max_workers, max_requests
         self.max_queue_bytes, self.max_backlog_bytes = max_queue_bytes, max_backlog_bytes
         self.write_timeout, self.drain_grace = write_timeout, drain_grace
-        for name in self.__slots__:
-            value, least = getattr(self, name), 1 if name in _COUNTS else 0
-            if value is not None and value < least:
-                raise ValueError(f"{name} is at least {least}, not {value}")
+        check_options(_OPTIONS, {name: getattr(self, name) for name in self.__slots__})
 
 
-_COUNTS = frozenset({"max_depth", "max_batch", "max_workers", "max_requests"})
-"""Limits of which 0 would mean that nothing is ever done."""
+_OPTIONS = {
+    **dict.fromkeys(("max_message_bytes", "max_queue_bytes", "max_backlog_bytes"), count(0)),
+    **dict.fromkeys(("max_depth", "max_batch", "max_workers", "max_requests"), count(1)),  # 0: nothing is ever done
+    **dict.fromkeys(("write_timeout", "drain_grace"), seconds()),
+}

@@ -5,7 +5,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscrip
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections import Counter
@@ -321,7 +320,9 @@ class Listening:
             call = calls.table.register(OURS)
         except ConnectionLost:
             return False
-        call.wait(Deadline(self._pause * random.uniform(0.5, 1.0)))
+        from random import uniform
+
+        call.wait(Deadline(self._pause * uniform(0.5, 1.0)))
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
         calls.table.settle(call.id, {})
         return calls.table.cause is None

@@ -113,6 +113,10 @@ def marked(handlers: Any) -> Iterator[Marked]:
     """
     if isinstance(handlers, type):
         raise TypeError(f"{handlers.__name__} is a class: give an instance of it, {handlers.__name__}()")
+    if hasattr(handlers, "__code__") or hasattr(handlers, "__func__"):
+        raise TypeError(f"{handlers.__qualname__} is a function, not an object with marked methods: use server.tool")
+    if hasattr(handlers, "open_pipe"):
+        raise TypeError(f"{type(handlers).__name__} is a server itself: run it, or mount it on another")
     marks: dict[str, Sequence[Mark]] = {}
     for kind in reversed(type(handlers).__mro__):
         for name, member in vars(kind).items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from threading import get_ident, main_thread
 from typing import Optional
 
 from .deadline import Deadline
@@ -79,7 +80,10 @@ class Outbox:
             ConnectionLost: The peer is gone.
             BaseException: What a signal handler raised; the frames stay in the queue, and somebody has to `flush`.
         """
-        self._frames.append(data)
+        if not self._send_alone(data):
+            self._frames.append(data)
+        elif self._begun[0]:
+            return False
         for _ in range(_ROUNDS):
             whole = self._take_turn(None) if self._frames else None
             if not whole:
@@ -100,7 +104,10 @@ class Outbox:
             ConnectionLost: The peer is gone or takes nothing any more.
             BaseException: What a signal handler raised; the frames stay in the queue, to be sent by whoever is next.
         """
-        self._frames.append(data)
+        if not self._send_alone(data):
+            self._frames.append(data)
+        elif not (self._frames or self._begun[0]):
+            return True
         return self.flush(deadline)
 
     def flush(self, deadline: Optional[Deadline] = None) -> bool:
@@ -110,6 +117,25 @@ class Outbox:
             if not self._frames:
                 return True
         return False
+
+    def _send_alone(self, data: bytes) -> bool:
+        """Send at once what the peer takes of this, if nothing waits and nobody sends; False where it was not begun.
+
+        Never on the main thread: only there a signal handler may raise, and here that would tear a frame.
+        """
+        if self._frames or get_ident() == main_thread().ident or not self._write_lock.acquire(False):
+            return False
+        try:
+            if self._frames or self._begun[0]:
+                return False
+            counts: list[int] = []
+            self._begun = ([data], counts)
+            self._pipe.send_counted(data, 0.0, counts)
+            if sum(counts) == len(data):
+                self._begun = ([], [])
+            return True
+        finally:
+            self._write_lock.release()
 
     def _take_turn(self, deadline: Optional[Deadline]) -> Optional[bool]:
         """Send under the write lock.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable, Optional
 
+from . import schema  # whole: the checker is imported with the first schema
 from .errors import ProtocolViolation
-from .features.results import WRAPPED
 from .log import Log, one_line
-from .schema.peers import compile_peer_check
 from .types import CallToolResult, Tool
+from .types.tool import WRAPPED
 
 log = Log("client")
 
@@ -23,16 +23,16 @@ class _Output:
 
     __slots__ = ("_name", "_schema", "_check", "wrapped")
 
-    def __init__(self, name: str, schema: dict[str, Any]) -> None:
-        self._name, self._schema = name, schema
+    def __init__(self, name: str, shape: dict[str, Any]) -> None:
+        self._name, self._schema = name, shape
         self._check: Optional[Check] = None
-        self.wrapped = schema.get(WRAPPED) is True
+        self.wrapped = shape.get(WRAPPED) is True
 
     def problem(self, value: Any) -> Optional[str]:
         """What is wrong with a value; None when it fits, or when its schema cannot be checked here."""
         if self._check is None:
             try:
-                self._check = compile_peer_check(self._schema, where=f"{self._name} output")
+                self._check = schema.compile_peer_check(self._schema, where=f"{self._name} output")
             except (ImportError, ValueError) as error:
                 log.warning("results of %s are handed over unchecked: %s", one_line(self._name), error)
                 self._check = _accept

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union, overload
 
-from .features.completers import Given
 from .features.middleware import Middleware, check_middleware
+from .features.registered import check_names, where
 from .features.registry import Registry
 from .jsonrpc import Json
-from .marks import marked
 from .places import ExecutorOption, Executors
-from .types import Annotations, Icon, ToolAnnotations
+
+if TYPE_CHECKING:
+    from .features.completers import Given
+    from .types import Annotations, Icon, ToolAnnotations
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
@@ -51,7 +53,7 @@ class Registration:
         headers: Optional[Mapping[str, str]] = None,
         replace: bool = False,
     ) -> Callable[[F], F]: ...
-    def tool(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
+    def tool(self, function: Any = None, /, *misplaced: Any, **options: Any) -> Any:  # type: ignore[misc]
         """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or ``server.tool(function)``.
 
         The parameters' annotations become the input schema, the return annotation the output schema, the docstring
@@ -87,11 +89,14 @@ class Registration:
             return lambda decorated: self.tool(decorated, **options)
         if isinstance(function, str):
             raise TypeError(f"server.tool({function!r}): did you mean name={function!r}?")
+        if misplaced:
+            raise TypeError(f"server.tool(function, {misplaced[0]!r:.60}): did you mean name={misplaced[0]!r:.60}?")
         self.add_tool(function, **options)
         return function
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """`tool` as a plain call, also while connections are open: they are told that the list has changed."""
+        check_names(options, self._registry.tools.add, where(function), "tool")
         options["executor"] = self._executors.place(options.get("executor"), self._registry.facts.place)
         self._registry.tools.add(function, **options)
 
@@ -119,6 +124,10 @@ class Registration:
             ValueError: No method of one is marked, or a name is taken. What of these objects was registered is taken
                 back.
         """
+        if not handlers:
+            return
+        from .marks import marked
+
         ways: dict[str, tuple[Callable[..., None], Callable[[str], None]]] = {
             "tool": (self.add_tool, self.remove_tool),
             "resource": (self.add_resource, self.remove_resource),
@@ -155,6 +164,7 @@ class Registration:
         complete: Optional[Mapping[str, Given]] = None,
         requires: Union[str, Sequence[str]] = (),
         replace: bool = False,
+        **misspelt: NoReturn,
     ) -> Callable[[F], F]:
         """Register a function as a resource: ``@server.resource("notes://all")``, ``("notes://{number}")``.
 
@@ -192,6 +202,7 @@ class Registration:
             extra: Any = misplaced[0]
             meant = f"server.add_resource(function, {uri!r})" if callable(extra) else f"name={extra!r}"
             raise TypeError(f"server.resource({uri!r}, {extra!r:.60}): did you mean {meant}?")
+        check_names(misspelt, self._registry.resources.add, f"resource {uri!r}", "resource")
 
         def register(function: F) -> F:
             self._registry.resources.add(
@@ -207,6 +218,7 @@ class Registration:
         """`resource` as a plain call, for templates too; open connections are told that the list has changed."""
         if not callable(function) or not isinstance(uri, str):
             raise TypeError("the function comes first: server.add_resource(function, uri)")
+        check_names(options, self._registry.resources.add, where(function), "resource")
         self.resource(uri, **options)(function)
 
     def remove_resource(self, uri: str) -> None:
@@ -237,7 +249,7 @@ class Registration:
         requires: Union[str, Sequence[str]] = (),
         replace: bool = False,
     ) -> Callable[[F], F]: ...
-    def prompt(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
+    def prompt(self, function: Any = None, /, *misplaced: Any, **options: Any) -> Any:  # type: ignore[misc]
         """Register a function as a prompt: ``@server.prompt``, ``@server.prompt(...)`` or ``server.prompt(function)``.
 
         Its parameters become the prompt's arguments, those without a default required, described by the docstring. On
@@ -265,11 +277,14 @@ class Registration:
             return lambda decorated: self.prompt(decorated, **options)
         if isinstance(function, str):
             raise TypeError(f"server.prompt({function!r}): did you mean name={function!r}?")
+        if misplaced:
+            raise TypeError(f"server.prompt(function, {misplaced[0]!r:.60}): did you mean name={misplaced[0]!r:.60}?")
         self.add_prompt(function, **options)
         return function
 
     def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
         """`prompt` as a plain call; open connections are told that the list has changed."""
+        check_names(options, self._registry.prompts.add, where(function), "prompt")
         self._registry.prompts.add(function, **options)
 
     def remove_prompt(self, name: str) -> None:

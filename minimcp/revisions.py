@@ -5,7 +5,7 @@ never a revision's name: a revision is a member of a set, not a number, and an u
 The words of the specification: https://modelcontextprotocol.io/specification/<name of the revision>
 """
 
-from __future__ import annotations
+# No postponed annotations in this file: `NamedTuple` would compile the text of each, which every start would pay for.
 
 from typing import Mapping, NamedTuple, Optional, Sequence
 

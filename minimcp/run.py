@@ -19,6 +19,11 @@ from .transports.stdio import StandardStreams
 
 log = Log("stdio")
 
+FOR_A_PERSON = (
+    "this is a server: it waits for a client at stdin, and a terminal is there. To look at it, say "
+    "python3 -m minimcp list FILE; to end it, press Ctrl-C"
+)
+
 LOOK_SECONDS = 1.0
 """How often the thread that waits looks whether the parent lives and lets Python run the handlers of signals."""
 
@@ -111,6 +116,8 @@ def serve_stdio(
         grace: Seconds that running requests get at the end.
         main: What wants the main thread. If this is another one, that is left to whoever pumps.
     """
+    if os.isatty(0):
+        log.warning(FOR_A_PERSON)
     streams = StandardStreams.take(max_message_bytes=max_message_bytes)
     service = _Service(main, grace)
     try:

@@ -9,7 +9,7 @@ import os
 import threading
 import weakref
 from functools import partial
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from .channel import Channel
 from .exchange import current_exchange
@@ -19,6 +19,7 @@ from .features.state import states_of
 from .jsonrpc import Json
 from .limits import Limits
 from .log import tracer
+from .options import FLAG, ICONS, MAPPING, SEVERAL, TEXT, Option, check_options, count, never_none, seconds
 from .pipe import Pipe
 from .places import ExecutorOption, Executors
 from .registration import Registration
@@ -28,8 +29,6 @@ from .session import Offer
 from .types import Icon, Implementation
 from .types.meta import check_extensions
 from .web import Web, WebOptions
-
-N = TypeVar("N", int, float)
 
 
 class Server(Registration, Web):
@@ -94,7 +93,7 @@ class Server(Registration, Web):
         drain_grace: Seconds that running requests get when a connection ends or the server closes.
 
     Raises:
-        TypeError: The name is no text.
+        TypeError: The name is no text, or an option is of another type; the message says which, and what it takes.
         ValueError: The name is empty, a revision is unknown, or an option has a value that it cannot have.
     """
 
@@ -147,8 +146,12 @@ class Server(Registration, Web):
         ask_timeout: Optional[float] = 600,
         drain_grace: float = 5.0,
     ) -> None:
+        check_options(_OPTIONS, locals())
         if not isinstance(name, str):
-            raise TypeError(f"a server's name is text, not {name!r:.60}")
+            from .marks import has_marks
+
+            way = ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
+            raise TypeError(f"a server's name is text, not {name!r:.60}{way}")
         if not name:
             raise ValueError("the name of a server is not empty")
         info = Implementation(
@@ -169,11 +172,11 @@ class Server(Registration, Web):
         self._executors = Executors(on_pump_needed)
         facts = Facts(
             info.to_wire(), owner=self, instructions=instructions, logging=logging, mask_errors=mask_errors,
-            strict_arguments=strict_arguments, page_size=_page_size(page_size), list_ttl=list_ttl,
+            strict_arguments=strict_arguments, page_size=page_size, list_ttl=list_ttl,
             list_cache_scope=_scope(list_cache_scope), place=self._executors.place(executor),
             states=states_of(name, state_keys, state_codec, lifetime=ask_timeout),
-            check_replay=check_replay, max_rounds=_more_than_0("max_rounds", max_rounds),
-            ask_timeout=_more_than_0("ask_timeout", ask_timeout), extensions=check_extensions(extensions),
+            check_replay=check_replay, max_rounds=max_rounds,
+            ask_timeout=ask_timeout, extensions=check_extensions(extensions),
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         facts.adopt = self._executors.adopt
@@ -355,16 +358,22 @@ def _renew_in_forks(server: Server) -> None:
         os.register_at_fork(after_in_child=renew)
 
 
-def _page_size(given: Optional[int]) -> Optional[int]:
-    if given is not None and given < 1:
-        raise ValueError(f"page_size is at least 1, not {given}")
-    return given
-
-
-def _more_than_0(name: str, given: Optional[N]) -> Optional[N]:
-    if given is not None and not given > 0:
-        raise ValueError(f"{name} is more than 0, not {given}")
-    return given
+_OPTIONS = {
+    **dict.fromkeys(("title", "description", "website_url", "instructions"), TEXT),
+    **dict.fromkeys(("version", "list_cache_scope"), never_none(TEXT)),
+    **dict.fromkeys(("strict_version", "strict_arguments", "accept_batches", "mask_errors", "logging"), FLAG),
+    "icons": ICONS,
+    "check_replay": FLAG,
+    "extensions": MAPPING,
+    "capabilities": Option("a list of kinds, a mapping or None", lambda kinds: isinstance(kinds, Iterable)),
+    "revisions": Option("a list of names or None", lambda names: isinstance(names, str) or SEVERAL.fits(names)),
+    "state_keys": Option("a list of keys or None", lambda keys: isinstance(keys, (str, bytes)) or SEVERAL.fits(keys)),
+    "page_size": count(1),
+    "list_ttl": never_none(seconds()),
+    "max_streams": count(0),
+    "max_rounds": count(0)._replace(above=True),
+    "ask_timeout": seconds(above=True),
+}
 
 
 def _scope(given: str) -> str:

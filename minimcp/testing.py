@@ -141,7 +141,7 @@ def context(
     if capabilities is None:
         capabilities = Handlers(dict.fromkeys(NAMES, _unused), sampling=("tools", "context")).capabilities(spoken)
     outlet = _Record()
-    peer = Peer(spoken, info=client_info, capabilities=capabilities, log_rank=LOG_LEVELS[log_level])
+    peer = Peer(spoken, info=client_info, capabilities=dict(capabilities), log_rank=LOG_LEVELS[log_level])
     asked = dict(params or {})
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
     exchange = Exchange(Request(request_id, method, asked), peer, Route(_unused), outlet)

@@ -11,6 +11,8 @@ from .jsonrpc import Json
 WIDTH = 100
 """Characters of a message's content that are shown."""
 
+NOTHING_PASSED = "  (nothing passed: did connect, or the Server, get this transcript as trace=?)"
+
 _BACK = {"-->": "<--", "<--": "-->"}
 
 
@@ -135,6 +137,7 @@ class Transcript:
         Raises:
             AssertionError: There is no such request, or no answer to it yet.
         """
+        __tracebackhide__ = True
         entries = iter(self)
         asked = next((entry for entry in entries if entry.kind == "request" and entry.message == request), None)
         if asked is None:
@@ -156,6 +159,7 @@ class Transcript:
         Raises:
             AssertionError: It did not come in time.
         """
+        __tracebackhide__ = True
         _check(expected)
         with self._changed:
             self._changed.wait_for(lambda: any(_fits(entry, expected) for entry in self._entries), timeout)
@@ -177,6 +181,7 @@ class Transcript:
                 what is missing and "+" before what came in its place.
             ValueError: A text names no message.
         """
+        __tracebackhide__ = True
         entries = list(self)
         marks = [" "] * len(entries)
         at = 0
@@ -188,7 +193,7 @@ class Transcript:
                 raise AssertionError(_difference(entries, marks, at if length else len(entries), run[length]))
 
     def _shown(self, problem: str) -> str:
-        return f"{problem} this exchange:\n" + "\n".join(f"  {entry}" for entry in self)
+        return f"{problem} this exchange:\n" + ("\n".join(f"  {entry}" for entry in self) or NOTHING_PASSED)
 
     def __repr__(self) -> str:
         return f"<Transcript {len(self)} messages>"
@@ -234,4 +239,4 @@ def _difference(entries: list[Entry], marks: list[str], at: int, missing: str) -
         marks[at] = "+"
     lines = [f"{mark} {entry}" for mark, entry in zip(marks, entries)]
     lines.insert(at, f"- {missing}")
-    return f"{missing!r} is missing:\n" + "\n".join(lines)
+    return f"{missing!r} is missing:\n" + "\n".join(lines if entries else [*lines, NOTHING_PASSED])

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Mapping, Optional, TypeVar, Union
 
+from . import types  # whole: what is in it is imported with the first call that needs it
 from .calls import DEFAULT, OnProgress, shown
 from .cancel import CancelToken
 from .jsonrpc import Json, to_json
 from .tool_calls import ToolCalls, mapping, text, typed_result
-from .types import Completion, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate
 
 T = TypeVar("T")
 
@@ -34,23 +34,23 @@ class TypedCalls(ToolCalls):
 
     def list_resources(
         self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None, cache: str = "use"
-    ) -> list[Resource]:
+    ) -> list[types.Resource]:
         """All resources that the server lists, page after page. Arguments and errors as `list_tools`.
 
         Raises:
             CapabilityNotSupported: The server declares no resources.
         """
-        return self._all("resources", "resources/list", "resources", Resource.from_wire, timeout, cancel, cache)
+        return self._all("resources", "resources/list", "resources", types.Resource.from_wire, timeout, cancel, cache)
 
     def list_resource_templates(
         self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None, cache: str = "use"
-    ) -> list[ResourceTemplate]:
+    ) -> list[types.ResourceTemplate]:
         """All templates of resources, page after page. Arguments and errors as `list_tools`.
 
         Raises:
             CapabilityNotSupported: The server declares no resources.
         """
-        method, read = "resources/templates/list", ResourceTemplate.from_wire
+        method, read = "resources/templates/list", types.ResourceTemplate.from_wire
         return self._all("resources", method, "resourceTemplates", read, timeout, cancel, cache)
 
     def read_resource(
@@ -61,7 +61,7 @@ class TypedCalls(ToolCalls):
         cancel: Optional[CancelToken] = None,
         on_progress: Optional[OnProgress] = None,
         cache: str = "use",
-    ) -> ReadResourceResult:
+    ) -> types.ReadResourceResult:
         """Read a resource. Arguments and errors as `Client.request`, and:
 
         Args:
@@ -75,19 +75,19 @@ class TypedCalls(ToolCalls):
         params = {"uri": text("a URI", uri)}
         calls, deadline = self._begin(timeout, cancel, "resources")
         result = calls.fetch("resources/read", params, deadline, cancel, on_progress, cache=cache)
-        return typed_result("resources/read", ReadResourceResult.from_wire, result)
+        return typed_result("resources/read", types.ReadResourceResult.from_wire, result)
 
     # ------------------------------------------------------------ prompts
 
     def list_prompts(
         self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None, cache: str = "use"
-    ) -> list[Prompt]:
+    ) -> list[types.Prompt]:
         """All prompts of the server, page after page. Arguments and errors as `list_tools`.
 
         Raises:
             CapabilityNotSupported: The server declares no prompts.
         """
-        return self._all("prompts", "prompts/list", "prompts", Prompt.from_wire, timeout, cancel, cache)
+        return self._all("prompts", "prompts/list", "prompts", types.Prompt.from_wire, timeout, cancel, cache)
 
     def get_prompt(
         self,
@@ -97,7 +97,7 @@ class TypedCalls(ToolCalls):
         timeout: Optional[float] = DEFAULT,
         cancel: Optional[CancelToken] = None,
         on_progress: Optional[OnProgress] = None,
-    ) -> GetPromptResult:
+    ) -> types.GetPromptResult:
         """Get a prompt's messages. Arguments and errors as `Client.request`, and:
 
         Args:
@@ -115,7 +115,7 @@ class TypedCalls(ToolCalls):
             params["arguments"] = _texts(name, arguments)
         calls, deadline = self._begin(timeout, cancel, "prompts")
         result = calls.request("prompts/get", params, deadline, cancel, on_progress)
-        return typed_result("prompts/get", GetPromptResult.from_wire, result)
+        return typed_result("prompts/get", types.GetPromptResult.from_wire, result)
 
     # ------------------------------------------------------------ completion
 
@@ -129,7 +129,7 @@ class TypedCalls(ToolCalls):
         arguments: Optional[Mapping[str, Scalar]] = None,
         timeout: Optional[float] = DEFAULT,
         cancel: Optional[CancelToken] = None,
-    ) -> Completion:
+    ) -> types.Completion:
         """Suggestions for an argument of a prompt, or for a variable of a template. Errors as `Client.request`, and:
 
         Args:
@@ -156,7 +156,7 @@ class TypedCalls(ToolCalls):
         if revision.completions_capability:
             calls.need("completions")
         result = calls.request("completion/complete", params, deadline, cancel)
-        return typed_result("completion/complete", Completion.from_wire, result)
+        return typed_result("completion/complete", types.Completion.from_wire, result)
 
     # ------------------------------------------------------------ the rest
 

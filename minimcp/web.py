@@ -12,6 +12,7 @@ from .features.registry import Registry
 from .limits import Limits
 from .log import Log
 from .notices import Later
+from .options import FLAG, SEVERAL, check_options, count, seconds
 from .pipe import nothing
 from .places import Executors
 from .server_role import ServerRole
@@ -44,7 +45,7 @@ class WebOptions:
         keepalive: Seconds of silence before which a stream gets a comment.
 
     Raises:
-        ValueError: An option has a value that it cannot have.
+        TypeError, ValueError: An option is of another type, or has a value that it cannot have.
     """
 
     __slots__ = (
@@ -71,10 +72,15 @@ class WebOptions:
         self.allowed_hosts, self.allowed_origins = allowed_hosts, allowed_origins
         self.max_body_bytes, self.max_sessions, self.session_ttl = max_body_bytes, max_sessions, session_ttl
         self.max_streams, self.max_connections, self.keepalive = max_streams, max_connections, keepalive
-        for name in ("max_body_bytes", "max_sessions", "session_ttl", "max_connections", "keepalive"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name} is more than 0, not {value}")
+        check_options(_OPTIONS, {name: getattr(self, name) for name in self.__slots__})
+
+
+_OPTIONS = {
+    **dict.fromkeys(("sessions", "json_response"), FLAG),
+    **dict.fromkeys(("max_body_bytes", "max_sessions", "max_connections"), count(1)),
+    **dict.fromkeys(("session_ttl", "keepalive"), seconds(above=True)),
+    **dict.fromkeys(("allowed_hosts", "allowed_origins"), SEVERAL),
+}
 
 
 class Web:

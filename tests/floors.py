@@ -14,6 +14,7 @@ from .support import ROOT
 
 FLOORS: Tuple[Tuple[float, Tuple[str, ...]], ...] = (
     (0, ("errors.py", "clock.py", "deadline.py", "log.py", "version.py", "paths.py")),
+    (0, ("late.py", "options.py", "functions.py")),
     (1, ("jsonrpc.py", "types/*", "sse.py", "schema/*", "uri_template.py", "uri_expansion.py", "marks.py")),
     (1, ("overlong.py",)),
     (2, ("revisions.py",)),

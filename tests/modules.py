@@ -19,9 +19,9 @@ class Import(NamedTuple):
     """A path relative to minimcp/ when it is one of ours, else a dotted name."""
     ours: bool
     late: bool
-    """Inside a function."""
+    """Inside a function, or in the table of names of a package (see `minimcp.late`)."""
     typing_only: bool
-    """Below ``if TYPE_CHECKING``."""
+    """Below ``if TYPE_CHECKING``, and nowhere else."""
 
 
 class Module:
@@ -37,9 +37,14 @@ class Module:
         self.text = (PACKAGE / path).read_text(encoding="utf-8")
         self.tree = ast.parse(self.text, path)
         self.docstring = ast.get_docstring(self.tree) or ""
-        self.imports: Tuple[Import, ...] = tuple(
-            dict.fromkeys(self._imports(self.tree, late=False, typing_only=False))
-        )
+        found = dict.fromkeys(self._imports(self.tree, late=False, typing_only=False))
+        self.imports: Tuple[Import, ...] = tuple(map(self._as_it_runs, found))
+
+    def _as_it_runs(self, each: Import) -> Import:
+        """What a package with a table of late names imports below ``if TYPE_CHECKING``, it imports late as well."""
+        if each.typing_only and self.path.endswith("__init__.py"):
+            return each._replace(late=True, typing_only=False)
+        return each
 
     def _imports(self, node: ast.AST, *, late: bool, typing_only: bool) -> Iterator[Import]:
         if isinstance(node, ast.Import):

@@ -160,8 +160,6 @@ def test_questions_that_are_none_are_refused(caplog: pytest.LogCaptureFixture) -
         ({"message": "?", "requestedSchema": {"type": "string"}}, "requestedSchema is of the type 'string', not"),
         ({"message": "?", "requestedSchema": {"type": "object", "properties": []}}, "requestedSchema"),
         ({"message": "?", "requestedSchema": {"type": "object", "properties": {"a": 5}}}, "requestedSchema"),
-        ({"message": "?", "requestedSchema": {"properties": {"a": {"type": "integer", "default": "x"}}}},
-         "a default of requestedSchema does not fit: a: "),
         ({"message": "?", "mode": "url"}, "url must be a URL"),
         ({"message": "?", "mode": "url", "url": "nowhere"}, "url must be a URL"),
     ]
@@ -176,13 +174,36 @@ def test_questions_that_are_none_are_refused(caplog: pytest.LogCaptureFixture) -
     assert not caplog.records
 
 
+@pytest.mark.requirement("X-30", "ELIC-16")
+def test_a_default_that_does_not_fit_is_left_out_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    fields = {
+        "a": {"type": "integer", "default": "x\n", "title": "A"},
+        "b": {"type": "string", "enum": ["s", "l"], "default": "m"},
+        "c": {"type": "string", "default": "kept"},
+    }
+    seen: List[Any] = []
+
+    def elicit(request: Any) -> Any:
+        seen.append((request.defaults, request.schema["properties"]))
+        return {"a": 1}
+
+    schema = {"type": "object", "properties": fields}
+    heard = ask("elicitation/create", {"message": "?", "requestedSchema": schema}, elicit=elicit)
+    assert heard == {"action": "accept", "content": {"a": 1, "c": "kept"}}
+    shown = {"a": {"type": "integer", "title": "A"}, "b": {"type": "string", "enum": ["s", "l"]}, "c": fields["c"]}
+    assert seen == [({"c": "kept"}, shown)]
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and "left out: a: expected an integer" in record.getMessage()
+    assert "b: expected one of 's' or 'l'" in record.getMessage() and "\n" not in record.getMessage()
+
+
 def test_without_a_checker_an_answer_is_sent_unchecked(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def missing(schema: Any, where: str) -> Any:
         raise ImportError("pip install jsonschema")
 
-    monkeypatch.setattr("minimcp.answering.compile_peer_check", missing)
+    monkeypatch.setattr("minimcp.schema.compile_peer_check", missing)
     assert elicited({"name": 5}) == {"action": "accept", "content": {"age": 7, "name": 5}}
     assert "an answer is sent unchecked: pip install jsonschema" in caplog.text
 

@@ -31,6 +31,10 @@ def sent(server: Any, method: str) -> List[Any]:
     return [each.get("params") for each in server.pipe.messages if each.get("method") == method]
 
 
+async def late(report: Any) -> None:
+    raise NotImplementedError
+
+
 def test_the_default_has_a_name() -> None:
     assert repr(DEFAULT) == "the client's"
 
@@ -48,6 +52,7 @@ def test_a_time_a_token_and_a_callback_that_are_none() -> None:
         ({"timeout": "1"}, "timeout is a number of seconds or None, not the str '1'"),
         ({"timeout": [2]}, "timeout is a number of seconds or None, not the list"),
         ({"cancel": True}, "cancel is a CancelToken or None, not the bool True"),
+        ({"on_progress": late}, "on_progress is async: write a plain def"),
         ({"on_progress": 5}, "on_progress is a function that takes a Progress, or None, not the int 5"),
     ]
     with client:

@@ -17,7 +17,7 @@ from minimcp.transports.child import ChildPipe
 from minimcp.types import Implementation
 
 from .answering import R1, R4, R5, Answering, error, result
-from .scripted import Task
+from .scripted import Task, no_threads
 from .support import ROOT, WAIT, run_python
 
 QUICK = """
@@ -138,6 +138,9 @@ def test_what_is_told_of_a_server_that_does_not_start(tmp_path: Path) -> None:
     assert lines == ["out of luck"], "it cannot have died of a probe that it did not read"
     assert str(caught.value).startswith("an argument list: ") and "out of luck" in caught.value.stderr_tail
     assert caught.value.exit_code == 4 and R5 not in str(caught.value)
+    assert "server.run()" not in str(caught.value)
+    with pytest.raises(minimcp.ConnectionFailed, match=r"with code 0\n.* does this program call server.run\(\)\?$"):
+        minimcp.connect([sys.executable, "-c", "import minimcp; minimcp.Server('x')"], connect_timeout=WAIT, cwd=ROOT)
     assert str(caught.value).count("out of luck") == 2, "in the command, and in the last lines"
 
 
@@ -337,3 +340,14 @@ def test_a_trace_of_every_message() -> None:
         client.ping()
     assert [arrow for arrow, _ in lines] == ["-->", "<--", "-->", "-->", "<--"]
     assert '"initialize"' in lines[0][1] and '"ping"' in lines[3][1]
+
+
+@pytest.mark.parametrize("thread", ["x-memory-1", "x-memory-reader", "x-memory-control", "minimcp-memory-control"])
+def test_without_threads_there_is_one_flat_error(thread: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server("x")
+    server.tool(lambda: "", name="empty", description="Nothing.")
+    with no_threads(monkeypatch, thread), pytest.raises(minimcp.ConnectionFailed, match="process.* thread") as caught:
+        minimcp.connect(server)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    with minimcp.connect(server) as client:
+        client.ping()

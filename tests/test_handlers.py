@@ -28,6 +28,13 @@ class Host:
         raise NotImplementedError
 
 
+class Late:
+    """Nobody would wait for what this makes."""
+
+    async def elicit(self, request: Any) -> None:
+        raise NotImplementedError
+
+
 def test_an_object_and_keywords_are_one_set() -> None:
     host = Host()
     both = Handlers.gather(host, on_log=None, on_tools_changed=print, elicit=repr).functions
@@ -38,6 +45,9 @@ def test_an_object_and_keywords_are_one_set() -> None:
         (host, {"sample": print}, "sample is given twice"),
         (Host, {}, "Host is a class"),
         ({"elicit": repr}, {}, r"a mapping: say \*\*handlers"),
+        (object(), {}, "handlers has none of sample, elicit, .*, on_resource_updated: it is <object object"),
+        (Late(), {}, "^elicit is async: write a plain def; it runs on a thread and may block$"),
+        (None, {"on_log": Late().elicit}, "^on_log is async"),
         (None, {"elicit": 5}, "int cannot"),
         (None, {"list_roots": list, "roots": []}, "two ways"),
         (None, {"roots": "/tmp"}, "a list of paths"),

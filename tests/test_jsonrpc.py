@@ -318,6 +318,15 @@ def test_brackets_in_texts_and_side_by_side_are_not_depth() -> None:
     assert decode(line(id=1, method="m", params=params), max_depth=4) == Request(1, "m", params)
 
 
+@for_each("first", [True, False])
+def test_the_deepest_place_counts_wherever_it_stands(first: bool) -> None:
+    deep, flat = "[" * 300 + "]" * 300, "[" + ",".join(["[]"] * 500) + "]"
+    inside = f'"a":{deep},"b":{flat}' if first else f'"b":{flat},"a":{deep}'
+    sent = f'{{"jsonrpc":"2.0","id":7,"method":"m","params":{{{inside}}}}}'.encode()
+    assert decode(sent) == Broken(INVALID, "nested deeper than 256", 7, "request")
+    assert type(decode(sent, max_depth=302)) is Request
+
+
 def test_a_broken_line_that_is_too_deep_says_so_first() -> None:
     sent = nested(10, '{"a":1,"a":', "}", "1")
     assert decode(sent, max_depth=5) == Broken(INVALID, "nested deeper than 5", 7, "request")

@@ -20,27 +20,38 @@ from .support import ROOT, run_python
 LONGEST_FILE = 400
 
 LATE_STDLIB = frozenset({
-    "ast", "atexit", "collections.abc", "concurrent.futures", "contextlib", "ctypes", "dataclasses", "datetime",
-    "decimal", "difflib", "enum", "fractions", "functools", "hashlib", "hmac", "importlib", "importlib.util",
-    "inspect", "ipaddress", "json", "logging", "mimetypes", "pathlib", "pprint", "runpy", "secrets", "shlex",
-    "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "textwrap", "traceback", "types", "typing",
-    "urllib.parse", "uuid", "warnings",
+    "ast", "atexit", "base64", "collections.abc", "concurrent.futures", "contextlib", "ctypes", "dataclasses",
+    "datetime", "decimal", "difflib", "enum", "fractions", "functools", "hashlib", "hmac", "importlib",
+    "importlib.util", "inspect", "ipaddress", "json", "logging", "mimetypes", "pathlib", "pprint", "random",
+    "runpy", "secrets", "shlex", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "textwrap",
+    "traceback", "types", "typing", "urllib.parse", "uuid", "warnings",
 })
 """Standard library that costs time to load and is wanted by few: imported by the function that needs it."""
 
 LATE_OURS = {
     "__init__.py": "*",
+    "types/__init__.py": "types/*",
+    "schema/__init__.py": "schema/*",
     "__main__.py": "cli/*",
     "cli/*": "*",
     "client.py": "futures.py",
-    "connecting.py": "transports/*",
-    "server.py": "transports/* run.py",
+    "connecting.py": "transports/* config.py marks.py",
+    "server.py": "transports/* run.py marks.py",
     "run.py": "transports/*",
     "web.py": "transports/* run.py",
     "transports/process.py": "transports/windows.py",
+    "registration.py": "marks.py",
+    "intake.py": "overlong.py",
+    "features/registry.py": "features/completion.py features/prompts.py features/resources.py features/methods.py",
+    "features/client_features.py": "features/asking.py features/questions.py",
+    "features/carried.py": "features/rounds.py",
+    "features/tools.py": "features/rounds.py schema/check.py",
+    "schema/classes.py": "schema/check.py",
+    "schema/limits.py": "schema/check.py",
 }
-"""Who may import which of our own modules inside a function: transports on first use, a command's own module, the
-one file for Windows."""
+"""Who may import which of our own modules inside a function, on first use, because it costs time at the start:
+transports, a command's own module, the one file for Windows, kinds of things that a server may not have, questions that
+its handlers may not ask, and the checker of hand-written schemas."""
 
 NEVER_AT_THE_TOP = frozenset({
     "dataclasses", "inspect", "asyncio", "ssl", "http", "subprocess", "concurrent", "logging", "jsonschema",

@@ -562,7 +562,7 @@ def test_no_thread_for_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
             client.subscribe("a://1")
         assert host.closed() == host.listens() and client._listening._background is None
         client.subscribe("a://1")
-    with no_threads(monkeypatch, "listening"), pytest.raises(RuntimeError, match="can't start new thread"):
+    with no_threads(monkeypatch, "listening"), pytest.raises(minimcp.ConnectionFailed, match="can't start new thread"):
         opened(Host(), on_tools_changed=print).__enter__()
 
 

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import threading
+from collections import deque
 from contextlib import closing, contextmanager
 from typing import Any, Callable, Iterator, List, Optional, Tuple
 
@@ -197,6 +198,82 @@ def test_who_held_the_lock_sends_what_was_posted_meanwhile(monkeypatch: pytest.M
     monkeypatch.setattr(Outbox, "_let_go", posted_before)
     assert out.write(b"a\n")
     assert pipe.sent == b"a\nlate\n"
+
+
+# ------------------------------------------------------------ on threads that no signal handler strikes
+
+
+def test_another_thread_sends_at_once_what_nobody_else_is_in_the_way_of() -> None:
+    out, pipe = outbox()
+    assert Task(out.write, b"a\n").result() and Task(out.post, b"b\n").result()
+    assert (pipe.sent, out.waiting) == (b"a\nb\n", 0)
+
+
+def test_another_thread_sends_behind_what_waits() -> None:
+    out, pipe = outbox(room=1)
+    assert not Task(out.post, b"a\n").result()
+    assert (pipe.sent, out.waiting) == (b"a", 1)
+    assert not Task(out.post, b"b\n").result()
+    writing = Task(out.write, b"c\n")
+    wait_for(pipe.stuck)
+    assert Task(out.post, b"d\n").result()  # whoever sends now sends it
+    pipe.take(None)
+    assert writing.result()
+    assert (pipe.sent, out.waiting) == (b"a\nb\nc\nd\n", 0)
+
+
+def test_another_thread_waits_until_the_peer_has_taken_what_it_begun_to_send() -> None:
+    out, pipe = outbox(room=1)
+    writing = Task(out.write, b"a\n")
+    wait_for(pipe.stuck)
+    assert not out.write(b"b\n", Deadline(0))
+    pipe.take(None)
+    assert writing.result()
+    assert out.flush() and pipe.sent == b"a\nb\n"
+
+
+class Overtaken(ScriptedPipe):
+    """Somebody posts when bytes are taken; whoever sends then has the lock, and has to send that too."""
+
+    def send_counted(self, data: bytes, seconds: float, counts: List[int]) -> None:
+        super().send_counted(data, seconds, counts)
+        if self.sent == b"a\n":
+            assert Task(self.out.post, b"late\n").result()
+
+    __slots__ = ("out",)
+
+
+@pytest.mark.parametrize("act", ["write", "post"])
+def test_another_thread_sends_what_was_posted_meanwhile(act: str) -> None:
+    pipe = Overtaken()
+    out = pipe.out = Outbox(pipe, patience=WAIT, max_backlog=10)
+    assert Task(getattr(out, act), b"a\n").result()
+    assert pipe.sent == b"a\nlate\n"
+
+
+def test_another_thread_that_finds_the_peer_gone_keeps_no_lock() -> None:
+    out, pipe = outbox()
+    pipe.close()
+    for act in (out.write, out.post, out.write):
+        with pytest.raises(ConnectionLost):
+            Task(act, b"a\n").result()
+
+
+class Late(deque):  # type: ignore[type-arg]
+    """Looks empty once, as when somebody else puts something in right afterwards."""
+
+    looked = False
+
+    def __len__(self) -> int:
+        before, self.looked = self.looked, True
+        return super().__len__() if before else 0
+
+
+def test_another_thread_looks_again_when_it_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, pipe = outbox()
+    monkeypatch.setattr(out, "_frames", Late([b"a\n"]))
+    assert Task(out.write, b"b\n").result()
+    assert pipe.sent == b"a\nb\n"
 
 
 # ------------------------------------------------------------ what a signal handler raises

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import minimcp
-from minimcp import CallToolResult, ProtocolViolation, Text, Tool, outputs as module
+from minimcp import CallToolResult, ProtocolViolation, Text, Tool, schema
 from minimcp.outputs import OutputChecks
 
 from .answering import R4, Answering, result
@@ -51,13 +51,13 @@ def test_what_breaks_the_schema() -> None:
 
 def test_the_check_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made, compiled = checks(NUMBER), []
-    compile_check = module.compile_peer_check
+    compile_check = schema.compile_peer_check
 
     def count(*arguments: Any, **keywords: Any) -> Any:
         compiled.append(arguments)
         return compile_check(*arguments, **keywords)
 
-    monkeypatch.setattr(module, "compile_peer_check", count)
+    monkeypatch.setattr(schema, "compile_peer_check", count)
     for _ in range(3):
         filled(made, structured_content={"result": 1})
     assert len(compiled) == 1
@@ -70,7 +70,7 @@ def test_what_cannot_be_checked_is_handed_over_with_one_warning(
     def fail(*arguments: Any, **keywords: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(module, "compile_peer_check", fail)
+    monkeypatch.setattr(schema, "compile_peer_check", fail)
     caplog.set_level(logging.WARNING, "minimcp")
     made = checks(NUMBER, "od\nd")
     for _ in range(2):

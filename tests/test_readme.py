@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import json
 import re
 import shlex
 import sys
@@ -11,31 +11,32 @@ from typing import Any, Dict, List
 
 import pytest
 
-from minimcp import Server, connect
-from minimcp.revisions import REVISIONS
-from minimcp.schema.dialects import DIALECTS
+from minimcp import Image, Server, Text, ToolError, connect, connect_all, tool
 
 from .floors import FLOORS, PACKAGE
+from .interop.embedding import PROGRAMS
+from .readme import BLOCK, README, blocks, rows
 from .support import ROOT, run_python
 
-README = (ROOT / "README.rst").read_text(encoding="utf-8")
 
-BLOCK = re.compile(r"^\.\. (\w+): (.+)\n\n\.\. code-block:: (\w+)\n\n((?:(?:    .*)?\n)+)", re.M)
+class Shelf:
+    """Has a method that hides a builtin class from what stands below it."""
 
+    @tool
+    def list(self) -> list[int]:
+        """List."""
+        return [1]
 
-def _blocks(mark: str) -> Dict[str, str]:
-    """The marked blocks, by what stands behind the mark, without their indent."""
-    return {
-        name: re.sub("^    ", "", text, flags=re.M).strip("\n") + "\n"
-        for kind, name, _, text in BLOCK.findall(README)
-        if kind == mark
-    }
+    @tool
+    def sum(self, numbers: list[int]) -> int:
+        """Sum."""
+        return sum(numbers)
 
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the README's files."""
-    for name, text in _blocks("file").items():
+    for name, text in blocks("file").items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return tmp_path
@@ -47,13 +48,19 @@ def _run(arguments: List[str], folder: Path) -> str:
     return done.stdout.decode().replace("\r\n", "\n")
 
 
-def test_every_python_block_is_a_file() -> None:
-    assert README.count("code-block:: python") == len(_blocks("file")) == 6
+def test_every_python_block_is_run() -> None:
+    """Those that need a package, and the notebook in a real one, by `tests.interop.embedding`, which CI runs."""
+    elsewhere = [name.partition(" ")[0] for name in (*blocks("needs"), *blocks("cells"))]
+    assert README.count("code-block:: python") == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere) == 12
+    assert elsewhere == list(PROGRAMS)
+    assert "module tests.interop.embedding\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    for text in blocks("needs").values():
+        compile(text, "README.rst", "exec")
 
 
 @pytest.mark.parametrize("name", ["client.py", "visit.py"])
 def test_the_clients_print_what_they_are_said_to(name: str, files: Path) -> None:
-    assert _run([name], files) == _blocks("prints")[name]
+    assert _run([name], files) == blocks("prints")[name]
 
 
 def test_the_test_passes(files: Path) -> None:
@@ -66,8 +73,86 @@ def test_the_plain_class_serves(files: Path) -> None:
         assert client.read_resource("notes://1").text == "milk"
 
 
+def test_a_list_in_a_class_is_the_list() -> None:
+    with connect(Server.of(Shelf())) as client:
+        assert client.call_tool("list").value == [1] and client.call_tool("sum", {"numbers": [1, 2]}).value == 3
+
+
+def test_the_servers_of_a_file_are_a_group(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = files / "mcp.json"
+    config.write_text(config.read_text(encoding="utf-8").replace("python3", json.dumps(sys.executable)[1:-1]))
+    monkeypatch.chdir(files)
+    with connect_all("mcp.json") as group:
+        assert not group.errors and set(group.clients) == {"weather", "library"}
+        assert len(group.call_tool("weather__forecast", {"city": "Oslo", "days": 2}).value) == 2
+    with connect("weather", config="mcp.json") as client:
+        assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value == [{"number": 1, "degrees": 3}]
+
+
+def test_types_go_in_and_out(files: Path) -> None:
+    with connect(str(files / "kitchen.py")) as client:
+        assert client.call_tool("bake", {"what": "cake"}).value == {"cake": 1}
+        with pytest.raises(ToolError, match="pieces: expected a number of at most 9"):
+            client.call_tool("bake", {"what": "cake", "pieces": 10})
+        text, image = client.call_tool("look").content
+        assert text == Text("It is dark:") and isinstance(image, Image) and len(image.data) == 12
+
+
+def test_a_loop_pumps(files: Path) -> None:
+    with connect(str(files / "paint.py")) as client:
+        assert client.call_tool("draw", {"shape": "circle"}).text == "circle on MainThread"
+
+
+FORKED = """
+import os
+from minimcp import ConnectionLost
+from weather import weather
+
+def degrees(client):
+    return client.call_tool("forecast", {"city": "Oslo", "days": 1}).value[0]["degrees"]
+
+before = weather()
+assert degrees(before) == 3 and weather() is before
+child = os.fork()
+if child == 0:
+    try:
+        degrees(before)
+    except ConnectionLost:
+        assert weather() is not before and degrees(weather()) == 3
+        weather().close()
+        os._exit(7)
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert degrees(before) == 3
+before.close()
+"""
+
+
+def test_each_process_has_a_client_of_its_own(files: Path) -> None:
+    _run(["-W", "ignore::DeprecationWarning", "-c", FORKED], files)
+
+
+def test_a_cell_may_be_run_again() -> None:
+    """As Python runs them; a real notebook does in `tests.interop.embedding`."""
+    cells = re.split(r"(?m)^# In .*\n", blocks("cells")["notebook"])
+    names: Dict[str, Any] = {}
+    for cell in cells[:-1]:
+        exec(cell, names)
+    with names["client"]:
+        assert eval(cells[-1], names) == 42
+        exec(cells[1].replace("2 * number", "3 * number"), names)
+        assert eval(cells[-1], names) == 63
+
+
+def test_tools_may_come_after_the_client() -> None:
+    server = Server("scratch", capabilities={"tools"})
+    with connect(server) as client:
+        server.add_tool(lambda: "", name="late")
+        assert [tool.name for tool in client.list_tools()] == ["late"]
+
+
 def test_the_server_and_the_client_fit_on_one_screen() -> None:
-    lines = [line for name in ("server.py", "client.py") for line in _blocks("file")[name].splitlines()]
+    lines = [line for name in ("server.py", "client.py") for line in blocks("file")[name].splitlines()]
     assert len(lines) <= 60
 
 
@@ -81,78 +166,19 @@ def test_the_two_commands() -> None:
 
 
 def test_the_demo_begins_as_shown() -> None:
-    shown = _blocks("prints")["demo"]
+    shown = blocks("prints")["demo"]
     assert shown.count("client -->") == 1
     assert _run(["-m", "minimcp", "demo"], ROOT).startswith(shown)
 
 
 def test_the_commands_run(files: Path) -> None:
-    commands = [line[2:] for line in _blocks("runs")["commands"].splitlines()]
+    commands = [line[2:] for line in blocks("runs")["commands"].splitlines()]
     assert len(commands) == 6
     for command in commands:
         words = shlex.split(command)
         assert words[0] == "python3"
         printed = _run(words[1:], files)
         assert printed or "run" in words
-
-
-def _rows(below: str) -> List[List[str]]:
-    """The first table below a heading, without its head, cell by cell."""
-    section = README.split(f"\n{below}\n---", 1)[1]
-    lines = iter(section.splitlines())
-    rule = next(line for line in lines if line.startswith("==="))
-    starts = [match.start() for match in re.finditer("=+", rule)]
-    cells, rules = [], 1
-    for line in lines:
-        if line.startswith("==="):
-            rules += 1
-            if rules == 3:
-                break
-        elif rules == 2:
-            cells.append([line[a:b].strip() for a, b in zip(starts, [*starts[1:], None])])
-    return cells
-
-
-def _amount(text: str) -> Any:
-    number, _, unit = text.partition(" ")
-    return {"": int(number), "MiB": int(number) << 20, "s": float(number)}[unit]
-
-
-def test_the_limits_are_the_defaults() -> None:
-    seen = 0
-    for name, *amounts, _ in _rows("Limits"):
-        for function, amount in zip((Server, connect), amounts):
-            parameters = inspect.signature(function).parameters
-            if amount == "-":
-                assert name.strip("`") not in parameters
-            else:
-                assert parameters[name.strip("`")].default == _amount(amount), name
-                seen += 1
-    assert seen > 10
-
-
-def test_every_limit_is_in_the_table() -> None:
-    shown = {name.strip("`") for name, *_ in _rows("Limits")}
-    for function in (Server, connect):
-        names = {name for name in inspect.signature(function).parameters if name.startswith("max_")}
-        assert names <= shown
-
-
-def test_the_revisions_are_the_facts() -> None:
-    names = {"form": "forms", "url": "URLs"}
-    structured = {"none": "no, text only", "object": "objects; other values are wrapped", "any": "any JSON value"}
-    assert _rows("Revisions") == [
-        [
-            revision.name,
-            "a handshake" if revision.handshake else "none",
-            "taken" if revision.batches else "no",
-            "yes" if revision.progress_message else "no",
-            structured[revision.structured],
-            ", ".join(["model", "roots", *(names[mode] for mode in names if mode in revision.elicitation_modes)])
-            + ("" if revision.handshake else "; rounds"),
-        ]
-        for revision in REVISIONS
-    ]
 
 
 def test_the_reading_order_goes_up_and_stays_short() -> None:
@@ -164,22 +190,14 @@ def test_the_reading_order_goes_up_and_stays_short() -> None:
 
 
 def test_every_file_that_is_named_is_there() -> None:
-    section = README.split("\nReading order\n---", 1)[1].split("\nThreads\n---", 1)[0]
+    section = README.split("\nReading order\n---", 1)[1].split("\n---", 1)[0]
     names = re.findall(r"``([\w/]+\.py)``", section)
     assert len(names) > 30 and [name for name in names if not (PACKAGE / name).is_file()] == []
 
 
 def test_the_examples_are_those_that_are_there() -> None:
     there = sorted(path.name for path in ROOT.glob("examples/*.py"))
-    assert [name.strip("`") for name, _ in _rows("Examples")] == there
-
-
-@pytest.mark.requirement("JSCH-03", "M:SCH-3")
-def test_the_dialects_of_schemas_are_named() -> None:
-    named = README.split("(dialects ", 1)[1].split(")", 1)[0]
-    for uri in DIALECTS:
-        version = uri.split("/draft")[1].strip("/-").split("/")[0].lstrip("0")
-        assert version in named, uri
+    assert [name.strip("`") for name, _ in rows("Examples")] == there
 
 
 def test_lines_are_short_and_plain() -> None:

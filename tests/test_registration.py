@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 from functools import partial
 from typing import Any, List
 
 import pytest
 
 import minimcp
-from minimcp import Server
+from minimcp import Server, connect, tool
 
 from .answering import R4, R5
 
@@ -64,13 +65,35 @@ def greet() -> str:
     return "hello"
 
 
+class Misspelt:
+    """A mark with an option that there is not."""
+
+    @tool(descriptoin="Greet.")
+    def greet(self) -> str:
+        return "hello"
+
+
+HERE = re.escape(__file__)
+
+
 def test_what_is_no_way() -> None:
     server: Any = Server("x")
     for wrong, words in (
         (lambda: server.resource(text), 'the URI comes first: @server.resource\\("notes://all"\\)'),
         (lambda: server.prompt("greet"), "did you mean name='greet'"),
         (lambda: server.prompt("greet")(greet), "did you mean name='greet'"),
-        (lambda: server.prompt(prefix="x")(greet), "prefix"),
+        (lambda: server.prompt(prefix="x")(greet), rf"^greet \({HERE}:\d+\): a prompt has no option prefix=: there is "
+         "name, title, .*, replace$"),
+        (lambda: server.tool(titel="x")(text), rf"^text \({HERE}:\d+\): a tool has .* titel=: did you mean title=\?$"),
+        (lambda: server.add_resource(text, "a:b", mimetype="x"), "^text .*a resource .* did you mean mime_type="),
+        (lambda: server.add(Misspelt()), rf"^Misspelt.greet \({HERE}:\d+\): .* did you mean description="),
+        (lambda: server.tool(Misspelt.greet), r"takes self, .* @minimcp.tool \(or resource, or prompt\) and add an"),
+        (lambda: server.prompt(Misspelt.greet), "takes self, so it is a method"),
+        (lambda: Server(Misspelt()), r": Server.of\(...\) takes the name of the object's class$"),  # type: ignore
+        (lambda: connect(Misspelt), r"Misspelt is a class: connect\(Server.of\(Misspelt\(\)\)\)$"),
+        (lambda: connect(Misspelt()), r"not by Misspelt: connect\(Server.of\(...\)\) serves an object with marked m"),
+        (lambda: connect(Called), "Called is a class: give an instance of it$"),
+        (lambda: connect(Called()), "not by Called$"),
         (lambda: server.resource("a:b", prefix="x"), "prefix"),
         (lambda: server.resource("a:b", "name"), "did you mean name='name'"),
         (lambda: server.resource("a:b", text), "did you mean server.add_resource\\(function, 'a:b'\\)"),

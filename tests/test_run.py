@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from queue import Empty
+from subprocess import PIPE
 from typing import Any, Callable, List, Optional
 
 import pytest
@@ -15,7 +18,7 @@ from minimcp.pump import Main
 from minimcp.run import serve_stdio
 
 from .scripted import Task, no_threads, wait_for
-from .support import WAIT
+from .support import ROOT, WAIT
 from .test_executors import exchange
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
@@ -344,3 +347,16 @@ def test_what_fails_at_the_start_puts_everything_back(monkeypatch: pytest.Monkey
         scene.serve()
     assert scene.notes == ALL
     assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+def test_a_person_at_a_terminal_is_told_what_this_is() -> None:
+    theirs, ours = os.openpty()
+    try:
+        started = [sys.executable, "-c", "from minimcp import Server; Server('x').run()"]
+        os.write(theirs, b"\x04")  # Ctrl-D: the end of the input
+        done = subprocess.run(started, stdin=ours, stdout=PIPE, stderr=PIPE, cwd=ROOT, timeout=WAIT, check=True)
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    assert done.stdout == b""
+    assert done.stderr.startswith(b"this is a server: it waits for a client at stdin") and done.stderr.count(b"\n") == 1

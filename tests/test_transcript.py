@@ -109,10 +109,25 @@ def test_a_flow_that_did_not(transcript: Transcript) -> None:
         f"'{call}' is missing:", "= <-- error -32602 of prompts/get", f"- {call}",
     ]
     assert shown(Transcript(), call) == [f"'{call}' is missing:", f"- {call}"]
+    for look in (lambda: Transcript().assert_flow(call), lambda: Transcript().wait_for(call, timeout=0.01)):
+        with pytest.raises(AssertionError, match=r"\n  \(nothing passed: did connect, or the Server, get .* trace="):
+            look()
     wrong: Any
     for wrong in ("tools/call", "-> tools/call", 5):
         with pytest.raises(ValueError, match="^a message is named like"):
             transcript.assert_flow(wrong)
+
+
+def test_a_failure_shows_the_test_and_not_the_library(transcript: Transcript) -> None:
+    """As pytest prints it: every frame of ours asks to be left out."""
+    for look in (
+        lambda: transcript.assert_flow("--> ping"), lambda: transcript.answer_to({"id": 99}),
+        lambda: transcript.wait_for("--> ping", timeout=0.01),
+    ):
+        with pytest.raises(AssertionError) as failed:
+            look()
+        shown = [str(entry.path) for entry in failed.traceback.filter(failed)]
+        assert shown and set(shown) == {__file__}
 
 
 def test_a_transcript_reads_well(transcript: Transcript) -> None:

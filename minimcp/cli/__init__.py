@@ -19,6 +19,7 @@ COMMANDS = {
     "prompt": ("prompting", "get a prompt of a server"),
     "ping": ("pinging", "ask whether a server is there"),
     "run": ("running", "serve the server object in a Python file over stdin and stdout"),
+    "vendor": ("vendoring", "copy this package into a tree of your own, or check such a copy"),
 }
 """Command to the file that holds it, and what it does."""
 

@@ -1,18 +1,21 @@
 """`ClientFeatures`: what a handler may ask the client for, as methods of its Context. Floor 4.
 
+What questions and their answers are is imported with the first of them: most handlers ask nothing.
 https://modelcontextprotocol.io/specification/2026-07-28/client
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional
 
 from ..exchange import Exchange
 from ..jsonrpc import Json, Notification, encode
-from ..schema.forms import Schema
-from ..types import Answer, Root, SampleResult, Tool
-from .asking import asker_of
-from .questions import Elicit, ElicitUrl, ListRoots, Messages, Question, Sample
+
+if TYPE_CHECKING:
+    from ..schema.forms import Schema
+    from ..types import Answer, Root, SampleResult, Tool
+    from .asking import Asker
+    from .questions import Messages, Question
 
 
 class ClientFeatures:
@@ -58,6 +61,8 @@ class ClientFeatures:
             ConnectionLost: The client is gone.
             TypeError, ValueError: A question is none.
         """
+        from .questions import Elicit
+
         answer: Answer = self._ask(Elicit(message, schema), key)
         return answer
 
@@ -74,6 +79,8 @@ class ClientFeatures:
 
         Raises: as `elicit`.
         """
+        from .questions import ElicitUrl
+
         answer: Answer = self._ask(ElicitUrl(message, url, elicitation_id=elicitation_id), key)
         return answer
 
@@ -114,6 +121,8 @@ class ClientFeatures:
 
         Raises: as `elicit`.
         """
+        from .questions import Sample
+
         question = Sample(messages, max_tokens, system=system, temperature=temperature, tools=tools, **options)
         result: SampleResult = self._ask(question, key)
         return result
@@ -125,6 +134,8 @@ class ClientFeatures:
 
         Raises: as `elicit`.
         """
+        from .questions import ListRoots
+
         roots: list[Root] = self._ask(ListRoots(), key)
         return roots
 
@@ -143,13 +154,18 @@ class ClientFeatures:
             raise TypeError(f"what is asked is a mapping of keys to questions, not {type(questions).__name__}")
         prefix = self._prefix
         if not prefix:
-            return asker_of(self._exchange).ask_all(questions)
-        found = asker_of(self._exchange).ask_all({f"{prefix}{key}": question for key, question in questions.items()})
+            return self._asker().ask_all(questions)
+        found = self._asker().ask_all({f"{prefix}{key}": question for key, question in questions.items()})
         return {key: found[f"{prefix}{key}"] for key in questions}
+
+    def _asker(self) -> Asker:
+        from .asking import asker_of
+
+        return asker_of(self._exchange)
 
     def _ask(self, question: Question, key: Optional[str]) -> Any:
         if key is None:
-            key = asker_of(self._exchange).new_key(question)
+            key = self._asker().new_key(question)
         return self.ask_all({key: question})[key]
 
     def step(self, key: str, function: Callable[[], Any]) -> Json:
@@ -168,14 +184,14 @@ class ClientFeatures:
             TypeError, ValueError: What came out has no JSON form.
             Cancelled: The request was cancelled.
         """
-        return asker_of(self._exchange).step(f"{self._prefix}{key}" if self._prefix else key, function)
+        return self._asker().step(f"{self._prefix}{key}" if self._prefix else key, function)
 
     @property
     def call_id(self) -> str:
         """A random name of this call, the same in each of its rounds: for backends that do a thing once by its name."""
-        return asker_of(self._exchange).call_id
+        return self._asker().call_id
 
     @property
     def round(self) -> int:
         """How often the handler has begun for this call: 1, and 1 more each time that the client came back."""
-        return asker_of(self._exchange).round
+        return self._asker().round

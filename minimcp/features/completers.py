@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
+from ..schema.mismatch import nearest
 from ..types import Completion
 from .registered import TextHandler, positions
 from .texts import choices_of
@@ -41,7 +42,10 @@ def read_completers(handler: TextHandler, complete: Optional[Mapping[str, Given]
         owner = f"{handler.owner}: the completer of {parameter.name!r}"
         completers[parameter.name] = None if values is None else _completer(values, owner)
     if given:
-        raise ValueError(f"{handler.owner}: complete= speaks of {next(iter(given))!r}, which is no argument of it")
+        name = next(iter(given))
+        near = nearest(str(name), completers)
+        hint = f": did you mean {near!r}?" if near else ""
+        raise ValueError(f"{handler.owner}: complete= speaks of {name!r}, which is no argument of it{hint}")
     return completers
 
 

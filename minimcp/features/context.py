@@ -6,14 +6,16 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 from ..eras import LOG_LEVELS, Peer
 from ..exchange import Exchange, current_exchange
 from ..jsonrpc import Id, Json
-from ..types import Implementation, ReadResourceResult
-from .asking import asker_of
+from ..types import Implementation
 from .client_features import ClientFeatures
+
+if TYPE_CHECKING:
+    from ..types import ReadResourceResult
 
 
 class Caller:
@@ -169,7 +171,7 @@ class Context(ClientFeatures):
             raise TypeError(f"a URI is a str, not {type(uri).__name__}")
         exchange = self._exchange
         exchange.check()
-        inner = Context(exchange, asker_of(exchange).inner(self._prefix + uri))  # its questions are not this handler's
+        inner = Context(exchange, self._asker().inner(self._prefix + uri))  # its questions are not this handler's
         result: ReadResourceResult = exchange.server.read_resource(inner, exchange.peer, uri)
         return result
 

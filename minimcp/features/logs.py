@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/loggin
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from typing import Callable, Mapping
 
 from ..eras import log_rank
 from ..exchange import Exchange, Route
@@ -21,19 +21,19 @@ class Logs(Feature):
 
     Args:
         facts: Of the server.
-        beside: The features whose handlers may log.
+        handles: Tells whether there is any handler.
     """
 
     kind = "logging"
 
-    def __init__(self, facts: Facts, *, beside: Sequence[Feature]) -> None:
-        self._facts, self._beside = facts, beside
+    def __init__(self, facts: Facts, *, handles: Callable[[], bool]) -> None:
+        self._facts, self._handles = facts, handles
         self._announced = False
 
     @property
     def offered(self) -> bool:
         """Whether any handler may log."""
-        return self._facts.logging and (self._announced or any(feature.offered for feature in self._beside))
+        return self._facts.logging and (self._announced or self._handles())
 
     @offered.setter
     def offered(self, announced: bool) -> None:

@@ -79,15 +79,11 @@ class Mounts:
     def changed(self, kind: str) -> None:
         """Things of a kind were added or removed here: tell the clients of this server, and of those that mount it."""
         self._registry.subscriptions.list_changed(kind)
-        for feature in self._registry.features:
-            if feature.kind == kind:
-                self._tell_above(feature)
+        self._tell_above(self._registry.feature(kind))
 
     def _tell_above(self, feature: Feature) -> None:
         for registry in self.above():
-            for theirs in registry.features:
-                if theirs.kind == feature.kind:
-                    theirs.follow(feature)
+            registry.feature(feature.kind).follow(feature)
             registry.subscriptions.list_changed(feature.kind)
 
     def resource_updated(self, uri: str) -> None:

@@ -5,7 +5,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagina
 
 from __future__ import annotations
 
-import base64
 import binascii
 from typing import Callable, Iterator, Mapping, Optional, Sequence
 
@@ -72,12 +71,16 @@ class Pages:
             yield start, text if end >= len(items) else f'{text},"nextCursor":{to_json(self._cursor(end))}'
 
     def _cursor(self, start: int) -> str:
+        import base64
+
         return base64.urlsafe_b64encode(f"{self._member}:{start}".encode()).decode()
 
     def _start(self, cursor: Json) -> int:
         """Where the page of a cursor starts: the same on every connection and in every process."""
         if cursor is None:
             return 0
+        import base64
+
         try:
             text = base64.b64decode(str(cursor), altchars=b"-_", validate=True).decode("ascii")
         except (binascii.Error, ValueError):

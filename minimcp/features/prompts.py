@@ -14,10 +14,12 @@ from ..exchange import Exchange, Route
 from ..jsonrpc import Json, Request
 from ..lane import Pace
 from ..log import one_line
+from ..options import FLAG, ICONS, MAPPING, TEXT, check_options
 from ..places import route_to
 from ..revisions import Revision
-from ..schema.mismatch import Mismatch
+from ..schema.mismatch import Mismatch, described
 from ..types import EmbeddedResource, GetPromptResult, Icon, Prompt, PromptArgument, PromptMessage
+from .carried import carried
 from .completers import Completers, Given, read_completers
 from .contents import with_type
 from .context import Context
@@ -27,7 +29,6 @@ from .middleware import run_through
 from .paging import Pages
 from .registered import TextHandler, name_of, only, where
 from .results import CONTENT, fit
-from .rounds import carried
 from .tables import Registered, Table
 
 
@@ -132,6 +133,7 @@ class Prompts(Feature):
             ValueError: The name is taken, or ``complete`` names no argument.
         """
         name = name_of(function, name, "prompt")
+        check_options(_OPTIONS, locals(), f"prompt {name!r}: ")
         content_types = (GetPromptResult, PromptMessage, *CONTENT)
         handler = TextHandler(function, f"prompt {name!r}", content_types=content_types, requires=requires)
         shown = Prompt(
@@ -202,9 +204,9 @@ class Prompts(Feature):
         name, arguments = request.params.get("name"), request.params.get("arguments")
         prompt = self._prompts.get(name)
         if prompt is None:
-            raise InvalidParams(f"Unknown prompt: {one_line(name)}" if isinstance(name, str) else "name is a string")
+            raise InvalidParams(self._prompts.unknown(name) if isinstance(name, str) else "name is a string")
         if arguments is not None and not isinstance(arguments, dict):
-            raise InvalidParams("arguments is an object")
+            raise InvalidParams(f"arguments is an object, not {described(arguments)}")
         return route_to(carried(partial(self._serve, prompt), self._facts), prompt.place, pace=prompt.pace)
 
     def _serve(self, prompt: RegisteredPrompt, exchange: Exchange) -> dict[str, Json]:
@@ -213,3 +215,9 @@ class Prompts(Feature):
         wire: dict[str, Json] = result.to_wire()
         wire["messages"] = [_sent(message, revision) for message in result.messages]
         return self._facts.closed(wire, revision)
+
+
+_OPTIONS = {
+    "title": TEXT, "description": TEXT, "icons": ICONS, "meta": MAPPING, "replace": FLAG,
+    "complete": MAPPING._replace(what='a mapping such as {"city": ["Oslo"]} or None'),
+}  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar, Iterable, Literal, Mapping, Optional, Union
 
-from ..eras import Peer
+from ..eras import Peer, lacks
 from ..errors import CapabilityNotSupported
 from ..jsonrpc import Json
 from ..log import Log, one_line
@@ -263,18 +263,6 @@ class ListRoots(Question):
 
     def __repr__(self) -> str:
         return "<ListRoots>"
-
-
-def lacks(name: str, who: str) -> CapabilityNotSupported:
-    """The error that says which capability a client would have to declare."""
-    needed: dict[str, Json] = {}
-    inner = needed
-    if name.startswith("ext:"):
-        needed["extensions"] = {name[4:]: {}}
-    else:
-        for part in name.split("."):
-            inner[part] = inner = {}
-    return CapabilityNotSupported(f"{who} needs a client with {name}", {"requiredCapabilities": needed})
 
 
 def _need(peer: Peer, name: str, question: Question, there: bool = True) -> None:

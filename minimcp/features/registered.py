@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar, Union
 
-from ..eras import Peer
+from ..eras import Peer, lacks
+from ..functions import innermost
 from ..jsonrpc import Json
 from ..revisions import REVISIONS, Revision
 from ..schema.mismatch import nearest
-from ..schema.signature import innermost, read_signature, refuse_flags
-from ..types import Annotations
+from ..schema.signature import read_signature, refuse_flags
+from ..types import Annotations, ToolAnnotations
 from ..types.meta import check_identifier
 from .context import Context
-from .questions import lacks
 from .texts import value_of
 
 
@@ -33,14 +33,36 @@ def name_of(function: Any, name: Optional[str], kind: str) -> str:
         TypeError: There is none.
         ValueError: It is empty.
     """
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"{where(function)}: the name of a {kind} is text, not {name!r:.60}")
     if name == "":
         raise ValueError(f"the name of a {kind} is not empty")
     name = getattr(function, "__name__", "") if name is None else name
     if name == "<lambda>":
         raise TypeError(f"a lambda has no name: say name=... of the {kind}")
-    if not isinstance(name, str) or not name:
+    if not name:
         raise TypeError(f"a {kind} needs a name: say name=...")
     return name
+
+
+def check_names(options: Mapping[str, Any], add: Callable[..., Any], owner: str, kind: str) -> None:
+    """Refuse an option that there is not.
+
+    Args:
+        options: What was given by keyword.
+        add: The function that takes them all.
+        owner: What messages call that which they are about.
+        kind: What it becomes: "tool".
+
+    Raises:
+        TypeError: One of them is none; the message says which was probably meant.
+    """
+    known: Mapping[str, Any] = add.__kwdefaults__ or {}
+    for name in options:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"did you mean {near}=?" if near else f"there is {', '.join(known)}"
+            raise TypeError(f"{owner}: a {kind} has no option {name}=: {hint}")
 
 
 CAPABILITIES = tuple(
@@ -66,6 +88,8 @@ def required(given: Union[str, Sequence[str]], owner: str) -> tuple[str, ...]:
         TypeError: A name is no text.
         ValueError: No client can declare such a thing, or what stands behind ``ext:`` is no identifier of an extension.
     """
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{owner}: requires is the name of a capability, or a list of names, not {given!r:.60}")
     names = (given,) if isinstance(given, str) else tuple(given)
     for name in names:
         if not isinstance(name, str):
@@ -109,9 +133,31 @@ def positions(function: Any, owner: str, names: Sequence[str], *, least: int) ->
     return min(most, len(names))
 
 
-def annotated(given: Optional[Union[Annotations, Mapping[str, Json]]]) -> Optional[Annotations]:
-    """Annotations as an author gives them: our own object, or its arguments in a mapping."""
-    return given if given is None or isinstance(given, Annotations) else Annotations(**given)
+A = TypeVar("A", Annotations, ToolAnnotations)
+
+
+def annotated(given: Union[A, Mapping[str, Json], None], cls: type[A], example: str, owner: str) -> Optional[A]:
+    """Annotations as an author gives them: our own object, or its arguments in a mapping.
+
+    Args:
+        given: What stands behind ``annotations=``.
+        cls: Of the object.
+        example: A mapping that would do.
+        owner: What messages call that which is annotated.
+
+    Raises:
+        TypeError: It is neither, a name is none, or a value is of another type.
+    """
+    if given is None or isinstance(given, cls):
+        return given
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{owner}: annotations is a mapping such as {example}, not {given!r:.60}")
+    for name in given:
+        if name not in cls.FIELDS:
+            near = nearest(str(name), cls.FIELDS)
+            hint = f"did you mean {near!r}?" if near else f"there is {', '.join(cls.FIELDS)}"
+            raise TypeError(f"{owner}: no annotation is called {name!r}: {hint}")
+    return cls(**given)
 
 
 def only(wire: Mapping[str, Json], members: frozenset[str]) -> dict[str, Json]:

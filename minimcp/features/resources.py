@@ -15,11 +15,13 @@ from ..exchange import Exchange, Route
 from ..jsonrpc import Json, Request
 from ..lane import Pace
 from ..log import one_line
+from ..options import FLAG, ICONS, MAPPING, TEXT, check_options, never_none, seconds
 from ..places import route_to
 from ..revisions import Revision
 from ..schema.mismatch import NOTHING, Mismatch
 from ..types import Annotations, Icon, ReadResourceResult, Resource, ResourceTemplate
 from ..uri_template import UriTemplate, check_uri, has_parent_segment
+from .carried import carried
 from .completers import Completers, Given, read_completers
 from .contents import AS_THEY_ARE, ContentsMaker
 from .context import Context
@@ -28,7 +30,6 @@ from .feature import Destination, Feature
 from .middleware import Layers, run_through
 from .paging import Pages
 from .registered import TextHandler, annotated, listed_in, name_of, only, where
-from .rounds import carried
 from .tables import Registered, Table
 
 DENIED = re.compile("denied|forbidden", re.IGNORECASE)
@@ -139,7 +140,6 @@ class Resources(Feature):
         self._template_pages = Pages("resourceTemplates", facts.page_size, self._describe(self._templates))
         self._matching = route_to(carried(self._match, facts), facts.place)
         self.completes = False
-        facts.read_resource = self.read
 
     @staticmethod
     def _describe(table: Table[Readable]) -> Callable[[Revision], list[dict[str, Json]]]:
@@ -173,12 +173,13 @@ class Resources(Feature):
         template = _template(uri)
         kind = "resource" if template is None else "resource template"
         handler = TextHandler(function, f"{kind} {uri!r}", content_types=AS_THEY_ARE, requires=requires)
+        check_options(_OPTIONS, locals(), f"{handler.owner}: ")
         _check_parameters(handler, () if template is None else template.variables)
         options: dict[str, Any] = {
             "title": title,
             "description": description or handler.signature.description or None,
             "mime_type": mime_type,
-            "annotations": annotated(annotations),
+            "annotations": annotated(annotations, Annotations, '{"audience": ["user"]}', handler.owner),
             "icons": icons,
             "meta": None if meta is None else dict(meta),
         }
@@ -355,8 +356,12 @@ def _check_parameters(handler: TextHandler, variables: Sequence[str]) -> None:
 
 
 def _hints(owner: str, ttl: float, cache_scope: str) -> dict[str, Json]:
-    if not 0 <= ttl < float("inf"):
-        raise ValueError(f"{owner}: ttl is 0 seconds or more, not {ttl}")
     if cache_scope not in ("private", "public"):
         raise ValueError(f'{owner}: cache_scope is "private" or "public", not {cache_scope!r}')
     return {"ttlMs": int(ttl * 1000), "cacheScope": cache_scope}
+
+
+_OPTIONS = {
+    "title": TEXT, "description": TEXT, "mime_type": TEXT, "icons": ICONS, "meta": MAPPING, "replace": FLAG,
+    "ttl": never_none(seconds()), "complete": MAPPING._replace(what='a mapping such as {"city": ["Oslo"]} or None'),
+}  # fmt: skip

@@ -25,11 +25,10 @@ from ..types import (
     UnknownContent,
     Wire,
 )
+from ..types.tool import WRAPPED
 from .facts import Facts
 
 CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
-WRAPPED = "x-minimcp-wrapped"
-"""Marks an output schema that only holds the real one, for revisions whose structured content is an object."""
 
 
 def fit(block: Any, revision: Revision) -> dict[str, Json]:
@@ -128,7 +127,10 @@ class ResultMaker:
         if blocks is None:
             return self._from_value(value, revision)
         if self._schema is not None:
-            raise TypeError("content blocks do not fit the output schema: annotate the tool with their class")
+            raise TypeError(
+                "content blocks do not fit the output schema: annotate the tool with their classes, as in "
+                "list[Union[str, Image]]"
+            )
         return self._facts.closed({"content": [fit(block, revision) for block in blocks]}, revision)
 
     def failed(self, error: ToolError, revision: Revision) -> Any:

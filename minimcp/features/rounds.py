@@ -13,42 +13,12 @@ from ..exchange import Exchange, Handler
 from ..jsonrpc import Json
 from ..log import Log, one_line
 from .asking import Asked, ReplayAsker, Suspend, ask_now, asker_of, read_result
-from .facts import Facts
 from .questions import ElicitUrl
 
 log = Log("rounds")
 
 
-def carried(serve: Handler, facts: Facts) -> Handler:
-    """What serves a method whose handlers may ask: `serve`, with the rounds around it.
-
-    Args:
-        serve: Runs the handler; it lets `Suspend` pass.
-        facts: Of the server.
-    """
-
-    def handle(exchange: Exchange) -> Any:
-        params = exchange.request.params
-        if "requestState" in params or "inputResponses" in params:
-            _resume(exchange)
-        try:
-            result = serve(exchange)
-        except BaseException as error:
-            if isinstance(error, UrlElicitationRequired) and not exchange.peer.revision.handshake:
-                error = _as_question(exchange, error)
-            asker = exchange.asker
-            if asker is None or not (asker.pending or asker.fault):
-                raise
-            return _unfinished(exchange, error)
-        return result if exchange.asker is None else _finished(exchange, result)
-
-    def handle_checked(exchange: Exchange) -> Any:
-        return _checked(exchange, serve) if exchange.peer.revision.handshake else handle(exchange)
-
-    return handle_checked if facts.check_replay else handle
-
-
-def _resume(exchange: Exchange) -> None:
+def resume(exchange: Exchange) -> None:
     """Take up what an earlier round left; revisions with a handshake have no rounds.
 
     Raises:
@@ -77,14 +47,23 @@ def _as_question(exchange: Exchange, error: UrlElicitationRequired) -> BaseExcep
     return error
 
 
-def _unfinished(exchange: Exchange, error: BaseException) -> Any:
-    """The result of a run that ended with an exception and left questions: these win."""
+def unfinished(exchange: Exchange, error: BaseException) -> Any:
+    """The result of a run that ended with an exception: the questions that it left, which win.
+
+    Raises:
+        BaseException: The same one; there are no questions.
+    """
+    if isinstance(error, UrlElicitationRequired) and not exchange.peer.revision.handshake:
+        error = _as_question(exchange, error)
+    asker = exchange.asker
+    if asker is None or not (asker.pending or asker.fault):
+        raise error
     if not isinstance(error, Suspend):
         log.warning("%s raised %r while a question waits: it must let Suspend pass", _name(exchange), error)
     return _input_required(exchange)
 
 
-def _finished(exchange: Exchange, result: Any) -> Any:
+def finished(exchange: Exchange, result: Any) -> Any:
     """The result of a run that returned; questions that it left unanswered win over what it returned."""
     asker = exchange.asker
     if asker.pending or asker.fault:
@@ -116,7 +95,7 @@ def _request(asked: Asked) -> dict[str, Json]:
     return {**method, "params": asked.params} if asked.params else method
 
 
-def _checked(exchange: Exchange, serve: Handler) -> Any:
+def checked(exchange: Exchange, serve: Handler) -> Any:
     """Serve by running again after each question, though the client could be asked while the handler waits."""
     asker = _again(exchange, None)
     while True:
@@ -128,7 +107,7 @@ def _checked(exchange: Exchange, serve: Handler) -> Any:
         if asker.fault:
             raise InternalError(asker.fault)
         if not asker.pending:
-            return _finished(exchange, result)
+            return finished(exchange, result)
         asker = _again(exchange, _answered(exchange, asker))
 
 

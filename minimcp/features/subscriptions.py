@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional
 
 from ..eras import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..errors import InternalError, InvalidParams
-from ..exchange import LATER, Exchange, Outlet
+from ..exchange import LATER, Exchange, Outlet, Route
 from ..jsonrpc import Json, Notification, Response, encode
 from ..log import Log, one_line
 from ..notices import Later, Notices
@@ -87,6 +87,15 @@ class Subscriptions:
         self._facts, self._offered, self._max_streams = facts, offered, max_streams
         self._sessions: dict[Peer, Subscriber] = {}
         self._streams: dict[Exchange, Subscriber] = {}
+
+    def routes(self, kind: str) -> Mapping[str, Route]:
+        """The methods by which a session subscribes to things of a kind."""
+        if kind != "resources":
+            return {}
+        return {
+            "resources/subscribe": Route(self.subscribe, control=True),
+            "resources/unsubscribe": Route(self.unsubscribe, control=True),
+        }
 
     # ------------------------------------------------------------ what changed
 

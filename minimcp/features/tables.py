@@ -6,6 +6,7 @@ from copy import copy
 from typing import Any, Callable, Container, Generic, Iterator, Optional, TypeVar
 
 from ..log import Log, one_line
+from ..schema.mismatch import nearest
 from .facts import Facts
 from .middleware import Layers
 
@@ -98,7 +99,14 @@ class Table(Generic[R]):
         Raises:
             KeyError: There is none of this name.
         """
-        del self._things[name]
+        if self._things.pop(name, None) is None:
+            raise KeyError(self.unknown(name))
+
+    def unknown(self, name: str) -> str:
+        """The message about a name that is none of these, with the one that was probably meant. Its cost is bounded."""
+        names = [*list(self._things), *(each for mount in self.mounts for each, _ in mount.named())]
+        near = nearest(name, names)
+        return f"Unknown {self._kind}: {one_line(name)}" + (f", did you mean {one_line(near)}?" if near else "")
 
     def get(self, name: Any) -> Optional[R]:
         """The one of this name; None when there is none, or this is no name."""

@@ -6,11 +6,11 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 from __future__ import annotations
 
 import os
-import re
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ..alarm import Alarm, Countdown
+from ..eras import lacks
 from ..errors import (
     OLD_TOOL_CODES,
     Cancelled,
@@ -26,27 +26,26 @@ from ..failures import describe
 from ..jsonrpc import Json, Request, encode_result
 from ..lane import Pace
 from ..log import Log, one_line
+from ..options import FLAG, ICONS, MAPPING, TEXT, check_options, seconds
 from ..places import Place, route_to
 from ..revisions import Revision
-from ..schema.check import compile_check
-from ..schema.mirrored import ANNOTATION, mirrored
-from ..schema.mismatch import NOTHING, Mismatch
+from ..schema.mirrored import mirrored, with_headers
+from ..schema.mismatch import NOTHING, Mismatch, described
 from ..schema.signature import Signature, read_signature
 from ..types import CallToolResult, Icon, Tool, ToolAnnotations
+from .carried import carried
 from .context import Context
 from .facts import Facts
 from .feature import Destination, Feature
 from .middleware import run_through
 from .paging import Pages
-from .questions import lacks
-from .registered import name_of, required, where
+from .registered import annotated, name_of, required, where
 from .results import CONTENT, ResultMaker, error_result, wrapped_schema
-from .rounds import carried, url_required
 from .tables import Registered, Table
 
 log = Log("tools")
 
-GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+GOOD_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 ODD_NAME = "has a name that not every client takes: use 1 to 128 of A-Z a-z 0-9 _ . -"
 
 
@@ -190,6 +189,8 @@ class RegisteredTool(Registered):
         if isinstance(error, UrlElicitationRequired):
             known = revision.url_errors
             if not revision.handshake:
+                from .rounds import url_required
+
                 url_required(exchange, error)
         elif error.code in OLD_TOOL_CODES:
             known = revision.handshake
@@ -268,8 +269,12 @@ class Tools(Feature):
             function, context_type=Context, owner=where(function), content_types=(CallToolResult, *CONTENT)
         )
         name = name_of(function, name, "tool")
+        owner = f"tool {name!r}"
+        check_options(_OPTIONS, locals(), f"{owner}: ")
+        if input_schema is not None and input_schema.get("type", "object") != "object":
+            raise ValueError(f"{owner}: the arguments are an object: input_schema has no type {input_schema['type']!r}")
         if structured is False and output_schema is not None:
-            raise ValueError(f"tool {name!r}: structured=False and an output_schema contradict each other")
+            raise ValueError(f"{owner}: structured=False and an output_schema contradict each other")
         kind = None if structured is False else signature.output_kind
         if kind is not None and kind.writes is str and structured is not True:
             kind = None  # text is sent as text
@@ -277,29 +282,31 @@ class Tools(Feature):
         schema = made_schema if output_schema is None else dict(output_schema)
         shown = Tool(
             name,
-            _annotated(signature.input_schema if input_schema is None else input_schema, headers or {}),
+            with_headers(signature.input_schema if input_schema is None else input_schema, headers or {}),
             title=title,
             description=description if description is not None else signature.description or None,
             output_schema=schema,
-            annotations=_annotations(annotations),
+            annotations=annotated(annotations, ToolAnnotations, '{"read_only_hint": True}', owner),
             icons=icons,
             meta=None if meta is None else dict(meta),
         )
-        check_output = None if output_schema is None else compile_check(dict(output_schema), where=f"{name} output")
         tool = RegisteredTool(
             function,
             shown,
             signature,
             self._facts,
-            check_input=None if input_schema is None else compile_check(shown.input_schema, where=f"{name} input"),
-            results=ResultMaker(self._facts, kind, schema, check_output, structured, blocks=_says_blocks(signature)),
-            timeout=_timeout(timeout),
-            requires=required(requires, f"tool {name!r}"),
+            check_input=_check(None if input_schema is None else shown.input_schema, f"{name} input"),
+            results=ResultMaker(
+                self._facts, kind, schema, _check(output_schema, f"{name} output"), structured,
+                blocks=_says_blocks(signature),
+            ),
+            timeout=timeout,
+            requires=required(requires, owner),
             alarm=self.alarm,
             place=executor,
         )
         self._tools.add(name, tool, replace=replace)
-        self._tools.advise(name, shown.description, None if GOOD_NAME.match(name) else ODD_NAME)
+        self._tools.advise(name, shown.description, None if _is_good(name) else ODD_NAME)
         self.offered = True
         self._changed()
 
@@ -358,10 +365,23 @@ class Tools(Feature):
         name, arguments = params.get("name"), params.get("arguments")
         tool = self._tools.get(name)
         if tool is None:
-            raise InvalidParams(f"Unknown tool: {one_line(name)}" if isinstance(name, str) else "name is a string")
+            raise InvalidParams(self._tools.unknown(name) if isinstance(name, str) else "name is a string")
         if arguments is not None and type(arguments) is not dict:
-            raise InvalidParams("arguments is an object")
+            raise InvalidParams(f"arguments is an object, not {described(arguments)}")
         return tool.route
+
+
+def _check(schema: Optional[Mapping[str, Json]], where: str) -> Optional[Callable[[Any], Optional[str]]]:
+    """What checks values against a hand-written schema; None where there is none."""
+    if schema is None:
+        return None
+    from ..schema.check import compile_check
+
+    return compile_check(dict(schema), where=where)
+
+
+def _is_good(name: str) -> bool:
+    return len(name) <= 128 and GOOD_LETTERS.issuperset(name)
 
 
 def _says_blocks(signature: Signature) -> bool:
@@ -369,26 +389,9 @@ def _says_blocks(signature: Signature) -> bool:
     return signature.output_kind is None and signature.returns is not NOTHING
 
 
-def _annotated(schema: Mapping[str, Json], headers: Mapping[str, str]) -> dict[str, Json]:
-    """An input schema whose properties say in which header each is mirrored."""
-    properties = dict(schema.get("properties", {}))
-    for parameter, header in headers.items():
-        if not isinstance(properties.get(parameter), dict):
-            raise ValueError(f"headers names {parameter!r}, which is no parameter of the tool")
-        properties[parameter] = {**properties[parameter], ANNOTATION: header}
-    whole = {**schema, "properties": properties} if headers else dict(schema)
-    return whole or {"type": "object"}
-
-
-def _timeout(given: Optional[float]) -> Optional[float]:
-    if isinstance(given, bool) or not isinstance(given, (int, float, type(None))):
-        raise TypeError(f"timeout is a number of seconds or None, not {given!r:.60}")
-    if given is not None and not given > 0:
-        raise ValueError(f"timeout is more than 0 seconds, not {given}")
-    return given
-
-
-def _annotations(given: Optional[Union[ToolAnnotations, Mapping[str, Json]]]) -> Optional[ToolAnnotations]:
-    if given is None or isinstance(given, ToolAnnotations):
-        return given
-    return ToolAnnotations(**given)
+_SCHEMA = MAPPING._replace(what="a JSON Schema, which is a dict, or None")
+_OPTIONS = {
+    "title": TEXT, "description": TEXT, "input_schema": _SCHEMA, "output_schema": _SCHEMA, "icons": ICONS,
+    "meta": MAPPING, "headers": MAPPING, "structured": FLAG._replace(what="True, False or None", optional=True),
+    "replace": FLAG, "timeout": seconds(above=True),
+}  # fmt: skip

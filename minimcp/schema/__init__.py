@@ -6,13 +6,31 @@ schema, `compile_peer_check` for one that a peer sent. What they hand back is qu
 
 from __future__ import annotations
 
-from .check import compile_check
-from .kind import Kind
-from .kinds import kind_of, write_any
-from .limits import Limits
-from .mismatch import Mismatch
-from .peers import EndlessPattern, compile_peer_check
-from .signature import Parameter, Signature, read_signature
+from typing import TYPE_CHECKING
+
+from ..late import late_names
+
+if TYPE_CHECKING:
+    from .check import compile_check
+    from .kind import Kind
+    from .kinds import kind_of, write_any
+    from .limits import Limits
+    from .mismatch import Mismatch
+    from .peers import EndlessPattern, compile_peer_check
+    from .signature import Parameter, Signature, read_signature
+
+_LATE = {
+    "check": "compile_check",
+    "kind": "Kind",
+    "kinds": "kind_of write_any",
+    "limits": "Limits",
+    "mismatch": "Mismatch",
+    "peers": "EndlessPattern compile_peer_check",
+    "signature": "Parameter Signature read_signature",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = late_names(__name__, _LATE)
 
 __all__ = [
     "EndlessPattern",

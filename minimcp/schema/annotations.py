@@ -76,6 +76,8 @@ class Scope:
         except NameError as error:
             reason = f"{error} (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
             raise Unresolved(text, reason) from error
+        except SyntaxError as error:
+            raise Unresolved(text, f"it is no expression ({error.msg})") from error
         except Exception as error:
             raise Unresolved(text, f"{type(error).__name__}: {error}") from error
 

@@ -16,6 +16,7 @@ from .mismatch import Mismatch
 from .words import ANNOTATIONS, BUILDERS, LATER_ONLY, REST, SAME_IN, Node, Seen
 
 Check = Callable[[Any], Optional[str]]
+Find = Callable[[Any], Optional[Mismatch]]
 
 MAX_SCHEMA_DEPTH = 256
 """Levels that a schema may nest; the codec's limit for messages is the same."""
@@ -29,6 +30,20 @@ TOO_DEEP = "the value nests too deep"
 
 def compile_check(schema: Any, *, where: str) -> Check:
     """A function that returns None for a value that fits, else one line: "path: expected X, got Y".
+
+    Thread-safe; it never raises for decoded JSON. Arguments and errors as `compile_finder`.
+    """
+    find = compile_finder(schema, where=where)
+
+    def check(value: Any) -> Optional[str]:
+        found = find(value)
+        return None if found is None else str(found)
+
+    return check
+
+
+def compile_finder(schema: Any, *, where: str) -> Find:
+    """A function that returns None for a value that fits, else what is wrong with it: a Mismatch with its path.
 
     Args:
         schema: A JSON Schema: a dict, True or False. Without ``$schema`` it is 2020-12.
@@ -44,7 +59,7 @@ def compile_check(schema: Any, *, where: str) -> Check:
     _refuse_depth(schema, where)
     try:
         if _ours(schema):
-            return _line(_Compiler(schema).root())
+            return _bounded(_Compiler(schema).root())
     except _Foreign:
         pass
     except ValueError as error:
@@ -56,15 +71,14 @@ class _Foreign(Exception):
     """The schema uses what our closures do not know."""
 
 
-def _line(node: Node) -> Check:
-    def check(value: Any) -> Optional[str]:
+def _bounded(node: Node) -> Find:
+    def find(value: Any) -> Optional[Mismatch]:
         try:
-            found = node(value, {})
+            return node(value, {})
         except RecursionError:
-            return TOO_DEEP
-        return None if found is None else str(found)
+            return Mismatch("", value, instead=TOO_DEEP)
 
-    return check
+    return find
 
 
 def _refuse_depth(schema: Any, where: str) -> None:

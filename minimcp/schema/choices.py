@@ -31,7 +31,7 @@ def choice(pairs: Sequence[Tuple[Any, Any]]) -> Kind:
                 return incoming[frozen(value)]
             except KeyError:
                 pass
-        raise Mismatch(label + _hint(value, sent), value)
+        raise Mismatch(label + (_hint(value, sent) if len(sent) > 1 else ""), value)
 
     def write(value: Any) -> Any:
         try:
@@ -60,8 +60,10 @@ def literal(values: Sequence[Any]) -> Kind:
     """``Literal[...]``.
 
     Raises:
-        TypeError: One of the values has no JSON form.
+        TypeError: There is no value, or one of them has no JSON form.
     """
+    if not values:
+        raise TypeError("Literal[()] allows no value at all")
     pairs = [(value.value if _is_enum_member(value) else value, value) for value in values]
     for value, _ in pairs:
         if not isinstance(value, _SCALARS):

@@ -9,11 +9,11 @@ import sys
 import typing
 from typing import Any, Callable, Dict, List, Protocol, Sequence, Tuple
 
+from .advice import no_class
 from .annotations import Scope, substituted
-from .check import compile_check
 from .docstrings import read_docstring
-from .kind import Kind
-from .mismatch import Mismatch
+from .kind import NOTHING_TYPE, Kind
+from .mismatch import NOTHING, Mismatch
 from .records import Field, dict_writer, record_label, record_reader, record_schema, record_writer
 
 _OBJECT = frozenset({dict})
@@ -48,11 +48,22 @@ def class_kind(maker: KindMaker, cls: Any, arguments: Tuple[Any, ...]) -> Kind:
     """
     make = _form(cls)
     if make is None:
-        raise TypeError(f"{cls.__qualname__} has no JSON form: make it a dataclass, a TypedDict or a NamedTuple")
-    name = "_".join([cls.__name__, *(getattr(each, "__name__", str(each)) for each in arguments)])
+        raise TypeError(no_class(cls))
+    name = "_".join([cls.__name__, *map(_name_part, arguments)])
     if make is _pydantic:
         return maker.named((cls, arguments), name, lambda own: _pydantic(maker, cls, own))
     return maker.named((cls, arguments), name, lambda _: make(maker, cls, _variables(cls, arguments)))
+
+
+def _name_part(argument: Any) -> str:
+    """A type argument in the name of a definition, the same on every Python."""
+    origin = typing.get_origin(argument)
+    if origin is None:
+        return str(getattr(argument, "__name__", argument))
+    if hasattr(argument, "__metadata__"):
+        return _name_part(argument.__origin__)
+    name = "Union" if origin is typing.Union else getattr(origin, "__name__", getattr(origin, "_name", ""))
+    return "_".join(["Union" if name == "UnionType" else str(name), *map(_name_part, typing.get_args(argument))])
 
 
 def _form(cls: Any) -> Any:
@@ -85,10 +96,14 @@ def _annotations(cls: Any, variables: Dict[Any, Any]) -> Dict[str, Tuple[Any, Sc
     return found
 
 
-def _field_kind(maker: KindMaker, cls: Any, name: str, annotation: Any, scope: Scope) -> Kind:
+def _field_kind(
+    maker: KindMaker, cls: Any, name: str, annotation: Any, scope: Scope, *, default: Any = NOTHING
+) -> Kind:
     try:
-        return maker.kind(scope.resolve(annotation), scope)
-    except TypeError as error:
+        annotation = scope.resolve(annotation)
+        kind = maker.kind(annotation, scope)
+        return kind if admits_none(kind, default) else maker.kind(typing.Optional[annotation], scope)
+    except (TypeError, ValueError) as error:
         raise TypeError(f"field {name!r} of {cls.__qualname__}: {error}") from error
 
 
@@ -107,6 +122,11 @@ def _documentation(cls: Any) -> Tuple[str, Dict[str, str]]:
     if not isinstance(doc, str) or doc.startswith(f"{cls.__name__}("):
         return "", {}
     return read_docstring(doc)
+
+
+def admits_none(kind: Kind, default: Any) -> bool:
+    """Whether a default fits as far as None goes; ``x: int = None`` is read as ``x: Optional[int] = None``."""
+    return default is not None or NOTHING_TYPE in kind.accepts
 
 
 def with_default(kind: Kind, default: Any) -> Kind:
@@ -135,7 +155,8 @@ def _dataclass(maker: KindMaker, cls: Any, variables: Dict[Any, Any]) -> Kind:
             raise TypeError(f"field {name!r} of {cls.__qualname__}: an InitVar needs a default, it is no field")
         if pseudo != "_FIELD":
             continue
-        kind = _field_kind(maker, cls, name, *annotations.get(name, (field.type, Scope.of_class(cls, variables))))
+        found = annotations.get(name, (field.type, Scope.of_class(cls, variables)))
+        kind = _field_kind(maker, cls, name, *found, default=field.default)
         kind = _described(kind, field.metadata.get("description") or texts.get(name))
         if field.default is not missing and not maker.writing:
             kind = with_default(kind, field.default)
@@ -157,7 +178,7 @@ def _attrs(maker: KindMaker, cls: Any, variables: Dict[Any, Any]) -> Kind:
     shown: List[Field] = []
     for each in cls.__attrs_attrs__:
         found = annotations.get(each.name, (each.type or Any, Scope.of_class(cls, variables)))
-        kind = _field_kind(maker, cls, each.name, *found)
+        kind = _field_kind(maker, cls, each.name, *found, default=each.default)
         kind = _described(kind, each.metadata.get("description") or texts.get(each.name))
         made = hasattr(each.default, "factory")
         if each.default is not nothing and not made and not maker.writing:
@@ -175,10 +196,11 @@ def _named_tuple(maker: KindMaker, cls: Any, variables: Dict[Any, Any]) -> Kind:
     _, texts = _documentation(cls)
     fields = []
     for name in cls._fields:
-        kind = _field_kind(maker, cls, name, *annotations.get(name, (Any, Scope({}))))
+        default = cls._field_defaults.get(name, NOTHING)
+        kind = _field_kind(maker, cls, name, *annotations.get(name, (Any, Scope({}))), default=default)
         kind = _described(kind, texts.get(name))
-        if name in cls._field_defaults and not maker.writing:
-            kind = with_default(kind, cls._field_defaults[name])
+        if default is not NOTHING and not maker.writing:
+            kind = with_default(kind, default)
         fields.append(Field(name, kind, name not in cls._field_defaults, name, name))
     return _record(cls, fields, record_reader(fields, cls), record_writer(fields, cls), writing=maker.writing)
 
@@ -209,13 +231,15 @@ def _pydantic(maker: KindMaker, cls: Any, own: str) -> Kind:
     """A pydantic model: its own schema decides what fits, then the model builds the object."""
     mode = "serialization" if maker.writing else "validation"
     schema = cls.model_json_schema(ref_template="#/$defs/{model}", mode=mode)
-    check = compile_check(schema, where=cls.__qualname__)
+    from .check import compile_finder
+
+    find = compile_finder(schema, where=cls.__qualname__)
     label = f"an object ({cls.__name__})"
 
     def read(value: Any) -> Any:
-        problem = check(value)
+        problem = find(value)
         if problem is not None:
-            raise Mismatch(label, value, instead=problem)
+            raise problem
         try:
             return cls.model_validate(value)
         except ValueError as error:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterable, List, Sequence
 
 from .equality import has_twins
 from .kind import Convert, Kind
-from .mismatch import Mismatch, listed
+from .mismatch import Mismatch, cut, listed
 
 _LIST = frozenset({list})
 _OBJECT = frozenset({dict})
@@ -150,7 +150,11 @@ def mapping(key: Kind, item: Kind) -> Kind:
         done = {}
         for name, part in value.items():
             try:
-                done[convert_key(name) if convert_key else name] = convert(part)
+                key = convert_key(name) if convert_key else name
+            except Mismatch as error:
+                raise Mismatch("", value, instead=f"the name {cut(repr(name))}: {error}") from None
+            try:
+                done[key] = convert(part)
             except Mismatch as error:
                 raise error.inside(name if isinstance(name, (str, int)) else str(name)) from None
         return done

@@ -10,7 +10,7 @@ import threading
 from itertools import islice
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from .mismatch import cut, printable, shown_path
+from .mismatch import Mismatch, cut, shown_path
 
 DIALECTS: Dict[str, str] = {
     "https://json-schema.org/draft/2020-12/schema": "Draft202012Validator",
@@ -46,8 +46,8 @@ class _Budget(threading.local):
     nested = 0
 
 
-def compile_foreign(schema: Any, where: str) -> Callable[[Any], Optional[str]]:
-    """As `check.compile_check`, by `jsonschema`."""
+def compile_foreign(schema: Any, where: str) -> Callable[[Any], Optional[Mismatch]]:
+    """As `check.compile_finder`, by `jsonschema`."""
     try:
         import jsonschema as package
         import referencing.exceptions
@@ -72,15 +72,15 @@ def compile_foreign(schema: Any, where: str) -> Callable[[Any], Optional[str]]:
     counted = {word: _counting(base.VALIDATORS[word], budget, int(word in _COUNTED)) for word in words}
     validator = jsonschema.validators.extend(base, counted)(schema, registry=registry)
 
-    def check(value: Any) -> Optional[str]:
+    def find(value: Any) -> Optional[Mismatch]:
         budget.steps, budget.nested = MAX_STEPS + 20 * _parts(value), 0
         try:
             errors = list(islice(validator.iter_errors(value), 20))
-            return _told(jsonschema.exceptions.best_match(errors)) if errors else None
+            return _told(jsonschema.exceptions.best_match(errors), value) if errors else None
         except (_TooMuch, RecursionError):
-            return TOO_MUCH
+            return Mismatch("", value, instead=TOO_MUCH)
 
-    return check
+    return find
 
 
 def _parts(value: Any) -> int:
@@ -140,7 +140,7 @@ def _counting(word: Any, budget: _Budget, cost: int) -> Any:
     return counted
 
 
-def _told(error: Any) -> str:
-    where = shown_path(error.absolute_path)
-    message = cut(" ".join(error.message.split()), 300)
-    return printable(f"{where}: {message}" if where else message)
+def _told(error: Any, value: Any) -> Mismatch:
+    found = Mismatch("", value, instead=cut(" ".join(error.message.split()), 300))
+    found.path = list(error.absolute_path)
+    return found

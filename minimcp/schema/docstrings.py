@@ -17,9 +17,9 @@ _SECTIONS = _PARAMETERS | {
     "see also", "todo", "warning", "warnings", "warns", "yield", "yields",
 }  # fmt: skip
 
-_SPHINX = re.compile(r"^:(\w+)(?:\s+([^:]*))?:\s*(.*)$")
-_GOOGLE = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
-_NUMPY = re.compile(r"^(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+_SPHINX = r"^:(\w+)(?:\s+([^:]*))?:\s*(.*)$"
+_GOOGLE = r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$"
+_NUMPY = r"^(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
 
 
 def read_docstring(text: Optional[str]) -> Tuple[str, Dict[str, str]]:
@@ -51,7 +51,7 @@ def _dedented(text: str) -> List[str]:
 def _section(lines: List[str], at: int) -> Tuple[int, Optional[str]]:
     """Where what begins at line `at` ends, and the name of the section that it is (None: a line of text)."""
     line = lines[at]
-    if _SPHINX.match(line):
+    if line.startswith(":") and re.match(_SPHINX, line):
         return _indented_end(lines, at + 1), "params"
     name = line.rstrip(":").lower()
     if name not in _SECTIONS:
@@ -76,7 +76,7 @@ def _indented_end(lines: List[str], at: int) -> int:
 
 def _entries(lines: List[str]) -> Dict[str, str]:
     """Name to text of the parameters in one section, header included."""
-    sphinx = _SPHINX.match(lines[0])
+    sphinx = re.match(_SPHINX, lines[0])
     if sphinx:
         kind, name, rest = sphinx.groups()
         wanted = kind in ("param", "parameter", "arg", "argument", "keyword", "key") and name
@@ -86,13 +86,13 @@ def _entries(lines: List[str]) -> Dict[str, str]:
     return _grouped(lines[1:], _GOOGLE)
 
 
-def _grouped(lines: List[str], pattern: re.Pattern[str]) -> Dict[str, str]:
+def _grouped(lines: List[str], pattern: str) -> Dict[str, str]:
     """Each line at the smallest indent opens an entry, deeper ones go on with it."""
     margin = min((len(line) - len(line.lstrip()) for line in lines if line), default=0)
     found: Dict[str, List[str]] = {}
     names: List[str] = []
     for line in lines:
-        head = pattern.match(line[margin:]) if line[margin : margin + 1].strip() else None
+        head = re.match(pattern, line[margin:]) if line[margin : margin + 1].strip() else None
         if head:
             names = [name.strip().lstrip("*") for name in head.group(1).split(",")]
             first = head.group(2) if pattern is _GOOGLE else ""

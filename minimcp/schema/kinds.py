@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple, Union
 
 from . import choices, classes, containers, limits, scalars
+from .advice import no_type
 from .annotations import Scope, substituted
 from .kind import JSON_TYPES, NOTHING_TYPE, Convert, Kind
 from .mismatch import Mismatch
@@ -124,7 +125,7 @@ class Builder:
             return self._forward(annotation, scope)
         if isinstance(annotation, typing.TypeVar):
             return self._variable(annotation, scope)
-        if annotation is Any or annotation is object:
+        if annotation is Any or annotation is object or annotation is _backported("Any"):
             return scalars.anything(write_any)
         origin = typing.get_origin(annotation)
         if origin is not None:
@@ -136,7 +137,7 @@ class Builder:
         for name in ("__supertype__", "__value__"):  # NewType; an alias made by the statement ``type X = ...``
             if hasattr(annotation, name):
                 return self._alias(annotation, name, (), scope)
-        raise TypeError(f"{annotation!r} is not a type with a JSON form")
+        raise TypeError(no_type(annotation))
 
     def _forward(self, annotation: Any, scope: Scope) -> Kind:
         """A name in quotes inside an annotation. It may be that of the alias it stands in: ``List["Json"]``."""
@@ -168,6 +169,8 @@ class Builder:
             return self.kind(arguments[0], scope)
         if hasattr(origin, "__value__"):
             return self._alias(origin, "__value__", arguments, scope)
+        if not isinstance(origin, type):
+            raise TypeError(no_type(annotation))
         return self._class(origin, arguments, scope)
 
     def _union(self, members: Tuple[Any, ...], scope: Scope) -> Kind:
@@ -225,7 +228,7 @@ class Builder:
         return None
 
     def _member(self, arguments: Tuple[Any, ...], scope: Scope) -> Kind:
-        kind = self.kind(arguments[0] if arguments else Union[str, float, bool, None], scope)
+        kind = self.kind(arguments[0] if arguments else Union[str, int, float, bool, None], scope)
         if kind.label == "any value":
             return self._member((), scope)
         if not kind.hashable:
@@ -303,6 +306,11 @@ class Builder:
             elif isinstance(part, list):
                 waiting.extend(part)
         return {name: self.definitions[name] for name in self.definitions if name in found}
+
+
+def _backported(name: str) -> Any:
+    """What `typing_extensions` calls by this name; before Python 3.11 its Any is a class."""
+    return getattr(sys.modules.get("typing_extensions"), name, object)
 
 
 def _module_scope(alias: Any, scope: Scope) -> Scope:

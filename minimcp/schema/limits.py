@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Optional, Sequence
+import operator
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Optional, Sequence, Tuple
 
-from .check import compile_check
 from .kind import Kind
 from .mismatch import Mismatch
 
-_NUMBER = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+if TYPE_CHECKING:
+    from .check import Find
+
 _LENGTH = {
     "string": ("minLength", "maxLength"),
     "array": ("minItems", "maxItems"),
     "object": ("minProperties", "maxProperties"),
 }
+_NUMBER = {
+    "ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum", "multiple_of": "multipleOf",
+}  # fmt: skip
+_PAIRS = (("minimum", "maximum"), *_LENGTH.values())
 
 
 class Limits:
@@ -90,16 +97,33 @@ def _flat(metadata: Iterable[Any]) -> Iterable[Any]:
 def _words(limit: Any, kind: Kind) -> Dict[str, Any]:
     words: Dict[str, Any] = {}
     for attribute, word in _NUMBER.items():
-        words[word] = getattr(limit, attribute, None)
-    words["multipleOf"] = getattr(limit, "multiple_of", None)
+        words[word] = _given(limit, attribute, "a finite number", _is_finite)
     pattern = getattr(limit, "pattern", None)
     words["pattern"] = pattern if isinstance(pattern, str) else None
-    lengths = (getattr(limit, "min_length", None), getattr(limit, "max_length", None))
-    if lengths != (None, None):
+    lengths = [_given(limit, each, "a whole number from 0 on", _is_count) for each in ("min_length", "max_length")]
+    if lengths != [None, None]:
         words.update(zip(_length_words(limit, kind), lengths))
-    given = {word: value for word, value in words.items() if isinstance(value, (int, float, str))}
+    given = {word: value for word, value in words.items() if value is not None}
     _refuse_misfit(given, limit, kind)
     return given
+
+
+def _given(limit: Any, attribute: str, what: str, fits: Callable[[Any], bool]) -> Any:
+    """What a limit says; None when it says nothing, or has a method of that name."""
+    value = getattr(limit, attribute, None)
+    if value is None or callable(value):
+        return None
+    if not fits(value):
+        raise TypeError(f"{limit!r}: {attribute} is {what}, not {value!r:.60}")
+    return value
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and value - value == 0.0)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _length_words(limit: Any, kind: Kind) -> Sequence[str]:
@@ -117,14 +141,21 @@ def _json_type(kind: Kind) -> str:
 
 def _refuse_misfit(words: Dict[str, Any], limit: Any, kind: Kind) -> None:
     for word in words:
-        numeric = word in _NUMBER.values() or word == "multipleOf"
+        numeric = word in _NUMBER.values() and not _is_decimal(kind)
         if (numeric and not kind.accepts & {int, float}) or (word == "pattern" and str not in kind.accepts):
             raise TypeError(f"{limit!r} cannot limit {kind.label}")
 
 
 def _limited(kind: Kind, words: Dict[str, Any]) -> Kind:
-    """A kind that checks `words` on the JSON side: before reading, after writing."""
-    check = compile_check(words, where="Annotated")
+    """A kind that checks `words` on the JSON side: before reading, after writing. A Decimal's digits count too."""
+    from .check import compile_finder
+
+    for least, most in _PAIRS:
+        if least in words and most in words and words[least] > words[most]:
+            raise TypeError(f"no value is at least {words[least]} and at most {words[most]}")
+    find = compile_finder(words, where="Annotated")
+    if _is_decimal(kind):
+        find = _decimal_finder(words, find)
 
     def read(value: Any) -> Any:
         result = kind.read(value)
@@ -137,8 +168,37 @@ def _limited(kind: Kind, words: Dict[str, Any]) -> Kind:
         return written
 
     def _fit(value: Any) -> None:
-        problem = check(value)
+        problem = find(value)
         if problem is not None:
-            raise Mismatch(kind.label, value, instead=problem)
+            raise problem
 
     return kind.with_words(words).changed(read=read, write=write, exact=None, exact_items=None)
+
+
+def _is_decimal(kind: Kind) -> bool:
+    return kind.writes is not None and kind.writes is getattr(sys.modules.get("decimal"), "Decimal", None)
+
+
+_REFUSES: Dict[str, Tuple[Callable[[Any, Any], bool], str]] = {
+    "minimum": (operator.lt, "a number of at least"),
+    "maximum": (operator.gt, "a number of at most"),
+    "exclusiveMinimum": (operator.le, "a number above"),
+    "exclusiveMaximum": (operator.ge, "a number below"),
+    "multipleOf": (lambda value, step: bool((value / step).denominator != 1), "a multiple of"),
+}
+
+
+def _decimal_finder(words: Dict[str, Any], find: Find) -> Find:
+    """As `find`, and bounds of numbers hold for those that stand in a string with all their digits."""
+    from fractions import Fraction
+
+    bounds = [(*_REFUSES[word], limit, Fraction(repr(limit))) for word, limit in words.items() if word in _REFUSES]
+
+    def find_exact(value: Any) -> Optional[Mismatch]:
+        if isinstance(value, str):
+            for refuses, label, limit, exact in bounds:
+                if refuses(Fraction(value), exact):
+                    return Mismatch(f"{label} {limit}", value)
+        return find(value)
+
+    return find_exact

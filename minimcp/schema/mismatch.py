@@ -5,10 +5,17 @@ This is the wording only: what is compared with what stands in the kinds and in 
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Iterable, List, Optional, Union
 
 LONGEST_VALUE = 60
 """Characters of a wrong value that a message repeats."""
+
+MOST_KNOWN = 2_000
+"""Names among which a misspelt one is looked for."""
+
+MOST_COMPARED = 100
+"""How many of them are compared with it letter by letter."""
 
 Key = Union[str, int]
 
@@ -131,17 +138,22 @@ def nearest(name: str, known: Iterable[str]) -> Optional[str]:
     """The known name that `name` was probably meant to be; None when none is near.
 
     Near is: equal without case and separators, or few edits for its length (a third of its letters, at most three).
+    What it costs is bounded, whoever made up the names: long ones are never near, and of very many the first count.
     """
     best, fewest = None, min(3, len(name) // 3) + 1
-    plain = _plain(name)
     if len(name) > LONGEST_VALUE:
         return None
-    for candidate in known:
+    plain, letters, compared = _plain(name), set(name), 0
+    for candidate in islice(known, MOST_KNOWN):
+        if len(candidate) > 2 * LONGEST_VALUE:
+            continue
         if _plain(candidate) == plain:
             return candidate
-        edits = _edits(name, candidate) if abs(len(name) - len(candidate)) < fewest else fewest
-        if edits < fewest:
-            best, fewest = candidate, edits
+        if abs(len(name) - len(candidate)) < fewest and len(letters.symmetric_difference(candidate)) < 2 * fewest:
+            compared += 1
+            edits = _edits(name, candidate, fewest) if compared <= MOST_COMPARED else fewest
+            if edits < fewest:
+                best, fewest = candidate, edits
     return best
 
 
@@ -149,15 +161,18 @@ def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "").replace(" ", "")
 
 
-def _edits(one: str, other: str) -> int:
-    """Letters changed, added, left out, or swapped with their neighbour."""
+def _edits(one: str, other: str, limit: int) -> int:
+    """Letters changed, added, left out, or swapped with their neighbour; when these are `limit` or more, `limit`."""
     older: List[int] = []
     old: List[int] = []
     row = list(range(len(other) + 1))
     for i, left in enumerate(one):
-        older, old, row = old, row, [i + 1]
-        for j, right in enumerate(other):
-            row.append(min(old[j] + (left != right), old[j + 1] + 1, row[j] + 1))
+        older, old, row = old, row, [i + 1, *[limit] * len(other)]
+        for j in range(max(0, i - limit), min(len(other), i + limit + 1)):
+            right = other[j]
+            row[j + 1] = min(old[j] + (left != right), old[j + 1] + 1, row[j] + 1)
             if i and j and left == other[j - 1] and one[i - 1] == right:
-                row[-1] = min(row[-1], older[j - 1] + 1)
-    return row[-1]
+                row[j + 1] = min(row[j + 1], older[j - 1] + 1)
+        if min(row) >= limit and min(old) >= limit:
+            return limit
+    return min(row[-1], limit)

@@ -193,7 +193,10 @@ def duration(cls: type) -> Kind:
     base = number()
 
     def read(value: Any) -> Any:
-        seconds = value if type(value) is int else base.read(value)
+        try:
+            seconds = value if type(value) is int else base.read(value)
+        except Mismatch:
+            raise Mismatch(label, value) from None
         if lowest <= seconds <= highest:
             return cls(seconds=seconds)
         raise Mismatch(f"{label} between {lowest} and {highest}", value)
@@ -208,14 +211,14 @@ def duration(cls: type) -> Kind:
     return Kind(words, read, write, label, _NUMBERS, writes=cls)
 
 
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID = r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def uuid(cls: type) -> Kind:
     """``uuid.UUID`` in its usual form with four hyphens."""
 
     def read(value: str) -> Any:
-        if not _UUID.fullmatch(value):
+        if not re.fullmatch(_UUID, value):
             raise ValueError(value)
         return cls(value)
 

@@ -8,23 +8,29 @@ from __future__ import annotations
 import typing
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
+from ..functions import ASYNC_GENERATOR, COROUTINES, innermost, unbound
 from .annotations import Scope
-from .classes import with_default
+from .classes import admits_none, with_default
 from .docstrings import read_docstring
 from .kind import NOTHING_TYPE, Kind
 from .kinds import Builder
 from .mismatch import NOTHING, Mismatch
 from .records import Field, record_reader, record_schema
 
-_VARARGS, _VARKEYWORDS, _GENERATOR, _COROUTINES, _ASYNC_GENERATOR = 0x04, 0x08, 0x20, 0x180, 0x200
+_VARARGS, _VARKEYWORDS, _GENERATOR = 0x04, 0x08, 0x20
 _STARS = _VARARGS | _VARKEYWORDS
 
 _REFUSED_FLAGS: Tuple[Tuple[int, str], ...] = (
-    (_ASYNC_GENERATOR, "is an async generator: write a plain def that returns a list, and report with ctx.progress"),
-    (_COROUTINES, "is async: write a plain def; it runs on a thread and may block"),
+    (ASYNC_GENERATOR, "is an async generator: write a plain def that returns a list, and report with ctx.progress"),
+    (COROUTINES, "is async: write a plain def; it runs on a thread and may block"),
     (_GENERATOR, "is a generator: return a list, and report what happens meanwhile with ctx.progress"),
     (_VARARGS, "takes *{name}: name each parameter, or take one list: {name}: list[str]"),
     (_VARKEYWORDS, "takes **{name}: name each parameter, or take one dict: {name}: dict[str, str]"),
+)
+
+_METHOD_ADVICE = (
+    "takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, or prompt) and add an "
+    "object of its class, or register the method of an object"
 )
 
 
@@ -119,6 +125,8 @@ def read_signature(
     builder = Builder()
     parameters: List[Parameter] = []
     contexts: List[str] = []
+    if names[:1] == ("self",) and not first and "self" not in annotations:
+        raise TypeError(f"{owner} {_METHOD_ADVICE}")
     for name in names[first:]:
         where = f"{owner}: parameter {name!r}"
         annotation = _resolved(annotations, name, scope, where)
@@ -158,25 +166,13 @@ def _anatomy(function: Any, owner: str) -> Tuple[Tuple[str, ...], Dict[str, Any]
     return names, {**defaults, **(plain.__kwdefaults__ or {})}, first
 
 
-def _unbound(function: Any) -> Any:
-    return getattr(function, "__func__", function)
-
-
-def innermost(function: Any) -> Any:
-    """The function that wrappers made with `functools.wraps` stand for."""
-    plain = _unbound(function)
-    while hasattr(plain, "__wrapped__"):
-        plain = _unbound(plain.__wrapped__)
-    return plain
-
-
 def refuse_flags(function: Any, owner: str) -> None:
     """Refuse what is called otherwise than a plain function.
 
     Raises:
         TypeError: It is async, a generator, or takes any number of arguments; the message says what to write instead.
     """
-    plain = _unbound(function)
+    plain = unbound(function)
     code = getattr(plain, "__code__", None)
     if code is None:
         return
@@ -210,7 +206,10 @@ def _assigned(plain: Any) -> Iterator[Tuple[str, Any]]:
 
 def _resolved(annotations: Mapping[str, Any], name: str, scope: Scope, where: str) -> Any:
     if name not in annotations:
-        raise TypeError(f"{where} has no annotation: give it a type, such as {name}: str")
+        if name == "self":
+            raise TypeError(f"{where}: it is a method without its object: give one, as in Notes().add")
+        likely = "Context" if name in ("ctx", "context") else "str"
+        raise TypeError(f"{where} has no annotation: give it a type, such as {name}: {likely}")
     try:
         return scope.resolve(annotations[name])
     except TypeError as error:
@@ -235,12 +234,14 @@ def _parameter(
 ) -> Parameter:
     try:
         kind = builder.kind(annotation, scope)
-        if default is None and NOTHING_TYPE not in kind.accepts:
+        if not admits_none(kind, default):
             kind = builder.kind(typing.Optional[annotation], scope)
-    except (TypeError, RecursionError) as error:
-        raise TypeError(f"{where}: {error}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{where}: {_reason(error)}") from error
     if text and "description" not in kind.schema:
         kind = kind.with_words({"description": text})
+    if type(default).__module__ == "pydantic.fields":  # a description for pydantic, which nobody reads here
+        raise TypeError(f"{where}: a Field is no default: write {name}: Annotated[<type>, Field(...)] = <default>")
     if default is not NOTHING:
         kind = with_default(kind, default)
     return Parameter(name, default is NOTHING, kind, kind.schema.get("description", ""), default)
@@ -258,16 +259,30 @@ def _result(
     builder = Builder(writing=True)
     try:
         kind = builder.kind(annotation, scope)
-    except (TypeError, RecursionError) as error:
-        raise TypeError(f"{where}: {error}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{where}: {_reason(error)}") from error
     return annotation, kind.changed(schema=builder.complete(kind.schema))
 
 
+def _reason(error: Exception) -> str:
+    return "each level of it is a new type, without end" if isinstance(error, RecursionError) else str(error)
+
+
 def _mentions(annotation: Any, content_types: Tuple[type, ...], scope: Scope) -> bool:
-    """Whether a content class stands anywhere in an annotation."""
-    annotation = scope.resolve(annotation)
-    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
-        return issubclass(annotation, content_types)
-    if getattr(typing.get_origin(annotation), "_name", "") == "Literal" or hasattr(annotation, "__metadata__"):
-        return False
-    return any(_mentions(each, content_types, scope) for each in typing.get_args(annotation) if each is not Ellipsis)
+    """Whether a content class stands anywhere in an annotation, which may be an alias that names itself."""
+    waiting, seen = [annotation], set()
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, (str, typing.ForwardRef)):
+            name = getattr(part, "__forward_arg__", part)
+            if name in seen:
+                continue
+            seen.add(name)
+            part = scope.resolve(part)
+        origin = typing.get_origin(part)
+        if isinstance(part, type) and origin is None:
+            if issubclass(part, content_types):
+                return True
+        elif getattr(origin, "_name", "") != "Literal" and not hasattr(part, "__metadata__"):
+            waiting.extend(each for each in typing.get_args(part) if each is not Ellipsis)
+    return False

@@ -5,48 +5,78 @@ Each class reads with ``from_wire(mapping)`` (ValueError when a peer sent someth
 matter of this package: whoever writes for an older one drops what it does not know.
 """
 
-from .base import Wire, member_name
-from .common import Annotations, Icon, Implementation, Role
-from .completion import Completion
-from .content import (
-    Audio,
-    Content,
-    EmbeddedResource,
-    Image,
-    ResourceLink,
-    Text,
-    UnknownContent,
-    content_from_wire,
-)
-from .elicitation import ACTIONS, Answer
-from .kinds import ABSENT, Absent, Json, decode_base64, encode_base64
-from .notices import CHANGES, LOG_LEVELS, LOG_ORDER, Change, LogMessage, Progress, log_level
-from .prompt import GetPromptResult, Prompt, PromptArgument, PromptMessage
-from .questions import ElicitRequest, SampleRequest, ToolChoice, conversation_fault
-from .resource import (
-    BlobResourceContents,
-    ReadResourceResult,
-    Resource,
-    ResourceContents,
-    ResourceTemplate,
-    TextResourceContents,
-    contents_from_wire,
-)
-from .root import Root
-from .sampling import (
-    ModelHint,
-    ModelPreferences,
-    SampleResult,
-    SamplingContent,
-    SamplingMessage,
-    ToolResult,
-    ToolUse,
-    sampling_content_from_wire,
-)
-from .tool import CallToolResult, Tool, ToolAnnotations, ToolExecution
+from __future__ import annotations
 
-Message = PromptMessage
-"""The shorter name."""
+from typing import TYPE_CHECKING
+
+from ..late import late_names
+
+if TYPE_CHECKING:
+    from .base import Wire, member_name
+    from .common import Annotations, Icon, Implementation, Role
+    from .completion import Completion
+    from .content import (
+        Audio,
+        Content,
+        EmbeddedResource,
+        Image,
+        ResourceLink,
+        Text,
+        UnknownContent,
+        content_from_wire,
+    )
+    from .elicitation import ACTIONS, Answer
+    from .kinds import ABSENT, Absent, Json, decode_base64, encode_base64
+    from .notices import CHANGES, LOG_LEVELS, LOG_ORDER, Change, LogMessage, Progress, log_level
+    from .prompt import GetPromptResult, Message, Prompt, PromptArgument, PromptMessage
+    from .questions import ElicitRequest, SampleRequest, ToolChoice, conversation_fault
+    from .resource import (
+        BlobResourceContents,
+        ReadResourceResult,
+        Resource,
+        ResourceContents,
+        ResourceTemplate,
+        TextResourceContents,
+        contents_from_wire,
+    )
+    from .root import Root
+    from .sampling import (
+        ModelHint,
+        ModelPreferences,
+        SampleResult,
+        SamplingContent,
+        SamplingMessage,
+        ToolResult,
+        ToolUse,
+        sampling_content_from_wire,
+    )
+    from .tool import CallToolResult, Tool, ToolAnnotations, ToolExecution
+
+_LATE = {
+    "base": "Wire member_name",
+    "common": "Annotations Icon Implementation Role",
+    "completion": "Completion",
+    "content": "Audio Content EmbeddedResource Image ResourceLink Text UnknownContent content_from_wire",
+    "elicitation": "ACTIONS Answer",
+    "kinds": "ABSENT Absent Json decode_base64 encode_base64",
+    "notices": "CHANGES Change LOG_LEVELS LOG_ORDER LogMessage Progress log_level",
+    "prompt": "GetPromptResult Message Prompt PromptArgument PromptMessage",
+    "questions": "ElicitRequest SampleRequest ToolChoice conversation_fault",
+    "resource": """
+        BlobResourceContents ReadResourceResult Resource ResourceContents ResourceTemplate TextResourceContents
+        contents_from_wire
+    """,
+    "root": "Root",
+    "sampling": """
+        ModelHint ModelPreferences SampleResult SamplingContent SamplingMessage ToolResult ToolUse
+        sampling_content_from_wire
+    """,
+    "tool": "CallToolResult Tool ToolAnnotations ToolExecution",
+}
+"""Names that are imported when somebody asks for them: a server of tools has no use for most of them."""
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = late_names(__name__, _LATE)
 
 __all__ = [
     "ABSENT",

@@ -9,9 +9,9 @@ import re
 from typing import Any, Mapping, Optional
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_PREFIX = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\Z")
-_NAME = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?\Z")
-_TRACE_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z")
+_PREFIX = rf"{_LABEL}(?:\.{_LABEL})*\Z"
+_NAME = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?\Z"
+_TRACE_PARENT = r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
 
 RESERVED_LABELS = frozenset({"mcp", "modelcontextprotocol"})
 
@@ -63,7 +63,7 @@ def check_identifier(identifier: Any, owner: str) -> None:
     if not isinstance(identifier, str):
         raise TypeError(f"{owner}: the identifier of an extension is a str, not {type(identifier).__name__}")
     prefix, slash, name = identifier.partition("/")
-    if not (slash and name and _PREFIX.match(prefix) and _NAME.match(name)):
+    if not (slash and name and re.match(_PREFIX, prefix) and re.match(_NAME, name)):
         raise ValueError(f"{owner}: {identifier!r} is no identifier of an extension: write it like com.example/name")
 
 
@@ -84,7 +84,7 @@ def check_extensions(given: Optional[Mapping[str, Any]]) -> dict[str, Any]:
 def _problem(key: str) -> Optional[str]:
     """What is wrong with a key; None when nothing is."""
     prefix, slash, name = key.rpartition("/")
-    if not _NAME.match(name) or (slash and not _PREFIX.match(prefix)):
+    if not re.match(_NAME, name) or (slash and not re.match(_PREFIX, prefix)):
         return "breaks the grammar: write it like com.example/name"
     if is_reserved(prefix) and key not in DEFINED_KEYS:
         return "is reserved for the protocol: use a prefix of your own, like com.example/"
@@ -104,5 +104,5 @@ def is_reserved(prefix: str) -> bool:
 def _check_trace(key: str, value: Any, owner: str) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{owner}: {key} is text, not {type(value).__name__}")
-    if key == "traceparent" and not _TRACE_PARENT.match(value):
+    if key == "traceparent" and not re.match(_TRACE_PARENT, value):
         raise ValueError(f"{owner}: traceparent is written 00-<32 digits>-<16 digits>-<2 digits>, not {value!r}")

@@ -121,6 +121,10 @@ class PromptMessage(Wire):
         return self.content.text if isinstance(self.content, Text) else ""
 
 
+Message = PromptMessage
+"""The shorter name."""
+
+
 class GetPromptResult(Wire):
     """What getting a prompt gives.
 

@@ -9,6 +9,9 @@ from .common import ICONS, Icon
 from .content import CONTENT, Content, Text
 from .kinds import ABSENT, ANY, FLAG, OBJECT, TEXT, Json, blank, needed, one
 
+WRAPPED = "x-minimcp-wrapped"
+"""Marks an output schema that only holds the real one, for revisions whose structured content is an object."""
+
 
 class ToolAnnotations(Wire):
     """Hints about what a tool does. They come from the server: trust them as far as you trust it.

@@ -94,16 +94,16 @@ def minimcp(capfd: Any) -> Callable[..., Done]:
     return call
 
 
-def command_line(*arguments: str) -> List[str]:
-    """The command as a process of its own."""
-    return [sys.executable, "-m", "minimcp", *arguments]
+def command_line(*arguments: str, package: str = "minimcp") -> List[str]:
+    """The command as a process of its own; `package` may name a copy."""
+    return [sys.executable, "-m", package, *arguments]
 
 
-def run_process(*arguments: str, stdin: str = "", **options: Any) -> Done:
+def run_process(*arguments: str, stdin: str = "", package: str = "minimcp", **options: Any) -> Done:
     """Run a command as a process, bounded by three times the common wait: two Pythons start."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    options.setdefault("env", {**os.environ, "PYTHONPATH": str(ROOT)})
     done = subprocess.run(
-        command_line(*arguments), input=stdin, capture_output=True, text=True, timeout=3 * WAIT, env=environment,
+        command_line(*arguments, package=package), input=stdin, capture_output=True, text=True, timeout=3 * WAIT,
         **options,
     )
     return Done(done.returncode, done.stdout, done.stderr)

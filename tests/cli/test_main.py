@@ -44,7 +44,7 @@ def test_no_arguments_show_the_help() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["bake"], "there is no command 'bake': demo, list, call, read, prompt, ping, run"),
+        (["bake"], "there is no command 'bake': demo, list, call, read, prompt, ping, run, vendor"),
         (["call"], "the following arguments are required: TARGET, TOOL"),
         (["list"], "the following arguments are required: TARGET"),
         (["list", "x.py", "--output", "xml"], "invalid choice: 'xml'"),

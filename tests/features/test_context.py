@@ -109,7 +109,9 @@ def test_reading_a_resource_of_the_same_server() -> None:
         return f"note {number}"
 
     of = facts()
-    Resources(of).add(note, "notes://{number}")
+    resources = Resources(of)
+    resources.add(note, "notes://{number}")
+    of.read_resource = resources.read
     ctx, made = context(of=of)
     result = ctx.read_resource("notes://5")
     assert (result.text, result.contents[0].uri) == ("note 5", "notes://5")

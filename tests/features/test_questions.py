@@ -7,8 +7,8 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from minimcp import CapabilityNotSupported
-from minimcp.eras import Peer
-from minimcp.features.questions import Elicit, ElicitUrl, ListRoots, Question, Sample, lacks
+from minimcp.eras import Peer, lacks
+from minimcp.features.questions import Elicit, ElicitUrl, ListRoots, Question, Sample
 from minimcp.revisions import BY_NAME
 from minimcp.types import (
     Answer,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from minimcp import CapabilityNotSupported
+from minimcp.eras import lacks
 from minimcp.features.context import Context
-from minimcp.features.questions import lacks
 from minimcp.features.registered import TextHandler, annotated, name_of, where
 from minimcp.schema.mismatch import Mismatch
 from minimcp.types import Annotations
@@ -28,16 +28,17 @@ def handler(function: Any = echo, **options: Any) -> TextHandler:
 
 def test_names() -> None:
     assert name_of(echo, None, "thing") == "echo" and name_of(echo, "other", "thing") == "other"
-    for function, name in ((5, None), (echo, 5)):
-        with pytest.raises(TypeError, match="a thing needs a name"):
+    for function, name, said in ((5, None, "a thing needs a name"), (echo, 5, "the name of a thing is text, not 5")):
+        with pytest.raises(TypeError, match=said):
             name_of(function, name, "thing")  # type: ignore[arg-type]
 
 
 def test_annotations() -> None:
     own = Annotations(priority=1)
-    assert annotated(None) is None and annotated(own) is own and annotated({"priority": 1}) == own
-    with pytest.raises(TypeError, match="lastModified"):
-        annotated({"lastModified": "x"})
+    for given, made in ((None, None), (own, own), ({"priority": 1}, own)):
+        assert annotated(given, Annotations, "{}", "it") == made
+    with pytest.raises(TypeError, match="it: no annotation is called 'lastModified': did you mean 'last_modified'"):
+        annotated({"lastModified": "x"}, Annotations, "{}", "it")
 
 
 def test_what_a_client_lacks() -> None:

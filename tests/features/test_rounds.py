@@ -9,8 +9,9 @@ import pytest
 
 from minimcp import Cancelled, CapabilityNotSupported, InternalError, InvalidParams, Refused, UrlElicitationRequired
 from minimcp.features.asking import Suspend, asker_of
+from minimcp.features.carried import carried
 from minimcp.features.context import Context
-from minimcp.features.rounds import carried, url_required
+from minimcp.features.rounds import url_required
 
 from ..answering import R4, R5
 from .support import AnsweringOutlet, exchange, facts

@@ -5,11 +5,12 @@
 import datetime as dt
 import enum
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence
 from dataclasses import InitVar, dataclass, field
 from decimal import Decimal
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import (
+    AbstractSet,
     Annotated,
     Any,
     ClassVar,
@@ -22,6 +23,7 @@ from typing import (
     NewType,
     Optional,
     Set,
+    Text,
     Tuple,
     TypedDict,
     TypeVar,
@@ -151,6 +153,46 @@ class Empty:
     pass
 
 
+@dataclass
+class Words:
+    """Fields named like what the generated readers use."""
+
+    value: int
+    extra: str = "e"
+    at: str = "a"
+    make: str = "m"
+    v0: int = 0
+
+
+@dataclass
+class Person:
+    """Someone.
+
+    Parameters
+    ----------
+    name : str
+        In full.
+    """
+
+    name: str
+    colour: "Colour" = None
+    born: Optional[dt.date] = None
+
+
+@dataclass
+class Employee(Person):
+    boss: Optional["Employee"] = None
+    skills: FrozenSet[str] = frozenset()
+
+
+@dataclass
+class Team:
+    lead: Employee
+    members: Dict[str, Employee]
+    places: Tuple[Point, Point]
+    budget: "Annotated[Decimal, 'in euros']"
+
+
 class Movie(TypedDict):
     """A film.
 
@@ -188,6 +230,35 @@ class Span(NamedTuple):
     end: Optional[int] = None
 
 
+class Folder(TypedDict):
+    name: str
+    folders: List["Folder"]
+
+
+class Shelf(te.TypedDict, Generic[T]):
+    books: List[T]
+    first: te.NotRequired[T]
+
+
+Odder = TypedDict("Odder", {"from": int, "a-b": "Optional[str]", "$x": Dict[str, int]}, total=False)
+
+
+class Step(NamedTuple):
+    """One step.
+
+    Attributes:
+        then: The next one.
+    """
+
+    name: str
+    then: Optional["Step"] = None
+
+
+class Cell(te.NamedTuple, Generic[T]):
+    held: T
+    note: str = ""
+
+
 class Colour(enum.Enum):
     RED = "red"
     GREEN = "green"
@@ -208,12 +279,50 @@ class Single(enum.Enum):
     ONLY = "only"
 
 
+class Mood(str, enum.Enum):
+    GOOD = "good"
+    BAD = "bad"
+
+
+class Rights(enum.IntFlag):
+    READ = 1
+    WRITE = 2
+
+
+class Truth(enum.Enum):
+    YES = True
+    ONE = 1
+    UNKNOWN = None
+
+
+class Half(enum.Enum):
+    HALF = 0.5
+    WHOLE = 1.0
+
+
 @attrs.define
 class Attrs:
     a: int
     _b: str = "x"
     c: List[int] = attrs.field(factory=list)
     d: int = attrs.field(init=False, default=7)
+
+
+@attrs.frozen(kw_only=True)
+class Keyed:
+    """By keyword.
+
+    Args:
+        unit: In which.
+    """
+
+    amount: Decimal
+    unit: str = attrs.field(default="kg", alias="unitName")
+
+
+@attrs.define
+class Below(Attrs):
+    e: "Optional[Below]" = None
 
 
 @attr.s
@@ -253,6 +362,24 @@ class Picky(pydantic.BaseModel):
         return n
 
 
+class Renamed(pydantic.BaseModel):
+    kind: Literal["renamed"] = "renamed"
+    size: int = pydantic.Field(alias="theSize", ge=1)
+
+
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat"]
+    lives: int = 9
+
+
+class Owner(pydantic.BaseModel):
+    pet: Union[Cat, Renamed] = pydantic.Field(discriminator="kind")
+
+
+class Crate(pydantic.BaseModel, Generic[T]):
+    inside: T
+
+
 @pydantic.dataclasses.dataclass
 class Checked:
     a: int
@@ -260,6 +387,9 @@ class Checked:
 
 UserId = NewType("UserId", int)
 Named = NewType("Named", Point)
+Serial = NewType("Serial", UserId)
+Short = Annotated[str, Limits(max_length=3)]
+Code = NewType("Code", Short)
 Json = Union[None, bool, int, float, str, List["Json"], Dict[str, "Json"]]
 Alias = te.TypeAliasType("Alias", "Union[int, List[Alias]]")
 Wrapped = te.TypeAliasType("Wrapped", List[T], type_params=(T,))

@@ -1,12 +1,12 @@
 # ruff: noqa: E501
-"""The types that tools can take and return, as a table: what fits, what comes of it, what does not fit."""
+"""The types that tools take and return, as a table: schema, what fits and what comes of it, what does not and why."""
 
 from __future__ import annotations
 import __future__
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 SOURCE = Path(__file__).with_name("shapes.py")
 
@@ -25,142 +25,826 @@ def load(*, as_strings: bool) -> Dict[str, Any]:
     return vars(module)
 
 
+Schema = Dict[str, Any]
+
+
 class Row(NamedTuple):
-    """One type: its text, pairs of JSON and the source of the Python value, and JSON that does not fit."""
+    """One type as the parameter ``value`` of a tool, and as its result."""
 
     text: str
-    fits: List[Tuple[Any, str]]
-    refused: List[Any]
-    words_only: bool = False
-    """Whether the type refuses strings that the schema's ``format`` only describes."""
+    """The annotation."""
+    schema: Schema
+    """Of the parameter; references lead to `DEFINITIONS`."""
+    fits: List[Tuple[Any, ...]]
+    """JSON, the source of the Python value that it becomes, and the JSON that this leaves as, if that differs."""
+    refused: List[Tuple[Any, str]]
+    """JSON, and the message without the word "value" that it begins with."""
+    out: Optional[Schema] = None
+    """Of the result; None when it is the parameter's."""
+    looser: bool = False
+    """Whether the schema cannot say all that the type asks of a string (``format`` only describes)."""
+
+
+TEXT: Schema = {"type": "string"}
+INT: Schema = {"type": "integer"}
+NUM: Schema = {"type": "number"}
+BOOL: Schema = {"type": "boolean"}
+NULL: Schema = {"type": "null"}
+DATE: Schema = {"type": "string", "format": "date"}
+MOMENT: Schema = {"type": "string", "format": "date-time"}
+UUID: Schema = {"type": "string", "format": "uuid"}
+COLOUR: Schema = {"type": "string", "enum": ["red", "green"]}
+DIGITS: Schema = {"type": "string", "pattern": "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"}
+SECONDS: Schema = {"type": "number", "minimum": -86399999913600, "maximum": 86399999913599, "description": "seconds"}
+
+
+def many(*items: Schema) -> Schema:
+    """A list, of anything or of one kind."""
+    return {"type": "array", **({"items": items[0]} if items and items[0] else {})}
+
+
+def unique(item: Schema) -> Schema:
+    return {**many(item), "uniqueItems": True}
+
+
+def fixed(*items: Schema) -> Schema:
+    return {"type": "array", "prefixItems": list(items), "minItems": len(items), "maxItems": len(items)}
+
+
+def free(item: Schema) -> Schema:
+    """An object with any names."""
+    return {"type": "object", "additionalProperties": item}
+
+
+def union(*members: Schema) -> Schema:
+    return {"anyOf": list(members)}
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def record(fields: Dict[str, Schema], required: str, **words: Any) -> Schema:
+    """An object of these fields and no others."""
+    schema: Schema = {"type": "object", **words, "additionalProperties": False}
+    if fields:
+        schema["properties"] = fields
+    if required:
+        schema["required"] = required.split()
+    return schema
+
+
+def alike(schema: Schema) -> Tuple[Schema, Schema]:
+    return schema, schema
+
+
+def both(schema: Schema) -> Tuple[Schema, Schema]:
+    """What arrives may leave out what has a default; what leaves has every field."""
+    fields = {name: {word: rule for word, rule in field.items() if word != "default"}
+              for name, field in schema["properties"].items()}  # fmt: skip
+    return schema, {**schema, "properties": fields, "required": list(fields)}
+
+
+def complete(row: Row, *, leaving: bool) -> Tuple[Schema, Dict[str, Schema]]:
+    """The schema of a row, and the definitions that it needs."""
+    schema = row.out if leaving and row.out is not None else row.schema
+    target = schema.get("$ref")
+    if leaving and target is not None:
+        beside = {word: rule for word, rule in schema.items() if word != "$ref"}
+        schema = {**DEFINITIONS[target[len("#/$defs/") :]][1], **beside}
+    found: Dict[str, Schema] = {}
+    waiting: List[Any] = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            name = part.get("$ref", "")[len("#/$defs/") :]
+            if name and name not in found:
+                found[name] = DEFINITIONS[name][leaving]
+                waiting.append(found[name])
+        waiting.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+    return schema, found
 
 
 ID = "123e4567-e89b-12d3-a456-426614174000"
 POINT = {"x": 1.5, "y": 2}
 
+DEFINITIONS: Dict[str, Tuple[Schema, Schema]] = {
+    "Frozen": alike(record({"a": INT}, "a")),
+    "Point": alike(record({"x": {**NUM, "description": "To the right."}, "y": {**NUM, "description": "Upwards."}}, "x y", description="A place.")),
+    "Circle": alike(record({"kind": {**TEXT, "const": "circle"}, "radius": NUM}, "kind radius")),
+    "Square": alike(record({"kind": {**TEXT, "const": "square"}, "side": NUM}, "kind side")),
+    "Record": alike(record({"id": INT, "name": TEXT, "tags": many(TEXT), "position": ref("Point")}, "id name tags position")),
+    "Options": both(record({"depth": {**INT, "default": 3}, "names": many(TEXT), "colour": {**union(TEXT, NULL), "default": None}, "when": {**union(DATE, NULL), "default": "1999-01-02"}}, "")),
+    "Empty": alike(record({}, "")),
+    "Tree": both(record({"value": INT, "children": many(ref("Tree"))}, "value")),
+    "Chain": both(record({"next": {**union(ref("Chain"), NULL), "default": None}}, "")),
+    "Box_int": both(record({"content": INT, "more": many(INT)}, "content")),
+    "Box_str": both(record({"content": TEXT, "more": many(TEXT)}, "content")),
+    "Box": both(record({"content": {}, "more": many()}, "content")),
+    "IntBox": both(record({"content": INT, "more": many(INT), "label": {**TEXT, "default": ""}}, "content")),
+    "Pair_int": alike(record({"left": ref("Box_int"), "right": ref("Box_list_int")}, "left right")),
+    "Box_list_int": both(record({"content": many(INT), "more": many(many(INT))}, "content")),
+    "Left": alike(record({"child": union(ref("Left"), ref("Right"), NULL), "x": INT}, "child x")),
+    "Right": alike(record({"child": union(ref("Left"), ref("Right"), NULL), "x": TEXT}, "child x")),
+    "Movie": alike(record({"title": {**TEXT, "description": "What it is called."}, "year": INT}, "title year", description="A film.")),
+    "Partial": alike(record({"a": INT, "b": TEXT}, "")),
+    "Wider": alike(record({"a": INT, "b": TEXT, "c": BOOL}, "c")),
+    "Mixed": alike(record({"must": INT, "may": TEXT, "frozen": INT}, "must")),
+    "Loose": alike(record({"must": INT, "noted": {**INT, "description": "noted"}, "may": TEXT}, "must noted")),
+    "Span": both(record({"start": INT, "end": {**union(INT, NULL), "default": None}}, "start")),
+    "Json": alike(union(NULL, BOOL, INT, NUM, TEXT, many(ref("Json")), free(ref("Json")))),
+    "Alias": alike(union(INT, many(ref("Alias")))),
+    "Wrapped": alike(many(INT)),
+    "Attrs": (record({"a": INT, "b": {**TEXT, "default": "x"}, "c": many(INT)}, "a"), record({"a": INT, "b": TEXT, "c": many(INT), "d": INT}, "a b c d")),
+    "OldAttrs": both(record({"a": INT, "b": {"default": None}}, "a")),
+    "Model": alike({"properties": {"a": {**INT, "title": "A"}, "b": {"default": [], "items": TEXT, "title": "B", "type": "array"}, "when": {**union(DATE, NULL), "default": None, "title": "When"}}, "required": ["a"], "title": "Model", "type": "object"}),
+    "Outer": alike({"properties": {"inner": ref("Inner"), "others": {"default": [], "items": ref("Inner"), "title": "Others", "type": "array"}}, "required": ["inner"], "title": "Outer", "type": "object"}),
+    "Inner": alike({"properties": {"x": {**INT, "title": "X"}}, "required": ["x"], "title": "Inner", "type": "object"}),
+    "Family": alike({"properties": {"name": {**TEXT, "title": "Name"}, "children": {"default": [], "items": ref("Family"), "title": "Children", "type": "array"}}, "required": ["name"], "title": "Family", "type": "object"}),
+    "Checked": alike(record({"a": INT}, "a")),
+    "Words": both(record({"value": INT, "extra": {**TEXT, "default": "e"}, "at": {**TEXT, "default": "a"}, "make": {**TEXT, "default": "m"}, "v0": {**INT, "default": 0}}, "value", description="Fields named like what the generated readers use.")),
+    "Person": both(record({"name": {**TEXT, "description": "In full."}, "colour": {**union(COLOUR, NULL), "default": None}, "born": {**union(DATE, NULL), "default": None}}, "name", description="Someone.")),
+    "Employee": both(record({"name": TEXT, "colour": {**union(COLOUR, NULL), "default": None}, "born": {**union(DATE, NULL), "default": None}, "boss": {**union(ref("Employee"), NULL), "default": None}, "skills": {**many(TEXT), "uniqueItems": True, "default": []}}, "name")),
+    "Team": (record({"lead": ref("Employee"), "members": free(ref("Employee")), "places": fixed(ref("Point"), ref("Point")), "budget": {**union(NUM, DIGITS), "description": "in euros"}}, "lead members places budget"), record({"lead": ref("Employee"), "members": free(ref("Employee")), "places": fixed(ref("Point"), ref("Point")), "budget": {**TEXT, "pattern": '^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$', "description": "in euros"}}, "lead members places budget")),
+    "Box_Box_int": both(record({"content": ref("Box_int"), "more": many(ref("Box_int"))}, "content")),
+    "Box_Point": both(record({"content": ref("Point"), "more": many(ref("Point"))}, "content")),
+    "Box_Union_str_NoneType": both(record({"content": union(TEXT, NULL), "more": many(union(TEXT, NULL))}, "content")),
+    "Folder": alike(record({"name": TEXT, "folders": many(ref("Folder"))}, "name folders")),
+    "Shelf_int": alike(record({"books": many(INT), "first": INT}, "books")),
+    "Shelf_Point": alike(record({"books": many(ref("Point")), "first": ref("Point")}, "books")),
+    "Odder": alike(record({"from": INT, "a-b": union(TEXT, NULL), "$x": free(INT)}, "")),
+    "Step": both(record({"name": TEXT, "then": {**union(ref("Step"), NULL), "description": "The next one.", "default": None}}, "name", description="One step.")),
+    "Cell_int": both(record({"held": INT, "note": {**TEXT, "default": ""}}, "held")),
+    "Cell_str": both(record({"held": {**TEXT, "maxLength": 1}, "note": {**TEXT, "default": ""}}, "held")),
+    "Keyed": (record({"amount": union(NUM, DIGITS), "unitName": {**TEXT, "description": "In which.", "default": "kg"}}, "amount", description="By keyword."), record({"amount": DIGITS, "unitName": {**TEXT, "description": "In which."}}, "amount unitName", description="By keyword.")),
+    "Below": (record({"a": INT, "b": {**TEXT, "default": "x"}, "c": many(INT), "e": {**union(ref("Below"), NULL), "default": None}}, "a"), record({"a": INT, "b": TEXT, "c": many(INT), "d": INT, "e": union(ref("Below"), NULL)}, "a b c d e")),
+    "Renamed": alike({"properties": {"kind": {**TEXT, "const": "renamed", "default": "renamed", "title": "Kind"}, "theSize": {**INT, "minimum": 1, "title": "Thesize"}}, "required": ["theSize"], "title": "Renamed", "type": "object"}),
+    "Owner": alike({"properties": {"pet": {"discriminator": {"mapping": {"cat": "#/$defs/Cat", "renamed": "#/$defs/Renamed"}, "propertyName": "kind"}, "oneOf": [ref("Cat"), ref("Renamed")], "title": "Pet"}}, "required": ["pet"], "title": "Owner", "type": "object"}),
+    "Cat": alike({"properties": {"kind": {**TEXT, "const": "cat", "title": "Kind"}, "lives": {**INT, "default": 9, "title": "Lives"}}, "required": ["kind"], "title": "Cat", "type": "object"}),
+    "Crate_int_": alike({"properties": {"inside": {**INT, "title": "Inside"}}, "required": ["inside"], "title": "Crate[int]", "type": "object"}),
+}  # fmt: skip
+"""By name: as it arrives and as it leaves."""
+
 ROWS: List[Row] = [
-    Row("str", [("a", "'a'"), ("", "''")], [1, None, [], {}, True, 1.5]),
-    Row("int", [(1, "1"), (1.0, "1"), (-5, "-5"), (10**30, "10**30")], [1.5, True, "1", None, [], {}]),
-    Row("float", [(1.5, "1.5"), (1, "1.0"), (10**400, "10**400")], [True, "1.5", None]),
-    Row("bool", [(True, "True"), (False, "False")], [0, 1, "true", None]),
-    Row("None", [(None, "None")], [0, False, "", []]),
-    Row("Any", [(1, "1"), ([{"a": None}], "[{'a': None}]")], []),
-    Row("object", [("x", "'x'")], []),
-    Row("list", [([1, "a"], "[1, 'a']")], [{}, "a", None]),
-    Row("List", [([], "[]")], [{}]),
-    Row("list[int]", [([1, 2.0], "[1, 2]"), ([], "[]")], [[1, "2"], [True], [None], {}, "12"]),
-    Row("List[float]", [([1, 2.5], "[1.0, 2.5]"), ([0.5], "[0.5]")], [["1"], [True]]),
-    Row("List[str]", [(["a"], "['a']")], [[1], "a"]),
-    Row("list[list[int]]", [([[1], []], "[[1], []]")], [[1], [["a"]]]),
-    Row("Sequence[str]", [(["a"], "['a']")], ["a"]),
-    Row("Iterable[int]", [([1], "[1]")], [{}]),
-    Row("tuple", [([1, "a"], "(1, 'a')")], [{}]),
-    Row("Tuple", [([], "()")], ["x"]),
-    Row("tuple[int, ...]", [([1, 2], "(1, 2)"), ([], "()")], [["a"], 1]),
-    Row("Tuple[int, str]", [([1, "a"], "(1, 'a')")], [[1], [1, "a", 2], ["a", 1], {}, []]),
-    Row("tuple[()]", [([], "()")], [[1], {}]),
-    Row("Tuple[()]", [([], "()")], [[1]]),
-    Row("set[int]", [([1, 2], "{1, 2}"), ([], "set()")], [[1, 1], [1, 1.0], ["a"], {}]),
-    Row("Set[str]", [(["a", "b"], "{'a', 'b'}")], [["a", "a"], "ab"]),
-    Row("set", [([1, "a", None], "{1, 'a', None}")], [[[]], [{}], [1, 1]]),
-    Row("set[Any]", [([1], "{1}")], [[[]]]),
-    Row("FrozenSet[bool]", [([True], "frozenset({True})")], [[1]]),
-    Row("set[Tuple[int, str]]", [([[1, "a"]], "{(1, 'a')}")], [[[1, "a"], [1, "a"]]]),
-    Row("set[Frozen]", [([{"a": 1}], "{Frozen(1)}")], [[{"a": 1}, {"a": 1.0}]]),
-    Row("dict", [({"a": 1}, "{'a': 1}")], [[], "a", None]),
-    Row("Dict[str, int]", [({"a": 1, "b": 2.0}, "{'a': 1, 'b': 2}"), ({}, "{}")], [{"a": "1"}, {"a": None}, []]),
-    Row("dict[int, str]", [({"7": "a", "-1": "b"}, "{7: 'a', -1: 'b'}")], [{"a": "a"}, {"07": "a"}, {"1.0": ""}]),
-    Row("dict[Colour, int]", [({"red": 1}, "{Colour.RED: 1}")], [{"blue": 1}]),
-    Row("dict[Any, Any]", [({"a": 1}, "{'a': 1}")], [[]]),
-    Row("Mapping[str, Point]", [({"p": POINT}, "{'p': Point(1.5, 2.0)}")], [{"p": {}}]),
-    Row("Optional[int]", [(1, "1"), (None, "None")], ["a", 1.5, True]),
-    Row("Optional[str]", [("a", "'a'"), (None, "None")], [1]),
-    Row("Union[int, str]", [(1, "1"), ("a", "'a'")], [None, 1.5, True, []]),
-    Row("Union[int, float]", [(1, "1"), (1.5, "1.5")], ["1", True]),
-    Row("Union[float, int]", [(1, "1"), (2.0, "2.0")], [None]),
-    Row("Union[bool, int]", [(True, "True"), (1, "1")], ["x"]),
-    Row("int | None", [(1, "1"), (None, "None")], ["a"]),
-    Row("list[int] | str | None", [([1], "[1]"), ("a", "'a'"), (None, "None")], [1, ["a"]]),
-    Row("List['int | None']", [([1, None], "[1, None]")], [["a"]]),
-    Row("Union[Circle, Square]", [({"kind": "square", "side": 2}, "Square('square', 2.0)")], [{"kind": "square", "radius": 1}, {}]),
-    Row("Union[List[int], List[str]]", [(["a"], "['a']"), ([], "[]")], [[1, "a"], [None]]),
-    Row("Union[dt.date, str]", [("1999-12-31", "dt.date(1999, 12, 31)"), ("soon", "'soon'")], [1]),
-    Row("Union[int, int]", [(1, "1")], ["a"]),
-    Row("Literal['a', 'b']", [("a", "'a'")], ["c", 1, None, ["a"]]),
-    Row("Literal[1, True, None]", [(1.0, "1"), (True, "True"), (None, "None")], [0, False, "1"]),
-    Row("te.Literal['x']", [("x", "'x'")], ["y", {}]),
-    Row("Literal[Colour.RED]", [("red", "Colour.RED")], ["green", "RED"]),
-    Row("Optional[Literal['a']]", [("a", "'a'"), (None, "None")], ["b"]),
-    Row("Colour", [("red", "Colour.RED"), ("green", "Colour.GREEN")], ["RED", "blue", 1, None, []]),
-    Row("Level", [(1, "Level.LOW"), (2.0, "Level.HIGH")], [3, "LOW", True]),
-    Row("Odd", [("ONE", "Odd.ONE")], [1, "one"]),
-    Row("Single", [("only", "Single.ONLY")], ["other"]),
-    Row("Point", [(POINT, "Point(1.5, 2.0)")], [{}, {"x": 1}, {"x": 1, "y": 2, "z": 3}, {"x": "1", "y": 2}, [], None]),
-    Row("Record", [({"id": 1, "name": "n", "tags": [], "position": POINT}, "Record(1, 'n', [], Point(1.5, 2.0))")],
-        [{"id": 1, "name": "n", "tags": [1], "position": POINT}, {"id": 1, "name": "n", "tags": "t", "position": POINT}]),
-    Row("Options", [({}, "Options()"), ({"depth": 1, "names": ["a"]}, "Options(1, ['a'])"), ({"when": "1999-12-31"},
-        "Options(when=dt.date(1999, 12, 31))")], [{"depth": None}, {"shared": 1}, {"extra": 1}, {"names": [1]}]),
-    Row("Empty", [({}, "Empty()")], [{"a": 1}, None]),
-    Row("Tree", [({"value": 1, "children": [{"value": 2, "children": []}]}, "Tree(1, [Tree(2)])")], [{"value": 1, "children": [{}]}]),
-    Row("List[Tree]", [([{"value": 1}], "[Tree(1)]")], [[{"value": "1"}]]),
-    Row("Chain", [({"next": {"next": None}}, "Chain(Chain(None))")], [{"next": {"next": 1}}]),
-    Row("Box[int]", [({"content": 1, "more": [2]}, "Box(1, [2])")], [{"content": "a"}, {"content": 1, "more": ["a"]}]),
-    Row("Box[str]", [({"content": "a"}, "Box('a')")], [{"content": 1}]),
-    Row("Box", [({"content": None}, "Box(None)")], [{}]),
-    Row("IntBox", [({"content": 1, "label": "x"}, "IntBox(1, [], 'x')")], [{"content": "a"}]),
-    Row("Pair[int]", [({"left": {"content": 1}, "right": {"content": [1]}}, "Pair(Box(1), Box([1]))")],
-        [{"left": {"content": 1}, "right": {"content": 1}}, {"left": {"content": "1"}, "right": {"content": []}}]),
-    Row("Left", [({"child": {"child": None, "x": "s"}, "x": 1}, "Left(Right(None, 's'), 1)")], [{"child": {"child": None, "x": None}, "x": 1}]),
-    Row("Movie", [({"title": "M", "year": 1931}, "{'title': 'M', 'year': 1931}")], [{"title": "M"}, {"title": 1, "year": 2}]),
-    Row("Partial", [({}, "{}"), ({"b": "x"}, "{'b': 'x'}")], [{"a": "x"}, {"c": 1}]),
-    Row("Wider", [({"c": True}, "{'c': True}")], [{"a": 1}]),
-    Row("Mixed", [({"must": 1}, "{'must': 1}"), ({"must": 1, "may": "x", "frozen": 2}, "{'must': 1, 'may': 'x', 'frozen': 2}")], [{"may": "x"}]),
-    Row("Loose", [({"must": 1, "noted": 2}, "{'must': 1, 'noted': 2}")], [{"must": 1}, {"noted": 2}]),
-    Row("Span", [({"start": 1}, "Span(1)"), ({"start": 1, "end": 2}, "Span(1, 2)")], [[1, 2], {"end": 1}, {"start": "1"}]),
-    Row("UserId", [(7, "7")], ["7"]),
-    Row("Named", [(POINT, "Point(1.5, 2.0)")], [{}]),
-    Row("Json", [({"a": [1, None, "x"]}, "{'a': [1, None, 'x']}")], []),
-    Row("Alias", [([1, [2, []]], "[1, [2, []]]"), (1, "1")], ["a", [["a"]]]),
-    Row("Wrapped[int]", [([1], "[1]")], [["a"]]),
-    Row("T", [(1, "1")], []),
-    Row("N", [(1, "1"), ("a", "'a'")], [None]),
-    Row("B", [(1.5, "1.5")], ["a"]),
-    Row("dt.date", [("1999-12-31", "dt.date(1999, 12, 31)")], [1, "1999-12-31T00:00:00", "1999-13-01", "x", None], True),
-    Row("dt.datetime", [("1999-12-31T23:59:58Z", "dt.datetime(1999, 12, 31, 23, 59, 58, tzinfo=dt.timezone.utc)"),
-        ("1999-12-31 23:59", "dt.datetime(1999, 12, 31, 23, 59)"),
-        ("1999-12-31t23:59:58.1234567-01:30", "dt.datetime(1999, 12, 31, 23, 59, 58, 123456, dt.timezone(-dt.timedelta(minutes=90)))")],
-        [1, "1999-12-31", "1999-12-31T25:00:00Z", "1999-12-31T23:59:00+25:00"], True),
-    Row("dt.time", [("09:30", "dt.time(9, 30)"), ("09:30:01.5+02:00", "dt.time(9, 30, 1, 500000, dt.timezone(dt.timedelta(hours=2)))")],
-        [1, "24:00", "9:30", "noon"], True),
-    Row("dt.timedelta", [(90, "dt.timedelta(seconds=90)"), (0.5, "dt.timedelta(milliseconds=500)"), (-1, "dt.timedelta(-1, 86399)")],
-        ["PT1H", True, None, 1e300, -1e300]),
-    Row("uuid.UUID", [(ID, f"uuid.UUID('{ID}')")], ["x", ID.replace("-", ""), 1], True),
-    Row("Decimal", [("1.50", "Decimal('1.50')"), (1.1, "Decimal('1.1')"), (3, "Decimal(3)"), ("1E+2", "Decimal(100)")],
-        ["x", "", "1e99999", "Infinity", None, True]),
-    Row("Path", [("/a/b", "Path('/a/b')")], [1, None]),
-    Row("PurePosixPath", [("a", "PurePosixPath('a')")], [{}]),
-    Row("Annotated[int, 'how many']", [(1, "1")], ["a"]),
-    Row("Annotated[int, Limits(ge=1, le=10)]", [(1, "1"), (10, "10")], [0, 11, "5"]),
-    Row("Annotated[float, Limits(gt=0, lt=1)]", [(0.5, "0.5")], [0, 1]),
-    Row("Annotated[int, Limits(multiple_of=5)]", [(10, "10")], [11]),
-    Row("Annotated[str, Limits(min_length=1, max_length=3, pattern='^a')]", [("ab", "'ab'")], ["", "abcd", "b"]),
-    Row("Annotated[List[int], Limits(min_length=1)]", [([1], "[1]")], [[], ["a"]]),
-    Row("Annotated[Dict[str, int], Limits(max_length=1)]", [({"a": 1}, "{'a': 1}")], [{"a": 1, "b": 2}]),
-    Row("Annotated[int, at.Ge(1), at.Lt(5)]", [(1, "1")], [0, 5]),
-    Row("Annotated[int, at.Interval(ge=1, le=3)]", [(3, "3")], [4]),
-    Row("Annotated[List[int], at.Len(1, 2)]", [([1], "[1]")], [[], [1, 2, 3]]),
-    Row("Annotated[str, at.MaxLen(2)]", [("ab", "'ab'")], ["abc"]),
-    Row("Annotated[int, pydantic.Field(ge=2, description='two')]", [(2, "2")], [1]),
-    Row("Annotated[int, te.Doc('what')]", [(2, "2")], ["1"]),
-    Row("List[Annotated[int, Limits(ge=0)]]", [([0], "[0]")], [[-1]]),
-    Row("Optional[Annotated[str, Limits(min_length=1)]]", [("a", "'a'"), (None, "None")], [""]),
-    Row("Attrs", [({"a": 1, "b": "y"}, "Attrs(1, 'y')"), ({"a": 1, "c": [2]}, "Attrs(1, c=[2])")], [{}, {"a": 1, "_b": "y"}, {"a": 1, "d": 1}]),
-    Row("OldAttrs", [({"a": 1, "b": [1]}, "OldAttrs(1, [1])")], [{"b": 1}]),
-    Row("Model", [({"a": 1, "b": ["x"], "when": "1999-12-31"}, "Model(a=1, b=['x'], when=dt.date(1999, 12, 31))")],
-        [{}, {"a": "1"}, {"a": 1, "b": [1]}]),
-    Row("Outer", [({"inner": {"x": 1}, "others": [{"x": 2}]}, "Outer(inner=Inner(x=1), others=[Inner(x=2)])")], [{"inner": {}}]),
-    Row("List[Family]", [([{"name": "a", "children": [{"name": "b", "children": []}]}], "[Family(name='a', children=[Family(name='b')])]")],
-        [[{"name": "a", "children": [{}]}]]),
-    Row("Family", [({"name": "a"}, "Family(name='a')")], [{}]),
-    Row("Checked", [({"a": 1}, "Checked(1)")], [{}, {"a": "x"}]),
+    Row("str", TEXT, [("a", "'a'"), ("", "''")], [
+        (1, ": expected a string, got the number 1"),
+        (None, ": expected a string, got null"),
+        ([], ": expected a string, got an empty list"),
+        ({}, ": expected a string, got an empty object"),
+        (True, ": expected a string, got true"),
+        (1.5, ": expected a string, got the number 1.5"),
+    ]),
+    Row("int", INT, [(1, "1"), (1.0, "1", 1), (-5, "-5"), (10**30, "10**30")], [
+        (1.5, ": expected an integer, got the number 1.5"),
+        (True, ": expected an integer, got true"),
+        ("1", ": expected an integer, got the string '1'"),
+        (None, ": expected an integer, got null"),
+        ([], ": expected an integer, got an empty list"),
+        ({}, ": expected an integer, got an empty object"),
+    ]),
+    Row("float", NUM, [(1.5, "1.5"), (1, "1.0", 1.0), (10**400, "10**400")], [
+        (True, ": expected a number, got true"),
+        ("1.5", ": expected a number, got the string '1.5'"),
+        (None, ": expected a number, got null"),
+    ]),
+    Row("bool", BOOL, [(True, "True"), (False, "False")], [
+        (0, ": expected true or false, got the number 0"),
+        (1, ": expected true or false, got the number 1"),
+        ("true", ": expected true or false, got the string 'true'"),
+        (None, ": expected true or false, got null"),
+    ]),
+    Row("None", NULL, [(None, "None")], [
+        (0, ": expected null, got the number 0"),
+        (False, ": expected null, got false"),
+        ("", ": expected null, got the string ''"),
+        ([], ": expected null, got an empty list"),
+    ]),
+    Row("Any", {}, [(1, "1"), ([{"a": None}], "[{'a': None}]")], []),
+    Row("object", {}, [("x", "'x'")], []),
+    Row("list", many(), [([1, "a"], "[1, 'a']")], [
+        ({}, ": expected a list, got an empty object"),
+        ("a", ": expected a list, got the string 'a'"),
+        (None, ": expected a list, got null"),
+    ]),
+    Row("List", many(), [([], "[]")], [({}, ": expected a list, got an empty object")]),
+    Row("list[int]", many(INT), [([1, 2.0], "[1, 2]", [1, 2]), ([], "[]")], [
+        ([1, "2"], "[1]: expected an integer, got the string '2'"),
+        ([True], "[0]: expected an integer, got true"),
+        ([None], "[0]: expected an integer, got null"),
+        ({}, ": expected a list, got an empty object"),
+        ("12", ": expected a list, got the string '12'"),
+    ]),
+    Row("List[float]", many(NUM), [([1, 2.5], "[1.0, 2.5]", [1.0, 2.5]), ([0.5], "[0.5]")], [
+        (["1"], "[0]: expected a number, got the string '1'"),
+        ([True], "[0]: expected a number, got true"),
+    ]),
+    Row("List[str]", many(TEXT), [(["a"], "['a']")], [
+        ([1], "[0]: expected a string, got the number 1"),
+        ("a", ": expected a list, got the string 'a'"),
+    ]),
+    Row("list[list[int]]", many(many(INT)), [([[1], []], "[[1], []]")], [
+        ([1], "[0]: expected a list, got the number 1"),
+        ([["a"]], "[0][0]: expected an integer, got the string 'a'"),
+    ]),
+    Row("Sequence[str]", many(TEXT), [(["a"], "['a']")], [("a", ": expected a list, got the string 'a'")]),
+    Row("Iterable[int]", many(INT), [([1], "[1]")], [({}, ": expected a list, got an empty object")]),
+    Row("tuple", many(), [([1, "a"], "(1, 'a')")], [({}, ": expected a list, got an empty object")]),
+    Row("Tuple", many(), [([], "()")], [("x", ": expected a list, got the string 'x'")]),
+    Row("tuple[int, ...]", many(INT), [([1, 2], "(1, 2)"), ([], "()")], [
+        (["a"], "[0]: expected an integer, got the string 'a'"),
+        (1, ": expected a list, got the number 1"),
+    ]),
+    Row("Tuple[int, str]", fixed(INT, TEXT), [([1, "a"], "(1, 'a')")], [
+        ([1], ": expected a list of 2 (an integer and a string), got a list of 1"),
+        ([1, "a", 2], ": expected a list of 2 (an integer and a string), got a list of 3"),
+        (["a", 1], "[0]: expected an integer, got the string 'a'"),
+        ({}, ": expected a list of 2 (an integer and a string), got an empty object"),
+        ([], ": expected a list of 2 (an integer and a string), got an empty list"),
+    ]),
+    Row("tuple[()]", {**many(), "maxItems": 0}, [([], "()")], [
+        ([1], ": expected an empty list, got a list of 1"),
+        ({}, ": expected an empty list, got an empty object"),
+    ]),
+    Row("Tuple[()]", {**many(), "maxItems": 0}, [([], "()")], [([1], ": expected an empty list, got a list of 1")]),
+    Row("set[int]", unique(INT), [([1, 2], "{1, 2}"), ([], "set()")], [
+        ([1, 1], ": expected a list without duplicates, got the same item twice"),
+        ([1, 1.0], ": expected a list without duplicates, got the same item twice"),
+        (["a"], "[0]: expected an integer, got the string 'a'"),
+        ({}, ": expected a list without duplicates, got an empty object"),
+    ]),
+    Row("Set[str]", unique(TEXT), [(["a", "b"], "{'a', 'b'}")], [
+        (["a", "a"], ": expected a list without duplicates, got the same item twice"),
+        ("ab", ": expected a list without duplicates, got the string 'ab'"),
+    ]),
+    Row("set", unique(union(TEXT, INT, NUM, BOOL, NULL)), [([1, "a", None], "{1, 'a', None}")], [
+        ([[]], "[0]: expected a string, an integer, a number, true or false or null, got an empty list"),
+        ([{}], "[0]: expected a string, an integer, a number, true or false or null, got an empty object"),
+        ([1, 1], ": expected a list without duplicates, got the same item twice"),
+    ]),
+    Row("set[Any]", unique(union(TEXT, INT, NUM, BOOL, NULL)), [([1], "{1}")], [([[]], "[0]: expected a string, an integer, a number, true or false or null, got an empty list")]),
+    Row("FrozenSet[bool]", unique(BOOL), [([True], "frozenset({True})")], [([1], "[0]: expected true or false, got the number 1")]),
+    Row("set[Tuple[int, str]]", unique(fixed(INT, TEXT)), [([[1, "a"]], "{(1, 'a')}")], [([[1, "a"], [1, "a"]], ": expected a list without duplicates, got the same item twice")]),
+    Row("set[Frozen]", unique(ref("Frozen")), [([{"a": 1}], "{Frozen(1)}")], [([{"a": 1}, {"a": 1.0}], ": expected a list without duplicates, got the same item twice")]),
+    Row("dict", {"type": "object"}, [({"a": 1}, "{'a': 1}")], [
+        ([], ": expected an object, got an empty list"),
+        ("a", ": expected an object, got the string 'a'"),
+        (None, ": expected an object, got null"),
+    ]),
+    Row("Dict[str, int]", free(INT), [({"a": 1, "b": 2.0}, "{'a': 1, 'b': 2}", {"a": 1, "b": 2}), ({}, "{}")], [
+        ({"a": "1"}, ".a: expected an integer, got the string '1'"),
+        ({"a": None}, ".a: expected an integer, got null"),
+        ([], ": expected an object, got an empty list"),
+    ]),
+    Row("dict[int, str]", {"type": "object", "additionalProperties": TEXT, "propertyNames": {"pattern": "^(0|-?[1-9][0-9]{0,99})$"}}, [({"7": "a", "-1": "b"}, "{7: 'a', -1: 'b'}")], [
+        ({"a": "a"}, ": the name 'a': expected a name that is an integer, got the string 'a'"),
+        ({"07": "a"}, ": the name '07': expected a name that is an integer, got the string '07'"),
+        ({"1.0": ""}, ": the name '1.0': expected a name that is an integer, got the string '1.0'"),
+    ]),
+    Row("dict[Colour, int]", {"type": "object", "additionalProperties": INT, "propertyNames": {"enum": ["red", "green"]}}, [({"red": 1}, "{Colour.RED: 1}")], [({"blue": 1}, ": the name 'blue': expected one of 'red' or 'green', got the string 'blue'")]),
+    Row("dict[Any, Any]", {"type": "object"}, [({"a": 1}, "{'a': 1}")], [([], ": expected an object, got an empty list")]),
+    Row("Mapping[str, Point]", free(ref("Point")), [({"p": POINT}, "{'p': Point(1.5, 2.0)}")], [({"p": {}}, ".p.x is missing: expected a number, got nothing (missing too: y)")]),
+    Row("Optional[int]", union(INT, NULL), [(1, "1"), (None, "None")], [
+        ("a", ": expected an integer or null, got the string 'a'"),
+        (1.5, ": expected an integer, got the number 1.5"),
+        (True, ": expected an integer or null, got true"),
+    ]),
+    Row("Optional[str]", union(TEXT, NULL), [("a", "'a'"), (None, "None")], [(1, ": expected a string or null, got the number 1")]),
+    Row("Union[int, str]", union(INT, TEXT), [(1, "1"), ("a", "'a'")], [
+        (None, ": expected an integer or a string, got null"),
+        (1.5, ": expected an integer, got the number 1.5"),
+        (True, ": expected an integer or a string, got true"),
+        ([], ": expected an integer or a string, got an empty list"),
+    ]),
+    Row("Union[int, float]", union(INT, NUM), [(1, "1"), (1.5, "1.5")], [
+        ("1", ": expected an integer or a number, got the string '1'"),
+        (True, ": expected an integer or a number, got true"),
+    ]),
+    Row("Union[float, int]", union(NUM, INT), [(1, "1"), (2.0, "2.0")], [(None, ": expected a number or an integer, got null")]),
+    Row("Union[bool, int]", union(BOOL, INT), [(True, "True"), (1, "1")], [("x", ": expected true or false or an integer, got the string 'x'")]),
+    Row("int | None", union(INT, NULL), [(1, "1"), (None, "None")], [("a", ": expected an integer or null, got the string 'a'")]),
+    Row("list[int] | str | None", union(many(INT), TEXT, NULL), [([1], "[1]"), ("a", "'a'"), (None, "None")], [
+        (1, ": expected a list, a string or null, got the number 1"),
+        (["a"], "[0]: expected an integer, got the string 'a'"),
+    ]),
+    Row("List['int | None']", many(union(INT, NULL)), [([1, None], "[1, None]")], [(["a"], "[0]: expected an integer or null, got the string 'a'")]),
+    Row("Union[Circle, Square]", union(ref("Circle"), ref("Square")), [({"kind": "square", "side": 2}, "Square('square', 2.0)", {"kind": "square", "side": 2.0})], [
+        ({"kind": "square", "radius": 1}, ": fits none of 2 forms (as an object with kind and radius: kind: expected 'circle', got the string 'square'; as an object with kind and side: unknown field 'radius': the fields are kind and side; missing: side)"),
+        ({}, ": fits none of 2 forms (as an object with kind and radius: kind is missing: expected 'circle', got nothing (missing too: radius); as an object with kind and side: kind is missing: expected 'square', got nothing (missing too: side))"),
+    ]),
+    Row("Union[List[int], List[str]]", union(many(INT), many(TEXT)), [(["a"], "['a']"), ([], "[]")], [
+        ([1, "a"], ": fits none of 2 forms (as a list: [1]: expected an integer, got the string 'a'; as a list: [0]: expected a string, got the number 1)"),
+        ([None], ": fits none of 2 forms (as a list: [0]: expected an integer, got null; as a list: [0]: expected a string, got null)"),
+    ]),
+    Row("Union[dt.date, str]", union(DATE, TEXT), [("1999-12-31", "dt.date(1999, 12, 31)"), ("soon", "'soon'")], [(1, ": expected a date such as 1969-07-20 or a string, got the number 1")]),
+    Row("Union[int, int]", INT, [(1, "1")], [("a", ": expected an integer, got the string 'a'")]),
+    Row("Literal['a', 'b']", {**TEXT, "enum": ["a", "b"]}, [("a", "'a'")], [
+        ("c", ": expected one of 'a' or 'b', got the string 'c'"),
+        (1, ": expected one of 'a' or 'b', got the number 1"),
+        (None, ": expected one of 'a' or 'b', got null"),
+        (["a"], ": expected one of 'a' or 'b', got a list of 1"),
+    ]),
+    Row("Literal[1, True, None]", {"enum": [1, True, None]}, [(1.0, "1", 1), (True, "True"), (None, "None")], [
+        (0, ": expected one of 1, true or null, got the number 0"),
+        (False, ": expected one of 1, true or null, got false"),
+        ("1", ": expected one of 1, true or null, got the string '1'"),
+    ]),
+    Row("te.Literal['x']", {**TEXT, "const": "x"}, [("x", "'x'")], [
+        ("y", ": expected 'x', got the string 'y'"),
+        ({}, ": expected 'x', got an empty object"),
+    ]),
+    Row("Literal[Colour.RED]", {**TEXT, "const": "red"}, [("red", "Colour.RED")], [
+        ("green", ": expected 'red', got the string 'green'"),
+        ("RED", ": expected 'red', got the string 'RED'"),
+    ]),
+    Row("Optional[Literal['a']]", union({**TEXT, "const": "a"}, NULL), [("a", "'a'"), (None, "None")], [("b", ": expected 'a', got the string 'b'")]),
+    Row("Colour", COLOUR, [("red", "Colour.RED"), ("green", "Colour.GREEN")], [
+        ("RED", ": expected one of 'red' or 'green' (did you mean 'red'?), got the string 'RED'"),
+        ("blue", ": expected one of 'red' or 'green', got the string 'blue'"),
+        (1, ": expected one of 'red' or 'green', got the number 1"),
+        (None, ": expected one of 'red' or 'green', got null"),
+        ([], ": expected one of 'red' or 'green', got an empty list"),
+    ]),
+    Row("Level", {**INT, "enum": [1, 2]}, [(1, "Level.LOW"), (2.0, "Level.HIGH", 2)], [
+        (3, ": expected one of 1 or 2, got the number 3"),
+        ("LOW", ": expected one of 1 or 2, got the string 'LOW'"),
+        (True, ": expected one of 1 or 2, got true"),
+    ]),
+    Row("Odd", {**TEXT, "enum": ["ONE", "TWO"]}, [("ONE", "Odd.ONE")], [
+        (1, ": expected one of 'ONE' or 'TWO', got the number 1"),
+        ("one", ": expected one of 'ONE' or 'TWO' (did you mean 'ONE'?), got the string 'one'"),
+    ]),
+    Row("Single", {**TEXT, "const": "only"}, [("only", "Single.ONLY")], [("other", ": expected 'only', got the string 'other'")]),
+    Row("Point", ref("Point"), [(POINT, "Point(1.5, 2.0)")], [
+        ({}, ".x is missing: expected a number, got nothing (missing too: y)"),
+        ({"x": 1}, ".y is missing: expected a number, got nothing"),
+        ({"x": 1, "y": 2, "z": 3}, ": unknown field 'z': the fields are x and y"),
+        ({"x": "1", "y": 2}, ".x: expected a number, got the string '1'"),
+        ([], ": expected an object with x and y, got an empty list"),
+        (None, ": expected an object with x and y, got null"),
+    ]),
+    Row("Record", ref("Record"), [({"id": 1, "name": "n", "tags": [], "position": POINT}, "Record(1, 'n', [], Point(1.5, 2.0))")], [
+        ({"id": 1, "name": "n", "tags": [1], "position": POINT}, ".tags[0]: expected a string, got the number 1"),
+        ({"id": 1, "name": "n", "tags": "t", "position": POINT}, ".tags: expected a list, got the string 't'"),
+    ]),
+    Row("Options", ref("Options"), [({}, "Options()", {"depth": 3, "names": [], "colour": None, "when": "1999-01-02"}), ({"depth": 1, "names": ["a"]}, "Options(1, ['a'])", {"depth": 1, "names": ["a"], "colour": None, "when": "1999-01-02"}), ({"when": "1999-12-31"}, "Options(when=dt.date(1999, 12, 31))", {"depth": 3, "names": [], "colour": None, "when": "1999-12-31"})], [
+        ({"depth": None}, ".depth: expected an integer, got null"),
+        ({"shared": 1}, ": unknown field 'shared': the fields are depth, names, colour and when"),
+        ({"extra": 1}, ": unknown field 'extra': the fields are depth, names, colour and when"),
+        ({"names": [1]}, ".names[0]: expected a string, got the number 1"),
+    ]),
+    Row("Empty", ref("Empty"), [({}, "Empty()")], [
+        ({"a": 1}, ": unknown field 'a': there are no fields"),
+        (None, ": expected an empty object, got null"),
+    ]),
+    Row("Tree", ref("Tree"), [({"value": 1, "children": [{"value": 2, "children": []}]}, "Tree(1, [Tree(2)])")], [({"value": 1, "children": [{}]}, ".children[0].value is missing: expected an integer, got nothing")]),
+    Row("List[Tree]", many(ref("Tree")), [([{"value": 1}], "[Tree(1)]", [{"value": 1, "children": []}])], [([{"value": "1"}], "[0].value: expected an integer, got the string '1'")]),
+    Row("Chain", ref("Chain"), [({"next": {"next": None}}, "Chain(Chain(None))")], [({"next": {"next": 1}}, ".next.next: expected an object (Chain) or null, got the number 1")]),
+    Row("Box[int]", ref("Box_int"), [({"content": 1, "more": [2]}, "Box(1, [2])")], [
+        ({"content": "a"}, ".content: expected an integer, got the string 'a'"),
+        ({"content": 1, "more": ["a"]}, ".more[0]: expected an integer, got the string 'a'"),
+    ]),
+    Row("Box[str]", ref("Box_str"), [({"content": "a"}, "Box('a')", {"content": "a", "more": []})], [({"content": 1}, ".content: expected a string, got the number 1")]),
+    Row("Box", ref("Box"), [({"content": None}, "Box(None)", {"content": None, "more": []})], [({}, ".content is missing: expected any value, got nothing")]),
+    Row("IntBox", ref("IntBox"), [({"content": 1, "label": "x"}, "IntBox(1, [], 'x')", {"content": 1, "more": [], "label": "x"})], [({"content": "a"}, ".content: expected an integer, got the string 'a'")]),
+    Row("Pair[int]", ref("Pair_int"), [({"left": {"content": 1}, "right": {"content": [1]}}, "Pair(Box(1), Box([1]))", {"left": {"content": 1, "more": []}, "right": {"content": [1], "more": []}})], [
+        ({"left": {"content": 1}, "right": {"content": 1}}, ".right.content: expected a list, got the number 1"),
+        ({"left": {"content": "1"}, "right": {"content": []}}, ".left.content: expected an integer, got the string '1'"),
+    ]),
+    Row("Left", ref("Left"), [({"child": {"child": None, "x": "s"}, "x": 1}, "Left(Right(None, 's'), 1)")], [({"child": {"child": None, "x": None}, "x": 1}, ".child: fits none of 2 forms (as an object (Left): x: expected an integer, got null; as an object with child and x: x: expected a string, got null)")]),
+    Row("Movie", ref("Movie"), [({"title": "M", "year": 1931}, "{'title': 'M', 'year': 1931}")], [
+        ({"title": "M"}, ".year is missing: expected an integer, got nothing"),
+        ({"title": 1, "year": 2}, ".title: expected a string, got the number 1"),
+    ]),
+    Row("Partial", ref("Partial"), [({}, "{}"), ({"b": "x"}, "{'b': 'x'}")], [
+        ({"a": "x"}, ".a: expected an integer, got the string 'x'"),
+        ({"c": 1}, ": unknown field 'c': the fields are a and b"),
+    ]),
+    Row("Wider", ref("Wider"), [({"c": True}, "{'c': True}")], [({"a": 1}, ".c is missing: expected true or false, got nothing")]),
+    Row("Mixed", ref("Mixed"), [({"must": 1}, "{'must': 1}"), ({"must": 1, "may": "x", "frozen": 2}, "{'must': 1, 'may': 'x', 'frozen': 2}")], [({"may": "x"}, ".must is missing: expected an integer, got nothing")]),
+    Row("Loose", ref("Loose"), [({"must": 1, "noted": 2}, "{'must': 1, 'noted': 2}")], [
+        ({"must": 1}, ".noted is missing: expected an integer, got nothing"),
+        ({"noted": 2}, ".must is missing: expected an integer, got nothing"),
+    ]),
+    Row("Span", ref("Span"), [({"start": 1}, "Span(1)", {"start": 1, "end": None}), ({"start": 1, "end": 2}, "Span(1, 2)")], [
+        ([1, 2], ": expected an object with start and end, got a list of 2"),
+        ({"end": 1}, ".start is missing: expected an integer, got nothing"),
+        ({"start": "1"}, ".start: expected an integer, got the string '1'"),
+    ]),
+    Row("UserId", INT, [(7, "7")], [("7", ": expected an integer, got the string '7'")]),
+    Row("Named", ref("Point"), [(POINT, "Point(1.5, 2.0)")], [({}, ".x is missing: expected a number, got nothing (missing too: y)")]),
+    Row("Json", union(NULL, BOOL, INT, NUM, TEXT, many(ref("Json")), free(ref("Json"))), [({"a": [1, None, "x"]}, "{'a': [1, None, 'x']}")], []),
+    Row("Alias", ref("Alias"), [([1, [2, []]], "[1, [2, []]]"), (1, "1")], [
+        ("a", ": expected an integer or a list, got the string 'a'"),
+        ([["a"]], "[0][0]: expected an integer or a list, got the string 'a'"),
+    ]),
+    Row("Wrapped[int]", ref("Wrapped"), [([1], "[1]")], [(["a"], "[0]: expected an integer, got the string 'a'")]),
+    Row("T", {}, [(1, "1")], []),
+    Row("N", union(INT, TEXT), [(1, "1"), ("a", "'a'")], [(None, ": expected an integer or a string, got null")]),
+    Row("B", NUM, [(1.5, "1.5")], [("a", ": expected a number, got the string 'a'")]),
+    Row("dt.date", DATE, [("1999-12-31", "dt.date(1999, 12, 31)")], [
+        (1, ": expected a date such as 1969-07-20, got the number 1"),
+        ("1999-12-31T00:00:00", ": expected a date such as 1969-07-20, got the string '1999-12-31T00:00:00'"),
+        ("1999-13-01", ": expected a date such as 1969-07-20, got the string '1999-13-01'"),
+        ("x", ": expected a date such as 1969-07-20, got the string 'x'"),
+        (None, ": expected a date such as 1969-07-20, got null"),
+    ], looser=True),
+    Row("dt.datetime", MOMENT, [("1999-12-31T23:59:58Z", "dt.datetime(1999, 12, 31, 23, 59, 58, tzinfo=dt.timezone.utc)", "1999-12-31T23:59:58+00:00"), ("1999-12-31 23:59", "dt.datetime(1999, 12, 31, 23, 59)", "1999-12-31T23:59:00"), ("1999-12-31t23:59:58.1234567-01:30", "dt.datetime(1999, 12, 31, 23, 59, 58, 123456, dt.timezone(-dt.timedelta(minutes=90)))", "1999-12-31T23:59:58.123456-01:30")], [
+        (1, ": expected a date and time such as 1969-07-20T09:30:00Z, got the number 1"),
+        ("1999-12-31", ": expected a date and time such as 1969-07-20T09:30:00Z, got the string '1999-12-31'"),
+        ("1999-12-31T25:00:00Z", ": expected a date and time such as 1969-07-20T09:30:00Z, got the string '1999-12-31T25:00:00Z'"),
+        ("1999-12-31T23:59:00+25:00", ": expected a date and time such as 1969-07-20T09:30:00Z, got the string '1999-12-31T23:59:00+25:00'"),
+    ], looser=True),
+    Row("dt.time", {**TEXT, "format": "time"}, [("09:30", "dt.time(9, 30)", "09:30:00"), ("09:30:01.5+02:00", "dt.time(9, 30, 1, 500000, dt.timezone(dt.timedelta(hours=2)))", "09:30:01.500000+02:00")], [
+        (1, ": expected a time such as 09:30:00, got the number 1"),
+        ("24:00", ": expected a time such as 09:30:00, got the string '24:00'"),
+        ("9:30", ": expected a time such as 09:30:00, got the string '9:30'"),
+        ("noon", ": expected a time such as 09:30:00, got the string 'noon'"),
+    ], looser=True),
+    Row("dt.timedelta", SECONDS, [(90, "dt.timedelta(seconds=90)"), (0.5, "dt.timedelta(milliseconds=500)"), (-1, "dt.timedelta(-1, 86399)")], [
+        ("PT1H", ": expected a number of seconds, got the string 'PT1H'"),
+        (True, ": expected a number of seconds, got true"),
+        (None, ": expected a number of seconds, got null"),
+        (1e+300, ": expected a number of seconds between -86399999913600 and 86399999913599, got the number 1e+300"),
+        (-1e+300, ": expected a number of seconds between -86399999913600 and 86399999913599, got the number -1e+300"),
+    ]),
+    Row("uuid.UUID", UUID, [(ID, "uuid.UUID('123e4567-e89b-12d3-a456-426614174000')")], [
+        ("x", ": expected a UUID such as 123e4567-e89b-12d3-a456-426614174000, got the string 'x'"),
+        ("123e4567e89b12d3a456426614174000", ": expected a UUID such as 123e4567-e89b-12d3-a456-426614174000, got the string '123e4567e89b12d3a456426614174000'"),
+        (1, ": expected a UUID such as 123e4567-e89b-12d3-a456-426614174000, got the number 1"),
+    ], looser=True),
+    Row("Decimal", union(NUM, DIGITS), [("1.50", "Decimal('1.50')"), (1.1, "Decimal('1.1')", "1.1"), (3, "Decimal(3)", "3"), ("1E+2", "Decimal('1E+2')")], [
+        ("x", ": expected a number, or a string of digits, got the string 'x'"),
+        ("", ": expected a number, or a string of digits, got the string ''"),
+        ("1e99999", ": expected a number, or a string of digits, got the string '1e99999'"),
+        ("Infinity", ": expected a number, or a string of digits, got the string 'Infinity'"),
+        (None, ": expected a number, or a string of digits, got null"),
+        (True, ": expected a number, or a string of digits, got true"),
+    ], out=DIGITS),
+    Row("Path", TEXT, [("/a/b", "Path('/a/b')")], [
+        (1, ": expected a path, got the number 1"),
+        (None, ": expected a path, got null"),
+    ]),
+    Row("PurePosixPath", TEXT, [("a", "PurePosixPath('a')")], [({}, ": expected a path, got an empty object")]),
+    Row("Annotated[int, 'how many']", {**INT, "description": "how many"}, [(1, "1")], [("a", ": expected an integer, got the string 'a'")]),
+    Row("Annotated[int, Limits(ge=1, le=10)]", {**INT, "minimum": 1, "maximum": 10}, [(1, "1"), (10, "10")], [
+        (0, ": expected a number of at least 1, got the number 0"),
+        (11, ": expected a number of at most 10, got the number 11"),
+        ("5", ": expected an integer, got the string '5'"),
+    ]),
+    Row("Annotated[float, Limits(gt=0, lt=1)]", {**NUM, "exclusiveMinimum": 0, "exclusiveMaximum": 1}, [(0.5, "0.5")], [
+        (0, ": expected a number above 0, got the number 0"),
+        (1, ": expected a number below 1, got the number 1"),
+    ]),
+    Row("Annotated[int, Limits(multiple_of=5)]", {**INT, "multipleOf": 5}, [(10, "10")], [(11, ": expected a multiple of 5, got the number 11")]),
+    Row("Annotated[str, Limits(min_length=1, max_length=3, pattern='^a')]", {**TEXT, "pattern": "^a", "minLength": 1, "maxLength": 3}, [("ab", "'ab'")], [
+        ("", ": expected a string that matches ^a, got the string ''"),
+        ("abcd", ": expected at most 3 characters, got 4"),
+        ("b", ": expected a string that matches ^a, got the string 'b'"),
+    ]),
+    Row("Annotated[List[int], Limits(min_length=1)]", {**many(INT), "minItems": 1}, [([1], "[1]")], [
+        ([], ": expected at least 1 item, got 0"),
+        (["a"], "[0]: expected an integer, got the string 'a'"),
+    ]),
+    Row("Annotated[Dict[str, int], Limits(max_length=1)]", {"type": "object", "additionalProperties": INT, "maxProperties": 1}, [({"a": 1}, "{'a': 1}")], [({"a": 1, "b": 2}, ": expected at most 1 field, got 2")]),
+    Row("Annotated[int, at.Ge(1), at.Lt(5)]", {**INT, "minimum": 1, "exclusiveMaximum": 5}, [(1, "1")], [
+        (0, ": expected a number of at least 1, got the number 0"),
+        (5, ": expected a number below 5, got the number 5"),
+    ]),
+    Row("Annotated[int, at.Interval(ge=1, le=3)]", {**INT, "minimum": 1, "maximum": 3}, [(3, "3")], [(4, ": expected a number of at most 3, got the number 4")]),
+    Row("Annotated[List[int], at.Len(1, 2)]", {**many(INT), "minItems": 1, "maxItems": 2}, [([1], "[1]")], [
+        ([], ": expected at least 1 item, got 0"),
+        ([1, 2, 3], ": expected at most 2 items, got 3"),
+    ]),
+    Row("Annotated[str, at.MaxLen(2)]", {**TEXT, "maxLength": 2}, [("ab", "'ab'")], [("abc", ": expected at most 2 characters, got 3")]),
+    Row("Annotated[int, pydantic.Field(ge=2, description='two')]", {**INT, "description": "two", "minimum": 2}, [(2, "2")], [(1, ": expected a number of at least 2, got the number 1")]),
+    Row("Annotated[int, te.Doc('what')]", {**INT, "description": "what"}, [(2, "2")], [("1", ": expected an integer, got the string '1'")]),
+    Row("List[Annotated[int, Limits(ge=0)]]", many({**INT, "minimum": 0}), [([0], "[0]")], [([-1], "[0]: expected a number of at least 0, got the number -1")]),
+    Row("Optional[Annotated[str, Limits(min_length=1)]]", union({**TEXT, "minLength": 1}, NULL), [("a", "'a'"), (None, "None")], [("", ": expected at least 1 character, got 0")]),
+    Row("Attrs", ref("Attrs"), [({"a": 1, "b": "y"}, "Attrs(1, 'y')", {"a": 1, "b": "y", "c": [], "d": 7}), ({"a": 1, "c": [2]}, "Attrs(1, c=[2])", {"a": 1, "b": "x", "c": [2], "d": 7})], [
+        ({}, ".a is missing: expected an integer, got nothing"),
+        ({"a": 1, "_b": "y"}, ": unknown field '_b', did you mean 'b'?"),
+        ({"a": 1, "d": 1}, ": unknown field 'd': the fields are a, b and c"),
+    ]),
+    Row("OldAttrs", ref("OldAttrs"), [({"a": 1, "b": [1]}, "OldAttrs(1, [1])")], [({"b": 1}, ".a is missing: expected an integer, got nothing")]),
+    Row("Model", ref("Model"), [({"a": 1, "b": ["x"], "when": "1999-12-31"}, "Model(a=1, b=['x'], when=dt.date(1999, 12, 31))")], [
+        ({}, ".a is missing: expected an integer, got nothing"),
+        ({"a": "1"}, ".a: expected an integer, got the string '1'"),
+        ({"a": 1, "b": [1]}, ".b[0]: expected a string, got the number 1"),
+    ]),
+    Row("Outer", ref("Outer"), [({"inner": {"x": 1}, "others": [{"x": 2}]}, "Outer(inner=Inner(x=1), others=[Inner(x=2)])")], [({"inner": {}}, ".inner.x is missing: expected an integer, got nothing")]),
+    Row("List[Family]", many(ref("Family")), [([{"name": "a", "children": [{"name": "b", "children": []}]}], "[Family(name='a', children=[Family(name='b')])]")], [([{"name": "a", "children": [{}]}], "[0].children[0].name is missing: expected a string, got nothing")]),
+    Row("Family", ref("Family"), [({"name": "a"}, "Family(name='a')", {"name": "a", "children": []})], [({}, ".name is missing: expected a string, got nothing")]),
+    Row("Checked", ref("Checked"), [({"a": 1}, "Checked(1)")], [
+        ({}, ".a is missing: expected an integer, got nothing"),
+        ({"a": "x"}, ".a: expected an integer, got the string 'x'"),
+    ]),
+    Row("Text", TEXT, [('é\u2028\x00', "'\\xe9\\u2028\\0'")], [(1, ": expected a string, got the number 1")]),
+    Row("te.Any", {}, [(None, "None"), (0.5, "0.5")], []),
+    Row("Optional[Any]", union({}, NULL), [(None, "None"), ([1], "[1]")], []),
+    Row("Collection[int]", many(INT), [([1], "[1]")], [
+        ({"a": 1}, ": expected a list, got an object with a"),
+        ("1", ": expected a list, got the string '1'"),
+    ]),
+    Row("MutableSequence[int]", many(INT), [([1], "[1]")], [(1, ": expected a list, got the number 1")]),
+    Row("Sequence[Sequence[float]]", many(many(NUM)), [([[1, 2.5], []], "[[1.0, 2.5], []]", [[1.0, 2.5], []])], [
+        ([1], "[0]: expected a list, got the number 1"),
+        ([["1"]], "[0][0]: expected a number, got the string '1'"),
+        (["1"], "[0]: expected a list, got the string '1'"),
+    ]),
+    Row("Iterable[Mapping[str, bool]]", many(free(BOOL)), [([{"a": True}], "[{'a': True}]")], [
+        ([{"a": 1}], "[0].a: expected true or false, got the number 1"),
+        ([[]], "[0]: expected an object, got an empty list"),
+    ]),
+    Row("list[dict]", many({"type": "object"}), [([{"a": []}], "[{'a': []}]")], [
+        ([[]], "[0]: expected an object, got an empty list"),
+        ({}, ": expected a list, got an empty object"),
+    ]),
+    Row("List[Optional[int]]", many(union(INT, NULL)), [([1, None], "[1, None]")], [
+        (["1"], "[0]: expected an integer or null, got the string '1'"),
+        (None, ": expected a list, got null"),
+    ]),
+    Row("List[None]", many(NULL), [([None], "[None]")], [([0], "[0]: expected null, got the number 0")]),
+    Row("List[Any]", many(), [([1, None, {}], "[1, None, {}]")], [({}, ": expected a list, got an empty object")]),
+    Row("list[Point]", many(ref("Point")), [([POINT], "[Point(1.5, 2.0)]")], [
+        ([{"x": 1.5}], "[0].y is missing: expected a number, got nothing"),
+        ([POINT, None], "[1]: expected an object with x and y, got null"),
+        (POINT, ": expected a list, got an object with x, y"),
+    ]),
+    Row("List[Colour]", many(COLOUR), [(["red", "green"], "[Colour.RED, Colour.GREEN]")], [
+        (["Red"], "[0]: expected one of 'red' or 'green' (did you mean 'red'?), got the string 'Red'"),
+        ("red", ": expected a list, got the string 'red'"),
+    ]),
+    Row("List[Tuple[int, str]]", many(fixed(INT, TEXT)), [([[1, "a"]], "[(1, 'a')]")], [
+        ([[1]], "[0]: expected a list of 2 (an integer and a string), got a list of 1"),
+        ([[1, 2]], "[0][1]: expected a string, got the number 2"),
+    ]),
+    Row("Tuple[List[int], Optional[str]]", fixed(many(INT), union(TEXT, NULL)), [([[1], None], "([1], None)")], [
+        ([[1]], ": expected a list of 2 (a list and a string or null), got a list of 1"),
+        ([[None], None], "[0][0]: expected an integer, got null"),
+        ([1, 2], "[0]: expected a list, got the number 1"),
+    ]),
+    Row("Tuple[Point, Colour]", fixed(ref("Point"), COLOUR), [([POINT, "red"], "(Point(1.5, 2.0), Colour.RED)")], [
+        ([POINT, "blue"], "[1]: expected one of 'red' or 'green', got the string 'blue'"),
+        ([{}, "red"], "[0].x is missing: expected a number, got nothing (missing too: y)"),
+    ]),
+    Row("tuple[Tuple[int, ...], ...]", many(many(INT)), [([[1], []], "((1,), ())")], [
+        ([1], "[0]: expected a list, got the number 1"),
+        ([["a"]], "[0][0]: expected an integer, got the string 'a'"),
+    ]),
+    Row("AbstractSet[int]", unique(INT), [([1], "frozenset({1})")], [
+        ([1, 1], ": expected a list without duplicates, got the same item twice"),
+        ({}, ": expected a list without duplicates, got an empty object"),
+    ]),
+    Row("MutableSet[str]", unique(TEXT), [(["a"], "{'a'}")], [(["a", "a"], ": expected a list without duplicates, got the same item twice")]),
+    Row("FrozenSet[FrozenSet[int]]", unique(unique(INT)), [([[1], [2]], "frozenset({frozenset({1}), frozenset({2})})", [[2], [1]])], [
+        ([[1], [1]], ": expected a list without duplicates, got the same item twice"),
+        ([[1, 1]], "[0]: expected a list without duplicates, got the same item twice"),
+        ([1], "[0]: expected a list without duplicates, got the number 1"),
+    ]),
+    Row("Set[Optional[int]]", unique(union(INT, NULL)), [([1, None], "{1, None}")], [
+        (["1"], "[0]: expected an integer or null, got the string '1'"),
+        ([None, None], ": expected a list without duplicates, got the same item twice"),
+    ]),
+    Row("Set[Colour]", unique(COLOUR), [(["red"], "{Colour.RED}")], [
+        (["red", "red"], ": expected a list without duplicates, got the same item twice"),
+        (["blue"], "[0]: expected one of 'red' or 'green', got the string 'blue'"),
+    ]),
+    Row("Set[dt.date]", unique(DATE), [(["1999-12-31"], "{dt.date(1999, 12, 31)}")], [([1], "[0]: expected a date such as 1969-07-20, got the number 1")]),
+    Row("set[uuid.UUID]", unique(UUID), [([ID], "{uuid.UUID('123e4567-e89b-12d3-a456-426614174000')}")], [([ID, ID], ": expected a list without duplicates, got the same item twice")]),
+    Row("dict[str, Any]", {"type": "object"}, [({"a": None, "": [1]}, "{'a': None, '': [1]}")], [
+        ([], ": expected an object, got an empty list"),
+        (None, ": expected an object, got null"),
+    ]),
+    Row("Dict[str, Dict[str, int]]", free(free(INT)), [({"a": {"b": 1}}, "{'a': {'b': 1}}")], [
+        ({"a": 1}, ".a: expected an object, got the number 1"),
+        ({"a": {"b": "1"}}, ".a.b: expected an integer, got the string '1'"),
+    ]),
+    Row("Dict[str, List[Point]]", free(many(ref("Point"))), [({"a": [POINT]}, "{'a': [Point(1.5, 2.0)]}")], [
+        ({"a": [{"x": 1}]}, ".a[0].y is missing: expected a number, got nothing"),
+        ({"a b": POINT}, "['a b']: expected a list, got an object with x, y"),
+    ]),
+    Row("Dict[UserId, str]", {"type": "object", "additionalProperties": TEXT, "propertyNames": {"pattern": "^(0|-?[1-9][0-9]{0,99})$"}}, [({"7": "x"}, "{7: 'x'}")], [({"x": "x"}, ": the name 'x': expected a name that is an integer, got the string 'x'")]),
+    Row("Dict[Literal['a', 'b'], int]", {"type": "object", "additionalProperties": INT, "propertyNames": {"enum": ["a", "b"]}}, [({"a": 1}, "{'a': 1}")], [
+        ({"c": 1}, ": the name 'c': expected one of 'a' or 'b', got the string 'c'"),
+        ({"a": "1"}, ".a: expected an integer, got the string '1'"),
+    ]),
+    Row("Dict[dt.date, int]", {"type": "object", "additionalProperties": INT, "propertyNames": {"format": "date"}}, [({"1999-12-31": 1}, "{dt.date(1999, 12, 31): 1}")], [([], ": expected an object, got an empty list")]),
+    Row("Dict[uuid.UUID, None]", {"type": "object", "additionalProperties": NULL, "propertyNames": {"format": "uuid"}}, [({ID: None}, "{uuid.UUID('123e4567-e89b-12d3-a456-426614174000'): None}")], [({ID: 0}, "['123e4567-e89b-12d3-a456-426614174000']: expected null, got the number 0")]),
+    Row("Dict[Annotated[str, Limits(min_length=2)], int]", {"type": "object", "additionalProperties": INT, "propertyNames": {"minLength": 2}}, [({"ab": 1}, "{'ab': 1}")], [({"a": 1}, ": the name 'a': expected at least 2 characters, got 1")]),
+    Row("Dict[Mood, Mood]", {"type": "object", "additionalProperties": {**TEXT, "enum": ["good", "bad"]}, "propertyNames": {"enum": ["good", "bad"]}}, [({"good": "bad"}, "{Mood.GOOD: Mood.BAD}")], [
+        ({"good": "sad"}, ".good: expected one of 'good' or 'bad' (did you mean 'bad'?), got the string 'sad'"),
+        ({"gud": "bad"}, ": the name 'gud': expected one of 'good' or 'bad', got the string 'gud'"),
+    ]),
+    Row("MutableMapping[str, float]", free(NUM), [({"a": 1}, "{'a': 1.0}", {"a": 1.0})], [({"a": None}, ".a: expected a number, got null")]),
+    Row("dict[Path, int]", free(INT), [({"/a": 1}, "{Path('/a'): 1}")], [({"/a": "1"}, "['/a']: expected an integer, got the string '1'")]),
+    Row("Optional[List[int]]", union(many(INT), NULL), [([1], "[1]"), (None, "None")], [
+        (["1"], "[0]: expected an integer, got the string '1'"),
+        ("1", ": expected a list or null, got the string '1'"),
+        ({}, ": expected a list or null, got an empty object"),
+    ]),
+    Row("Optional[Point]", union(ref("Point"), NULL), [(POINT, "Point(1.5, 2.0)"), (None, "None")], [
+        ({"x": 1}, ".y is missing: expected a number, got nothing"),
+        ([], ": expected an object with x and y or null, got an empty list"),
+    ]),
+    Row("Optional[dt.date]", union(DATE, NULL), [("1999-12-31", "dt.date(1999, 12, 31)"), (None, "None")], [(0, ": expected a date such as 1969-07-20 or null, got the number 0")]),
+    Row("Optional[Colour]", union(COLOUR, NULL), [("red", "Colour.RED"), (None, "None")], [("purple", ": expected one of 'red' or 'green', got the string 'purple'")]),
+    Row("Optional[Decimal]", union(union(NUM, DIGITS), NULL), [("1.5", "Decimal('1.5')"), (None, "None")], [
+        (True, ": expected a number, or a string of digits or null, got true"),
+        ("x", ": expected a number, or a string of digits, got the string 'x'"),
+    ], out=union(DIGITS, NULL)),
+    Row("Union[None, str, int]", union(NULL, TEXT, INT), [("a", "'a'"), (1, "1"), (None, "None")], [
+        (1.5, ": expected an integer, got the number 1.5"),
+        ([], ": expected null, a string or an integer, got an empty list"),
+    ]),
+    Row("Union[Point, List[Point]]", union(ref("Point"), many(ref("Point"))), [(POINT, "Point(1.5, 2.0)"), ([POINT], "[Point(1.5, 2.0)]")], [
+        ({"x": 1}, ".y is missing: expected a number, got nothing"),
+        ([{}], "[0].x is missing: expected a number, got nothing (missing too: y)"),
+        (1, ": expected an object with x and y or a list, got the number 1"),
+    ]),
+    Row("Union[Point, str]", union(ref("Point"), TEXT), [("here", "'here'"), (POINT, "Point(1.5, 2.0)")], [
+        ({"x": "1", "y": 2}, ".x: expected a number, got the string '1'"),
+        (None, ": expected an object with x and y or a string, got null"),
+    ]),
+    Row("Union[List[int], Dict[str, int]]", union(many(INT), free(INT)), [([1], "[1]"), ({"a": 1}, "{'a': 1}")], [
+        (["1"], "[0]: expected an integer, got the string '1'"),
+        ({"a": "1"}, ".a: expected an integer, got the string '1'"),
+        (1, ": expected a list or an object, got the number 1"),
+    ]),
+    Row("Union[uuid.UUID, int]", union(UUID, INT), [(ID, "uuid.UUID('123e4567-e89b-12d3-a456-426614174000')"), (1, "1")], [(None, ": expected a UUID such as 123e4567-e89b-12d3-a456-426614174000 or an integer, got null")]),
+    Row("Union[Colour, int]", union(COLOUR, INT), [("red", "Colour.RED"), (3, "3")], [
+        ("rde", ": expected one of 'red' or 'green' (did you mean 'red'?), got the string 'rde'"),
+        (True, ": expected one of 'red' or 'green' or an integer, got true"),
+    ]),
+    Row("Union[Movie, Span]", union(ref("Movie"), ref("Span")), [({"start": 1}, "Span(1)", {"start": 1, "end": None}), ({"title": "M", "year": 1}, "{'title': 'M', 'year': 1}")], [({"title": "M"}, ": fits none of 2 forms (as an object with title and year: year is missing: expected an integer, got nothing; as an object with start and end: unknown field 'title': the fields are start and end; missing: start)")]),
+    Row("Union[Tuple[int, int], List[str]]", union(fixed(INT, INT), many(TEXT)), [([1, 2], "(1, 2)"), (["a", "b"], "['a', 'b']")], [
+        ([1], ": fits none of 2 forms (as a list of 2 (an integer and an integer): expected a list of 2 (an integer and an integer), got a list of 1; as a list: [0]: expected a string, got the number 1)"),
+        ([1, "a"], ": fits none of 2 forms (as a list of 2 (an integer and an integer): [1]: expected an integer, got the string 'a'; as a list: [0]: expected a string, got the number 1)"),
+    ]),
+    Row("Union[dt.datetime, dt.date]", union(MOMENT, DATE), [("1999-12-31T12:00:00", "dt.datetime(1999, 12, 31, 12)"), ("1999-12-31", "dt.date(1999, 12, 31)")], [(1, ": expected a date and time such as 1969-07-20T09:30:00Z or a date such as 1969-07-20, got the number 1")]),
+    Row("Literal['a']", {**TEXT, "const": "a"}, [("a", "'a'")], [
+        ("A", ": expected 'a', got the string 'A'"),
+        ("b", ": expected 'a', got the string 'b'"),
+    ]),
+    Row("Literal[-1, 1]", {**INT, "enum": [-1, 1]}, [(-1, "-1"), (1.0, "1", 1)], [
+        (0, ": expected one of -1 or 1, got the number 0"),
+        ("1", ": expected one of -1 or 1, got the string '1'"),
+        (True, ": expected one of -1 or 1, got true"),
+    ]),
+    Row("Literal['on', False]", {"enum": ["on", False]}, [("on", "'on'"), (False, "False")], [
+        (True, ": expected one of 'on' or false, got true"),
+        (0, ": expected one of 'on' or false, got the number 0"),
+        ("off", ": expected one of 'on' or false, got the string 'off'"),
+    ]),
+    Row("Literal['größe', 'Größe']", {**TEXT, "enum": ["größe", "Größe"]}, [("Größe", "'Größe'")], [("grosse", ": expected one of 'größe' or 'Größe', got the string 'grosse'")]),
+    Row("List[Literal['x', 'y']]", many({**TEXT, "enum": ["x", "y"]}), [(["x", "y"], "['x', 'y']")], [
+        (["z"], "[0]: expected one of 'x' or 'y', got the string 'z'"),
+        ("x", ": expected a list, got the string 'x'"),
+    ]),
+    Row("Mood", {**TEXT, "enum": ["good", "bad"]}, [("good", "Mood.GOOD")], [
+        ("GOOD", ": expected one of 'good' or 'bad' (did you mean 'good'?), got the string 'GOOD'"),
+        ("god", ": expected one of 'good' or 'bad' (did you mean 'good'?), got the string 'god'"),
+        (1, ": expected one of 'good' or 'bad', got the number 1"),
+    ]),
+    Row("Rights", {**INT, "enum": [1, 2]}, [(1, "Rights.READ"), (2, "Rights.WRITE")], [
+        (3, ": expected one of 1 or 2, got the number 3"),
+        ("READ", ": expected one of 1 or 2, got the string 'READ'"),
+    ]),
+    Row("Truth", {"enum": [True, None]}, [(True, "Truth.YES"), (None, "Truth.UNKNOWN")], [
+        (False, ": expected one of true or null, got false"),
+        (1, ": expected one of true or null, got the number 1"),
+        ("YES", ": expected one of true or null, got the string 'YES'"),
+    ]),
+    Row("Half", {**NUM, "enum": [0.5, 1.0]}, [(0.5, "Half.HALF"), (1, "Half.WHOLE", 1.0)], [
+        (0.75, ": expected one of 0.5 or 1.0, got the number 0.75"),
+        ("0.5", ": expected one of 0.5 or 1.0, got the string '0.5'"),
+    ]),
+    Row("Words", ref("Words"), [({"value": 1, "at": "x", "extra": "y", "make": "z", "v0": 5}, "Words(1, 'y', 'x', 'z', 5)", {"value": 1, "extra": "y", "at": "x", "make": "z", "v0": 5})], [
+        ({"value": "1"}, ".value: expected an integer, got the string '1'"),
+        ({}, ".value is missing: expected an integer, got nothing"),
+        ({"value": 1, "at": 1}, ".at: expected a string, got the number 1"),
+    ]),
+    Row("Person", ref("Person"), [({"name": "Ann", "colour": "red"}, "Person('Ann', Colour.RED)", {"name": "Ann", "colour": "red", "born": None}), ({"name": "Bo", "born": "1999-12-31"}, "Person('Bo', born=dt.date(1999, 12, 31))", {"name": "Bo", "colour": None, "born": "1999-12-31"})], [
+        ({"nmae": "Ann"}, ": unknown field 'nmae', did you mean 'name'?"),
+        ({"name": "Ann", "colour": "blu"}, ".colour: expected one of 'red' or 'green', got the string 'blu'"),
+    ]),
+    Row("Employee", ref("Employee"), [({"name": "Ann", "boss": {"name": "Bo"}, "skills": ["a"]}, "Employee('Ann', boss=Employee('Bo'), skills=frozenset({'a'}))", {"name": "Ann", "colour": None, "born": None, "boss": {"name": "Bo", "colour": None, "born": None, "boss": None, "skills": []}, "skills": ["a"]})], [
+        ({"name": "Ann", "boss": {}}, ".boss.name is missing: expected a string, got nothing"),
+        ({"name": "Ann", "skills": ["a", "a"]}, ".skills: expected a list without duplicates, got the same item twice"),
+        ({"name": "Ann", "boss": "Bo"}, ".boss: expected an object (Employee) or null, got the string 'Bo'"),
+    ]),
+    Row("Team", ref("Team"), [({"lead": {"name": "Ann", "skills": ["a"]}, "members": {"b": {"name": "Bo"}}, "places": [POINT, POINT], "budget": "9.50"}, "Team(Employee('Ann', skills=frozenset({'a'})), {'b': Employee('Bo')}, (Point(1.5, 2.0), Point(1.5, 2.0)), Decimal('9.50'))", {"lead": {"name": "Ann", "colour": None, "born": None, "boss": None, "skills": ["a"]}, "members": {"b": {"name": "Bo", "colour": None, "born": None, "boss": None, "skills": []}}, "places": [POINT, POINT], "budget": "9.50"})], [
+        ({"lead": {"name": "Ann", "skills": ["a"]}, "members": {"b": {"name": 1}}, "places": [POINT, POINT], "budget": 1}, ".members.b.name: expected a string, got the number 1"),
+        ({"lead": {"name": "Ann", "skills": ["a"]}, "members": {}, "places": [POINT], "budget": 1}, ".places: expected a list of 2 (an object with x and y and an object with x and y), got a list of 1"),
+        ({"lead": {"name": "Ann", "skills": ["a"]}, "members": {}, "places": [POINT, {"x": 1}], "budget": 1}, ".places[1].y is missing: expected a number, got nothing"),
+        ({"lead": {"name": "Ann", "skills": ["a"]}}, ".members is missing: expected an object, got nothing (missing too: places and budget)"),
+    ]),
+    Row("Frozen", ref("Frozen"), [({"a": 1}, "Frozen(1)")], [({"a": None}, ".a: expected an integer, got null")]),
+    Row("Box[Box[int]]", ref("Box_Box_int"), [({"content": {"content": 1}}, "Box(Box(1))", {"content": {"content": 1, "more": []}, "more": []})], [({"content": {"content": "1"}}, ".content.content: expected an integer, got the string '1'")]),
+    Row("Box[Point]", ref("Box_Point"), [({"content": POINT, "more": [POINT]}, "Box(Point(1.5, 2.0), [Point(1.5, 2.0)])")], [({"content": {"x": 1}}, ".content.y is missing: expected a number, got nothing")]),
+    Row("Box[Optional[str]]", ref("Box_Union_str_NoneType"), [({"content": None}, "Box(None)", {"content": None, "more": []})], [({"content": 1}, ".content: expected a string or null, got the number 1")]),
+    Row("Dict[str, Tree]", free(ref("Tree")), [({"a": {"value": 1}}, "{'a': Tree(1)}", {"a": {"value": 1, "children": []}})], [({"a": {"value": 1, "children": {}}}, ".a.children: expected a list, got an empty object")]),
+    Row("Tuple[Chain, Chain]", fixed(ref("Chain"), ref("Chain")), [([{}, {"next": {}}], "(Chain(), Chain(Chain()))", [{"next": None}, {"next": {"next": None}}])], [
+        ([{}], ": expected a list of 2 (an object with next and an object with next), got a list of 1"),
+        ([{}, {"next": []}], "[1].next: expected an object (Chain) or null, got an empty list"),
+    ]),
+    Row("Folder", ref("Folder"), [({"name": "a", "folders": [{"name": "b", "folders": []}]}, "{'name': 'a', 'folders': [{'name': 'b', 'folders': []}]}")], [
+        ({"name": "a"}, ".folders is missing: expected a list, got nothing"),
+        ({"name": "a", "folders": [{"name": "b"}]}, ".folders[0].folders is missing: expected a list, got nothing"),
+    ]),
+    Row("Shelf[int]", ref("Shelf_int"), [({"books": [1], "first": 2}, "{'books': [1], 'first': 2}")], [
+        ({"books": ["1"]}, ".books[0]: expected an integer, got the string '1'"),
+        ({"books": [], "first": None}, ".first: expected an integer, got null"),
+    ]),
+    Row("Shelf[Point]", ref("Shelf_Point"), [({"books": [POINT]}, "{'books': [Point(1.5, 2.0)]}")], [({"books": [{}]}, ".books[0].x is missing: expected a number, got nothing (missing too: y)")]),
+    Row("Odder", ref("Odder"), [({}, "{}"), ({"from": 1, "a-b": None, "$x": {"b": 2}}, "{'from': 1, 'a-b': None, '$x': {'b': 2}}")], [
+        ({"from": "1"}, ".from: expected an integer, got the string '1'"),
+        ({"a-b": 1}, "['a-b']: expected a string or null, got the number 1"),
+        ({"$x": {"q": "1"}}, "['$x'].q: expected an integer, got the string '1'"),
+        ({"a_b": 1}, ": unknown field 'a_b', did you mean 'a-b'?"),
+    ]),
+    Row("Step", ref("Step"), [({"name": "a", "then": {"name": "b", "then": None}}, "Step('a', Step('b'))")], [
+        ({"name": "a", "then": {}}, ".then.name is missing: expected a string, got nothing"),
+        (["a"], ": expected an object with name and then, got a list of 1"),
+    ]),
+    Row("Cell[int]", ref("Cell_int"), [({"held": 1}, "Cell(1)", {"held": 1, "note": ""})], [
+        ({"held": "1"}, ".held: expected an integer, got the string '1'"),
+        ({"held": 1, "note": None}, ".note: expected a string, got null"),
+    ]),
+    Row("Cell[Annotated[str, Limits(max_length=1)]]", ref("Cell_str"), [({"held": "a"}, "Cell('a')", {"held": "a", "note": ""})], [({"held": "ab"}, ".held: expected at most 1 character, got 2")]),
+    Row("List[Span]", many(ref("Span")), [([{"start": 1}], "[Span(1)]", [{"start": 1, "end": None}])], [([[1, 2]], "[0]: expected an object with start and end, got a list of 2")]),
+    Row("Serial", INT, [(7, "7")], [(7.5, ": expected an integer, got the number 7.5")]),
+    Row("Code", {**TEXT, "maxLength": 3}, [("abc", "'abc'")], [
+        ("abcd", ": expected at most 3 characters, got 4"),
+        (1, ": expected a string, got the number 1"),
+    ]),
+    Row("Short", {**TEXT, "maxLength": 3}, [("abc", "'abc'")], [("abcd", ": expected at most 3 characters, got 4")]),
+    Row("Dict[str, Json]", free(union(NULL, BOOL, INT, NUM, TEXT, many(ref("Json")), free(ref("Json")))), [({"a": {"b": [1]}}, "{'a': {'b': [1]}}")], [([], ": expected an object, got an empty list")]),
+    Row("List[Alias]", many(ref("Alias")), [([1, [2]], "[1, [2]]")], [(["a"], "[0]: expected an integer or a list, got the string 'a'")]),
+    Row("List[dt.datetime]", many(MOMENT), [(["1999-12-31T00:00:00"], "[dt.datetime(1999, 12, 31)]")], [
+        (["soon"], "[0]: expected a date and time such as 1969-07-20T09:30:00Z, got the string 'soon'"),
+        ([1], "[0]: expected a date and time such as 1969-07-20T09:30:00Z, got the number 1"),
+    ], looser=True),
+    Row("Dict[str, dt.timedelta]", free(SECONDS), [({"a": 1.5}, "{'a': dt.timedelta(seconds=1.5)}")], [({"a": "1"}, ".a: expected a number of seconds, got the string '1'")]),
+    Row("PureWindowsPath", TEXT, [('C:\\a', "PureWindowsPath('C:/a')")], [(None, ": expected a path, got null")]),
+    Row("List[Decimal]", many(union(NUM, DIGITS)), [(["1.10", "2"], "[Decimal('1.10'), Decimal(2)]")], [
+        (["1,5"], "[0]: expected a number, or a string of digits, got the string '1,5'"),
+        (["1."], "[0]: expected a number, or a string of digits, got the string '1.'"),
+        (["NaN"], "[0]: expected a number, or a string of digits, got the string 'NaN'"),
+    ], out=many(DIGITS)),
+    Row("Annotated[dt.timedelta, Limits(ge=0)]", {**NUM, "minimum": 0, "maximum": 86399999913599, "description": "seconds"}, [(60, "dt.timedelta(minutes=1)")], [(-1, ": expected a number of at least 0, got the number -1")]),
+    Row("Annotated[Optional[int], Limits(ge=1)]", {**union(INT, NULL), "minimum": 1}, [(1, "1"), (None, "None")], [
+        (0, ": expected a number of at least 1, got the number 0"),
+        ("1", ": expected an integer or null, got the string '1'"),
+    ]),
+    Row("Annotated[Annotated[int, Limits(ge=1)], Limits(le=3), 'few']", {**INT, "description": "few", "minimum": 1, "maximum": 3}, [(3, "3")], [
+        (0, ": expected a number of at least 1, got the number 0"),
+        (4, ": expected a number of at most 3, got the number 4"),
+    ]),
+    Row("Annotated[Set[int], Limits(min_length=1, max_length=2)]", {**many(INT), "uniqueItems": True, "minItems": 1, "maxItems": 2}, [([1, 2], "{1, 2}")], [
+        ([], ": expected at least 1 item, got 0"),
+        ([1, 2, 3], ": expected at most 2 items, got 3"),
+    ]),
+    Row("Annotated[Tuple[int, ...], Limits(max_length=1)]", {**many(INT), "maxItems": 1}, [([1], "(1,)")], [([1, 2], ": expected at most 1 item, got 2")]),
+    Row("Annotated[List[Annotated[str, Limits(min_length=1)]], Limits(min_length=1)]", {**many({**TEXT, "minLength": 1}), "minItems": 1}, [(["a"], "['a']")], [
+        ([], ": expected at least 1 item, got 0"),
+        ([""], "[0]: expected at least 1 character, got 0"),
+    ]),
+    Row("Annotated[float, at.Gt(0), at.Le(1)]", {**NUM, "exclusiveMinimum": 0, "maximum": 1}, [(1, "1.0", 1.0), (0.5, "0.5")], [
+        (0, ": expected a number above 0, got the number 0"),
+        (1.5, ": expected a number of at most 1, got the number 1.5"),
+    ]),
+    Row("Annotated[float, at.MultipleOf(0.5)]", {**NUM, "multipleOf": 0.5}, [(1.5, "1.5")], [(0.35, ": expected a multiple of 0.5, got the number 0.35")]),
+    Row("Annotated[str, at.MinLen(2)]", {**TEXT, "minLength": 2}, [("ab", "'ab'")], [("a", ": expected at least 2 characters, got 1")]),
+    Row("Annotated[Colour, 'which one']", {**TEXT, "enum": ["red", "green"], "description": "which one"}, [("red", "Colour.RED")], [("Red", ": expected one of 'red' or 'green' (did you mean 'red'?), got the string 'Red'")]),
+    Row("Annotated[Point, 'where']", {"$ref": "#/$defs/Point", "description": "where"}, [(POINT, "Point(1.5, 2.0)")], [({"x": 1}, ".y is missing: expected a number, got nothing")]),
+    Row("pydantic.PositiveInt", {**INT, "exclusiveMinimum": 0}, [(1, "1")], [(0, ": expected a number above 0, got the number 0")]),
+    Row("pydantic.conint(ge=1, le=3)", {**INT, "minimum": 1, "maximum": 3}, [(3, "3")], [(4, ": expected a number of at most 3, got the number 4")]),
+    Row("Keyed", ref("Keyed"), [({"amount": "1.5", "unitName": "g"}, "Keyed(amount=Decimal('1.5'), unitName='g')")], [
+        ({"amount": "1", "unit": "g"}, ": unknown field 'unit': the fields are amount and unitName"),
+        ({}, ".amount is missing: expected a number, or a string of digits, got nothing"),
+    ]),
+    Row("Below", ref("Below"), [({"a": 1, "e": {"a": 2}}, "Below(1, e=Below(2))", {"a": 1, "b": "x", "c": [], "d": 7, "e": {"a": 2, "b": "x", "c": [], "d": 7, "e": None}})], [({"a": 1, "e": {}}, ".e.a is missing: expected an integer, got nothing")]),
+    Row("List[Model]", many(ref("Model")), [([{"a": 1}], "[Model(a=1)]", [{"a": 1, "b": [], "when": None}])], [([{"a": "1"}], "[0].a: expected an integer, got the string '1'")]),
+    Row("Optional[Model]", union(ref("Model"), NULL), [(None, "None"), ({"a": 1}, "Model(a=1)", {"a": 1, "b": [], "when": None})], [({"b": []}, ".a is missing: expected an integer, got nothing")]),
+    Row("Renamed", ref("Renamed"), [({"theSize": 2}, "Renamed(theSize=2)", {"kind": "renamed", "theSize": 2})], [
+        ({"size": 2}, ".theSize is missing: expected an integer, got nothing"),
+        ({"theSize": 0}, ".theSize: expected a number of at least 1, got the number 0"),
+    ]),
+    Row("Owner", ref("Owner"), [({"pet": {"kind": "cat", "lives": 3}}, "Owner(pet=Cat(kind='cat', lives=3))")], [
+        ({"pet": {"kind": "dog"}}, ".pet: fits none of 2 forms (kind: expected 'cat', got the string 'dog'; kind: expected 'renamed', got the string 'dog')"),
+        ({"pet": {}}, ".pet: fits none of 2 forms (kind is missing: expected a string, got nothing; theSize is missing: expected an integer, got nothing)"),
+    ]),
+    Row("Crate[int]", ref("Crate_int_"), [({"inside": 1}, "Crate[int](inside=1)")], [({"inside": "x"}, ".inside: expected an integer, got the string 'x'")]),
+    Row("Union[Model, Inner]", union(ref("Model"), ref("Inner")), [({"x": 1}, "Inner(x=1)"), ({"a": 1}, "Model(a=1)", {"a": 1, "b": [], "when": None})], [({}, ": fits none of 2 forms (as an object (Model): a is missing: expected an integer, got nothing; as an object (Inner): x is missing: expected an integer, got nothing)")]),
+    Row("Annotated[Decimal, Limits(ge=1, multiple_of=0.5)]", {**union(NUM, DIGITS), "minimum": 1, "multipleOf": 0.5}, [("1.5", "Decimal('1.5')"), (2, "Decimal(2)", "2")], [
+        ("0.5", ": expected a number of at least 1, got the string '0.5'"),
+        (0.5, ": expected a number of at least 1, got the number 0.5"),
+        ("1.7", ": expected a multiple of 0.5, got the string '1.7'"),
+        ("x", ": expected a number, or a string of digits, got the string 'x'"),
+    ], out={**TEXT, "pattern": '^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$', "minimum": 1, "multipleOf": 0.5}, looser=True),
+    Row("Annotated[Decimal, Limits(gt=0, lt=1)]", {**union(NUM, DIGITS), "exclusiveMinimum": 0, "exclusiveMaximum": 1}, [("0.99999999999999999999", "Decimal('0.99999999999999999999')")], [
+        ("1", ": expected a number below 1, got the string '1'"),
+        ("0.0", ": expected a number above 0, got the string '0.0'"),
+        (1, ": expected a number below 1, got the number 1"),
+    ], out={**TEXT, "pattern": '^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$', "exclusiveMinimum": 0, "exclusiveMaximum": 1}, looser=True),
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import json
 from dataclasses import InitVar, dataclass, field
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, ClassVar, Dict, Iterator, List, Literal, NamedTuple, Optional, Set, Tuple, Union
 
 import attrs
 import jsonschema
@@ -69,12 +69,33 @@ class NoMembers(enum.Enum):
         (NoMembers, ["NoMembers has no members"]),
         (Set[List[int]], ["a set cannot hold a list", "list[...]"]),
         (Dict[float, int], ["a dict key cannot be a number"]),
-        (collections.OrderedDict, ["OrderedDict has no JSON form"]),
-        (3, ["3 is not a type"]),
+        (collections.OrderedDict, ["OrderedDict has no JSON form: write dict[...]"]),
+        (3, ["3 is not a type", "write Literal[3]"]),
+        ("Colour.RED", ["write Literal[Colour.RED]"]),
+        ([int], ["write list[int]"]),
+        ([], ["write list[...]"]),
+        ((int, str), ["write tuple[int, str], or Union[int, str] for one of them"]),
+        ({"a": int}, ["a TypedDict with these fields", "dict[str, ...]"]),
+        (any, ["write typing.Any"]),
+        (dt, ["the module datetime is not a type", "write datetime.datetime"]),
+        (json, ["the module json is not a type with a JSON form"]),
+        (Limits(ge=1), ["write Annotated[int, Limits(ge=1)]"]),
+        (print, ["is not a type with a JSON form"]),
+        (ClassVar[int], ["ClassVar[int] is not a type with a JSON form"]),
+        (collections.deque, ["deque has no JSON form: write list[...]"]),
+        (Iterator[int], ["Iterator has no JSON form: write list[...]"]),
+        (Literal[()], ["Literal[()] allows no value"]),
         ("Literal[b'x']", ["Literal[b'x'] has no JSON form"]),
         ("Annotated[int, Limits(min_length=1)]", ["Limits(min_length=1) limits a length", "an integer has none"]),
         ("Annotated[str, Limits(ge=1)]", ["Limits(ge=1) cannot limit a string"]),
         ("Annotated[int, Limits(pattern='a')]", ["cannot limit an integer"]),
+        ("Annotated[dt.date, at.Ge(dt.date(1999, 1, 1))]", ["ge is a finite number, not datetime.date(1999, 1, 1)"]),
+        ("Annotated[int, Limits(ge='1')]", ["ge is a finite number, not '1'"]),
+        ("Annotated[int, Limits(le=float('nan'))]", ["le is a finite number, not nan"]),
+        ("Annotated[str, Limits(min_length=-1)]", ["min_length is a whole number from 0 on, not -1"]),
+        ("Annotated[str, Limits(min_length=3, max_length=2)]", ["no value is at least 3 and at most 2"]),
+        ("Annotated[int, Limits(ge=2, le=1)]", ["no value is at least 2 and at most 1"]),
+        ("''", ["the annotation '' cannot be resolved: it is no expression"]),
         ("int[3]", ["'int[3]'", "cannot be resolved"]),
         ("Nowhere", ["'Nowhere'", "TYPE_CHECKING"]),
     ],
@@ -110,9 +131,9 @@ def test_bars_between_strings_are_unions_everywhere(text: str) -> None:
         ("Tuple[int, str]", (1, 2), "[1]: expected a string, got the number 2"),
         ("Dict[str, int]", [], "expected a dict, got an empty list"),
         ("Dict[str, int]", {"a": "x"}, "a: expected an integer, got the string 'x'"),
-        ("Dict[str, int]", {2: 1}, "[2]: expected a string, got the number 2"),
-        ("Dict[str, int]", {None: 1}, "None: expected a string, got null"),
-        ("Dict[int, int]", {"a": 1}, "a: expected an integer as key, got the string 'a'"),
+        ("Dict[str, int]", {2: 1}, "the name 2: expected a string, got the number 2"),
+        ("Dict[str, int]", {None: 1}, "the name None: expected a string, got null"),
+        ("Dict[int, int]", {"a": 1}, "the name 'a': expected an integer as key, got the string 'a'"),
         ("Point", {"x": 1, "y": 2}, "expected a Point, got an object with x, y"),
         ("Movie", {"title": 1, "year": 2}, "title: expected a string, got the number 1"),
         ("Movie", {"title": "x"}, "year is missing: expected an integer, got nothing"),

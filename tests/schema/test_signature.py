@@ -8,9 +8,10 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Callable, Dict, Generic, List, Optional, TypeVar, Union
 
+import pydantic
 import pytest
 
-from minimcp.schema import Mismatch, Signature, read_signature
+from minimcp.schema import Limits, Mismatch, Signature, read_signature
 from minimcp.schema.mismatch import NOTHING
 
 from ..rows import for_each
@@ -264,6 +265,12 @@ def only_double_stars(a: int, **more: str) -> None: ...
 def positional(a: int, /) -> None: ...
 
 
+def bare_context(a: str, ctx) -> None: ...  # type: ignore[no-untyped-def]
+
+
+def field_as_default(a: str = pydantic.Field("x", description="An a.")) -> None: ...
+
+
 def bare(a) -> None: ...  # type: ignore[no-untyped-def]
 
 
@@ -283,6 +290,12 @@ def context_or_number(a: Union[Context, int]) -> None: ...
 
 
 def number_as_type(a: 3) -> None: ...  # type: ignore[valid-type]
+
+
+def unclosed(a: Annotated[str, Limits(pattern="(")]) -> None: ...
+
+
+def unclosed_result() -> List[Annotated[str, Limits(pattern="(")]]: ...  # type: ignore[empty-body]
 
 
 def broken(a: 1 / 0) -> None: ...  # type: ignore[valid-type]
@@ -312,6 +325,8 @@ def ellipsis_result() -> List[Callable[..., int]]: ...  # type: ignore[empty-bod
         (only_double_stars, ["**more", "more: dict[str, str]"]),
         (positional, ["positional-only", "'a'", "'/'"]),
         (bare, ["'a' has no annotation", "a: str"]),
+        (bare_context, ["'ctx' has no annotation", "ctx: Context"]),
+        (field_as_default, ["'a'", "a Field is no default", "a: Annotated[<type>, Field(...)] = <default>"]),
         (unresolved, ["tool 'f'", "'day'", "'OnlyForTheChecker'", "TYPE_CHECKING"]),
         (unresolved_result, ["return type", "'Missing'"]),
         (binary, ["parameter 'data'", "bytes have no JSON form", "base64"]),
@@ -319,9 +334,12 @@ def ellipsis_result() -> List[Callable[..., int]]: ...  # type: ignore[empty-bod
         (context_or_number, ["'a'", "Context has no JSON form"]),
         (number_as_type, ["'a'", "3 is not a type"]),
         (broken, ["ZeroDivisionError"]),
-        (endless, ["parameter 'a'", "recursion"]),
+        (unclosed, ["parameter 'a'", "the pattern '(' is no regular expression"]),
+        (unclosed_result, ["return type", "the pattern '(' is no regular expression"]),
+        (endless, ["parameter 'a'", "a new type, without end"]),
         (ellipsis_result, ["return type"]),
         (Handler, ["is a class", "instance"]),
+        (Handler.method, ["takes self", "@minimcp.tool", "an object of its class"]),
         (len, ["no Python function"]),
         (wrapped(coroutine), ["is async"]),
     ],

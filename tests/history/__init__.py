@@ -1,0 +1,29 @@
+"""Calls over a bad line, from a seed, and a checker of what became of them: row C66 of the fault catalogue.
+
+A client and a server of ours talk through a `relay` that delays, drops, duplicates, reorders, cuts, kills and restarts;
+what it does to a line depends on the seed and on what the line says, not on when it comes. Everybody notes what happens
+in one `record`; when all is over the `checker` looks at the record alone and says what should not have happened.
+
+What is rightful where the line itself breaks the protocol:
+
+* A request that comes twice while the first is being worked on is refused with -32600, and that refusal carries the
+  same id: the call may end with it, or with the answer, whichever comes first. A request that comes again when the
+  first is answered is run again, because an id may be used again then. So a handler runs at most once for each copy
+  that reached the server, and each copy is answered at most once. The client itself sends each call once.
+* What asks the client (elicitation) may come twice, too late or never, and so may the answer: the handler that asked
+  may then fail, or wait until its call is over. Where a revision has rounds instead, a call is sent once per round.
+* Progress that overtakes other progress reaches the caller in the order in which the line delivered it, and progress
+  that the answer overtook does not reach it: what counts is the line's order. A call that ends by its answer has had
+  all progress that was delivered before that answer.
+* A cancellation that overtakes its request cancels nothing, so the request is run; nobody waits for the answer.
+* A server that was restarted behind an unbroken line knows nothing of a handshake: it may refuse every request. What
+  was under way is answered by nobody.
+* After a cut or a kill every call on that connection ends with the loss, and with ``restart=True`` a new connection is
+  begun by the next call; only calls that were never sent may go there.
+* A call may time out as soon as its time is over, whatever the reason, and not before. But an answer that was delivered
+  before another one, which ended its call before that time was over, had arrived.
+
+``python -m tests.history --seeds 200`` runs seeds and prints what came of them; ``--seed 17`` runs one and prints all
+of its record. A seed that fails prints its record. Threads run as the system lets them, so a seed repeats what happens
+to each line, and not the moment.
+"""

@@ -1,0 +1,92 @@
+"""What happened, in one order: a list of events that many threads write and the checker reads."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Iterable, List, NamedTuple, Optional, Sequence
+
+
+class Event(NamedTuple):
+    """One thing that happened.
+
+    ====================== ============================================================================
+    kind                   meaning
+    ====================== ============================================================================
+    begin                  a caller makes a call; `what` is the tool, `value` its timeout in seconds
+    item                   the caller was told of progress; `value` is how much
+    cancel                 the caller's token is cancelled
+    end                    the call ended; `what` says how, `payload` what came with it
+    sent                   the client wrote something: `what` is "request", "cancel", "answer" or "other"
+    reached                it was handed to the server
+    answered               the server wrote something: "answer", "progress", "question" or "other"
+    delivered              it was handed to the client; `value` is how much progress
+    fault                  what the line did to it, or to all
+    run, done              a handler began, returned
+    settled                all calls have ended, and the connection lives
+    close                  the client is closed
+    ====================== ============================================================================
+    """
+
+    at: float
+    """Seconds, monotonic, the same clock in all processes."""
+    kind: str
+    call: str = ""
+    """The tag of the call, which is also its payload; empty for what belongs to none."""
+    what: str = ""
+    value: float = 0
+    payload: str = ""
+    on: int = 0
+    """The number of the connection, from 1; 0 for what belongs to none."""
+
+    def line(self, start: float) -> str:
+        """For people."""
+        words = [f"{(self.at - start) * 1000:9.2f} ms", f"{self.on or '':>2}", f"{self.kind:<9}", f"{self.call:<6}"]
+        words += [self.what, f"{self.value:g}" if self.value else "", repr(self.payload) if self.payload else ""]
+        return " ".join(words).rstrip()
+
+
+class Record:
+    """The events of one run. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._events: List[Event] = []
+
+    def note(
+        self, kind: str, call: str = "", what: str = "", *, value: float = 0, payload: str = "", on: int = 0
+    ) -> None:
+        """Write down that this happens now."""
+        with self._lock:
+            self._events.append(Event(time.monotonic(), kind, call, what, value, payload, on))
+
+    def events(self, others: Iterable[Event] = ()) -> List[Event]:
+        """All of them in order, with those that another process wrote down."""
+        with self._lock:
+            return sorted([*self._events, *others], key=lambda event: event.at)
+
+
+class Journal:
+    """The same for a server in a process of its own, which may be killed at any moment: a file of lines."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - it lives as long as the process
+
+    def note(self, kind: str, call: str = "") -> None:
+        """Write down that this happens now."""
+        self._file.write(json.dumps([time.monotonic(), kind, call]).encode() + b"\n")  # one write: whole or not at all
+
+    @staticmethod
+    def read(path: Path) -> List[Event]:
+        """What is in such a file."""
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        return [Event(*json.loads(line)) for line in lines]
+
+
+def shown(events: Sequence[Event], calls: Optional[Iterable[str]] = None) -> str:
+    """A record for people: all of it, or what touches these calls and the whole connection."""
+    wanted = None if calls is None else {*calls, ""}
+    start = events[0].at if events else 0.0
+    return "\n".join(event.line(start) for event in events if wanted is None or event.call in wanted)

@@ -1,0 +1,296 @@
+"""The line between client and server, and what it does to what goes over it."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from minimcp.errors import ConnectionLost
+from minimcp.pipe import Pipe
+from minimcp.transports.child import ChildPipe
+from minimcp.transports.memory import MemoryPipe
+
+from ..support import WAIT
+from .record import Record
+
+TO_SERVER, TO_CLIENT = "to server", "to client"
+
+ONE_BY_ONE = (("drop", 0.05), ("duplicate", 0.06), ("hold", 0.08), ("delay", 0.25))
+"""What a line may suffer, and how often. Held lines are overtaken, delayed ones delay what is behind them."""
+
+LONGEST_DELAY, LONGEST_HOLD = 0.01, 0.04
+"""Seconds."""
+
+
+class Meaning(NamedTuple):
+    """What a line is about."""
+
+    what: str
+    call: str = ""
+    value: float = 0
+
+
+class Reader:
+    """Tells which call the lines of one connection belong to, by the tags in them. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._calls: Dict[Tuple[str, Any], str] = {}
+
+    def read(self, way: str, line: bytes) -> Meaning:
+        """What a line means that goes this way."""
+        message = json.loads(line)
+        method, params, id = message.get("method"), message.get("params") or {}, message.get("id")
+        if method == "tools/call":
+            self._calls[way, id] = call = params["arguments"]["tag"]
+            return Meaning("request", call)
+        if method == "elicitation/create":
+            self._calls[way, id] = call = params["message"]
+            return Meaning("question", call)
+        if method == "notifications/progress":
+            return Meaning("progress", self._calls.get((TO_SERVER, params["progressToken"]), ""), params["progress"])
+        if method == "notifications/cancelled":
+            call = self._calls.get((way, params["requestId"]), "")
+            return Meaning("cancel" if call else "other", call)
+        asked = TO_SERVER if way == TO_CLIENT else TO_CLIENT
+        call = self._calls.get((asked, id), "") if method is None else ""
+        if not call:
+            return Meaning("other")
+        result = message.get("result")
+        rounds = isinstance(result, dict) and result.get("resultType") == "input_required"
+        return Meaning("round" if rounds else "answer", call)
+
+
+class Relay:
+    """What a client connects to instead of its server: each connection is a `_Wire`. Thread-safe.
+
+    Args:
+        open_server: Opens the server's end of one more connection.
+        record: Takes what happens.
+        seed: Decides what happens to each line.
+        breaks: How often a line brings what ends or confuses its whole connection, by name of the fault.
+    """
+
+    def __init__(
+        self, open_server: Callable[[], Pipe], record: Record, seed: int, breaks: Dict[str, float]
+    ) -> None:
+        self.open_server, self.record = open_server, record
+        self.raging = threading.Event()
+        self.wires: List[_Wire] = []
+        self._seed = seed
+        self._chances = (*ONE_BY_ONE, *breaks.items())
+        self._seen: "Counter[Tuple[str, Meaning]]" = Counter()
+        self._lock = threading.Lock()
+
+    def open_pipe(self) -> Pipe:
+        """The client's end of a new connection."""
+        with self._lock:
+            wire = _Wire(self, len(self.wires) + 1)
+            self.wires.append(wire)
+        return wire.open()
+
+    def fate(self, way: str, meaning: Meaning) -> Tuple[str, random.Random]:
+        """What happens to a line, and the dice for how: the same in every run, whenever it comes."""
+        with self._lock:
+            self._seen[way, meaning] += 1
+            dice = random.Random(f"{self._seed} {way} {meaning} {self._seen[way, meaning]}")
+        number = dice.random()
+        if not self.raging.is_set() or meaning.what == "other":
+            return "", dice
+        for name, chance in self._chances:
+            number -= chance
+            if number < 0:
+                return name, dice
+        return "", dice
+
+    def close(self) -> None:
+        """End all connections and wait for the threads."""
+        for wire in self.wires:
+            wire.close()
+        for wire in self.wires:
+            wire.join()
+
+
+class _Way:
+    """One direction of a connection: a thread that reads, a heap of lines with their times, a thread that writes.
+
+    Args:
+        wire: The connection.
+        name: Which direction.
+    """
+
+    def __init__(self, wire: _Wire, name: str) -> None:
+        self._wire, self._name = wire, name
+        self._changed = threading.Condition()
+        self._lines: List[Tuple[float, int, bytes, Meaning]] = []
+        self._numbers = itertools.count()
+        self._floor = 0.0
+        self._over = False
+        self.threads = [
+            threading.Thread(target=work, name=f"relay-{wire.number}-{name}-{part}", daemon=True)
+            for work, part in ((self._read, "in"), (self._write, "out"))
+        ]
+
+    def _read(self) -> None:
+        try:
+            while True:
+                frames = self._wire.source(self._name)
+                if not frames:
+                    break
+                for line in frames:
+                    self._take(line)
+        finally:
+            self.stop()
+
+    def _take(self, line: bytes) -> None:
+        wire, relay = self._wire, self._wire.relay
+        meaning = wire.reader.read(self._name, line)
+        relay.record.note(
+            "sent" if self._name == TO_SERVER else "answered", meaning.call, meaning.what, value=meaning.value,
+            on=wire.number,
+        )
+        fault, dice = relay.fate(self._name, meaning)
+        if fault:
+            general = fault not in dict(ONE_BY_ONE)
+            relay.record.note("fault", "" if general else meaning.call, fault, on=wire.number)
+        if fault in ("half", "cut", "kill"):
+            wire.break_off(self._name, fault, line)
+        elif fault == "replace":
+            wire.replace()
+        elif fault != "drop":
+            self._put(line, meaning, fault, dice)
+
+    def _put(self, line: bytes, meaning: Meaning, fault: str, dice: random.Random) -> None:
+        now = time.monotonic()
+        due = max(now, self._floor)
+        if fault == "hold":
+            due += dice.uniform(0, LONGEST_HOLD)
+        elif fault == "delay":
+            self._floor = due = due + dice.uniform(0, LONGEST_DELAY)
+        with self._changed:
+            heapq.heappush(self._lines, (due, next(self._numbers), line, meaning))
+            if fault == "duplicate":
+                heapq.heappush(self._lines, (due + dice.uniform(0, LONGEST_HOLD), next(self._numbers), line, meaning))
+            self._changed.notify()
+
+    def _next(self) -> Optional[Tuple[bytes, Meaning]]:
+        """The line whose time has come; None at the end, when nothing is left."""
+        with self._changed:
+            while not self._over or self._lines:
+                wait = self._lines[0][0] - time.monotonic() if self._lines else None
+                if wait is not None and wait <= 0:
+                    _, _, line, meaning = heapq.heappop(self._lines)
+                    return line, meaning
+                self._changed.wait(wait)
+        return None
+
+    def _write(self) -> None:
+        while True:
+            found = self._next()
+            if found is None:
+                break
+            line, meaning = found
+            self._wire.relay.record.note(
+                "reached" if self._name == TO_SERVER else "delivered", meaning.call, meaning.what,
+                value=meaning.value, on=self._wire.number,
+            )
+            if not self._wire.send(self._name, line + b"\n"):
+                break
+        self._wire.finish(self._name)
+
+    def stop(self) -> None:
+        """Write what waits, then end."""
+        with self._changed:
+            self._over = True
+            self._changed.notify()
+
+
+class _Wire:
+    """One connection over the relay: the near end is the client's, the far end the server's."""
+
+    def __init__(self, relay: Relay, number: int) -> None:
+        self.relay, self.number, self.reader = relay, number, Reader()
+        self._client_end, self._near = MemoryPipe.pair()
+        self._far = relay.open_server()
+        self._lock = threading.Lock()
+        self.broken = False
+        self._ways = {name: _Way(self, name) for name in (TO_SERVER, TO_CLIENT)}
+
+    def open(self) -> Pipe:
+        """Begin; the client's end."""
+        for way in self._ways.values():
+            for thread in way.threads:
+                thread.start()
+        return self._client_end
+
+    def source(self, way: str) -> List[bytes]:
+        """Lines that go this way; none at the end of the line, which is not the end of a server that was replaced."""
+        while True:
+            end = self._near if way == TO_SERVER else self._far
+            frames: List[Any] = end.receive()
+            if frames or way == TO_SERVER or end is self._far:
+                return frames
+
+    def send(self, way: str, data: bytes) -> bool:
+        """Hand bytes over; False when nobody takes them."""
+        while data:
+            end = self._far if way == TO_SERVER else self._near
+            try:
+                data = data[end.send(data, WAIT) :]
+            except ConnectionLost:
+                if end is self._near or end is self._far:
+                    return False
+        return True
+
+    def finish(self, way: str) -> None:
+        """Pass the end of a direction on, as a line does: the end of the input, or the end of all."""
+        if way == TO_SERVER:
+            self._far.finish()
+        else:
+            self._near.close()
+
+    def break_off(self, way: str, fault: str, line: bytes) -> None:
+        """End the connection: at once, in the middle of a line, or by the end of the server's process."""
+        self.broken = True
+        if fault == "half":
+            self.send(way, line[: len(line) // 2])
+        if fault == "kill":
+            self._kill()
+        self.close()
+
+    def _kill(self) -> None:
+        if isinstance(self._far, ChildPipe):
+            os.kill(self._far.pid, signal.SIGKILL)
+        self._far.close()
+
+    def replace(self) -> None:
+        """Put another server in the place of this one, behind a line that stays."""
+        with self._lock:
+            if self.broken:
+                return
+            old, self._far = self._far, self.relay.open_server()
+            if isinstance(old, ChildPipe):
+                os.kill(old.pid, signal.SIGKILL)
+            old.close()
+
+    def close(self) -> None:
+        """End it all. Idempotent."""
+        for way in self._ways.values():
+            way.stop()
+        with self._lock:
+            self.broken = True
+            self._near.close()
+            self._far.close()
+
+    def join(self) -> None:
+        """Wait for the threads."""
+        for way in self._ways.values():
+            for thread in way.threads:
+                thread.join(WAIT)

@@ -1,0 +1,229 @@
+"""One run: a plan from a seed, callers, the line's bad hour, a quiet end, and what is left of it all."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+
+import minimcp
+from minimcp import CancelToken, Client, RpcError, ToolError
+from minimcp.pipe import Pipe
+from minimcp.transports.child import ChildPipe, StdioServer
+
+from ..support import ROOT, WAIT, eventually, held
+from .checker import ALL_ANSWERED, ANSWERS, Wrong, check
+from .record import Event, Journal, Record
+from .relay import Relay
+from .server import ERROR, make_server, padded
+
+TOOLS = ("echo", "echo", "work", "work", "ask", "fail", "refuse", "hold")
+
+SETTLE = WAIT
+"""Seconds that threads, descriptors and children may take to go away."""
+
+TIMEOUT = 0.3
+"""Seconds that a call gets while the line is bad."""
+
+
+class Plan(NamedTuple):
+    """What a seed stands for."""
+
+    seed: int
+    stdio: bool
+    revision: str
+    restart: bool
+    breaks: Dict[str, float]
+    callers: List[List[Tuple[str, int, bool]]]
+    """For each caller its calls: the tool, a size, and whether the call is submitted or made."""
+    closes: bool
+    """Whether the client is closed while calls are under way."""
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        """The plan of a seed."""
+        dice = random.Random(seed)
+        names = dice.choice([(), (), ("cut", "half"), ("kill",), ("cut", "kill", "half"), ("replace",)])
+        callers = [
+            [(dice.choice(TOOLS), dice.choice([1, 3, 5, 8]), dice.random() < 0.3) for _ in range(dice.randint(4, 7))]
+            for _ in range(dice.randint(2, 5))
+        ]
+        return cls(
+            seed, dice.random() < 0.2, dice.choice(["handshake", "2026-07-28"]), dice.random() < 0.5,
+            dict.fromkeys(names, 0.02 / max(1, len(names))), callers, dice.random() < 0.2,
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.seed}: {'stdio' if self.stdio else 'memory'}, {self.revision}, "
+            f"{'restarting, ' if self.restart else ''}{len(self.callers)} callers, "
+            f"{', '.join(self.breaks) or 'no breaks'}{', closed midway' if self.closes else ''}"
+        )
+
+
+class Outcome(NamedTuple):
+    """What a run came to."""
+
+    plan: Plan
+    events: List[Event]
+    wrong: List[Wrong]
+
+
+class _Callers:
+    """Those who call.
+
+    Args:
+        client: What they call.
+        record: Takes what happens.
+    """
+
+    def __init__(self, client: Client, record: Record) -> None:
+        self._client, self._record = client, record
+        self._futures: List[Any] = []
+
+    def make(self, tag: str, tool: str, size: int, *, submitted: bool = False, timeout: float = TIMEOUT) -> str:
+        """Make a call; how it ended, or empty when somebody else will see."""
+        token, note = CancelToken(), self._record.note
+        arguments = {"tag": tag, "size": size * 500 if tool == "echo" else size}
+        options: Dict[str, Any] = {
+            "timeout": timeout, "cancel": token,
+            "on_progress": lambda report: note("item", tag, value=report.progress),
+        }
+        timer = threading.Timer(TIMEOUT / 4, self._cancel, (tag, token)) if tool == "hold" and size > 3 else None
+        if timer is not None:
+            timer.start()
+        note("begin", tag, tool, value=timeout)
+        try:
+            if submitted:
+                future = self._client.submit(self._client.call_tool, tool, arguments, **options)
+                self._futures.append(future)
+                future.add_done_callback(lambda done: self._end(tag, arguments, done.result))
+                return ""
+            return self._end(tag, arguments, lambda: self._client.call_tool(tool, arguments, **options))
+        except BaseException as error:  # submit itself
+            return self._end(tag, arguments, partial(_throw, error))
+        finally:
+            if timer is not None:
+                timer.join(WAIT)
+
+    def _cancel(self, tag: str, token: CancelToken) -> None:
+        self._record.note("cancel", tag)
+        token.cancel("enough")
+
+    def _end(self, tag: str, arguments: Dict[str, Any], result: Callable[[], Any]) -> str:
+        what, payload, code = _ending(result)
+        if payload == padded(tag, arguments["size"]):
+            payload = tag
+        self._record.note("end", tag, what, payload=payload[:200], value=code)
+        return what
+
+    def finish(self) -> None:
+        """Wait for what was submitted; what does not end has no ending in the record."""
+        for future in self._futures:
+            eventually(future.done)
+
+
+def _throw(error: BaseException) -> Any:
+    raise error
+
+
+REFUSALS = (-32600, -32602)
+"""What a server answers that has seen the id before, and one that knows of no handshake."""
+
+
+def _ending(result: Callable[[], Any]) -> Tuple[str, str, int]:
+    """How a call ends, what comes with it, and the code of a refusal."""
+    try:
+        return "value", result().text, 0
+    except ToolError as error:
+        return "tool error", str(error), 0
+    except RpcError as error:
+        if error.from_peer and error.code == ERROR:
+            return "error", str(error.data), 0
+        return ("refused" if error.from_peer and error.code in REFUSALS else repr(error)), str(error), error.code
+    except minimcp.McpError as error:
+        kind = ENDS.get(type(error))
+        return kind or repr(error), str(error) if kind in ("lost", "failed") else "", 0
+    except BaseException as error:
+        return repr(error), "", 0
+
+
+ENDS = {
+    minimcp.RequestTimeout: "timeout",
+    minimcp.Cancelled: "cancelled",
+    minimcp.ConnectionLost: "lost",
+    minimcp.ConnectionFailed: "failed",
+}
+
+
+def run(plan: Plan) -> Outcome:
+    """Run a plan. What it finds is in the outcome; nothing is raised."""
+    record = Record()
+    before = held()
+    with tempfile.TemporaryDirectory() as folder:
+        journal = Path(folder, "journal")
+        server = make_server(record.note)
+        command = [sys.executable, "-S", "-m", "tests.history.server", str(journal)]
+
+        def start() -> Pipe:
+            return ChildPipe.start(StdioServer(command, cwd=ROOT), grace=1.0, stderr=lambda line: None)
+
+        relay = Relay(start if plan.stdio else server.open_pipe, record, plan.seed, plan.breaks)
+        wrong = []
+        try:
+            _talk(plan, relay, record, lambda: record.events(Journal.read(journal)))
+        except BaseException as error:  # such as a client that cannot be made on a quiet line
+            wrong.append(Wrong("runs at all", "", repr(error)))
+        finally:
+            relay.close()
+            server.close()
+        events = record.events(Journal.read(journal))
+    gone = eventually(lambda: held().named() == before.named() and held().threads <= before.threads, SETTLE)
+    if not gone:
+        names = [thread.name for thread in held().threads - before.threads]
+        wrong.append(Wrong("leaves nothing behind", "", f"{names} {held().named() - before.named()}"))
+    return Outcome(plan, events, wrong + check(events))
+
+
+def _talk(plan: Plan, relay: Relay, record: Record, events: Callable[[], List[Event]]) -> None:
+    def elicit(request: Any) -> Dict[str, str]:
+        return {"tag": request.message}
+
+    with minimcp.connect(
+        relay, revision=plan.revision, restart=plan.restart, elicit=elicit, connect_timeout=WAIT
+    ) as client:
+        callers = _Callers(client, record)
+        relay.raging.set()
+        threads = [
+            threading.Thread(target=_call, args=(callers, number, calls), name=f"caller-{number}", daemon=True)
+            for number, calls in enumerate(plan.callers, 1)
+        ]
+        for thread in threads:
+            thread.start()
+        if plan.closes:
+            eventually(lambda: sum(event.kind == "end" for event in record.events()) >= len(threads) * 2)
+            record.note("close")
+            client.close()
+        for thread in threads:
+            thread.join(WAIT)
+        callers.finish()
+        relay.raging.clear()
+        _end_quietly(callers, relay, record, events)
+        record.note("close")
+
+
+def _call(callers: _Callers, number: int, calls: List[Tuple[str, int, bool]]) -> None:
+    for turn, (tool, size, submitted) in enumerate(calls, 1):
+        callers.make(f"{number}-{turn}", tool, size, submitted=submitted)
+
+
+def _end_quietly(callers: _Callers, relay: Relay, record: Record, events: Callable[[], List[Event]]) -> None:
+    """On a line that is good again a last call is answered, if there is a connection; and so is all that was done."""
+    ended = callers.make("last", "echo", 1, timeout=WAIT)
+    if ended in ANSWERS and not relay.wires[-1].broken:
+        record.note("settled", on=relay.wires[-1].number)
+        eventually(lambda: not any(wrong.rule == ALL_ANSWERED for wrong in check(events())), 2.0)

@@ -1,0 +1,79 @@
+"""The server of these runs, in this process or, with the path of a journal, as a process of its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Callable
+
+from minimcp import Context, RpcError, Server, ToolError
+
+from .record import Journal
+
+ERROR = 4660
+"""The code of the errors that ``refuse`` answers with."""
+
+
+def padded(tag: str, size: int) -> str:
+    """What ``echo`` returns: as long as it should be, and not to be taken for anything else."""
+    return f"{tag} {tag[-1] * size}"
+
+
+def make_server(note: Callable[[str, str], Any]) -> Server:
+    """A server whose handlers say when they begin and when they return.
+
+    Args:
+        note: Takes "run" or "done", and the tag of the call.
+    """
+    server = Server("history", version="1", drain_grace=0.2, ask_timeout=2.0)
+
+    @server.middleware
+    def noted(ctx: Context, call_next: Callable[[], Any]) -> Any:
+        tag = ctx.params["arguments"]["tag"]
+        note("run", tag)
+        try:
+            return call_next()
+        finally:
+            if not ctx.cancelled:
+                note("done", tag)
+
+    @server.tool
+    def echo(tag: str, size: int) -> str:
+        """Give the tag back, and more."""
+        return padded(tag, size)
+
+    @server.tool
+    def work(tag: str, size: int, ctx: Context) -> str:
+        """Report progress step by step."""
+        for step in range(1, size + 1):
+            ctx.progress(step, size)
+            ctx.sleep(0.002)
+        return tag
+
+    @server.tool
+    def fail(tag: str, size: int) -> str:
+        """Fail as a tool does."""
+        raise ToolError(tag)
+
+    @server.tool
+    def refuse(tag: str, size: int) -> str:
+        """Answer with an error."""
+        raise RpcError(ERROR, "as asked", tag)
+
+    @server.tool
+    def hold(tag: str, size: int, ctx: Context) -> str:
+        """Wait for the cancellation."""
+        ctx.sleep(60)
+        return tag
+
+    @server.tool
+    def ask(tag: str, size: int, ctx: Context) -> str:
+        """Have the client say the tag."""
+        schema = {"type": "object", "properties": {"tag": {"type": "string"}}, "required": ["tag"]}
+        return str(ctx.elicit(tag, schema).require()["tag"])
+
+    return server
+
+
+if __name__ == "__main__":
+    make_server(Journal(Path(sys.argv[1])).note).run()

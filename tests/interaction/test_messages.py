@@ -1,0 +1,247 @@
+# ruff: noqa: E501
+"""What an author reads who registers something wrong, and what a model reads that calls it wrong: one line that helps."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Literal, NamedTuple, Optional, Tuple
+
+import pytest
+
+import minimcp
+from minimcp import Context, Server
+
+from ..answering import R5
+from ..rows import for_each
+
+
+def forecast(city: str, days: int = 3) -> str:
+    """Forecast."""
+    return f"{city} {days}"
+
+
+async def coroutine(city: str) -> str:
+    return city
+
+
+def generator() -> Any:
+    yield 1
+
+
+def stars(*cities: str) -> None: ...
+
+
+def double_stars(**cities: str) -> None: ...
+
+
+def bare(city) -> None: ...  # type: ignore[no-untyped-def]
+
+
+def unresolved(city: Town) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+def listed(cities: [str]) -> None: ...  # type: ignore[valid-type]
+
+
+def anything(data: any) -> None: ...  # type: ignore[valid-type]
+
+
+def two_contexts(one: Context, two: Context) -> None: ...
+
+
+class Notes:
+    def add(self, text: str) -> None: ...
+
+    @minimcp.tool
+    async def later(self) -> None: ...
+
+
+class Mistyped:
+    @minimcp.tool(titel="x")
+    def add(self, text: str) -> None: ...
+
+
+class Called:
+    def __call__(self, text: str) -> None: ...
+
+
+Wrong = Callable[[Any], Any]
+
+REGISTRATIONS: List[Tuple[Wrong, type, str]] = [
+    (lambda s: s.tool("forecast"), TypeError, "server.tool('forecast'): did you mean name='forecast'?"),
+    (lambda s: s.prompt("forecast"), TypeError, "server.prompt('forecast'): did you mean name='forecast'?"),
+    (lambda s: minimcp.tool("forecast"), TypeError, "minimcp.tool('forecast'): did you mean name='forecast'?"),  # type: ignore[call-overload]
+    (lambda s: s.tool(forecast, "weather"), TypeError, "server.tool(function, 'weather'): did you mean name='weather'?"),
+    (lambda s: s.prompt(forecast, "weather"), TypeError, "server.prompt(function, 'weather'): did you mean name='weather'?"),
+    (lambda s: s.resource("a://b", "weather"), TypeError, "server.resource('a://b', 'weather'): did you mean name='weather'?"),
+    (lambda s: s.resource(forecast), TypeError, 'the URI comes first: @server.resource("notes://all")'),
+    (lambda s: s.tool(coroutine), TypeError, " is async: write a plain def; it runs on a thread and may block"),
+    (lambda s: s.tool(generator), TypeError, " is a generator: return a list, and report what happens meanwhile with ctx.progress"),
+    (lambda s: s.tool(stars), TypeError, " takes *cities: name each parameter, or take one list: cities: list[str]"),
+    (lambda s: s.tool(double_stars), TypeError, " takes **cities: name each parameter, or take one dict: cities: dict[str, str]"),
+    (lambda s: s.tool(bare), TypeError, ": parameter 'city' has no annotation: give it a type, such as city: str"),
+    (lambda s: s.tool(unresolved), TypeError, ": parameter 'city': the annotation 'Town' cannot be resolved: name 'Town' is not defined (a name imported only under TYPE_CHECKING is not there at run time: import it always)"),
+    (lambda s: s.tool(listed), TypeError, ": parameter 'cities': [<class 'str'>] is not a type with a JSON form: write list[str]"),
+    (lambda s: s.tool(anything), TypeError, ": parameter 'data': <built-in function any> is not a type with a JSON form: write typing.Any"),
+    (lambda s: s.tool(two_contexts), TypeError, ": two parameters take the context, 'one' and 'two': keep one"),
+    (lambda s: s.tool(Notes), TypeError, "Notes is a class: pass a function, or a method of an instance"),
+    (lambda s: s.tool(Notes.add), TypeError, " takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, or prompt) and add an object of its class, or register the method of an object"),
+    (lambda s: s.tool(Called()), TypeError, "> is no Python function: write a def that calls it"),
+    (lambda s: s.tool(functools.partial(forecast, "Oslo")), TypeError, " is no Python function: write a def that calls it"),
+    (lambda s: s.tool(lambda: 1), TypeError, "a lambda has no name: say name=... of the tool"),
+    (lambda s: s.add(Notes), TypeError, "Notes is a class: give an instance of it, Notes()"),
+    (lambda s: s.add(Notes()), TypeError, " is async: write a plain def; it runs on a thread and may block"),
+    (lambda s: s.add(5), ValueError, "no method of int is marked: write @minimcp.tool, @minimcp.resource(...) or @minimcp.prompt above those that clients may call"),
+    (lambda s: s.add(forecast), TypeError, "forecast is a function, not an object with marked methods: use server.tool"),
+    (lambda s: s.add(Notes().add), TypeError, "Notes.add is a function, not an object with marked methods: use server.tool"),
+    (lambda s: s.add(Server("other")), TypeError, "Server is a server itself: run it, or mount it on another"),
+    (lambda s: Server("s", Notes), TypeError, "Notes is a class: give an instance of it, Notes()"),
+    (lambda s: Server.of(Notes), TypeError, "Notes is a class: give an instance of it, Notes()"),
+    (lambda s: Server(5), TypeError, "a server's name is text, not 5"),  # type: ignore[arg-type]
+    (lambda s: s.tool(nmae="x")(forecast), TypeError, ": a tool has no option nmae=: did you mean name=?"),
+    (lambda s: s.add(Mistyped()), TypeError, ": a tool has no option titel=: did you mean title=?"),
+    (lambda s: s.prompt(colour="x")(forecast), TypeError, ": a prompt has no option colour=: there is name, title, description, icons, meta, complete, requires, replace"),
+    (lambda s: s.resource("a://{city}/{days}", mimetype="x")(forecast), TypeError, "resource 'a://{city}/{days}': a resource has no option mimetype=: did you mean mime_type=?"),
+    (lambda s: s.tool(name=5)(forecast), TypeError, ": the name of a tool is text, not 5"),
+    (lambda s: s.tool(name="")(forecast), ValueError, "the name of a tool is not empty"),
+    (lambda s: s.tool(title=5)(forecast), TypeError, "tool 'forecast': title is text or None, not 5"),
+    (lambda s: s.tool(annotations="safe")(forecast), TypeError, "tool 'forecast': annotations is a mapping such as {\"read_only_hint\": True}, not 'safe'"),
+    (lambda s: s.tool(annotations={"readOnlyHint": True})(forecast), TypeError, "tool 'forecast': no annotation is called 'readOnlyHint': did you mean 'read_only_hint'?"),
+    (lambda s: s.tool(annotations={"safe": True})(forecast), TypeError, "tool 'forecast': no annotation is called 'safe': there is title, read_only_hint, destructive_hint, idempotent_hint, open_world_hint"),
+    (lambda s: s.resource("a://{city}/{days}", annotations={"Audience": ["user"]})(forecast), TypeError, "resource template 'a://{city}/{days}': no annotation is called 'Audience': did you mean 'audience'?"),
+    (lambda s: s.tool(input_schema="x")(forecast), TypeError, "tool 'forecast': input_schema is a JSON Schema, which is a dict, or None, not 'x'"),
+    (lambda s: s.tool(input_schema={"type": "array"})(forecast), ValueError, "tool 'forecast': the arguments are an object: input_schema has no type 'array'"),
+    (lambda s: s.tool(output_schema=[1])(forecast), TypeError, "tool 'forecast': output_schema is a JSON Schema, which is a dict, or None, not [1]"),
+    (lambda s: s.tool(meta="x")(forecast), TypeError, "tool 'forecast': meta is a mapping or None, not 'x'"),
+    (lambda s: s.tool(icons="x.png")(forecast), TypeError, "tool 'forecast': icons is a list of Icon objects or None, not 'x.png'"),
+    (lambda s: s.tool(structured="yes")(forecast), TypeError, "tool 'forecast': structured is True, False or None, not 'yes'"),
+    (lambda s: s.tool(replace="yes")(forecast), TypeError, "tool 'forecast': replace is True or False, not 'yes'"),
+    (lambda s: s.tool(timeout="5")(forecast), TypeError, "tool 'forecast': timeout is a number of seconds or None, not '5'"),
+    (lambda s: s.tool(timeout=0)(forecast), ValueError, "tool 'forecast': timeout is more than 0, not 0"),
+    (lambda s: s.tool(executor="thread")(forecast), ValueError, "executor is None, 'pool', 'main', a Serial() or a callable, not 'thread'"),
+    (lambda s: s.tool(requires="samplin")(forecast), ValueError, "tool 'forecast': no client declares 'samplin': did you mean 'sampling'?"),
+    (lambda s: s.tool(requires=5)(forecast), TypeError, "tool 'forecast': requires is the name of a capability, or a list of names, not 5"),
+    (lambda s: s.prompt(complete="Oslo")(forecast), TypeError, "prompt 'forecast': complete is a mapping such as {\"city\": [\"Oslo\"]} or None, not 'Oslo'"),
+    (lambda s: s.prompt(complete={"City": ["Oslo"]})(forecast), ValueError, "prompt 'forecast': complete= speaks of 'City', which is no argument of it: did you mean 'city'?"),
+    (lambda s: s.prompt(complete={"where": ["Oslo"]})(forecast), ValueError, "prompt 'forecast': complete= speaks of 'where', which is no argument of it"),
+    (lambda s: s.resource("a://{city}/{days}", ttl="1")(forecast), TypeError, "resource template 'a://{city}/{days}': ttl is a number of seconds, not '1'"),
+    (lambda s: s.resource("a://{city}/{days}", ttl=-1)(forecast), ValueError, "resource template 'a://{city}/{days}': ttl is at least 0, not -1"),
+    (lambda s: s.resource("a://{city}")(forecast), TypeError, "resource template 'a://{city}' has no variable for the parameter 'days': write {days} into it"),
+    (lambda s: (s.tool(forecast), s.tool(forecast)), ValueError, ". Give one another name, or say replace=True"),
+    (lambda s: s.remove_tool("forecast"), KeyError, "'Unknown tool: forecast'"),
+    (lambda s: (s.tool(forecast), s.remove_tool("Forecast")), KeyError, "'Unknown tool: Forecast, did you mean forecast?'"),
+    (lambda s: s.mount(5, prefix="x"), TypeError, 'mount takes a server, and what its names begin with: server.mount(other, prefix="x")'),
+    (lambda s: s.run("carrier-pigeon"), ValueError, "unknown transport 'carrier-pigeon': there is 'stdio'"),
+]  # fmt: skip
+
+
+@for_each(("wrong", "kind", "message"), REGISTRATIONS)
+def test_a_wrong_registration_says_what_to_write_instead(wrong: Wrong, kind: type, message: str) -> None:
+    with pytest.raises(kind) as caught:
+        wrong(Server("s"))
+    said = str(caught.value)
+    assert said.endswith(message) and "\n" not in said, said
+    if message.startswith((" ", ":")):
+        assert "test_messages.py:" in said or "object at" in said or "functools" in said, "it names the place"
+
+
+# ------------------------------------------------------------ calls
+
+
+class Unit(enum.Enum):
+    METRIC = "metric"
+    IMPERIAL = "imperial"
+
+
+@dataclass
+class Place:
+    name: str
+    latitude: float
+
+
+class Stay(NamedTuple):
+    place: Place
+    nights: int = 1
+
+
+def book(stays: List[Stay], unit: Unit = Unit.METRIC, mode: Literal["fast", "cheap"] = "fast", tags: Optional[Dict[str, int]] = None) -> str:
+    """Book."""
+    return "booked"
+
+
+def broken(what: str) -> Place:
+    """Return something else."""
+    returned: Dict[str, Any] = {"none": None, "dict": {"name": "Oslo", "latitude": 1}, "name": Place(5, 1.0), "nan": Place("x", float("nan"))}  # type: ignore[arg-type]
+    return returned[what]  # type: ignore[no-any-return]
+
+
+OSLO = {"name": "Oslo", "latitude": 59.9}
+
+CALLS: List[Tuple[str, Any, str]] = [
+    ("book", {}, "stays is missing: expected a list, got nothing"),
+    ("book", {"stay": []}, "unknown field 'stay', did you mean 'stays'?"),
+    ("book", {"Stays": []}, "unknown field 'Stays', did you mean 'stays'?"),
+    ("book", {"stays": [], "units": "metric"}, "unknown field 'units', did you mean 'unit'?"),
+    ("book", {"stays": [], "currency": "NOK"}, "unknown field 'currency': the fields are stays, unit, mode and tags"),
+    ("book", {"stays": None}, "stays: expected a list, got null"),
+    ("book", {"stays": {"place": OSLO}}, "stays: expected a list, got an object with place"),
+    ("book", {"stays": [{"place": OSLO}, {"place": "Oslo"}]}, "stays[1].place: expected an object with name and latitude, got the string 'Oslo'"),
+    ("book", {"stays": [{"place": {"name": "Oslo", "lattitude": 1}}]}, "stays[0].place: unknown field 'lattitude', did you mean 'latitude'?"),
+    ("book", {"stays": [{"place": {"name": "Oslo", "latitude": "59.9"}}]}, "stays[0].place.latitude: expected a number, got the string '59.9'"),
+    ("book", {"stays": [{"place": OSLO, "nights": 1.5}]}, "stays[0].nights: expected an integer, got the number 1.5"),
+    ("book", {"stays": [], "unit": "Metric"}, "unit: expected one of 'metric' or 'imperial' (did you mean 'metric'?), got the string 'Metric'"),
+    ("book", {"stays": [], "unit": "imprial"}, "unit: expected one of 'metric' or 'imperial' (did you mean 'imperial'?), got the string 'imprial'"),
+    ("book", {"stays": [], "unit": "miles"}, "unit: expected one of 'metric' or 'imperial', got the string 'miles'"),
+    ("book", {"stays": [], "mode": "FAST"}, "mode: expected one of 'fast' or 'cheap' (did you mean 'fast'?), got the string 'FAST'"),
+    ("book", {"stays": [], "tags": {"a b": "x"}}, "tags['a b']: expected an integer, got the string 'x'"),
+    ("book", {"stays": [], "tags": []}, "tags: expected an object or null, got an empty list"),
+    ("book", {"stays": "x\ny" * 99}, "stays: expected a list, got the string 'x\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\ny...'"),
+    ("broken", {"what": "none"}, "broken returned a wrong value: expected a Place, got null"),
+    ("broken", {"what": "dict"}, "broken returned a wrong value: expected a Place, got an object with name, latitude"),
+    ("broken", {"what": "name"}, "broken returned a wrong value: name: expected a string, got the number 5"),
+    ("broken", {"what": "nan"}, "broken returned a wrong value: latitude: expected a number, got the number nan"),
+]  # fmt: skip
+
+NAMES: List[Tuple[str, str]] = [
+    ("boook", "Unknown tool: boook, did you mean book?"),
+    ("Book", "Unknown tool: Book, did you mean book?"),
+    ("borken", "Unknown tool: borken, did you mean broken?"),
+    ("pay", "Unknown tool: pay"),
+    ("books\n", "Unknown tool: books\\n, did you mean book?"),
+    ("b" * 1000, f"Unknown tool: {'b' * 200}..."),
+    ("", "Unknown tool: "),
+]
+
+
+def test_a_wrong_call_says_where_what_was_expected_and_what_came(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("travel", instructions="Travel.")
+    for function in (book, broken):
+        server.tool(function)
+    server.prompt(forecast)
+    with minimcp.connect(server, revision=R5) as client:
+
+        @for_each(("tool", "arguments", "message"), CALLS)
+        def calls(tool: str, arguments: Any, message: str) -> None:
+            result = client.call_tool(tool, arguments, raise_on_error=False)
+            assert (result.is_error, result.text) == (True, message)
+
+        @for_each(("name", "message"), NAMES)
+        def names(name: str, message: str) -> None:
+            with pytest.raises(minimcp.InvalidParams) as caught:
+                client.call_tool(name)
+            assert (caught.value.code, caught.value.message) == (-32602, message)
+
+        calls()
+        names()
+        for method, params, message in (
+            ("prompts/get", {"name": "forcast"}, "Unknown prompt: forcast, did you mean forecast?"),
+            ("prompts/get", {"name": "forecast", "arguments": []}, "arguments is an object, not an empty list"),
+            ("prompts/get", {"name": "forecast", "arguments": {"ctiy": "x"}}, "forecast: unknown field 'ctiy', did you mean 'city'?"),
+            ("tools/call", {"name": "book", "arguments": [5]}, "arguments is an object, not a list of 1"),
+        ):
+            with pytest.raises(minimcp.InvalidParams) as caught:
+                client.request(method, params)
+            assert caught.value.message == message
+

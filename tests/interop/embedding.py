@@ -1,0 +1,141 @@
+"""`python -m tests.interop.embedding`: the blocks of README.rst that need Flask, Celery or Jupyter, run inside them.
+
+The programs are installed at the versions below, into an environment of their own. Exit code 1 when that fails or a
+program does not do what README.rst says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from .environments import InstallFailed, PythonEnvironment
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ENVIRONMENT = PythonEnvironment(
+    "embedding", ["flask==3.1.3", "celery==5.7.0", "ipykernel==7.4.0", "jupyter_client==8.10.0"]
+)
+
+SECONDS = 120.0
+
+BLOCK = re.compile(r"^\.\. (file|needs|cells): (\S+).*\n\n\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", re.M)
+
+FLASK = """
+import os
+from web import app
+
+def ask(city):
+    answer = app.test_client().get(f"/forecast/{city}")
+    return answer.status_code, answer.get_json()
+
+def check():
+    assert ask("Oslo") == (200, [{"degrees": 3, "number": 1}]), ask("Oslo")
+    assert ask("Atlantis") == (404, {"error": "There is no weather station in Atlantis."}), ask("Atlantis")
+
+check()
+child = os.fork()
+if child == 0:
+    check()  # this process has a client of its own
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+check()
+"""
+
+CELERY = """
+import os, subprocess, sys
+import tasks
+from weather import weather
+
+for folder in ("queue", "results"):
+    os.makedirs(folder, exist_ok=True)
+tasks.app.conf.update(
+    broker_url="filesystem://", result_backend="file://" + os.path.abspath("results"),
+    broker_transport_options={"data_folder_in": "queue", "data_folder_out": "queue", "control_folder": "queue"},
+)
+if sys.argv[1:] == ["worker"]:
+    weather().ping()  # the parent of the workers has a client, too
+    tasks.app.worker_main(["worker", "--pool", "prefork", "--concurrency", "2", "--loglevel", "warning"])
+else:
+    worker = subprocess.Popen([sys.executable, __file__, "worker"])
+    try:
+        sent = [tasks.forecast.delay("Oslo") for _ in range(8)]
+        for each in sent:
+            assert each.get(timeout=60) == [{"degrees": 3, "number": 1}]
+        tasks.app.control.shutdown()
+        assert worker.wait(timeout=60) == 0
+    finally:
+        worker.kill()
+        worker.wait()
+"""
+
+JUPYTER = """
+import os, re
+from jupyter_client.manager import start_new_kernel
+
+cells = re.split(r"(?m)^# In .*\\n", open("notebook").read())
+manager, kernel = start_new_kernel(kernel_name="python3")
+
+def run(cell):
+    shown = []
+    def look(message):
+        content = message["content"]
+        shown.append(content.get("data", {}).get("text/plain") or content.get("evalue"))
+    status = kernel.execute_interactive(cell, timeout=60, output_hook=look)["content"]["status"]
+    assert status == "ok", shown
+    return [each for each in shown if each]
+
+try:
+    assert [run(cell) for cell in cells] == [[], [], [], ["42"]]
+    run(cells[1].replace("2 * number", "3 * number"))
+    assert run(cells[3]) == ["63"]
+    run("client.close()")
+finally:
+    kernel.stop_channels()
+    manager.shutdown_kernel(now=True)
+"""
+
+PROGRAMS = {"web.py": FLASK, "tasks.py": CELERY, "notebook": JUPYTER}
+"""A block of README.rst, and what runs it."""
+
+
+def write_blocks(folder: Path) -> None:
+    """Put the files of README.rst into a folder."""
+    for _, name, text in BLOCK.findall((ROOT / "README.rst").read_text("utf-8")):
+        (folder / name).write_text(re.sub("^    ", "", text, flags=re.M), "utf-8")
+
+
+def run(block: str, script: str) -> bool:
+    """Run one program in a folder of its own; say how it went, and return whether it did what it should."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_blocks(folder)
+        (folder / "program.py").write_text(script, "utf-8")
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "IPYTHONDIR": name}
+        done = subprocess.run(
+            ENVIRONMENT.command(str(folder / "program.py")), cwd=folder, env=variables, check=False,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS,
+        )
+    if done.returncode:
+        print(done.stdout.decode("utf-8", "replace")[-6000:])
+    print(f"{block}: {'FAILED' if done.returncode else 'as README.rst says'}", flush=True)
+    return done.returncode == 0
+
+
+def main() -> int:
+    """Install, run everything, and return the exit code."""
+    try:
+        ENVIRONMENT.ready()
+    except InstallFailed as error:
+        print(error)
+        return 1
+    failed = [block for block, script in PROGRAMS.items() if not run(block, script)]
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,9 @@
+"""The same mixed work for minutes, and whether anything grows: row C38 of the fault catalogue.
+
+Several threads call, cancel, run out of time, are asked, connect and close, over memory and stdio, in rounds. Between
+two rounds all of them rest, and threads, descriptors, children and resident memory of this process, and of one server
+that lives all the time, are sampled. What counts as growth is told in `samples`; at the end, when everything is closed,
+threads, descriptors and children are again exactly what they were at the beginning.
+
+``python -m tests.soak --minutes 2`` prints a table and writes a chart (SVG).
+"""

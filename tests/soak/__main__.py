@@ -1,0 +1,71 @@
+"""``python -m tests.soak --minutes 2``: work, sample, print a table, write a chart; 1 when something has grown."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import gc
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import List
+
+from ..support import WAIT, Held, eventually, held
+from .chart import svg
+from .samples import HEADING, Series
+from .work import Work
+
+THREADS = 4
+
+ROUNDS = 60
+"""How many rounds a run has, and so how many samples."""
+
+
+def main(arguments: List[str]) -> int:
+    """Run it; 0 when nothing has grown, failed or is left."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=2.0, help="how long (default: 2)")
+    parser.add_argument("--seed", type=int, default=1, help="decides what is done (default: 1)")
+    parser.add_argument("--chart", type=Path, default=Path("soak.svg"), help="where it goes (default: soak.svg)")
+    options = parser.parse_args(arguments)
+    logging.getLogger("minimcp").addHandler(logging.NullHandler())  # tools fail on purpose
+    before, here, there = held(), Series(), Series("server")
+    begun = time.monotonic()
+    work = Work(options.seed)
+    end = time.monotonic() + options.minutes * 60
+    for number in range(ROUNDS):
+        if not work.round(THREADS, max(0.0, (end - time.monotonic()) / (ROUNDS - number))):
+            faulthandler.dump_traceback()
+            print(f"round {number + 1} hangs")
+            return 1
+        gc.collect()
+        here.sample(os.getpid())
+        there.sample(work.server_pid)
+    work.close()
+    left = _left(before)
+    minutes = (time.monotonic() - begun) / 60
+    deeds, version = sum(work.done.values()), sys.version.split()[0]
+    title = f"{minutes:.1f} minutes, {deeds} deeds, seed {options.seed}, Python {version}"
+    names = [kind.name for kind in (*here.kinds, *there.kinds)]
+    options.chart.write_text(svg(title, list(zip(names, [*here.values, *there.values]))), encoding="utf-8")
+    verdicts = [*here.verdicts(), *there.verdicts()]
+    print(title)
+    print("\n".join(f"{count:>8} {name}" for name, count in sorted(work.done.items())))
+    print("\n".join([HEADING, *(verdict.line() for verdict in verdicts)]))
+    print("\n".join([*work.faults[:10], *left, f"chart: {options.chart}"]))
+    return 1 if work.faults or left or any(verdict.has_grown for verdict in verdicts) else 0
+
+
+def _left(before: Held) -> List[str]:
+    """What is not again as it was at the beginning."""
+    eventually(lambda: held().named() == before.named() and held().threads == before.threads, WAIT)
+    now = held()
+    lines = [f"LEFT: thread {thread.name}" for thread in now.threads ^ before.threads]
+    lines += [f"LEFT: {what}" for what in (now.named() - before.named()).elements()]
+    return lines + [f"GONE: {what}" for what in (before.named() - now.named()).elements()]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,130 @@
+"""What is sampled, and when it has grown.
+
+The first quarter is warm-up: caches fill, pools of threads reach their size, the allocator takes its arenas. Then the
+median of the second quarter is compared with that of the last one: medians, because single samples jump, and quarters,
+because what leaks goes on leaking, while what is merely used comes to rest. It has grown when the difference is more
+than is allowed; what is allowed is small against what half a run of leaking would add.
+"""
+
+from __future__ import annotations
+
+import os
+from statistics import median
+from typing import Callable, Dict, List, NamedTuple, Sequence
+
+FEWEST = 12
+"""Samples below which no quarter says anything."""
+
+
+class Kind(NamedTuple):
+    """One thing that is sampled."""
+
+    name: str
+    unit: str
+    allowed: float
+    """How much more the last quarter may have than the second."""
+    share: float
+    """The same as a part of what the second quarter has; the larger of the two counts."""
+
+
+class Verdict(NamedTuple):
+    """What became of one series."""
+
+    kind: Kind
+    first: float
+    second: float
+    last: float
+
+    @property
+    def allowed(self) -> float:
+        """How much more the last quarter might have had."""
+        return max(self.kind.allowed, self.kind.share * self.second)
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether it had more than that."""
+        return self.last - self.second > self.allowed
+
+    def line(self) -> str:
+        """A row of the table."""
+        word = "GROWN" if self.has_grown else "flat"
+        return (
+            f"{self.kind.name:<20}{self.first:>10.1f}{self.second:>12.1f}{self.last:>12.1f}"
+            f"{self.last - self.second:>+10.1f}{self.allowed:>10.1f}  {self.kind.unit:<4} {word}"
+        )
+
+
+HEADING = f"{'':<20}{'first':>10}{'2nd quarter':>12}{'4th quarter':>12}{'more':>10}{'allowed':>10}"
+
+
+def judge(kind: Kind, values: Sequence[float]) -> Verdict:
+    """Whether a series has grown.
+
+    Args:
+        kind: What was sampled.
+        values: The samples, at even distances.
+
+    Raises:
+        ValueError: There are fewer than `FEWEST`.
+    """
+    if len(values) < FEWEST:
+        raise ValueError(f"{len(values)} samples of {kind.name} are too few: let it run longer")
+    quarter = len(values) // 4
+    return Verdict(kind, values[0], median(values[quarter : 2 * quarter]), median(values[-quarter:]))
+
+
+def status_of(pid: int, field: str) -> int:
+    """A number of a process out of /proc: VmRSS in kB, Threads."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(field + ":"))
+
+
+def descriptors_of(pid: int) -> int:
+    """How many files a process has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def children_of(pid: int) -> int:
+    """How many children a process has, zombies included."""
+    found = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
+            found += len(file.read().split())
+    return found
+
+
+READERS: Dict[str, Callable[[int], float]] = {
+    "threads": lambda pid: status_of(pid, "Threads"),
+    "descriptors": descriptors_of,
+    "children": children_of,
+    "memory": lambda pid: status_of(pid, "VmRSS") / 1024,
+}
+
+KINDS = (
+    Kind("threads", "", 3, 0),  # idle workers stay for 10 s
+    Kind("descriptors", "", 0, 0),
+    Kind("children", "", 0, 0),
+    Kind("memory", "MiB", 1.5, 0.02),
+)
+"""What is sampled of each process."""
+
+
+class Series:
+    """The samples of one process.
+
+    Args:
+        name: Put before the names of its kinds; empty for none.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self.kinds = [kind._replace(name=f"{name} {kind.name}".strip()) for kind in KINDS]
+        self.values: List[List[float]] = [[] for _ in self.kinds]
+
+    def sample(self, pid: int) -> None:
+        """Look at the process now."""
+        for kind, values in zip(KINDS, self.values):
+            values.append(READERS[kind.name](pid))
+
+    def verdicts(self) -> List[Verdict]:
+        """What became of each. Raises ValueError as `judge`."""
+        return [judge(kind, values) for kind, values in zip(self.kinds, self.values)]

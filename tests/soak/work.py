@@ -1,0 +1,180 @@
+"""What is done all the time: calls of every kind, questions, changes of mind, connections that come and go."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from typing import Any, Callable, Dict, List, Tuple
+
+import minimcp
+from minimcp import CancelToken, Client
+
+from ..history.server import make_server, padded
+from ..support import ROOT, WAIT, eventually
+
+SERVER = minimcp.StdioServer([sys.executable, "-S", "-m", "tests.history.server", os.devnull], cwd=ROOT)
+
+SHORT = 0.01
+"""Seconds that calls get which shall run out of time."""
+
+
+def _elicit(request: Any) -> Dict[str, str]:
+    return {"tag": request.message}
+
+
+def _expect(kind: type, call: Callable[[], Any]) -> BaseException:
+    try:
+        got = call()
+    except kind as error:
+        return error
+    raise AssertionError(f"{got!r} instead of {kind.__name__}")
+
+
+class Work:
+    """Clients that live as long as this, and what is done with them. Thread-safe.
+
+    Args:
+        seed: Decides what each thread does.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.done: "Counter[str]" = Counter()
+        self.faults: List[str] = []
+        self._seed, self._numbers = seed, 0
+        self._lock = threading.Lock()
+        self._server = make_server(lambda kind, tag: None)
+        self._restarting = threading.Lock()  # one at a time kills it and calls it
+        options: Dict[str, Any] = {"elicit": _elicit, "stderr": lambda line: None, "timeout": WAIT}
+        self.child = minimcp.connect(SERVER, **options)
+        self.doomed = minimcp.connect(SERVER, restart=True, **options)
+        del options["stderr"]
+        self._clients = [
+            self.child, minimcp.connect(self._server, **options),
+            minimcp.connect(self._server, revision="handshake", **options),
+        ]
+
+    @property
+    def server_pid(self) -> int:
+        """Of the server that lives as long as this."""
+        pid: int = self.child._channel._pipe.pid  # type: ignore[attr-defined]
+        return pid
+
+    def close(self) -> None:
+        """End all connections."""
+        for client in (*self._clients, self.doomed):
+            client.close()
+        self._server.close()
+
+    def round(self, threads: int, seconds: float) -> bool:
+        """Work for a while on several threads, and wait for all; False when one of them hangs."""
+        until = time.monotonic() + seconds
+        workers = [
+            threading.Thread(target=self._work, args=(number, until), name=f"soak-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(seconds + 3 * WAIT)
+        return not any(worker.is_alive() for worker in workers)
+
+    def _work(self, number: int, until: float) -> None:
+        with self._lock:
+            self._numbers += 1
+            dice = random.Random(f"{self._seed} {number} {self._numbers}")
+        while time.monotonic() < until:
+            name, deed, _ = dice.choices(DEEDS, [weight for _, _, weight in DEEDS])[0]
+            try:
+                deed(self, dice)
+            except BaseException as error:
+                self._count(f"{name} FAILED")
+                with self._lock:
+                    self.faults.append(f"{name}: {error!r}")
+            else:
+                self._count(name)
+
+    def _count(self, name: str) -> None:
+        with self._lock:
+            self.done[name] += 1
+
+    # ------------------------------------------------------------ what is done
+
+    def call(self, dice: random.Random, client: Any = None) -> None:
+        """Calls that are answered, in every way, one after the other and at once."""
+        client = client or dice.choice(self._clients)
+        tag, size = str(dice.random()), dice.choice([0, 10, 1000, 100_000])
+        assert client.call_tool("echo", {"tag": tag, "size": size}).text == padded(tag, size)
+        seen: List[Any] = []
+        work = client.call_tool("work", {"tag": tag, "size": 3}, on_progress=seen.append)
+        assert (work.text, [report.progress for report in seen]) == (tag, [1, 2, 3])
+        assert str(_expect(minimcp.ToolError, lambda: client.call_tool("fail", {"tag": tag, "size": 0}))) == tag
+        _expect(minimcp.RpcError, lambda: client.call_tool("refuse", {"tag": tag, "size": 0}))
+        _expect(minimcp.McpError, lambda: client.call_tool("nothing", {}))
+        many = client.call_tools([("echo", {"tag": f"{tag} {n}", "size": 1}) for n in range(10)])
+        assert [result.text for result in many] == [padded(f"{tag} {n}", 1) for n in range(10)]
+        assert len(client.list_tools(cache="bypass")) == 6
+        client.ping()
+
+    def ask(self, dice: random.Random) -> None:
+        """A handler that asks back."""
+        tag = str(dice.random())
+        assert dice.choice(self._clients).call_tool("ask", {"tag": tag, "size": 0}).text == tag
+
+    def run_out_of_time(self, dice: random.Random) -> None:
+        """A call that nobody answers in time."""
+        client = dice.choice(self._clients)
+        arguments = {"tag": "late", "size": 0}
+        _expect(minimcp.RequestTimeout, lambda: client.call_tool("hold", arguments, timeout=SHORT))
+
+    def cancel(self, dice: random.Random) -> None:
+        """A call that its caller gives up."""
+        client, token = dice.choice(self._clients), CancelToken()
+        future = client.submit(client.call_tool, "hold", {"tag": "given up", "size": 0}, cancel=token)
+        token.cancel("enough")
+        assert isinstance(future.exception(WAIT), minimcp.Cancelled)
+        other = client.submit(client.call_tool, "hold", {"tag": "given up", "size": 0})
+        other.cancel()
+        assert eventually(other.done)
+
+    def connect(self, dice: random.Random) -> None:
+        """A connection in memory that comes and goes, sometimes with calls under way."""
+        with minimcp.connect(self._server, revision=dice.choice(["auto", "handshake"]), elicit=_elicit) as client:
+            self._use_and_leave(client, dice)
+
+    def start(self, dice: random.Random) -> None:
+        """The same with a process."""
+        with minimcp.connect(SERVER, elicit=_elicit, stderr=lambda line: None) as client:
+            self._use_and_leave(client, dice)
+
+    def _use_and_leave(self, client: Client, dice: random.Random) -> None:
+        self.call(dice, client)
+        if dice.random() < 0.5:
+            left = client.submit(client.call_tool, "hold", {"tag": "left", "size": 0})
+            client.close()
+            assert isinstance(left.exception(WAIT), minimcp.ConnectionLost)
+
+    def kill(self, dice: random.Random) -> None:
+        """A server that is killed and started anew."""
+        with self._restarting:
+            channel = self.doomed._channel
+            os.kill(channel._pipe.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+            assert channel.wait_until_ended(WAIT)
+            tag = str(dice.random())
+            assert self.doomed.call_tool("echo", {"tag": tag, "size": 0}).text == padded(tag, 0)
+
+
+DEEDS: Tuple[Tuple[str, Callable[[Work, random.Random], None], int], ...] = (
+    ("call", Work.call, 40),
+    ("ask", Work.ask, 20),
+    ("run out of time", Work.run_out_of_time, 10),
+    ("cancel", Work.cancel, 10),
+    ("connect", Work.connect, 12),
+    ("start", Work.start, 2),
+    ("kill", Work.kill, 1),
+)
+"""What is done, and how often it is chosen."""

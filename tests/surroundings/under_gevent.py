@@ -1,0 +1,106 @@
+"""``python -m tests.surroundings.under_gevent``: everything again, with gevent in the place of threads and waits.
+
+It needs gevent, which is no part of the tests' other packages: .ci/run gives it an environment of its own. Every thread
+is a greenlet here, those of the library too, and one wait that blocked would stop all of them: the clock would show it.
+"""
+
+from __future__ import annotations
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import gc  # noqa: E402
+import sys  # noqa: E402
+import threading  # noqa: E402
+from typing import Any, List  # noqa: E402
+
+import gevent  # noqa: E402
+
+import minimcp  # noqa: E402
+
+from ..support import WAIT, eventually, open_descriptors  # noqa: E402
+from .scene import SERVER, connect, make_server, play  # noqa: E402
+
+PATCHED = minimcp.StdioServer([sys.executable, "-m", "tests.surroundings.under_gevent", "serve"], cwd=SERVER.cwd)
+"""The server under gevent too."""
+
+
+class Clock:
+    """A greenlet that counts as long as nobody stops the loop."""
+
+    def __init__(self) -> None:
+        self.ticks = 0
+        self._greenlet = gevent.spawn(self._tick)
+
+    def _tick(self) -> None:
+        while True:
+            gevent.sleep(0.005)
+            self.ticks += 1
+
+    def stop(self) -> None:
+        """No more."""
+        self._greenlet.kill()
+
+
+def calls_wait_without_stopping_others(client: minimcp.Client) -> None:
+    """While a call waits for its answer the loop goes on."""
+    clock = Clock()
+    try:
+        client.call_tool("hold", timeout=0.2)
+        raise AssertionError("no timeout")
+    except minimcp.RequestTimeout:
+        pass
+    clock.stop()
+    assert clock.ticks >= 5, f"{clock.ticks} ticks in 0.2 s"
+
+
+def greenlets_share_a_client(client: minimcp.Client) -> None:
+    """Many of them call at once; one is killed and one runs out of its own time, and only their calls end."""
+    begun = threading.Event()
+
+    def hold() -> None:
+        client.call_tool("hold", on_progress=lambda report: begun.set())
+
+    killed = gevent.spawn(hold)
+    assert begun.wait(WAIT)
+    callers = [gevent.spawn(lambda n=n: client.call_tool("echo", {"text": str(n)}).text) for n in range(50)]
+    killed.kill(timeout=WAIT)
+    with gevent.Timeout(0.05, False):
+        client.call_tool("hold")
+        raise AssertionError("gevent.Timeout did nothing")
+    gevent.joinall(callers, timeout=WAIT)
+    assert [caller.value for caller in callers] == [str(n) for n in range(50)]
+    assert eventually(lambda: len(client._channel.calls.table) == 0)
+
+
+PARTS: List[Any] = [play, calls_wait_without_stopping_others, greenlets_share_a_client]
+
+
+def play_everywhere() -> None:
+    """Over every transport, in both ways of agreeing."""
+    for name, target in (("memory", make_server()), ("stdio", SERVER), ("stdio, patched too", PATCHED)):
+        for revision in ("auto", "handshake"):
+            with connect(target, revision) as client:
+                for part in PARTS:
+                    part(client)
+            print(f"{name}, {revision}: as without gevent", flush=True)
+
+
+def main() -> int:
+    """Play it all; 0 when nothing went wrong and nothing is left."""
+    if "serve" in sys.argv:
+        make_server().run()
+        return 0
+    play_everywhere()
+    before = open_descriptors()  # the loop has its own by now
+    play_everywhere()
+    gc.collect()
+    names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    more = len(open_descriptors()) - len(before)
+    print(f"left: {names}, {more} descriptors more; gevent {gevent.__version__}, Python {sys.version.split()[0]}")
+    return 1 if names or more else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

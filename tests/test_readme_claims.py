@@ -1,0 +1,283 @@
+"""What README.rst claims in tables and lists, held against the code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import threading
+from concurrent.futures import Future
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Literal, NamedTuple, NewType, Optional, Set, Tuple, TypedDict, Union
+from uuid import UUID
+
+import pytest
+
+import minimcp
+from minimcp import (
+    Answer,
+    CallToolResult,
+    Cancelled,
+    CancelToken,
+    Client,
+    Context,
+    Image,
+    McpError,
+    ResourceNotFound,
+    RpcError,
+    Server,
+    StdioServer,
+    ToolError,
+    connect,
+)
+from minimcp.features.prompts import Prompts
+from minimcp.limits import Limits
+from minimcp.revisions import REVISIONS, Revision
+from minimcp.schema import kind_of
+from minimcp.schema.dialects import DIALECTS
+
+from .readme import README, blocks, rows, table
+from .support import WAIT, eventually
+
+TYPES: Dict[str, Any] = {
+    "str": str, "int": int, "float": float, "bool": bool, "None": None, "Any": Any, "list": List[int],
+    "tuple": Tuple[int, str], "set": Set[int], "dict": Dict[str, int], "Optional": Optional[int],
+    "Union": Union[int, str], "Literal": Literal["a"], "Enum": Enum("Colour", "red"),
+    "TypedDict": TypedDict("TypedDict", {"a": int}), "NamedTuple": NamedTuple("NamedTuple", [("a", int)]),
+    "NewType": NewType("NewType", int), "UUID": UUID, "Decimal": Decimal, "Path": Path,
+}
+"""What README.rst names as the type of a parameter, and one such type."""
+
+
+def test_the_types_are_those_that_are_taken() -> None:
+    named = README.split("What a parameter may be: ", 1)[1].split(". Arguments arrive", 1)[0]
+    assert re.findall("``(.+?)``", named) == list(TYPES)
+    for annotation in TYPES.values():
+        assert kind_of(annotation)
+    with pytest.raises(TypeError, match="bytes have no JSON form"):
+        kind_of(bytes)
+
+
+def test_the_tree_of_errors_is_the_tree() -> None:
+    shown: List[str] = []
+    for line in blocks("tree")["errors"].splitlines():
+        name, about = line.strip().partition(" ")[::2]
+        depth = (len(line) - len(line.lstrip())) // 2
+        kind = getattr(minimcp, name)
+        parents = [each for each in kind.__mro__[1:] if each.__name__ in minimcp.__all__]
+        assert [each.__name__ for each in parents] == shown[:depth][::-1], name
+        shown[depth:] = [name]
+        code = getattr(kind, "CODE", None)
+        assert str(code) in about if code else "-32" not in about, name
+        for builtin in (ConnectionError, TimeoutError):
+            assert (builtin.__name__ in about or "likewise" in about) >= issubclass(kind, builtin), name
+    listed = re.findall(r"^ *(\w+)", blocks("tree")["errors"], re.M)
+    errors = [name for name in minimcp.__all__ if isinstance(getattr(minimcp, name), type)]
+    assert sorted(listed) == [name for name in sorted(errors) if issubclass(getattr(minimcp, name), McpError)]
+
+
+RAISED: List[Tuple[Any, str, str]] = [
+    (ToolError("words"), "ToolError: words", "InternalError: reference"),
+    (RpcError(7, "words"), "RpcError: words", "RpcError: words"),
+    (ResourceNotFound("words"), "ResourceNotFound: words", "ResourceNotFound: words"),
+    (ValueError("words"), "ToolError: words", "InternalError: reference"),
+]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("raised", "tool", "other"), RAISED, ids=lambda row: getattr(type(row), "__name__", None))
+def test_errors_are_seen_as_the_table_says(raised: Exception, tool: str, other: str, masked: bool) -> None:
+    server = Server("errors", mask_errors=masked)
+
+    @server.tool
+    @server.resource("a://b")
+    @server.prompt
+    def fail() -> str:
+        """Fail."""
+        raise raised
+
+    @server.method("vendor/fail")
+    def method(params: Dict[str, Any]) -> Dict[str, Any]:
+        raise raised
+
+    def seen(call: Callable[[], Any]) -> str:
+        with pytest.raises(McpError) as error:
+            call()
+        words = "reference" if "(reference " in str(error.value) else str(error.value).partition(" ")[0]
+        return f"{type(error.value).__name__}: {words}"
+
+    with connect(server, revision="2025-11-25") as client:
+        hidden = masked and isinstance(raised, ValueError)
+        assert seen(lambda: client.call_tool("fail")) == ("ToolError: reference" if hidden else tool)
+        assert seen(lambda: client.read_resource("a://b")) == other
+        assert seen(lambda: client.get_prompt("fail")) == other
+        assert seen(lambda: client.request("vendor/fail", {})) == other
+        assert seen(lambda: client.call_tool("fail", {"param": 1})).startswith("ToolError: unknown")
+        assert seen(lambda: client.get_prompt("fail", {"param": "1"})).startswith("InvalidParams: ")
+
+
+def test_what_one_writes_here_is_here() -> None:
+    owners = {"server": Server, "client": Client, "ctx": Context, "answer": Answer, "result": CallToolResult}
+    owners.update(token=CancelToken, future=Future, Image=Image)
+    functions: List[Any] = [connect, Server, StdioServer, Client.call_tool, Server.mount, Client.complete, Prompts.add]
+    keywords = {name for function in functions for name in inspect.signature(function).parameters}
+    seen = 0
+    for side in ("server", "client"):
+        for cell in (row[2] for row in table(README.split(f"\n.. here: {side}\n", 1)[1])):
+            for written in re.findall("``(.+?)``", re.sub('"[^"]*"', '""', cell)):
+                for owner, name in re.findall(r"\b([a-z]+|Image)\.(\w+)", written):
+                    if owner in owners:
+                        assert hasattr(owners[owner], name), written
+                        seen += 1
+                for keyword in re.findall(r"\b(\w+)=", written):
+                    assert keyword in keywords, written
+                    seen += 1
+                for name in re.findall(r"(?<![\w.\"])([A-Z]\w+|connect\w*|current_context)(?=\(|$)", written):
+                    assert name in minimcp.__all__ or name in ("Field",), written
+                    seen += 1
+    assert seen > 60
+
+
+def _amount(text: str) -> Any:
+    number, _, unit = text.partition(" ")
+    return {"": int(number), "MiB": int(number) << 20, "s": float(number)}[unit]
+
+
+def test_the_limits_are_the_defaults() -> None:
+    seen = 0
+    for name, *amounts, _ in rows("Limits"):
+        for function, amount in zip((Server, connect), amounts):
+            parameters = inspect.signature(function).parameters
+            if amount == "-":
+                assert name.strip("`") not in parameters
+            else:
+                assert parameters[name.strip("`")].default == _amount(amount), name
+                seen += 1
+    assert seen > 10
+
+
+def test_every_limit_is_in_the_table() -> None:
+    shown = {name.strip("`") for name, *_ in rows("Limits")}
+    for function in (Server, connect):
+        amounts = {name: given.default for name, given in inspect.signature(function).parameters.items()}
+        limits = {name for name, amount in amounts.items() if type(amount) in (int, float)} - {"list_ttl"}
+        assert limits and limits <= shown
+    (queue,) = re.findall(r"^Requests that wait to begin may hold (\d+ MiB)", README, re.M)
+    for name, given in inspect.signature(Limits).parameters.items():
+        if name == "max_queue_bytes":
+            assert given.default == _amount(queue)
+        else:
+            assert given.default == inspect.signature(Server).parameters[name].default
+
+
+FACTS: Dict[str, Callable[[Revision], str]] = {
+    "Opening": lambda its: "handshake" if its.handshake else "none",
+    "Batches": lambda its: "taken" if its.batches else "no",
+    "Texts with progress": lambda its: _yes(its.progress_message),
+    "Audio": lambda its: _yes("audio" in its.content_kinds),
+    "Hints about tools": lambda its: _yes("annotations" in its.tool_members),
+    "Completion is declared": lambda its: _yes(its.completions_capability),
+    "Completion knows other arguments": lambda its: _yes(its.completion_context),
+    "Titles, links to resources": lambda its: _yes({"title"} <= its.tool_members, "resource_link" in its.content_kinds),
+    "Structured results": lambda its: {"none": "text only", "object": "objects", "any": "any JSON"}[its.structured],
+    "Icons": lambda its: _yes("icons" in its.tool_members),
+    "Forms for the user": lambda its: _yes("form" in its.elicitation_modes),
+    "URLs for the user": lambda its: _yes("url" in its.elicitation_modes),
+    "Questions to the model": lambda its: "with tools" if its.sampling_tools else "yes",
+    "A question": lambda its: "a request" if its.requests_to_client else "a round",
+    "How long a list stays true": lambda its: _yes(its.cache_hints),
+}
+
+
+def _yes(*facts: bool) -> str:
+    assert len(set(facts)) == 1, "a row tells of facts that came together"
+    return "yes" if facts[0] else "no"
+
+
+def test_the_revisions_are_the_facts() -> None:
+    head = README.split("\nRevisions\n---", 1)[1].split("===\n", 1)[1].splitlines()[0]
+    assert re.split("  +", head)[1:] == [revision.name for revision in REVISIONS]
+    assert rows("Revisions") == [[what, *map(fact, REVISIONS)] for what, fact in FACTS.items()]
+
+
+@pytest.mark.requirement("JSCH-03", "M:SCH-3")
+def test_the_dialects_of_schemas_are_named() -> None:
+    named = README.split("(dialects ", 1)[1].split(")", 1)[0]
+    for uri in DIALECTS:
+        version = uri.split("/draft")[1].strip("/-").split("/")[0].lstrip("0")
+        assert version in named, uri
+
+
+def test_functions_run_where_the_table_says() -> None:
+    ran: Dict[str, List[threading.Thread]] = {}
+    cancelled = threading.Event()
+
+    def here(name: str) -> None:
+        ran.setdefault(name, []).append(threading.current_thread())
+
+    server = Server("threads", on_pump_needed=lambda: here("on_pump_needed"))
+
+    @server.middleware
+    def watch(ctx: Context, call_next: Callable[[], Any]) -> Any:
+        here("middleware")
+        return call_next()
+
+    @server.tool
+    def work(ctx: Context) -> str:
+        """Work."""
+        here("tool")
+        ctx.step("once", lambda: here("step"))
+        ctx.info("text")
+        ctx.progress(1)
+        return str(ctx.elicit("?", {"n": int}).content)
+
+    @server.tool
+    def wait(ctx: Context) -> None:
+        """Wait."""
+        ctx.on_cancel(lambda: (here("ctx.on_cancel"), cancelled.set()))
+        here("waiting")
+        ctx.progress(1)
+        ctx.sleep(WAIT)
+
+    @server.tool(executor="main")
+    def main() -> None:
+        """Run where it is pumped."""
+        here("main")
+
+    def elicit(request: Any) -> Dict[str, int]:
+        here("elicit")
+        return {"n": 1}
+
+    def stop(report: Any) -> None:
+        here("on_progress")
+        token.cancel()
+
+    changed = threading.Event()
+    token = CancelToken()
+    token.on_cancel(lambda: here("token.on_cancel"))
+    with connect(
+        server, revision="2025-11-25", elicit=elicit, on_log=lambda message: here("on_log"),
+        on_tools_changed=lambda: (here("on_tools_changed"), changed.set()),
+    ) as client:
+        client.call_tool("work", on_progress=lambda report: here("on_progress"))
+        server.remove_tool("work")
+        assert changed.wait(WAIT)
+        with pytest.raises(Cancelled):
+            client.call_tool("wait", cancel=token, on_progress=stop)
+        assert cancelled.wait(WAIT)
+        pumped = client.submit(client.call_tool, "main", on_progress=lambda report: None)
+        assert server.pump(WAIT) == 1
+        pumped.result(WAIT)
+        assert eventually(lambda: "on_pump_needed" in ran)
+    mine = threading.current_thread()
+    (tool,), (dispatcher,) = ran["tool"], set(ran["on_log"] + ran["on_tools_changed"])
+    assert ran["middleware"][0] is tool is ran["step"][0]
+    assert mine is ran["main"][0]
+    assert set(ran["on_progress"]) == {mine} == set(ran["token.on_cancel"])
+    others = [tool, dispatcher, *ran["elicit"], *ran["ctx.on_cancel"], *ran["on_pump_needed"]]
+    assert mine not in others and len({tool, dispatcher, *ran["elicit"]}) == 3
+    assert ran["ctx.on_cancel"][0] is not ran["waiting"][0]
+    named = {name for cells in rows("Threads") for name in re.findall(r"[\w.]+", cells[0])}
+    told = {"server.middleware", "ctx.step", "ctx.on_cancel", "elicit", "on_log", "on_progress", "on_pump_needed"}
+    assert told - named == set()

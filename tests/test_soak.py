@@ -1,0 +1,126 @@
+"""The soak (tests/soak) itself: its rule sees what grows, its chart is a picture, its command fails when it should."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any, Callable, List
+from xml.etree import ElementTree
+
+import pytest
+
+from .soak import __main__ as command
+from .soak.chart import svg
+from .soak.samples import FEWEST, KINDS, Series, judge
+
+DESCRIPTORS, MEMORY = KINDS[1], KINDS[3]
+
+
+@pytest.mark.parametrize(
+    ("values", "has_grown"),
+    [
+        ([30.0] * 60, False),
+        ([20 + min(n, 14) for n in range(60)], False),  # warm-up
+        ([30 + n * 0.1 for n in range(60)], True),
+        ([30 + n * 0.04 for n in range(60)], False),  # 1.2 MiB in half of the run
+        ([30.0] * 45 + [33.0] * 15, True),
+        ([30.0] * 55 + [90.0] * 5, False),  # single jumps
+        ([90.0] * 30 + [30.0] * 30, False),
+        ([200 + n * 0.2 for n in range(60)], True),
+        ([500 + n * 0.2 for n in range(60)], False),  # 1.2 % of it
+    ],
+)
+def test_memory_that_grows_is_told_from_memory_that_is_used(values: List[float], has_grown: bool) -> None:
+    noise = random.Random(1)
+    assert judge(MEMORY, [value + noise.uniform(-0.3, 0.3) for value in values]).has_grown is has_grown
+
+
+def test_one_descriptor_more_is_growth() -> None:
+    assert not judge(DESCRIPTORS, [8] * 60).has_grown
+    verdict = judge(DESCRIPTORS, [8] * 30 + [9] * 30)
+    assert verdict.has_grown and verdict.line().endswith("GROWN")
+
+
+def test_few_samples_say_nothing() -> None:
+    with pytest.raises(ValueError, match="too few"):
+        judge(MEMORY, [1.0] * (FEWEST - 1))
+    assert not judge(MEMORY, [1.0] * FEWEST).has_grown
+
+
+def test_this_process_can_be_sampled() -> None:
+    series = Series("server")
+    series.sample(os.getpid())
+    threads, descriptors, children, memory = (values[0] for values in series.values)
+    assert threads >= threading.active_count() and descriptors > 2 and children == 0 and memory > 5
+    assert [kind.name for kind in series.kinds][0] == "server threads"
+
+
+def test_the_chart_is_a_picture() -> None:
+    root = ElementTree.fromstring(svg("<title> & more", [("flat", [1.0, 1.0]), ("zero", [0.0] * 5), ("one", [3.0])]))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    lines = root.findall("{http://www.w3.org/2000/svg}polyline")
+    assert [len((line.get("points") or "").split()) for line in lines] == [2, 5, 1]
+
+
+class Leaking:
+    """In the place of the work: it does nothing, but for what is planted in each round."""
+
+    plant: Callable[[], Any] = staticmethod(lambda: None)
+    fault = ""
+
+    def __init__(self, seed: int) -> None:
+        self.done, self.faults = Counter({"nothing": 1}), [self.fault] if self.fault else []
+        self.server_pid = os.getpid()
+
+    def round(self, threads: int, seconds: float) -> bool:
+        return self.plant() is not False
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("leak", "said"),
+    [
+        ("nothing", "chart: "),
+        ("descriptors", "LEFT: descriptor on"),
+        ("threads", "LEFT: thread planted"),
+        ("memory", "GROWN"),
+        ("fault", "call: AssertionError()"),
+        ("hang", "round 1 hangs"),
+    ],
+)
+def test_the_command_fails_when_something_grows(
+    leak: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    over, kept, threads = threading.Event(), [], []  # type: ignore[var-annotated]
+
+    def thread() -> None:
+        threads.append(threading.Thread(target=over.wait, name="planted", daemon=True))
+        threads[-1].start()
+
+    planted = {
+        "descriptors": lambda: kept.append(os.open(os.devnull, os.O_RDONLY)),
+        "threads": thread,
+        "memory": lambda: kept.append(b"x" * (1 << 20)),
+        "hang": lambda: False,
+    }
+    monkeypatch.setattr(Leaking, "plant", staticmethod(planted.get(leak, lambda: None)))
+    monkeypatch.setattr(Leaking, "fault", "call: AssertionError()" if leak == "fault" else "")
+    monkeypatch.setattr(command, "Work", Leaking)
+    monkeypatch.setattr(command, "WAIT", 0.05)
+    monkeypatch.setattr(command, "ROUNDS", 16)
+    monkeypatch.setattr(command.faulthandler, "dump_traceback", lambda: None)
+    try:
+        code = command.main(["--minutes", "0", "--chart", str(tmp_path / "chart.svg")])
+    finally:
+        over.set()
+        for each in threads:
+            each.join()
+        for number in kept if leak == "descriptors" else ():
+            os.close(number)
+    assert code == (0 if leak == "nothing" else 1)
+    assert said in capsys.readouterr().out
