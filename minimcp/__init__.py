@@ -69,6 +69,8 @@ _LATE = {
     "serial": "Serial",
     "server": "Server serve",
     "transports.child": "StdioServer",
+    "transports.http_common": "HttpRequest HttpResponse",
+    "transports.http_server_stream": "EventStore",
     "transports.posting": "HttpServer",
     "types": """
         Annotations Answer Audio BlobResourceContents CallToolResult Change Completion ElicitRequest EmbeddedResource
@@ -92,6 +94,8 @@ if TYPE_CHECKING:
     from .serial import Serial
     from .server import Server, serve
     from .transports.child import StdioServer
+    from .transports.http_common import HttpRequest, HttpResponse
+    from .transports.http_server_stream import EventStore
     from .transports.posting import HttpServer
     from .types import (
         Annotations,
@@ -136,9 +140,9 @@ else:
 __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Change", "Client", "Completion", "ConnectionFailed", "ConnectionLost",
-    "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "GetPromptResult", "Group",
-    "HeaderMismatch", "HttpServer", "Icon", "Image", "Implementation", "InternalError", "InvalidParams",
-    "InvalidRequest",
+    "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore", "GetPromptResult",
+    "Group", "HeaderMismatch", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image", "Implementation",
+    "InternalError", "InvalidParams", "InvalidRequest",
     "ListRoots", "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences",
     "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult",
     "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",

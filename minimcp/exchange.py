@@ -120,6 +120,10 @@ class Outlet:
         """Run something on a thread that nothing waits for."""
         raise NotImplementedError
 
+    def release(self, seconds: float) -> bool:
+        """Let the peer go, which comes back for the rest after so many seconds; False where it cannot do that."""
+        return False
+
     def calls(self) -> Outgoing:
         """The calls to the peer that belong to the exchange.
 

@@ -29,7 +29,24 @@ from .outgoing import Outgoing
 log = Log("channel")
 
 
-class Inbound(Outlet):
+class Answers(Outlet):
+    """An outlet that an array of requests may go through."""
+
+    __slots__ = ()
+
+    def leave(self, exchange: Exchange) -> bool:
+        """The exchange has run; whether it may be answered."""
+        raise NotImplementedError
+
+    def fitting(self, exchange: Exchange, line: bytes, beside: int = 0) -> bytes:
+        """The answer, or in its place an error if it is too long with so many bytes beside it."""
+        raise NotImplementedError
+
+    def written(self, count: int) -> None:
+        """So many answers need not be waited for any more."""
+
+
+class Inbound(Answers):
     """The requests that the peer waits for, keyed by id; their way out is the shared pipe.
 
     Args:
@@ -119,12 +136,7 @@ class Inbound(Outlet):
             line: The answer.
             beside: Bytes of the message that are taken already.
         """
-        limit, size = self._limits.max_message_bytes, len(line) - 1 + beside
-        if limit is None or size <= limit:
-            return line
-        log.warning("the answer to %s has %d bytes: an error is sent in its place", exchange.request.method, size)
-        reason = f"the answer is longer than {limit} bytes, the max_message_bytes of its sender: ask for less"
-        return encode(failure(exchange.request.id, InternalError(reason)))
+        return fitting(exchange, line, self._limits.max_message_bytes, beside)
 
     def leave(self, exchange: Exchange) -> bool:
         """The exchange has run; whether it may be answered. Until `written` is called something counts as unwritten."""
@@ -224,7 +236,7 @@ class Batch(Outlet):
 
     __slots__ = ("_inbound", "_lock", "_lines", "_open")
 
-    def __init__(self, inbound: Inbound, lines: list[bytes], ids: list[Id]) -> None:
+    def __init__(self, inbound: Answers, lines: list[bytes], ids: list[Id]) -> None:
         self._inbound, self._lines = inbound, lines
         self._lock = threading.Lock()
         self._open: list[Optional[Id]] = [*ids, None]  # None: the array itself is still being read
@@ -286,6 +298,16 @@ class Batch(Outlet):
 
     def calls(self) -> Outgoing:
         return self._inbound.calls()
+
+
+def fitting(exchange: Exchange, line: bytes, limit: Optional[int], beside: int = 0) -> bytes:
+    """The answer to a request, or in its place an error if it is longer than so many bytes with those beside it."""
+    size = len(line) - 1 + beside
+    if limit is None or size <= limit:
+        return line
+    log.warning("the answer to %s has %d bytes: an error is sent in its place", exchange.request.method, size)
+    reason = f"the answer is longer than {limit} bytes, the max_message_bytes of its sender: ask for less"
+    return encode(failure(exchange.request.id, InternalError(reason)))
 
 
 def why_no_batch(items: list[Union[Message, Broken]], *, taken: bool, limit: Optional[int]) -> Optional[str]:

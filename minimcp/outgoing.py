@@ -34,6 +34,7 @@ class Outgoing:
         check: Raises ConnectionLost in a fork of the process that owns the connection: its locks may be held for ever.
         remark: What else is known when no answer comes, as the end of a message; empty when nothing is.
         drop: Called with the id of each call that this side gives up. Never blocks.
+        table: Of the calls that wait, when several ways out share one; None makes one.
     """
 
     __slots__ = ("name", "table", "check", "_post", "_owe", "_remark", "_drop")
@@ -47,9 +48,10 @@ class Outgoing:
         check: Callable[[], None] = nothing,
         remark: Callable[[], str] = str,
         drop: Callable[[Id], None] = lambda id: None,
+        table: Optional[RequestTable] = None,
     ) -> None:
         self.name = name
-        self.table = RequestTable()
+        self.table = RequestTable() if table is None else table
         self.check, self._post, self._owe, self._remark, self._drop = check, post, owe, remark, drop
 
     def call(

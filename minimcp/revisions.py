@@ -23,6 +23,9 @@ class Revision(NamedTuple):
     batches: bool
     """Whether an array of messages may arrive as one message."""
 
+    polling: bool
+    """Whether an event stream may be left early and asked for again: it begins with an event that only has an id."""
+
     error_without_id: bool
     """How an error names a request whose id could not be read: True leaves the id out, False writes null."""
 
@@ -112,6 +115,7 @@ _2024_11_05 = Revision(
     name="2024-11-05",
     handshake=True,
     batches=True,  # neither defined nor forbidden: taken when they come, never sent
+    polling=False,
     error_without_id=False,
     progress_message=False,
     structured="none",
@@ -185,6 +189,7 @@ _2025_11_25 = _2025_06_18._replace(
     full_forms=True,
     sampling_kinds=_2025_06_18.sampling_kinds | {"tool_use", "tool_result"},
     sampling_tools=True,
+    polling=True,
     error_without_id=True,
     argument_errors_are_results=True,
     tool_members=_2025_06_18.tool_members | {"icons", "execution"},
@@ -203,6 +208,7 @@ _2026_07_28 = _2025_11_25._replace(
     url_errors=False,
     elicitation_ids=False,
     handshake=False,
+    polling=False,
     structured="any",
     tool_members=_2025_11_25.tool_members - {"execution"},
     result_type=True,
@@ -224,6 +230,9 @@ REVISIONS: tuple[Revision, ...] = (_2024_11_05, _2025_03_26, _2025_06_18, _2025_
 BY_NAME: dict[str, Revision] = {revision.name: revision for revision in REVISIONS}
 
 NEWEST_HANDSHAKE = _2025_11_25
+
+WITHOUT_HEADER = _2025_03_26
+"""What a client speaks over HTTP when neither a header nor a session says it."""
 
 
 def choose(names: Optional[Sequence[str]]) -> tuple[Revision, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from queue import Empty, SimpleQueue
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Protocol
 
 from .channel import Channel
 from .log import Log
@@ -38,6 +38,17 @@ STRIKES = 50
 
 _END, _WORK = True, False
 """What wakes the thread that waits: it shall end or has ended; the main thread is wanted."""
+
+
+class Served(Protocol):
+    """What is served: it ends by itself, or is closed."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+
+    def close(self, grace: float, reason: Optional[str]) -> None:
+        """End it; arguments as of `Channel.close`."""
 
 
 class _Signals:
@@ -116,19 +127,33 @@ def serve_stdio(
         streams.restore()
 
 
+def serve_until_told(open: Callable[[Callable[[], None]], Served], *, grace: float, main: Main) -> None:
+    """Serve what has no end of its own, until a signal comes or somebody closes it.
+
+    Args:
+        open: Begins to serve; its argument is to be called when that has ended or shall end.
+        grace: Seconds that running requests get at the end.
+        main: As of `serve_stdio`.
+    """
+    service = _Service(main, grace, with_parent=False)
+    with service.signals:
+        service.last(lambda: open(service.wake))
+
+
 class _Service:
     """What the thread that called `serve_stdio` does while others serve.
 
     Args:
         main: What wants the main thread.
         grace: Seconds that running requests get at the end.
+        with_parent: Whether it also ends when the process has gone that started this one.
     """
 
-    def __init__(self, main: Main, grace: float) -> None:
+    def __init__(self, main: Main, grace: float, *, with_parent: bool = True) -> None:
         self._main, self._grace = main, grace
         self._gate: SimpleQueue[bool] = SimpleQueue()  # unlike a lock of ours, a signal handler may use it any time
         self._work: SimpleQueue[bool] = SimpleQueue()
-        self._parent = os.getppid()
+        self._parent = os.getppid() if with_parent else None
         self._pumping = self._over = False
         self._returned = threading.Event()
         self._strike_lock = threading.Lock()
@@ -141,7 +166,7 @@ class _Service:
     def _wanted(self) -> None:
         (self._work if self._pumping else self._gate).put(_WORK)
 
-    def last(self, connect: Callable[[], Channel]) -> None:
+    def last(self, connect: Callable[[], Served]) -> None:
         """Open the channel, and return when it has ended."""
         bells = self._main.bells if threading.current_thread() is threading.main_thread() else []
         bells.append(self._wanted)
@@ -156,19 +181,19 @@ class _Service:
 
     def _told_to_end(self) -> bool:
         """Wait until it shall end, or until the main thread is wanted (False)."""
-        while os.getppid() == self._parent:
+        while self._parent in (None, os.getppid()):
             told = _woken(self._gate)
             if told is not None:
                 return told
         return True
 
-    def _finish(self, channel: Channel) -> None:
+    def _finish(self, channel: Served) -> None:
         """Close, unless the stream has ended by itself; a second signal does not wait for anything."""
         signals = self.signals
         signalled = min(signals.count, 1)  # the first only asks; a second that came as quickly counts
         if channel.ended:
             return
-        gone = "the process that started the server has gone" if os.getppid() != self._parent else None
+        gone = "the process that started the server has gone" if self._parent not in (None, os.getppid()) else None
         reason = "the server was told to end" if signalled else gone  # None lets running requests go on
         arguments = (self._grace, reason)
         threading.Thread(target=channel.close, args=arguments, name="minimcp-stdio-close", daemon=True).start()
@@ -177,7 +202,7 @@ class _Service:
 
     # ------------------------------------------------------------ the main thread at work
 
-    def _pump(self, channel: Channel) -> bool:
+    def _pump(self, channel: Served) -> bool:
         """Pump until the channel has ended; False when there is no thread for a stand-in, so it was done only once."""
         self._pumping = True
         try:
@@ -204,7 +229,7 @@ class _Service:
         except KeyboardInterrupt:
             pass  # the handler's own, or the last strike: signals only wake
 
-    def _stand_in(self, channel: Channel) -> None:
+    def _stand_in(self, channel: Served) -> None:
         """Wait for the end in place of the main thread, and have that return then."""
         while not self._told_to_end():
             pass  # the main thread knows

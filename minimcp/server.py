@@ -28,9 +28,10 @@ from .server_role import ServerRole
 from .session import Offer
 from .types import Icon, Implementation
 from .types.meta import check_extensions
+from .web import Web, WebOptions
 
 
-class Server(Registration):
+class Server(Registration, Web):
     """A server of the Model Context Protocol. Thread-safe; no connection, so it may be built before a fork.
 
     Args:
@@ -64,6 +65,15 @@ class Server(Registration):
         executor: Where handlers run: None (the hot lane), "pool" (each on a worker of its own), "main" (where `pump` is
             called), a `Serial`, or a callable that is given a function to run. A tool may say otherwise.
         on_pump_needed: Called on another thread when there is something to pump; None calls nothing.
+        sessions: Whether clients over HTTP that shake hands get a session; without, each POST stands alone, and no
+            client can be asked that way.
+        json_response: Answer every HTTP request with one JSON body; progress is dropped.
+        event_store: Keeps events for HTTP clients that lose a stream: an `EventStore`; None makes one with its
+            defaults, False keeps none.
+        allowed_hosts: Names by which HTTP clients may know the server, as ``"example.com"`` or ``"example.com:8000"``;
+            ``"*"`` is any. None takes those that a machine has for itself.
+        allowed_origins: Pages that may send HTTP requests beside those of the allowed hosts, as
+            ``"https://example.com"``; None names none.
         trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None for no trace.
         max_message_bytes: The longest message, in bytes; None means no limit, here and below.
         max_depth: How deep arrays and objects of a message may nest.
@@ -71,7 +81,12 @@ class Server(Registration):
         max_workers: Handlers that run at the same time on one connection, not counting those that wait.
         max_requests: Handlers of one connection that are begun and unfinished.
         max_backlog_bytes: Bytes of answers that a client has not taken, before reading stops.
-        max_streams: Streams of change notices (`subscriptions/listen`) that are open at once.
+        max_body_bytes: The longest body of an HTTP request.
+        max_sessions: Sessions of HTTP clients that are open at once.
+        session_ttl: Seconds after which such a session ends that is not used.
+        max_streams: Streams of change notices that are open at once: `subscriptions/listen`, and GET over HTTP.
+        max_connections: HTTP connections that are open at once.
+        keepalive: Seconds of silence before which an event stream gets a comment.
         write_timeout: Seconds after which a client that takes no byte is lost.
         max_rounds: How often one request may come back for more answers.
         ask_timeout: Seconds that a client gets for an answer, and a state between rounds is good for.
@@ -108,6 +123,11 @@ class Server(Registration):
         state_codec: Any = None,
         executor: ExecutorOption = None,
         on_pump_needed: Optional[Callable[[], object]] = None,
+        sessions: bool = True,
+        json_response: bool = False,
+        event_store: Any = None,
+        allowed_hosts: Optional[Sequence[str]] = None,
+        allowed_origins: Optional[Sequence[str]] = None,
         trace: Any = None,
         max_message_bytes: Optional[int] = 64 * 1024 * 1024,
         max_depth: Optional[int] = 256,
@@ -115,7 +135,12 @@ class Server(Registration):
         max_workers: Optional[int] = 64,
         max_requests: Optional[int] = 1000,
         max_backlog_bytes: Optional[int] = 64 * 1024 * 1024,
+        max_body_bytes: Optional[int] = 4 * 1024 * 1024,
+        max_sessions: Optional[int] = 1000,
+        session_ttl: Optional[float] = 1800,
         max_streams: Optional[int] = 256,
+        max_connections: Optional[int] = 1000,
+        keepalive: Optional[float] = 15,
         write_timeout: Optional[float] = 30.0,
         max_rounds: Optional[int] = 8,
         ask_timeout: Optional[float] = 600,
@@ -138,6 +163,11 @@ class Server(Registration):
             max_requests=max_requests, max_backlog_bytes=max_backlog_bytes, write_timeout=write_timeout,
             drain_grace=drain_grace,
         )
+        self._web = WebOptions(
+            sessions=sessions, json_response=json_response, event_store=event_store, allowed_hosts=allowed_hosts,
+            allowed_origins=allowed_origins, max_body_bytes=max_body_bytes, max_sessions=max_sessions,
+            session_ttl=session_ttl, max_streams=max_streams, max_connections=max_connections, keepalive=keepalive,
+        )
         self._max_message_bytes, self._trace = max_message_bytes, tracer(trace)
         self._executors = Executors(on_pump_needed)
         facts = Facts(
@@ -154,6 +184,7 @@ class Server(Registration):
         self._channels: dict[ServerRole, Channel] = {}
         self._state_lock = threading.Lock()
         self._wakers: list[Callable[[], None]] = []
+        self._start_web()
         _renew_in_forks(self)
         self.add(*handlers)
 
@@ -180,6 +211,7 @@ class Server(Registration):
         self._registry.tools.alarm.renew()
         self._executors.renew()
         self._registry.subscriptions.renew()
+        self._renew_web()
 
     # ------------------------------------------------------------ serving
 
@@ -228,7 +260,15 @@ class Server(Registration):
         """
         return self._executors.main.pump(timeout)
 
-    def run(self, transport: str = "stdio") -> None:
+    def run(
+        self,
+        transport: str = "stdio",
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        path: str = "/mcp",
+        legacy_sse: bool = False,
+    ) -> None:
         """Serve until the input ends, a signal comes or `close` is called; then put everything back as it was.
 
         In the main thread SIGINT, SIGTERM and SIGHUP end it: running requests are cancelled and get ``drain_grace``
@@ -237,13 +277,21 @@ class Server(Registration):
         keeps the server from ending.
 
         Args:
-            transport: "stdio".
+            transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of 2024-11-05).
+            host: Where to listen; one that other machines reach needs ``allowed_hosts``.
+            port: 0 takes a free one.
+            path: Where "http" answers, exactly.
+            legacy_sse: Whether "http" serves HTTP+SSE too, at ``/sse`` and ``/messages`` of the same port.
 
         Raises:
-            ValueError: There is no such transport.
+            ValueError: There is no such transport, or other machines reach the host and ``allowed_hosts`` is not given.
+            OSError: It cannot listen there.
         """
+        if transport in ("http", "streamable-http", "sse"):
+            self._run_http(host, port, path, newer=transport != "sse", older=legacy_sse or transport == "sse")
+            return
         if transport != "stdio":
-            raise ValueError(f"unknown transport {transport!r}: there is 'stdio'")
+            raise ValueError(f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'")
         from .run import serve_stdio
 
         def connect(streams: Pipe, wake: Callable[[], None]) -> Channel:
@@ -275,12 +323,14 @@ class Server(Registration):
             wake()
         with self._state_lock:
             channels = list(self._channels.values())
-        inside = current_exchange()
+        exchange = current_exchange()
+        inside = exchange is not None and exchange.server is self._registry.facts
         for channel in channels:
-            if inside is not None and inside.server is self._registry.facts:
+            if inside:
                 channel.run_aside(partial(channel.close, self._limits.drain_grace))  # this handler is waited for too
             else:
                 channel.close(self._limits.drain_grace)
+        self._close_web(inside)
         self._executors.close()
 
     def __repr__(self) -> str:

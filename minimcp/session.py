@@ -64,7 +64,7 @@ class ServerSession:
         if request.method == "initialize" and self.offer.has_handshake:
             return self._open(request)
         if PerRequestEra.is_enveloped(request):
-            return self._admit_alone(request)
+            return self.admit_alone(request)
         if self.era is not None:
             return self.era.peer
         if request.method == "ping" and self.offer.has_handshake:
@@ -81,7 +81,12 @@ class ServerSession:
         )
         return self.era.peer
 
-    def _admit_alone(self, request: Request) -> Peer:
+    def admit_alone(self, request: Request) -> Peer:
+        """Who sends a request that carries its revision, whatever the session is.
+
+        Raises:
+            RpcError: It lacks what it must carry, or its revision is not served.
+        """
         try:
             return PerRequestEra.admit(request, self.offer.per_request)
         except UnsupportedRevision as error:

@@ -40,6 +40,7 @@ LATE_OURS = {
     "config.py": "transports/*",
     "server.py": "transports/* run.py marks.py",
     "run.py": "transports/*",
+    "web.py": "transports/* run.py",
     "transports/process.py": "transports/windows.py",
     "registration.py": "marks.py",
     "intake.py": "overlong.py",

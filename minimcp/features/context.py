@@ -137,6 +137,23 @@ class Context(ClientFeatures):
         """`log` at this level."""
         self.log("emergency", data)
 
+    def close_stream(self, retry: float = 1.0) -> bool:
+        """Let a client over HTTP go in the middle of a long call: it comes back for what is sent from now on.
+
+        Its connection, and whatever stands between, is free meanwhile. What it missed is kept in the `EventStore`.
+
+        Args:
+            retry: Seconds that it shall wait before it comes back.
+
+        Returns:
+            False, and nothing was done, where the client could not come back: only 2025-11-25 over HTTP has this.
+
+        Raises:
+            Cancelled: The request was cancelled.
+        """
+        self._exchange.check()
+        return self._exchange.outlet.release(retry)
+
     # ------------------------------------------------------------ the server's own
 
     def read_resource(self, uri: str) -> ReadResourceResult:

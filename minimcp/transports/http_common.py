@@ -7,6 +7,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
 
 HeaderPairs = Iterable[tuple[str, str]]
@@ -18,6 +19,9 @@ METHOD_HEADER = "Mcp-Method"
 NAME_HEADER = "Mcp-Name"
 PARAM_PREFIX = "Mcp-Param-"
 LAST_EVENT_HEADER = "Last-Event-ID"
+
+_REMEMBERED = 64
+"""Verdicts on headers that are kept: clients send the same ones with every request."""
 
 
 class Headers(Mapping[str, str]):
@@ -39,6 +43,11 @@ class Headers(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()][0]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The first value; `default` where there is none."""
+        values = self._values.get(name.lower())
+        return values[0] if values else default
 
     def all(self, name: str) -> list[str]:
         """Every value of a name, in order."""
@@ -162,14 +171,21 @@ def media_type(value: Optional[str]) -> tuple[str, dict[str, str]]:
     return name.strip().lower(), parameters
 
 
+@lru_cache(_REMEMBERED)
 def is_json(content_type: Optional[str]) -> bool:
     """Whether a body of this type is JSON in UTF-8: exactly that type, whatever its other parameters are."""
     name, parameters = media_type(content_type)
     return name == JSON_TYPE and parameters.get("charset", "utf-8").lower() in ("utf-8", "utf8")
 
 
-def accepts(accept: Iterable[str], wanted: str) -> bool:
-    """Whether one of the Accept headers takes a type, by name or by a range that it lies in."""
+def accepts(headers: Headers, *wanted: str) -> bool:
+    """Whether the Accept headers take all of these types, by name or by a range that it lies in."""
+    accept = tuple(headers.all("Accept"))
+    return all(_accepts(accept, kind) for kind in wanted)
+
+
+@lru_cache(_REMEMBERED)
+def _accepts(accept: tuple[str, ...], wanted: str) -> bool:
     ranges = (wanted, wanted.partition("/")[0] + "/*", "*/*")
     for value in accept:
         for part in value.split(","):
@@ -224,7 +240,7 @@ class Doorkeeper:
         ValueError: One of them is no host or no origin.
     """
 
-    __slots__ = ("_hosts", "_origins", "_any_host", "_any_origin")
+    __slots__ = ("_hosts", "_origins", "_any_host", "_any_origin", "_verdict")
 
     def __init__(
         self, allowed_hosts: Optional[Iterable[str]] = None, allowed_origins: Optional[Iterable[str]] = None
@@ -234,17 +250,20 @@ class Doorkeeper:
         self._any_host, self._any_origin = "*" in hosts, "*" in origins
         self._hosts = {_known_host(name) for name in hosts if name != "*"}
         self._origins = {_known_origin(name) for name in origins if name != "*"}
+        self._verdict = lru_cache(_REMEMBERED)(self._judge)
 
     def refusal(self, headers: Headers) -> Optional[tuple[int, str]]:
         """The status and the words to refuse a request with; None lets it in."""
-        hosts = headers.all("Host")
+        return self._verdict(tuple(headers.all("Host")), tuple(headers.all("Origin")))
+
+    def _judge(self, hosts: tuple[str, ...], origins: tuple[str, ...]) -> Optional[tuple[int, str]]:
         if not self._any_host:
             if len(hosts) != 1:
                 return 400, "a request has one Host header"
             if not self._is_ours(parse_host(hosts[0])):
                 return 421, f"this server is not known as {hosts[0]!r:.80}: name it in allowed_hosts"
         asked = parse_host(hosts[0]) if hosts else None
-        for origin in headers.all("Origin"):
+        for origin in origins:
             if not self._is_welcome(parse_origin(origin), asked):
                 return 403, f"pages of {origin!r:.80} may not send requests: name the origin in allowed_origins"
         return None

@@ -2,7 +2,8 @@
 
 It is what a person writes who wants speed and nothing else, and the yardstick of every ratio. It checks no
 message, answers both eras alike (an envelope in ``_meta`` is not looked into) and cannot cancel anything.
-Started with ``records`` it has the tools with dataclasses, with ``many`` a list of 1,000 tools.
+Started with ``records`` it has the tools with dataclasses, with ``many`` a list of 1,000 tools; with ``http`` it
+listens and prints its URL (`limit_http`).
 """
 
 from __future__ import annotations
@@ -147,6 +148,11 @@ def handle(request: dict[str, Any], tools: dict[str, Any]) -> bytes:
 
 
 def main(mode: str) -> None:
+    if mode == "http":
+        import limit_http
+
+        limit_http.main(lambda body: handle(decode(body.decode()), {}))
+        return
     if mode == "records":
         add_records()
     tools = listing(mode == "many")

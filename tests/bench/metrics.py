@@ -10,7 +10,7 @@ import subprocess
 import time
 from typing import Callable, NamedTuple, Optional
 
-from . import load
+from . import http_load, load
 from .load import Broken, Child, Measured
 from .subjects import Subject, environment
 
@@ -64,6 +64,10 @@ METRICS = (
     Metric("client-sequential-cpu", "  client CPU per call"),
     Metric("client-threads", "64 threads on one client, calls/s", "1/s", 1.0, 1.4, more=True),
     Metric("client-threads-cpu", "  client CPU per call"),
+    Metric("http-one", "HTTP, one connection, one call at a time, p50", target=1.5),
+    Metric("http-one-cpu", "  server CPU per call"),
+    Metric("http-many", "HTTP, 32 connections, calls per second", "1/s", 1.0, 1.5, more=True),
+    Metric("http-many-cpu", "  server CPU per call"),
 )
 
 Probe = Callable[[Subject, Optional[Child], int], Measured]
@@ -141,8 +145,10 @@ MEASUREMENTS = (
         6,
         _on(load.client),
     ),
+    Measurement(("http-one", "http-one-cpu"), "http", 500, 6, _on(http_load.one)),
+    Measurement(("http-many", "http-many-cpu"), "http", 4000, 6, _on(http_load.many)),
 )
-MODES = ("none", "plain", "modern", "records", "many", "client")
+MODES = ("none", "plain", "modern", "records", "many", "client", "http")
 
 
 def _open(subject: Subject, mode: str) -> Child:
@@ -150,6 +156,10 @@ def _open(subject: Subject, mode: str) -> Child:
     if mode == "client":
         child = Child(subject.client(), environment())
         load.client(child, 64)
+        return child
+    if mode == "http":
+        child = http_load.Child(subject.server(mode), environment())
+        http_load.many(child, 64)
         return child
     modern = mode == "modern"
     child = Child(subject.server("plain" if modern else mode), environment(), modern)

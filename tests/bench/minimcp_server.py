@@ -57,4 +57,9 @@ if __name__ == "__main__":
         for tool in ("echo", "add", "count", "sleep"):
             server.remove_tool(tool)
         add_many()
+    elif mode == "http":
+        with server.start_http(port=0) as running:
+            print(running.url, flush=True)
+            sys.stdin.read()
+        sys.exit()
     server.run()

@@ -47,6 +47,20 @@ def add_many() -> None:
         server.add_tool(forecast, name=f"tool_{number}", structured_output=False)
 
 
+def serve_http() -> None:
+    """Listen until the input ends: it has no port 0, so one is looked for that is free."""
+    import os
+    import socket
+    import threading
+
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    print(f"http://127.0.0.1:{port}/mcp", flush=True)
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+    server.run("streamable-http", host="127.0.0.1", port=port, json_response=True)
+
+
 if __name__ == "__main__":
     mode = sys.argv[1] if len(sys.argv) > 1 else "plain"
     if mode == "records":
@@ -58,4 +72,6 @@ if __name__ == "__main__":
         for tool in ("echo", "add", "count", "sleep"):
             server.remove_tool(tool)
         add_many()
+    elif mode == "http":
+        serve_http()
     server.run()

@@ -1,0 +1,311 @@
+"""One connection of the bundled HTTP server: its requests, in order, and their responses. Part of serving.py. Floor 5.
+
+Sockets are never closed here: `Connection.work` says what becomes of one, and the server's own thread does it.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from typing import Any, Callable, NamedTuple, Optional, Union
+
+from ..deadline import Deadline
+from ..errors import ConnectionLost
+from ..log import Log
+from .http_common import HttpRequest
+from .http_framing import BadRequest, Head, RequestStream
+from .http_response import CONTINUE, Writer, response_head
+
+LINGER_SECONDS = 0.05
+"""How long a worker waits for a peer that may send more at once, before it leaves that to the server's thread."""
+
+NEXT, IDLE, HEAD, BODY, LEAVING, CLOSED = range(6)
+"""What is awaited of a peer: nothing, as its next request is here; the beginning of one; the rest of its head; the rest
+of its body; that it closes; nothing any more."""
+
+_READ_BYTES = 64 * 1024
+_PIECE_BYTES = 64 * 1024
+_NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
+_log = Log("http")
+
+
+class Timing(NamedTuple):
+    """Seconds that a peer has.
+
+    Args:
+        head: To send the head of a request, from its first byte or from the beginning of the connection.
+        body: To send the body.
+        idle: To begin with the next request.
+        write: To take 64 KiB.
+        leave: To close its side, after we have closed ours.
+    """
+
+    head: float = 10.0
+    body: float = 30.0
+    idle: float = 5.0
+    write: float = 30.0
+    leave: float = 1.0
+
+
+class Terms:
+    """What holds for all connections of a server.
+
+    Args:
+        application: Has `serve(request, writer)`.
+        timing: What a peer has time for.
+        header_bytes: Of the head of a request.
+        body_bytes: Of its body; None for any size.
+    """
+
+    __slots__ = ("application", "timing", "header_bytes", "body_bytes", "closing", "crowded", "watch")
+
+    def __init__(self, application: Any, timing: Timing, *, header_bytes: int, body_bytes: Optional[int]) -> None:
+        self.application, self.timing = application, timing
+        self.header_bytes, self.body_bytes = header_bytes, body_bytes
+        self.closing = False
+        """Each response is the last of its connection."""
+        self.crowded = False
+        """Workers have better to do than to wait for peers that may send more."""
+        self.watch: Callable[[Connection], None]
+        """Has the peer of a connection watched for leaving, from now on."""
+
+
+class _Unwinding(BaseException):
+    """Leaves the application, which asked for a body that is not here; no catch-all of its own may answer to that."""
+
+    def __init__(self, refusal: Optional[BadRequest] = None) -> None:
+        self.refusal = refusal
+
+
+class Connection:
+    """An accepted socket. At any time it belongs to one thread: the server's, or the worker that runs `work`.
+
+    Args:
+        sock: Not blocking.
+        client: The peer's address, in words.
+        terms: What holds for all connections of its server.
+    """
+
+    __slots__ = (
+        "socket", "client", "stream", "phase", "due", "writer", "watched", "registered", "thread", "_terms", "_head",
+        "_continued",
+    )  # fmt: skip
+
+    def __init__(self, sock: socket.socket, client: str, terms: Terms) -> None:
+        self.socket, self.client, self._terms = sock, client, terms
+        self.stream = RequestStream(header_bytes=terms.header_bytes, body_bytes=terms.body_bytes)
+        self._head: Optional[Head] = None
+        self._continued = False
+        self.writer: Optional[Writer] = None
+        # The rest is the business of the server's thread.
+        self.phase, self.due = IDLE, 0.0
+        self.watched: Optional[Writer] = None
+        self.registered = False
+        self.thread = ""
+
+    def receive(self) -> Optional[bytes]:
+        """What the peer sent; None when that is nothing yet, empty when it has closed."""
+        try:
+            return self.socket.recv(_READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError:
+            return b""
+
+    def advance(self, data: bytes) -> bool:
+        """Take what the peer sent; whether a worker is needed now.
+
+        Raises:
+            BadRequest: It is refused.
+        """
+        self.stream.feed(data)
+        if self._head is not None:
+            return self.stream.body() is not None
+        return self._has_head()
+
+    def _has_head(self) -> bool:
+        self._head = self.stream.head()
+        return self._head is not None
+
+    def has_left(self) -> bool:
+        """Whether the peer has closed, or cut, the connection."""
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
+
+    def refuse(self, status: int, reason: str) -> None:
+        """Answer what is no request, as far as the peer takes it at once; never raises."""
+        _log.debug("%s: refused with %s: %s", self.client, status, reason)
+        body = reason.encode() + b"\n"
+        headers = [("Content-Type", "text/plain; charset=utf-8")]
+        head = response_head(status, headers, length=len(body), keep_alive=False, newer=True)
+        try:
+            self.socket.send(head + body, _NO_SIGNAL)
+        except OSError:
+            pass  # it is closed in any case
+
+    def finish(self) -> None:
+        """Tell the peer that nothing more comes."""
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it has left
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.socket.close()
+
+    def cut(self) -> None:
+        """End it now, from any thread: whoever reads or writes here is woken."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the peer was faster
+        writer = self.writer
+        if writer is not None:
+            writer.lose()
+
+    # ------------------------------------------------------------ on a worker's thread
+
+    def work(self) -> int:
+        """Serve this request and those that follow at once; what is awaited then."""
+        try:
+            awaited = self._serve()
+            while awaited == NEXT:
+                awaited = self._await_next()
+                if awaited == NEXT:
+                    awaited = self._serve()
+            return awaited
+        except BadRequest as refused:
+            self.refuse(refused.status, refused.reason)
+            return LEAVING
+
+    def _serve(self) -> int:
+        head, body = self._head, self.stream.body()
+        assert head is not None
+        self.writer = writer = Writer(head, self.client, self.send, self._keeps_alive, self._began)
+        try:
+            given = Body(self, writer) if body is None else body
+            self._terms.application.serve(HttpRequest(head.method, head.path, head.fields, given, self.client), writer)
+        except _Unwinding as unwinding:
+            if unwinding.refusal is None:
+                return BODY
+            if not writer.begun:
+                raise unwinding.refusal
+        except ConnectionLost:
+            pass  # the writer knows
+        except BaseException as error:
+            _log.error("%s: %r was raised while a request was served", self.client, error, exc_info=error)
+        finally:
+            self.writer = None
+        if not writer.finish():
+            return LEAVING
+        self.stream.forward()
+        self._head, self._continued = None, False
+        return NEXT
+
+    def _began(self) -> None:
+        self._terms.watch(self)
+
+    def _await_next(self) -> int:
+        if self._has_head():
+            return NEXT
+        if not (self._terms.closing or self._terms.crowded) and wait(self.socket, LINGER_SECONDS):
+            data = self.receive()
+            if data is not None:
+                if not data:
+                    return CLOSED
+                return NEXT if self.advance(data) else HEAD
+        return HEAD if self.stream.begun else IDLE
+
+    def _keeps_alive(self, head: Head) -> bool:
+        """Whether there may be a request after this one: its body is here, and both sides want to go on."""
+        if self._terms.closing or not head.keep_alive:
+            return False
+        try:
+            data = self.receive() if self.stream.body() is None else None
+            if data:
+                self.stream.feed(data)
+            return self.stream.body() is not None
+        except BadRequest:
+            return False
+
+    def read_body(self, writer: Writer) -> bytes:
+        """The body of this request, from the connection if need be.
+
+        When it does not come at once, the application is left: it is called anew when all of it is here, unless the
+        response has begun.
+        """
+        head = self._head
+        deadline = Deadline(self._terms.timing.body if writer.begun else 0 if self._terms.crowded else LINGER_SECONDS)
+        try:
+            if head is not None and head.expects and not (self._continued or writer.begun):
+                self._continued = True
+                self.send(CONTINUE)
+            while True:
+                body = self.stream.body()
+                if body is not None:
+                    return body
+                if not wait(self.socket, deadline.wait()):
+                    raise _Unwinding(BadRequest(408, "the body did not come in time") if writer.begun else None)
+                data = self.receive()
+                if data == b"":
+                    raise BadRequest(400, "the body is shorter than announced")
+                self.stream.feed(data or b"")
+        except BadRequest as refused:
+            raise _Unwinding(refused)
+        except OSError:
+            raise _Unwinding(BadRequest(400, "nobody waits for leave to send the body"))
+
+    def send(self, data: Union[bytes, memoryview]) -> None:
+        """Send all of it, for one thread at a time.
+
+        Raises:
+            OSError: The peer is gone, or does not take it in time.
+        """
+        done = self._send_some(data)
+        if done == len(data):
+            return
+        rest = memoryview(data)[done:]
+        while rest:
+            piece, deadline = rest[:_PIECE_BYTES], Deadline(self._terms.timing.write)
+            rest = rest[_PIECE_BYTES:]
+            while piece:
+                if not wait(self.socket, deadline.wait(), to_write=True):
+                    raise TimeoutError(f"it took less than {_PIECE_BYTES} bytes in {deadline.seconds:g} s")
+                piece = piece[self._send_some(piece) :]
+
+    def _send_some(self, data: Union[bytes, memoryview]) -> int:
+        try:
+            return self.socket.send(data, _NO_SIGNAL)
+        except (BlockingIOError, InterruptedError):
+            return 0
+
+
+class Body:
+    """The body of a request that had not come when the request was begun. For the thread that serves it."""
+
+    __slots__ = ("_connection", "_writer", "_at")
+
+    def __init__(self, connection: Connection, writer: Writer) -> None:
+        self._connection, self._writer = connection, writer
+        self._at = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """The next `size` bytes, fewer only at the end; all that are left when it is negative."""
+        whole = self._connection.read_body(self._writer)
+        begin, self._at = self._at, len(whole) if size < 0 else min(self._at + size, len(whole))
+        return whole[begin : self._at]
+
+
+def wait(sock: socket.socket, seconds: float, *, to_write: bool = False) -> bool:
+    """Whether a socket can be read from, or written to, or is closed, within this time."""
+    if not hasattr(select, "poll"):  # pragma: no cover - Windows
+        reading, writing = ((), (sock,)) if to_write else ((sock,), ())
+        return any(select.select(reading, writing, writing, seconds))
+    poller = select.poll()
+    poller.register(sock, select.POLLOUT if to_write else select.POLLIN)
+    return bool(poller.poll(seconds * 1000))

@@ -1,0 +1,160 @@
+"""The load generator for HTTP: raw sockets that stay open, a session of 2025-06-18 on each, the same bytes for all."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import time
+from typing import Any, Mapping, Sequence
+
+from . import load
+from .load import Broken, Measured, median
+
+CONNECTIONS = 32
+WAIT = 20.0
+
+
+class Connection:
+    """One connection with a session.
+
+    Args:
+        child: The subject.
+        url: Where it listens.
+    """
+
+    def __init__(self, child: Child, url: str) -> None:
+        host, _, port = url.partition("//")[2].partition("/")[0].rpartition(":")
+        self.child, self.host, self.address = child, f"{host}:{port}", (host, int(port))
+        self.socket = self._connected()
+        self.session = ""
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "load", "version": "0"}}
+        head, body = self.ask(self.request(child.frame("initialize", hello)))
+        if json.loads(body)["result"]["protocolVersion"] != "2025-06-18":
+            raise child.broken(f"initialize answered {body!r}")
+        for name, _, value in (line.partition(": ") for line in head.split("\r\n")):
+            if name.lower() == "mcp-session-id":
+                self.session = f"{name}: {value}\r\nMCP-Protocol-Version: 2025-06-18\r\n"
+        self.ask(self.request(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'))
+
+    def renew(self) -> None:
+        """Connect again if the server has closed, as it may when nobody has called for a while."""
+        if select.select([self.socket], (), (), 0)[0]:
+            self.socket.close()
+            self.socket = self._connected()
+
+    def _connected(self) -> socket.socket:
+        end = time.monotonic() + WAIT
+        while True:
+            try:
+                found = socket.create_connection(self.address, WAIT)
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return found
+            except ConnectionRefusedError:  # one that said its URL before it listens
+                if time.monotonic() > end:
+                    raise self.child.broken("does not listen") from None
+                time.sleep(0.02)
+
+    def request(self, line: bytes) -> bytes:
+        """One POST."""
+        return (
+            f"POST /mcp HTTP/1.1\r\nHost: {self.host}\r\nUser-Agent: load/0\r\nAccept-Encoding: identity\r\n"
+            "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
+            f"{self.session}Content-Length: {len(line) - 1}\r\n\r\n"
+        ).encode() + line[:-1]
+
+    def call(self, **arguments: Any) -> bytes:
+        return self.request(self.child.call("echo", **arguments))
+
+    def read(self) -> bytes:
+        """One whole response, of which nothing has been read before."""
+        data = b""
+        while not _whole(data):
+            more = self.socket.recv(65536)
+            if not more:
+                raise self.child.broken(f"closed a connection after {data[-400:]!r}")
+            data += more
+        return data
+
+    def ask(self, request: bytes) -> tuple[str, bytes]:
+        self.socket.sendall(request)
+        head, _, body = self.read().partition(b"\r\n\r\n")
+        return head.decode("latin-1"), body
+
+    def expect(self, response: bytes) -> None:
+        load.expect(self.child, response.partition(b"\r\n\r\n")[2], load.TEXT)
+
+
+def _whole(data: bytes) -> bool:
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
+        return False
+    head = data[:end].lower()
+    if b"\r\ncontent-length: " not in head:
+        return head.split(b" ", 2)[1] == b"202" or data.endswith(b"0\r\n\r\n")
+    return len(data) >= end + 4 + int(head.partition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0])
+
+
+class Child(load.Child):
+    """A subject's process that listens, with `CONNECTIONS` connections to it."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        super().__init__(command, environment)
+        self.connections: list[Connection] = []
+        try:
+            url = self.read().decode().strip()
+            self.connections += [Connection(self, url) for _ in range(CONNECTIONS)]
+        except Exception as error:
+            self.close()
+            raise Broken(f"no sessions over HTTP: {error!r}") from error
+
+    def close(self) -> Any:
+        for connection in self.connections:
+            connection.socket.close()
+        return super().close()
+
+
+def one(child: load.Child, calls: int) -> Measured:
+    """One connection, one call at a time."""
+    assert isinstance(child, Child)
+    connection = child.connections[0]
+    connection.renew()
+    requests = [connection.call(text=load.TEXT) for _ in range(calls)]
+    times, responses = [], []
+    cpu = child.cpu()
+    for request in requests:
+        begin = time.perf_counter()
+        connection.socket.sendall(request)
+        responses.append(connection.read())
+        times.append(time.perf_counter() - begin)
+    cpu = child.cpu() - cpu
+    for response in responses:
+        connection.expect(response)
+    return {"http-one": median(times), "http-one-cpu": cpu / calls}
+
+
+def many(child: load.Child, calls: int) -> Measured:
+    """All connections, one call at a time on each."""
+    assert isinstance(child, Child)
+    poller, by_number = select.epoll(), {}
+    todo = {}
+    for connection in child.connections:
+        connection.renew()
+        poller.register(connection.socket, select.EPOLLIN)
+        by_number[connection.socket.fileno()] = connection
+        todo[connection] = [connection.call(text=load.TEXT) for _ in range(max(1, calls // CONNECTIONS))]
+    total, responses = sum(map(len, todo.values())), []
+    cpu, begin = child.cpu(), time.perf_counter()
+    for connection in child.connections:
+        connection.socket.sendall(todo[connection].pop())
+    while len(responses) < total:
+        for number, _ in poller.poll():
+            connection = by_number[number]
+            responses.append(connection.read())
+            if todo[connection]:
+                connection.socket.sendall(todo[connection].pop())
+    took, cpu = time.perf_counter() - begin, child.cpu() - cpu
+    poller.close()
+    for response in responses:
+        child.connections[0].expect(response)
+    return {"http-many": total / took, "http-many-cpu": cpu / total}

@@ -1,0 +1,270 @@
+"""Serving over HTTP for real: the bundled server in front, sockets and signals."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+import pytest
+
+from minimcp import Context, Server
+from minimcp.sse import EventReader
+from minimcp.transports.http_running import RunningHttp
+
+from .support import ROOT, WAIT, eventually
+from .transports.http_app import NEWEST, Stage, alone, call, message, stage_server
+
+requirement = pytest.mark.requirement
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+def server(stage: Stage) -> Iterator[Server]:
+    server = stage_server(stage)
+    yield server
+    stage.go.set()
+    server.close()
+
+
+class Wire:
+    """One connection to a server."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    def send(self, request: Any) -> http.client.HTTPResponse:
+        headers = {**dict(request.headers), "host": f"localhost:{self.connection.port}"}
+        self.connection.request(request.method, request.path, request.body, headers)
+        return self.connection.getresponse()
+
+    def get(self, path: str, headers: Optional[Dict[str, str]] = None) -> http.client.HTTPResponse:
+        self.connection.request("GET", path, headers={"Accept": "text/event-stream", **(headers or {})})
+        return self.connection.getresponse()
+
+
+def read_events(response: http.client.HTTPResponse, count: int) -> Any:
+    reader, found = EventReader(), []
+    while len(found) < count:
+        piece = response.read1(65536)
+        assert piece, found
+        found += list(reader.feed(piece))
+    return found
+
+
+@requirement("SHTTP-05", "M:HTTP-12", "SEC-08", "HSSE-07", "LIFE-28")
+def test_it_runs_in_the_background_on_this_machine_only(server: Server) -> None:
+    with server.start_http() as running:
+        assert running.url == f"http://127.0.0.1:{running.port}/mcp" and "open" in repr(running)
+        with Wire(running.port) as wire:
+            for _ in range(3):  # on one connection
+                response = wire.send(call("add", {"a": 1, "b": 2}))
+                assert response.status == 200
+                assert json.loads(response.read())["result"]["structuredContent"] == 3
+            assert wire.send(call("count", token=1)).read().count(b"data: ") == 4
+    assert running.ended and "closed" in repr(running)
+    running.close()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "example.com", "::"])
+def test_other_machines_are_let_in_only_by_name(server: Server, host: str) -> None:
+    with pytest.raises(ValueError, match="allowed_hosts"):
+        server.start_http(host=host)
+
+
+def test_with_names_it_listens_for_others_too(stage: Stage) -> None:
+    server = stage_server(stage, allowed_hosts=["localhost"])
+    with server.start_http(host="0.0.0.0") as running, Wire(running.port) as wire:
+        assert wire.send(alone("server/discover")).status == 200
+    server.close()
+
+
+@requirement("HSSE-10", "M:DEP-3")
+def test_both_protocols_on_one_port(server: Server) -> None:
+    with server.start_http(legacy_sse=True) as running, Wire(running.port) as wire, Wire(running.port) as other:
+        stream = wire.get("/sse")
+        assert stream.status == 200
+        (endpoint,) = read_events(stream, 1)
+        headers = {"Content-Type": "application/json"}
+        other.connection.request("POST", endpoint.data, json.dumps(message("ping", id="x")), headers)
+        assert other.connection.getresponse().read() == b""
+        (answer,) = read_events(stream, 1)
+        assert json.loads(answer.data) == {"jsonrpc": "2.0", "id": "x", "result": {}}
+        assert other.send(alone("server/discover")).status == 200
+
+
+def test_the_older_protocol_alone(server: Server) -> None:
+    running = server._start_http("127.0.0.1", 0, "/mcp", newer=False, older=True)
+    assert running.url.endswith("/sse")
+    with Wire(running.port) as wire:
+        assert wire.send(alone("server/discover")).status == 404
+    running.close()
+
+
+@requirement("M:HTTP-23", "M:HTTP-36")
+def test_a_client_that_closes_its_socket_cancels(server: Server, stage: Stage) -> None:
+    with server.start_http() as running:
+        with Wire(running.port) as wire:
+            request = call("hold")
+            headers = {**dict(request.headers), "host": "localhost"}
+            wire.connection.request("POST", "/mcp", request.body, headers)
+            assert stage.entered.wait(WAIT)
+        assert stage.cancelled.wait(WAIT)
+        stage.go.set()
+        assert stage.left.wait(WAIT)
+
+
+def test_a_body_that_comes_late_is_served(server: Server) -> None:
+    with server.start_http() as running, Wire(running.port) as wire:
+        request = call("add", {"a": 1, "b": 2})
+        wire.connection.putrequest("POST", "/mcp", skip_host=True)
+        for name, value in {**dict(request.headers), "host": "localhost"}.items():
+            wire.connection.putheader(name, value)
+        wire.connection.putheader("Content-Length", str(len(request.body)))
+        wire.connection.endheaders()
+        wire.connection.send(request.body[:10])
+        wire.connection.send(request.body[10:])
+        assert wire.connection.getresponse().status == 200
+
+
+def test_run_ends_when_the_server_is_closed(server: Server) -> None:
+    started = threading.Event()
+    ports = []
+
+    def serve() -> None:
+        server.run("http", port=0)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    assert eventually(lambda: server._running_http)
+    ports.append(server._running_http[0].port)
+    with Wire(ports[0]) as wire:
+        assert wire.send(alone("server/discover")).status == 200
+    server.close()
+    thread.join(WAIT)
+    assert not thread.is_alive() and not started.is_set() and server._wakers == []
+
+
+def test_a_handler_may_close_its_server(stage: Stage) -> None:
+    server = Server("ending")
+
+    @server.tool
+    def end(ctx: Context) -> str:
+        """End."""
+        server.close()
+        return "ended"
+
+    running = server.start_http()
+    with Wire(running.port) as wire:
+        assert json.loads(wire.send(call("end")).read())["result"]["content"][0]["text"] == "ended"
+    assert eventually(lambda: running.ended)
+    server.close()
+
+
+@pytest.mark.parametrize("transport", ["htttp", "ws"])
+def test_there_are_three_transports(server: Server, transport: str) -> None:
+    with pytest.raises(ValueError, match="'stdio', 'http' and 'sse'"):
+        server.run(transport)
+
+
+@pytest.mark.parametrize(
+    "option", ["max_body_bytes", "max_sessions", "session_ttl", "max_connections", "keepalive"]
+)
+def test_limits_are_more_than_nothing(option: str) -> None:
+    with pytest.raises(ValueError, match=option):
+        Server("x", **{option: 0})
+    assert Server("x", **{option: None})
+
+
+def test_the_store_of_events_is_a_choice() -> None:
+    assert Server("x", event_store=False)._http_settings("/mcp").event_store is None
+    assert Server("x")._http_settings("/mcp").event_store is not None
+    with pytest.raises(ValueError, match="begins with /"):
+        Server("x")._http_settings("mcp")
+
+
+SERVED = """
+import sys, time
+from minimcp import Context, Server
+server = Server("child")
+
+@server.tool
+def wait(ctx: Context) -> str:
+    "Wait."
+    ctx.progress(1)
+    ctx.sleep(60)
+    return "x"
+
+@server.tool(executor="main")
+def main() -> str:
+    "Run on the main thread."
+    import threading
+    return threading.current_thread().name
+
+class Port(object):
+    pass
+
+import threading
+def tell():
+    while not server._running_http:
+        time.sleep(0.01)
+    print(server._running_http[0].port, flush=True)
+threading.Thread(target=tell, daemon=True).start()
+server.run("http", port=0)
+print("over", flush=True)
+"""
+
+
+def start_child() -> Tuple[Any, int]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", SERVED], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=ROOT, text=True
+    )
+    assert child.stdout is not None
+    return child, int(child.stdout.readline())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_streams_open_and_calls_running(number: int) -> None:
+    child, port = start_child()
+    with Wire(port) as listening, Wire(port) as calling, Wire(port) as main:
+        assert json.loads(main.send(call("main")).read())["result"]["content"][0]["text"] == "MainThread"
+        stream = listening.send(alone("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+        read_events(stream, 1)
+        running = calling.send(call("wait", token=1))
+        read_events(running, 1)
+        child.send_signal(number)
+        out, _ = child.communicate(timeout=WAIT)
+        assert child.returncode == 0 and out == "over\n"
+        assert b'"resultType":"complete"' in stream.read()
+        assert b"cancelled" in running.read()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks of POSIX")
+def test_a_fork_lets_go_of_what_listens(server: Server) -> None:
+    running = server.start_http()
+    pid = os.fork()
+    if pid == 0:
+        free = server._running_http == [] and running.ended
+        os._exit(0 if free else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    with Wire(running.port) as wire:
+        assert wire.send(alone("server/discover")).status == 200
+    running.close()
+    assert isinstance(running, RunningHttp)
+    assert NEWEST

@@ -1,0 +1,535 @@
+"""The HTTP server without sockets: who is let in, requests that stand alone, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any, Iterator
+
+import pytest
+
+from minimcp import Context, Server
+from minimcp.transports.http_common import HttpRequest
+from minimcp.transports.http_server import Endpoint
+from minimcp.transports.http_server_settings import Refusal
+
+from ..support import WAIT, eventually
+from .http_app import NEWEST, Recording, Served, Stage, alone, call, core_of, message, post, serve, stage_server
+
+requirement = pytest.mark.requirement
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+def server(stage: Stage) -> Iterator[Server]:
+    server = stage_server(stage)
+    yield server
+    stage.go.set()
+    server.close()
+
+
+@pytest.fixture
+def core(server: Server) -> Endpoint:
+    return core_of(server)
+
+
+def code(response: Recording) -> Any:
+    return response.json["error"]["code"]
+
+
+# ------------------------------------------------------------ the door
+
+
+@requirement("SHTTP-02", "SHTTP-03", "M:HTTP-10", "M:HTTP-11")
+@pytest.mark.parametrize("verb", ["POST", "GET", "DELETE", "OPTIONS", "PUT"])
+@pytest.mark.parametrize(
+    ("header", "value", "status", "setting"),
+    [
+        ("Host", "evil.example", 421, "allowed_hosts"), ("Host", "localhost:80:evil.example", 421, "allowed_hosts"),
+        ("Origin", "http://evil.example", 403, "allowed_origins"), ("Origin", "null", 403, "allowed_origins"),
+    ],
+)
+def test_strangers_are_turned_away_before_their_body_is_read(
+    core: Endpoint, verb: str, header: str, value: str, status: int, setting: str
+) -> None:
+    request = HttpRequest(verb, "/mcp", {"Host": "localhost", header: value}, Unreadable())
+    response = serve(core, request)
+    assert response.status == status and "id" not in response.json
+    assert setting in response.json["error"]["message"]
+
+
+class Unreadable:
+    def read(self, size: int) -> bytes:
+        raise AssertionError("the body is not read")
+
+
+@requirement("SHTTP-04")
+def test_pages_of_an_allowed_host_and_programs_without_origin_are_let_in(core: Endpoint) -> None:
+    assert serve(core, alone("server/discover")).status == 200
+    assert serve(core, alone("server/discover", headers={"Origin": "http://localhost:3000"})).status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/mcp/", "//mcp", "/%6dcp", "/MCP", "/mcp/x", ""])
+def test_the_path_is_exact(core: Endpoint, path: str) -> None:
+    request = alone("server/discover")
+    assert serve(core, HttpRequest("POST", path, request.headers, request.body)).status == 404
+    assert serve(core, HttpRequest("POST", "/mcp?a=1", request.headers, request.body)).status == 200
+
+
+@requirement("SHTTP-01", "M:HTTP-1")
+@pytest.mark.parametrize(("verb", "status"), [("PUT", 405), ("HEAD", 405), ("OPTIONS", 405), ("BREW", 501)])
+def test_other_verbs_are_refused(core: Endpoint, verb: str, status: int) -> None:
+    response = serve(core, HttpRequest(verb, "/mcp", {"Host": "localhost"}))
+    assert response.status == status and response.headers["Allow"] == "POST, GET, DELETE"
+
+
+@requirement("M:HTTP-14", "M:HTTP-15")
+@pytest.mark.parametrize("verb", ["GET", "DELETE"])
+def test_where_requests_stand_alone_there_is_only_post(server: Server, core: Endpoint, verb: str) -> None:
+    response = serve(core, HttpRequest(verb, "/mcp", {"Host": "localhost", "MCP-Protocol-Version": NEWEST}))
+    assert response.status == 405 and response.headers["Allow"] == "POST"
+
+
+@requirement("SHTTP-23", "SHTTP-24", "M:HTTP-30")
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Content-Type": "text/plain"}, 415), ({"Content-Type": None}, 415), ({"Content-Encoding": "gzip"}, 415),
+        ({"Content-Type": "application/json; charset=utf-16"}, 415), ({"Content-Encoding": "identity"}, 200),
+        ({"Accept": None}, 406), ({"Accept": "application/json"}, 406), ({"Accept": "text/html"}, 406),
+        ({"Accept": "*/*"}, 200), ({"Accept": "text/event-stream, application/json; q=0.5"}, 200),
+        ({"Content-Length": str(5 * 1024 * 1024)}, 413),
+    ],
+)
+def test_what_a_body_is_and_may_be_answered_with(core: Endpoint, headers: Any, status: int) -> None:
+    assert serve(core, alone("server/discover", headers=headers)).status == status
+
+
+class Endless:
+    """A body without end, which counts what is read of it."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def read(self, size: int) -> bytes:
+        self.taken += size
+        return b" " * size
+
+
+@pytest.mark.parametrize("size", [999, 1000, 1001])
+def test_a_body_of_the_limit_is_read_and_a_longer_one_is_not(server: Server, size: int) -> None:
+    core = core_of(server, max_body_bytes=1000)
+    request = alone("server/discover")
+    request.body += b" " * (size - len(request.body))
+    response = serve(core, request)
+    assert response.status == (200 if size <= 1000 else 413)
+    assert size <= 1000 or "max_body_bytes" in response.json["error"]["message"]
+
+
+def test_a_body_without_end_is_left(server: Server) -> None:
+    body = Endless()
+    core = core_of(server, max_body_bytes=1000)
+    assert serve(core, HttpRequest("POST", "/mcp", post({}).headers, body)).status == 413
+    assert body.taken == 1001
+
+
+@requirement("SHTTP-11", "M:HTTP-29")
+@pytest.mark.parametrize(
+    ("body", "number"),
+    [
+        (b"{", -32700), (b"\xff", -32700), (b"5", -32600), (b"{}", -32600), (b'{"jsonrpc":"2.0","id":1}', -32600),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600), (b"", -32700), (b"[" * 300, -32700),
+        (b'{"jsonrpc":"2.0","method":5}', -32600),
+    ],
+)
+def test_what_is_no_message_is_refused(core: Endpoint, body: bytes, number: int) -> None:
+    response = serve(core, post(body))
+    assert response.status == 400 and code(response) == number
+
+
+@requirement("M:HTTP-13", "M:HTTP-35", "SHTTP-06", "SHTTP-72")
+def test_every_request_is_authenticated(server: Server) -> None:
+    def authenticate(request: HttpRequest) -> str:
+        if "Authorization" not in request.headers:
+            raise Refusal(401, "who are you?", (("WWW-Authenticate", "Bearer"),))
+        return "ann"
+
+    core = core_of(server, authenticate=authenticate)
+    assert serve(core, alone("server/discover", headers={"Authorization": "x"})).status == 200
+    response = serve(core, alone("server/discover"))
+    assert response.status == 401 and response.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_a_fault_of_ours_is_told_without_words(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    def fault(request: HttpRequest) -> str:
+        raise KeyError("secret")
+
+    response = serve(core_of(server, authenticate=fault), alone("server/discover"))
+    assert response.status == 500 and b"secret" not in response.body and "secret" in caplog.text
+
+
+# ------------------------------------------------------------ requests that stand alone
+
+
+@requirement("M:HTTP-5", "SHTTP-12")
+def test_an_answer_alone_is_json(core: Endpoint) -> None:
+    response = serve(core, call("add", {"a": 1, "b": 2}, id="x"))
+    assert response.status == 200 and response.headers["Content-Type"] == "application/json"
+    assert response.json["id"] == "x" and response.json["result"]["structuredContent"] == 3
+    assert not response.streamed
+
+
+@requirement("M:HTTP-5", "M:HTTP-17", "M:HTTP-18", "M:HTTP-19", "M:HTTP-20")
+def test_progress_makes_a_stream(core: Endpoint) -> None:
+    response = serve(core, call("count", token=7, headers={"Last-Event-ID": "1"}))
+    assert response.status == 200 and response.streamed and response.ended
+    assert response.headers["Content-Type"] == "text/event-stream" and response.headers["X-Accel-Buffering"] == "no"
+    assert "no-cache" in response.headers["Cache-Control"] and b"id:" not in response.body
+    *progress, last = response.messages
+    assert [each["params"]["progress"] for each in progress] == [0, 1, 2]
+    assert last["result"]["content"][0]["text"] == "counted"
+
+
+@requirement("M:HTTP-27")
+@pytest.mark.parametrize(
+    ("request_", "status", "number"),
+    [
+        (call("nix"), 400, -32602), (alone("nope"), 404, -32601), (alone("initialize"), 404, -32601),
+        (alone("ping"), 404, -32601), (alone("logging/setLevel", {"level": "info"}), 404, -32601),
+        (alone("resources/subscribe", {"uri": "notes://one"}), 404, -32601), (call("needy"), 400, -32021),
+        (alone("resources/read", {"uri": "notes://two"}), 400, -32602),
+        (alone("prompts/get", {"name": "x"}), 400, -32602),
+        (alone("tools/list", version="v9"), 400, -32022), (alone("tools/list", {"_meta": {"a": 1}}, id="x"), 200, None),
+    ],
+)
+def test_errors_have_the_status_that_they_deserve(
+    core: Endpoint, request_: HttpRequest, status: int, number: Any
+) -> None:
+    response = serve(core, request_)
+    assert response.status == status and not response.streamed
+    assert response.json.get("error", {}).get("code") == number
+    assert response.json["id"] == json.loads(request_.body)["id"]
+
+
+@requirement("M:HTTP-27", "M:HTTP-28")
+def test_a_failure_behind_progress_is_the_last_event(server: Server, core: Endpoint) -> None:
+    @server.prompt
+    def failing() -> str:
+        """Fail."""
+        raise KeyError("secret")
+
+    alone_ = serve(core, alone("prompts/get", {"name": "failing"}))
+    assert alone_.status == 200 and code(alone_) == -32603 and b"secret" not in alone_.body
+    response = serve(core, call("broken", {"report": True}, token=1))
+    assert response.status == 200 and response.messages[-1]["result"]["isError"]
+
+
+@requirement("M:HTTP-6", "M:HTTP-9")
+def test_notifications_are_accepted_and_mean_nothing(core: Endpoint, stage: Stage) -> None:
+    held = Served(core, call("hold", id=5))
+    assert stage.entered.wait(WAIT)
+    cancelled = post(message("notifications/cancelled", {"requestId": 5}, None), {"MCP-Protocol-Version": NEWEST})
+    response = serve(core, cancelled)
+    assert response.status == 202 and response.body == b""
+    stage.go.set()
+    assert held.finished().json["result"]["content"][0]["text"] == "held"
+
+
+@requirement("M:HTTP-7")
+def test_a_notification_of_an_unknown_revision_is_refused(core: Endpoint) -> None:
+    response = serve(core, post(message("notifications/x", None, None), {"MCP-Protocol-Version": "v9"}))
+    assert response.status == 400 and code(response) == -32022 and "id" not in response.json
+    assert NEWEST in response.json["error"]["data"]["supported"]
+
+
+@requirement("M:HTTP-29")
+@pytest.mark.parametrize("body", [[message("tools/list")], {"jsonrpc": "2.0", "id": 1, "result": {}}])
+def test_arrays_and_answers_do_not_stand_alone(core: Endpoint, body: Any) -> None:
+    response = serve(core, post(body, {"MCP-Protocol-Version": NEWEST}))
+    assert response.status == 400 and code(response) == -32600
+
+
+@requirement("M:HTTP-16")
+def test_a_session_id_means_nothing_where_requests_stand_alone(core: Endpoint) -> None:
+    response = serve(core, alone("tools/list", headers={"Mcp-Session-Id": "bogus"}))
+    assert response.status == 200 and "Mcp-Session-Id" not in response.headers
+
+
+@requirement("M:HTTP-23", "M:HTTP-24")
+def test_a_client_that_leaves_takes_its_request_back(core: Endpoint, stage: Stage) -> None:
+    held = Served(core, call("hold", token=1))
+    assert stage.entered.wait(WAIT)
+    held.writer.lose()
+    assert stage.cancelled.wait(WAIT)
+    stage.go.set()
+    assert stage.left.wait(WAIT)
+    assert held.finished().status == 0
+
+
+def test_a_peer_that_vanishes_while_it_is_written_to_ends_the_call(core: Endpoint, stage: Stage) -> None:
+    held = Served(core, call("hold", token=1))
+    assert stage.entered.wait(WAIT)
+    held.writer.gone = True  # nobody has noticed yet
+    stage.go.set()
+    assert held.finished().status == 0
+    assert len(core._replies) == 0
+
+
+@requirement("M:HTTP-21")
+def test_a_silent_call_becomes_a_stream_with_comments(server: Server, stage: Stage) -> None:
+    core = core_of(server, keepalive=0.02)
+    held = Served(core, call("hold"))
+    held.writer.wait_for(lambda: held.writer.body.count(b": keep-alive\n\n") >= 2)
+    stage.go.set()
+    response = held.finished()
+    assert response.status == 200 and response.messages[-1]["result"]["content"][0]["text"] == "held"
+    core.close()
+
+
+def test_a_call_that_runs_elsewhere_is_answered_here(core: Endpoint) -> None:
+    assert serve(core, call("pooled")).status == 200
+
+
+def test_handlers_see_the_headers(core: Endpoint) -> None:
+    response = serve(core, call("region", headers={"x-region": "north"}))
+    assert response.json["result"]["content"][0]["text"] == "north"
+
+
+def test_a_question_is_an_answer_and_any_server_with_the_keys_goes_on(stage: Stage) -> None:
+    keys = [b"k" * 32]
+    servers = [stage_server(stage, state_keys=keys) for _ in range(2)]
+    first = serve(core_of(servers[0]), call("name", capabilities={"elicitation": {}})).json["result"]
+    assert first["resultType"] == "input_required"
+    answers = {"name": {"action": "accept", "content": {"name": "Bob"}}}
+    params = {
+        "name": "name", "arguments": {}, "requestState": first["requestState"], "inputResponses": answers,
+    }
+    second = serve(core_of(servers[1]), alone("tools/call", params, id=2, capabilities={"elicitation": {}}))
+    assert second.json["result"]["content"][0]["text"] == "Bob"
+    for server in servers:
+        server.close()
+
+
+@requirement("M:MRTR-S17")
+def test_on_a_stream_the_questions_come_last(server: Server, core: Endpoint) -> None:
+    @server.tool
+    def slow(ctx: Context) -> str:
+        """Report, then ask."""
+        ctx.progress(1)
+        return ctx.elicit("Your name?", {"name": str}).action
+
+    progress, result = serve(core, call("slow", token=1, capabilities={"elicitation": {}})).messages
+    assert progress["params"]["progress"] == 1 and result["result"]["resultType"] == "input_required"
+
+
+def test_with_json_responses_nothing_is_streamed(server: Server) -> None:
+    core = core_of(server, json_response=True)
+    response = serve(core, call("count", token=1, headers={"Accept": "application/json"}))
+    assert response.status == 200 and not response.streamed
+
+
+def test_more_requests_than_allowed_are_refused(stage: Stage) -> None:
+    server = stage_server(stage, max_requests=1)
+    core = core_of(server)
+    held = Served(core, call("hold"))
+    assert stage.entered.wait(WAIT)
+    refused = serve(core, call("add", {"a": 1, "b": 2}))
+    assert refused.status == 200 and code(refused) == -32603 and "max_requests" in refused.json["error"]["message"]
+    assert serve(core, alone("server/discover")).status == 200
+    stage.go.set()
+    held.finished()
+    server.close()
+
+
+def test_an_answer_that_is_too_long_is_an_error(stage: Stage) -> None:
+    server = stage_server(stage, max_message_bytes=300)
+    response = serve(core_of(server), alone("tools/list"))
+    assert code(response) == -32603
+    server.close()
+
+
+# ------------------------------------------------------------ headers that mirror the body
+
+
+@requirement("M:HDR-6", "M:HDR-7", "M:HDR-8", "M:HDR-9", "M:HDR-13", "M:HDR-14")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"MCP-Protocol-Version": None}, {"MCP-Protocol-Version": "2025-11-25"}, {"MCP-Protocol-Version": "v9"},
+        {"Mcp-Method": None}, {"Mcp-Method": "TOOLS/CALL"}, {"Mcp-Method": "tools/list"}, {"Mcp-Name": None},
+        {"Mcp-Name": "Add"}, {"Mcp-Name": "=?base64?YWRk"}, {"Mcp-Name": "add\x80"}, {"Mcp-Name": "=?base64?YWR?="},
+    ],
+)
+def test_headers_that_differ_from_the_body_are_refused(core: Endpoint, headers: Any) -> None:
+    response = serve(core, call("add", {"a": 1, "b": 2}, headers=headers))
+    assert response.status == 400 and code(response) == -32020 and response.json["id"] == 1
+
+
+@requirement("M:HDR-14")
+@pytest.mark.parametrize("name", ["Mcp-Name", "Mcp-Method", "MCP-Protocol-Version"])
+def test_a_header_that_is_there_twice_is_refused(core: Endpoint, name: str) -> None:
+    request = call("add", {"a": 1, "b": 2})
+    pairs = [*request.headers.items(), (name, request.headers[name])]
+    response = serve(core, HttpRequest("POST", "/mcp", pairs, request.body))
+    assert response.status == 400 and code(response) == -32020
+
+
+@requirement("M:HDR-10", "M:HDR-11", "M:HDR-12")
+def test_names_have_no_case_and_values_may_be_encoded(core: Endpoint) -> None:
+    same = {"Mcp-Name": None, "MCP-NAME": "=?base64?YWRk?=", "Mcp-Method": None, "mcp-method": "  tools/call \t"}
+    assert serve(core, call("add", {"a": 1, "b": 2}, headers=same)).status == 200
+
+
+@requirement("M:HDR-15", "M:HDR-17", "M:HDR-18")
+@pytest.mark.parametrize(
+    ("request_", "number"),
+    [
+        (post(message("nope", {"_meta": {VERSION_KEY: NEWEST}}), {"MCP-Protocol-Version": "v9"}), -32602)
+        for VERSION_KEY in ["io.modelcontextprotocol/protocolVersion"]
+    ]
+    + [
+        (alone("nope", version="v9", headers={"Mcp-Method": "other"}), -32020),
+        (alone("nope", version="v9"), -32022),
+        (alone("nope"), -32601),
+        (alone("tools/call", {"arguments": {}}), -32602),
+        (post(message("tools/list"), {"MCP-Protocol-Version": NEWEST}), -32602),
+    ],
+)
+def test_the_first_thing_that_is_wrong_is_told(core: Endpoint, request_: HttpRequest, number: int) -> None:
+    assert code(serve(core, request_)) == number
+
+
+@requirement("M:XH-17", "M:XH-18", "M:XH-19", "M:XH-20", "M:XH-21", "M:XH-22", "M:XH-23")
+@pytest.mark.parametrize(
+    ("arguments", "headers", "fits"),
+    [
+        ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVsbG8=?="}, True),
+        ({"place": "Hello"}, {"Mcp-Param-Place": "Hello"}, True), ({"place": "Hello"}, {}, False),
+        ({"place": "Hello"}, {"Mcp-Param-Place": "hello"}, False), ({}, {"Mcp-Param-Place": "Hello"}, False),
+        ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVsbG8?="}, False), ({}, {}, True),
+        ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVs!!!bG8=?="}, False),
+        ({"place": "SGVsbG8="}, {"Mcp-Param-Place": "SGVsbG8="}, True), ({}, {"Mcp-Param-Other": "x"}, True),
+        ({"place": "=?BASE64?SGVsbG8=?="}, {"Mcp-Param-Place": "=?BASE64?SGVsbG8=?="}, True),
+        ({"number": 42}, {"Mcp-Param-Number": "42.0"}, True), ({"number": 42}, {"mcp-param-number": "42"}, True),
+        ({"number": 42}, {"Mcp-Param-Number": "43"}, False), ({"place": ""}, {"Mcp-Param-Place": ""}, True),
+        ({"place": ["x"]}, {}, True),
+    ],
+)
+def test_mirrored_arguments_are_compared(core: Endpoint, arguments: Any, headers: Any, fits: bool) -> None:
+    response = serve(core, call("mirrored", arguments, headers=headers))
+    assert (response.status == 200) is fits
+    assert fits or code(response) == -32020
+
+
+@requirement("M:XH-24")
+def test_a_bad_annotation_is_refused_when_it_is_registered() -> None:
+    server = Server("x")
+
+    def tool(a: str) -> str:
+        """A tool."""
+        return a
+
+    with pytest.raises(ValueError, match="name of a header"):
+        server.add_tool(tool, headers={"a": "no header"})
+    with pytest.raises(ValueError, match="no parameter"):
+        server.add_tool(tool, headers={"b": "B"})
+
+
+# ------------------------------------------------------------ subscriptions/listen
+
+
+def listen(id: Any = "s", **wanted: Any) -> HttpRequest:
+    return alone("subscriptions/listen", {"notifications": wanted}, id=id)
+
+
+@requirement("M:SUB-2", "M:SUB-9", "M:HTTP-31")
+def test_a_listen_is_a_stream_until_the_server_ends_it(server: Server) -> None:
+    core = core_of(server, json_response=True)
+    stream = Served(core, listen(toolsListChanged=True))
+    stream.writer.wait_for(lambda: len(stream.writer.messages) == 1)
+    server.remove_tool("add")
+    stream.writer.wait_for(lambda: len(stream.writer.messages) == 2)
+    core.close()
+    acknowledged, changed, result = stream.finished().messages
+    assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+    assert changed["method"] == "notifications/tools/list_changed"
+    assert result["id"] == "s" and result["result"]["resultType"] == "complete"
+
+
+@requirement("M:SUB-8", "M:SUB-22")
+def test_a_listen_ends_when_its_client_leaves(server: Server, core: Endpoint) -> None:
+    stream = Served(core, listen(toolsListChanged=True))
+    stream.writer.wait_for(lambda: stream.writer.messages)
+    stream.writer.lose()
+    stream.finished()
+    assert eventually(lambda: not server._registry.subscriptions._streams)
+
+
+@requirement("M:SUB-15")
+def test_listens_are_limited(server: Server) -> None:
+    core = core_of(server, max_streams=1)
+    stream = Served(core, listen())
+    stream.writer.wait_for(lambda: stream.writer.messages)
+    refused = serve(core, listen())
+    assert refused.status == 200 and code(refused) == -32603 and "max_streams" in refused.json["error"]["message"]
+    core.close()
+    stream.finished()
+    none = serve(core_of(server, max_streams=0), listen())
+    assert code(none) == -32603
+    assert code(serve(core_of(server), listen(), streams=False)) == -32603
+
+
+# ------------------------------------------------------------ revisions that are not served
+
+
+@requirement("M:VER-S12", "M:HDR-7")
+def test_without_a_handshake_initialize_is_told_what_there_is(stage: Stage) -> None:
+    server = stage_server(stage, revisions=[NEWEST])
+    core = core_of(server)
+    opening = serve(core, post(message("initialize", {"protocolVersion": "2025-06-18"})))
+    assert opening.status == 400 and opening.json["error"]["data"]["supported"] == [NEWEST]
+    assert code(serve(core, post(message("tools/list")))) == -32020
+    assert code(serve(core, post(message("tools/list"), {"MCP-Protocol-Version": "2025-06-18"}))) == -32022
+    assert serve(core, post([message("tools/list")])).status == 400
+    assert serve(core, HttpRequest("GET", "/mcp", {"Host": "localhost"})).status == 405
+    server.close()
+
+
+@requirement("M:VER-S2")
+def test_requests_that_stand_alone_may_not_be_served(stage: Stage) -> None:
+    server = stage_server(stage, revisions=["2025-11-25"])
+    response = serve(core_of(server), alone("tools/list"))
+    assert response.status == 400 and code(response) == -32022
+    notice = post(message("notifications/x", None, None), {"MCP-Protocol-Version": NEWEST})
+    assert serve(core_of(server), notice).status == 400
+    server.close()
+
+
+# ------------------------------------------------------------ the end
+
+
+def test_closing_waits_for_what_runs_and_refuses_what_comes(server: Server, core: Endpoint, stage: Stage) -> None:
+    held = Served(core, call("hold"))
+    assert stage.entered.wait(WAIT)
+    ending = threading.Thread(target=core.close, args=(WAIT,))
+    ending.start()
+    assert eventually(lambda: core.closing)
+    assert serve(core, alone("server/discover")).status == 503
+    stage.go.set()
+    assert held.finished().status == 200
+    ending.join(WAIT)
+    core.close()
+
+
+def test_what_does_not_end_in_time_is_cut(core: Endpoint, stage: Stage) -> None:
+    held = Served(core, call("hold"))
+    assert stage.entered.wait(WAIT)
+    core.close(0.01, "the server was told to end")
+    assert stage.cancelled.wait(WAIT)
+    held.writer.wait_for(lambda: held.writer.ended)
+    stage.go.set()
+    assert held.finished().body == b""

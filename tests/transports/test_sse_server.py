@@ -1,0 +1,202 @@
+"""HTTP+SSE of 2024-11-05, the server's side, without sockets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Iterator, List
+
+import pytest
+
+from minimcp import ConnectionLost, Server
+from minimcp.transports.http_common import HttpRequest
+from minimcp.transports.sse_server import _MOST_WAITING, SsePipe, SseServer
+
+from ..support import WAIT, eventually
+from .http_app import Recording, Served, Stage, message, stage_server
+
+requirement = pytest.mark.requirement
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+def server(stage: Stage) -> Iterator[Server]:
+    server = stage_server(stage)
+    yield server
+    stage.go.set()
+    server.close()
+
+
+def sse_of(server: Server, **changes: Any) -> SseServer:
+    return SseServer(server.connect, server._http_settings("/mcp", **changes))
+
+
+@pytest.fixture
+def sse(server: Server) -> Iterator[SseServer]:
+    sse = sse_of(server)
+    yield sse
+    sse.close()
+
+
+class Old:
+    """A client that knows nothing newer."""
+
+    def __init__(self, sse: SseServer, **headers: str) -> None:
+        self.sse, self.headers = sse, {"Host": "localhost", **headers}
+        self.stream = Served(sse, HttpRequest("GET", "/sse", {**self.headers, "Accept": "text/event-stream"}))  # type: ignore[arg-type]
+        self.writer = self.stream.writer
+        self.writer.wait_for(lambda: self.writer.events)
+        self.endpoint = self.writer.events[0]
+        assert self.endpoint.event == "endpoint"
+
+    def post(self, body: Any, path: str = "", **headers: Any) -> Recording:
+        given = {**self.headers, "Content-Type": "application/json", **headers}
+        writer = Recording()
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.sse.serve(HttpRequest("POST", path or self.endpoint.data, given, raw), writer)
+        return writer
+
+    def said(self) -> List[Any]:
+        events = self.writer.events[1:]
+        assert all(event.event == "message" for event in events)
+        return [json.loads(event.data) for event in events]
+
+    def request(self, method: str, params: Any = None, id: Any = 1) -> Any:
+        assert self.post(message(method, params, id)).status == 202
+        self.writer.wait_for(lambda: any(each.get("id") == id for each in self.said()))
+        return next(each for each in self.said() if each.get("id") == id)
+
+    def open(self) -> None:
+        self.request("initialize", {
+            "protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"},
+        }, "open")
+        self.post(message("notifications/initialized", id=None))
+
+
+@requirement("HSSE-01", "HSSE-02", "HSSE-04")
+def test_messages_go_up_by_post_and_down_by_events(sse: SseServer) -> None:
+    client = Old(sse)
+    assert client.endpoint.data.startswith("/messages?session_id=")
+    client.open()
+    accepted = client.post(message("ping", id="p"))
+    assert accepted.status == 202 and accepted.body == b""
+    answer = client.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+    assert answer["result"]["content"][0]["text"] == "3"
+    client.writer.lose()
+    client.stream.finished()
+
+
+@requirement("HSSE-05")
+def test_clients_do_not_hear_each_other(server: Server, sse: SseServer) -> None:
+    one, two = Old(sse), Old(sse)
+    for client in (one, two):
+        client.open()
+    assert one.request("ping", id="one") and two.request("ping", id="two")
+    server.remove_tool("add")
+    for client in (one, two):
+        client.writer.wait_for(lambda client=client: "notifications/tools/list_changed" in str(client.said()))
+    assert "two" not in str(one.said()) and "one" not in str(two.said())
+    sse.close()
+    for client in (one, two):
+        assert client.stream.finished().ended
+
+
+@requirement("HSSE-09")
+def test_the_session_ends_with_its_stream(sse: SseServer) -> None:
+    client = Old(sse)
+    client.writer.lose()
+    client.stream.finished()
+    assert client.post(message("ping")).status == 404
+
+
+@requirement("HSSE-06", "SEC-01")
+@pytest.mark.parametrize(("header", "value", "status"), [("Origin", "http://evil.example", 403), ("Host", "x.y", 421)])
+def test_strangers_are_turned_away_on_both_paths(sse: SseServer, header: str, value: str, status: int) -> None:
+    for verb, path in (("GET", "/sse"), ("POST", "/messages")):
+        writer = Recording()
+        sse.serve(HttpRequest(verb, path, {"Host": "localhost", header: value}), writer)
+        assert writer.status == status
+
+
+@requirement("HSSE-08")
+def test_both_ends_are_authenticated(server: Server) -> None:
+    sse = sse_of(server, authenticate=lambda request: request.headers.get("X-User"))
+    client = Old(sse, **{"X-User": "ann"})
+    assert client.post(message("ping"), **{"X-User": "bob"}).status == 404
+    assert client.post(message("ping")).status == 202
+    sse.close()
+    client.stream.finished()
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "headers", "status"),
+    [
+        ("POST", "/sse", {}, 405), ("GET", "/messages", {}, 405), ("GET", "/", {}, 404), ("GET", "/sse/", {}, 404),
+        ("GET", "/sse", {"Accept": "application/json"}, 406), ("POST", "/messages", {}, 404),
+        ("POST", "/messages?session_id=x", {}, 404),
+    ],
+)
+def test_what_is_not_served(sse: SseServer, verb: str, path: str, headers: Any, status: int) -> None:
+    writer = Recording()
+    sse.serve(HttpRequest(verb, path, {"Host": "localhost", **headers}, b"{}"), writer)
+    assert writer.status == status
+
+
+def test_bodies_are_looked_at(server: Server) -> None:
+    sse = sse_of(server, max_body_bytes=100)
+    client = Old(sse)
+    assert client.post(b"x", **{"Content-Type": "text/plain"}).status == 415
+    assert client.post(b" " * 101).status == 413
+    assert client.post(b"{").status == 202  # what it says is the session's business
+    client.writer.wait_for(lambda: "-32700" in str(client.said()))
+    sse.close()
+    client.stream.finished()
+
+
+def test_streams_are_limited_and_get_comments(server: Server) -> None:
+    sse = sse_of(server, max_streams=1, keepalive=0.01)
+    client = Old(sse)
+    writer = Recording()
+    sse.serve(HttpRequest("GET", "/sse", {"Host": "localhost", "Accept": "*/*"}), writer)
+    assert writer.status == 503 and "max_streams" in writer.json["error"]["message"]
+    client.writer.wait_for(lambda: b": keep-alive" in client.writer.body)
+    client.writer.gone = True  # nobody has noticed but the next comment
+    client.stream.finished()
+    assert eventually(lambda: not sse._pipes)
+
+
+def test_a_fault_of_ours_is_told_without_words(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    def fault(request: HttpRequest) -> str:
+        raise KeyError("secret")
+
+    sse, writer = sse_of(server, authenticate=fault), Recording()
+    sse.serve(HttpRequest("GET", "/sse", {"Host": "localhost", "Accept": "*/*"}), writer)
+    assert writer.status == 500 and b"secret" not in writer.body and "secret" in caplog.text
+
+
+def test_a_pipe_ends_once_and_takes_only_so_much() -> None:
+    writer = Recording()
+    writer.begin(200, [])
+    pipe = SsePipe(writer, None)
+    assert all(pipe.put(b"{}") for _ in range(_MOST_WAITING)) and not pipe.put(b"{}")
+    assert len(pipe.receive()) == _MOST_WAITING and pipe.is_heard()
+    assert pipe.send(b"1\n2\n", WAIT) == 4
+    assert [event.data for event in writer.events] == ["1", "2"]
+    pipe.finish()
+    pipe.close()
+    pipe.close()
+    assert pipe.receive() == [] and not pipe.is_heard()
+    with pytest.raises(ConnectionLost):
+        pipe.send(b"3\n", WAIT)
+
+
+def test_too_many_waiting_messages_are_refused(server: Server, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    sse = sse_of(server)
+    client = Old(sse)
+    monkeypatch.setattr(SsePipe, "put", lambda self, body: False)
+    assert client.post(message("ping")).status == 503
+    sse.close()
+    client.stream.finished()

@@ -1,0 +1,339 @@
+"""Rows C39 to C62 of the fault catalogue, at a whole server over real sockets: hostile, broken, slow and many clients.
+
+What the HTTP server does with raw bytes alone is in tests/transports/test_serving.py.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any, Dict, Iterator, List
+
+import pytest
+
+from minimcp import Context, Server
+from minimcp.sse import EventReader
+from minimcp.transports.http_common import HttpRequest
+from minimcp.transports.http_running import RunningHttp
+from tests.rows import for_each
+from tests.support import WAIT, eventually, open_descriptors
+from tests.transports.http_app import HANDSHAKE, alone, call, message, post
+from tests.transports.http_peer import Peer, Response
+
+GET = HttpRequest("GET", "/mcp", {"Accept": "text/event-stream"})
+
+
+class Counts:
+    """What the tools of a server have seen."""
+
+    def __init__(self) -> None:
+        self.begun, self.cancelled, self.ended = (threading.Semaphore(0) for _ in range(3))
+        self.release = threading.Event()
+
+
+def make_server(counts: Counts, **options: Any) -> Server:
+    server = Server("faults", **options)
+
+    @server.tool
+    def echo(text: str) -> str:
+        """Give the text back."""
+        return text
+
+    @server.tool
+    def hold(ctx: Context) -> str:
+        """Wait until it is cancelled, or the test says so."""
+        over = threading.Event()
+        ctx.on_cancel(counts.cancelled.release)
+        ctx.on_cancel(over.set)
+        counts.begun.release()
+        while not over.wait(0.005) and not counts.release.is_set():
+            pass
+        counts.ended.release()
+        return "held"
+
+    return server
+
+
+@pytest.fixture
+def counts() -> Counts:
+    return Counts()
+
+
+@pytest.fixture
+def server(counts: Counts) -> Iterator[Server]:
+    server = make_server(counts)
+    yield server
+    counts.release.set()
+    server.close()
+
+
+@pytest.fixture
+def running(server: Server) -> Iterator[RunningHttp]:
+    with server.start_http() as running:
+        yield running
+        running.close(0)
+
+
+@pytest.fixture
+def legacy(server: Server) -> Iterator[RunningHttp]:
+    """Which serves the oldest transport too."""
+    with server.start_http(legacy_sse=True) as running:
+        yield running
+
+
+def wire(running: RunningHttp, request: HttpRequest, **more: str) -> bytes:
+    """The bytes of a request."""
+    body: Any = request.body
+    headers = {**dict(request.headers), "host": f"localhost:{running.port}", **more}
+    if body or request.method == "POST":
+        headers["content-length"] = str(len(body))
+    lines = [f"{request.method} {request.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + bytes(body)
+
+
+def ask(running: RunningHttp, request: HttpRequest, **more: str) -> Response:
+    """The response to a request on a connection of its own."""
+    with Peer(running.port) as peer:
+        return peer.send(wire(running, request, **more)).response()
+
+
+def text_of(response: Response) -> Any:
+    """What a tool said, in a body of JSON or as the last event."""
+    body = response.body
+    if response.headers["content-type"].startswith("text/event-stream"):
+        body = list(EventReader().feed(body))[-1].data.encode()
+    return json.loads(body)["result"]["content"][0]["text"]
+
+
+def shake(running: RunningHttp) -> Dict[str, str]:
+    """The headers of a new session."""
+    hello = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}}
+    with Peer(running.port) as peer:
+        headers = peer.send(wire(running, post(message("initialize", hello, 0)))).response().headers
+        session = {"mcp-session-id": headers["mcp-session-id"], "mcp-protocol-version": HANDSHAKE}
+        assert peer.send(wire(running, post(message("notifications/initialized", id=None)), **session)).head()[0] == 202
+    return session
+
+
+def works(running: RunningHttp) -> None:
+    """A new connection is served."""
+    assert text_of(ask(running, call("echo", {"text": "alive"}))) == "alive"
+
+
+# ------------------------------------------------------------ what is sent (C39 to C44, C51 to C54)
+
+
+MALFORMED = [
+    b"", b"{", b"nul", b"\xff", b'{"jsonrpc":"2.0","id":1,"method":"ping","params":NaN}', b"[" * 100_000, b"[]", b"1",
+    b'{"id":1}', b'{"jsonrpc":"2.0","id":1,"method":5}', b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"ping"}', b'{"jsonrpc":"2.0","id":[],"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', b'{"jsonrpc":"2.0","id":true,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}',
+]  # fmt: skip
+
+
+@for_each("body", MALFORMED)
+@for_each("shaken", [False, True])
+def test_c39_malformed_bodies_are_answered(running: RunningHttp, body: bytes, shaken: bool) -> None:
+    with Peer(running.port) as peer:
+        session = shake(running) if shaken else {}
+        found = peer.send(wire(running, post(body), **session)).response()
+        assert found.status == 400
+        assert json.loads(found.body)["error"]["code"] in (-32700, -32600, -32602, -32022, -32020)
+        assert text_of(peer.send(wire(running, call("echo", {"text": "on"}))).response()) == "on"
+
+
+@for_each("framing", [b"Content-Length: 50000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n2ffffff\r\n"])
+def test_c40_a_body_that_is_too_long_is_refused_before_it_comes(running: RunningHttp, framing: bytes) -> None:
+    with Peer(running.port) as peer:
+        head = wire(running, post(b"")).replace(b"content-length: 0\r\n\r\n", framing)
+        found = peer.send(head).response()
+        assert (found.status, found.headers["connection"]) == (413, "close") and b"max_body_bytes" in found.body
+
+
+FOREIGN = [
+    ("host", "evil.example"), ("host", "localhost:80:evil.example"), ("host", "localhost.evil.example"),
+    ("host", "127.0.0.1.nip.io"), ("host", "localhost@evil.example"), ("origin", "http://evil.example"),
+    ("origin", "http://127.0.0.1:1@evil.example"), ("origin", "http://localhost.evil.example"), ("origin", "null"),
+    ("origin", "https://localhost:x"),
+]  # fmt: skip
+
+
+@for_each("name, value", FOREIGN)
+@for_each("method", ["POST", "GET", "DELETE", "OPTIONS"])
+@for_each("path", ["/mcp", "/sse", "/messages"])
+def test_c42_who_comes_by_a_foreign_name_is_refused_before_the_body(
+    legacy: RunningHttp, name: str, value: str, method: str, path: str
+) -> None:
+    with Peer(legacy.port) as peer:
+        headers = {"host": f"localhost:{legacy.port}", "content-length": "1000", name: value}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        found = peer.send(f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode()).response()
+        assert found.status in ((400, 421) if name == "host" else (403,)), found
+
+
+TYPES = ["text/plain", "application/jsonevil", "application/json; charset=utf-16", "multipart/form-data", ""]
+
+
+@for_each("content_type", TYPES)
+def test_c43_other_media_types(running: RunningHttp, content_type: str) -> None:
+    assert ask(running, alone("ping"), **{"content-type": content_type}).status == 415
+    assert ask(running, alone("ping"), **{"content-encoding": "gzip"}).status == 415
+
+
+METHODS = [("HEAD", 405), ("OPTIONS", 405), ("PUT", 405), ("PATCH", 405), ("TRACE", 405), ("BREW", 501)]
+
+
+@for_each("method, status", METHODS)
+def test_c51_other_methods(running: RunningHttp, method: str, status: int) -> None:
+    with Peer(running.port) as peer:
+        found, headers = peer.send(f"{method} /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).head()
+        assert found == status and (status != 405 or "POST" in headers["allow"])
+
+
+def test_c52_a_connection_goes_on_after_an_error_or_ends(running: RunningHttp) -> None:
+    wrong = [post(b"{"), post(b"x", Origin="http://evil.example"), HttpRequest("GET", "/no", {}), post(b"{}")]
+    wrong += [HttpRequest("PUT", "/mcp", {}, b"xyz"), post(b"x" * 5_000_000)]
+    for request in wrong:
+        with Peer(running.port) as peer:
+            first = peer.send(wire(running, request)).response()
+            assert 400 <= first.status < 500
+            if first.headers.get("connection") == "close":
+                assert peer.rest() == b""
+            else:
+                assert text_of(peer.send(wire(running, call("echo", {"text": "on"}))).response()) == "on"
+
+
+def test_c52_pipelined_calls_are_answered_in_order(running: RunningHttp) -> None:
+    with Peer(running.port) as peer:
+        peer.send(b"".join(wire(running, call("echo", {"text": str(n)}, id=1)) for n in range(50)))
+        assert [text_of(peer.response()) for _ in range(50)] == [str(n) for n in range(50)]
+
+
+PATHS = ["/", "/mcp/", "//mcp", "/./mcp", "/x/../mcp", "/%6dcp", "/mcp%00", "/mcp;x", "/MCP", "/mcp/x", "/mcp%2f", "*"]
+
+
+@for_each("path", PATHS)
+def test_c53_other_paths(legacy: RunningHttp, path: str) -> None:
+    with Peer(legacy.port) as peer:
+        assert peer.get(path).response().status in (400, 404, 421)
+
+
+@for_each("session", ["unknown", "a b", "x" * 5000, "\x7f", "\xe4", "a, b", ""])
+def test_c54_sessions_that_are_none(running: RunningHttp, session: str) -> None:
+    found = ask(running, post(message("ping")), **{"mcp-session-id": session, "mcp-protocol-version": HANDSHAKE})
+    assert found.status in (400, 404) and b"Traceback" not in found.body
+
+
+# ------------------------------------------------------------ who leaves, and who does not read (C47, C48)
+
+
+def test_c47_calls_whose_clients_leave_are_cancelled(counts: Counts, running: RunningHttp) -> None:
+    works(running)
+    files, rss = len(open_descriptors()), _resident()
+    for _ in range(50):
+        peers = [Peer(running.port).send(wire(running, call("hold"))) for _ in range(20)]
+        for place, peer in enumerate(peers):
+            assert counts.begun.acquire(timeout=WAIT)
+            if place % 2:
+                peer.reset()
+            else:
+                peer.close()
+        assert all(counts.cancelled.acquire(timeout=WAIT) and counts.ended.acquire(timeout=WAIT) for _ in peers)
+    assert eventually(lambda: len(open_descriptors()) <= files)
+    assert _resident() - rss < 5_000_000
+    works(running)
+
+
+def _resident() -> int:
+    with open("/proc/self/statm", encoding="ascii") as numbers:
+        return int(numbers.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_c48_streams_that_are_opened_and_dropped(running: RunningHttp) -> None:
+    files = len(open_descriptors())
+    for number in range(300):
+        session = shake(running)
+        with Peer(running.port) as peer:
+            assert peer.send(wire(running, GET, **session)).head()[0] == 200
+            if number % 10 == 0:
+                assert ask(running, GET, **session).status == 409
+    assert eventually(lambda: len(open_descriptors()) <= files)
+    works(running)
+
+
+# ------------------------------------------------------------ many (C55, C58, C61)
+
+
+def test_c55_equal_ids_at_once_get_their_own_answers(running: RunningHttp) -> None:
+    same, other = shake(running), shake(running)
+
+    def one(number: int) -> bool:
+        session = (same, other, {})[number % 3]
+        params = {"name": "echo", "arguments": {"text": f"text {number}"}}
+        request = post(message("tools/call", params, 7)) if session else call("echo", params["arguments"], id=7)
+        return bool(text_of(ask(running, request, **session)) == f"text {number}")
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(one, range(300)))
+
+
+def test_c61_many_clients(running: RunningHttp) -> None:
+    def client(number: int) -> List[str]:
+        with Peer(running.port) as peer:
+            requests = [wire(running, call("echo", {"text": f"{number}/{n}"})) for n in range(20)]
+            return [text_of(peer.send(request).response()) for request in requests]
+
+    with ThreadPoolExecutor(50) as pool:
+        found = list(pool.map(client, range(50)))
+    assert found == [[f"{number}/{n}" for n in range(20)] for number in range(50)]
+
+
+def test_c61_a_thousand_connections(running: RunningHttp) -> None:
+    with ExitStack() as stack:
+        for _ in range(4):
+            peers = [stack.enter_context(Peer(running.port)) for _ in range(240)]
+            for number, peer in enumerate(peers):
+                peer.send(wire(running, call("echo", {"text": str(number)})))
+            assert [text_of(peer.response()) for peer in peers] == [str(number) for number in range(240)]
+
+
+# ------------------------------------------------------------ the end (C60), and the log (C62)
+
+
+def test_c60_the_end_with_open_streams_is_quick_and_the_port_is_free(counts: Counts, server: Server) -> None:
+    running = server.start_http()
+    session = shake(running)
+    with ExitStack() as stack:
+        peers = [stack.enter_context(Peer(running.port)) for _ in range(3)]
+        assert peers[0].send(wire(running, GET, **session)).head()[0] == 200
+        assert ask(running, call("echo", {"text": "x"})).status == 200
+        begin = time.monotonic()
+        running.close()
+        assert time.monotonic() - begin < WAIT / 2
+        assert peers[0].rest().endswith((b"0\r\n\r\n", b""))
+        with server.start_http(port=running.port) as again:
+            works(again)
+            assert ask(again, post(message("ping")), **session).status == 404
+
+
+def test_c62_a_hostile_run_says_little(running: RunningHttp, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for data in (b"\x00", b"GET / HTTP/1.1\n\n", b"x" * 50_000, wire(running, post(b"{")), wire(running, GET)):
+        for leave in (Peer.close, Peer.reset, Peer.rest):
+            with Peer(running.port) as peer:
+                try:
+                    peer.send(data).finish()
+                except OSError:
+                    pass
+                leave(peer)
+    with Peer(running.port) as peer:
+        peer.send(b"GET /mcp\r\nforged: line HTTP/1.1\r\nHost: localhost\r\n\r\n").rest()
+    works(running)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "Traceback" not in caplog.text and "forged" not in caplog.text
