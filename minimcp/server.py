@@ -19,11 +19,12 @@ from .features.state import states_of
 from .jsonrpc import Json
 from .limits import Limits
 from .log import tracer
-from .options import FLAG, ICONS, MAPPING, SEVERAL, TEXT, Option, check_options, count, never_none, seconds
+from .options import check_options
 from .pipe import Pipe
 from .places import ExecutorOption, Executors
 from .registration import Registration
 from .revisions import choose
+from .server_options import SERVER_OPTIONS, announced, scope
 from .server_role import ServerRole
 from .session import Offer
 from .types import Icon, Implementation
@@ -146,7 +147,7 @@ class Server(Registration, Web):
         ask_timeout: Optional[float] = 600,
         drain_grace: float = 5.0,
     ) -> None:
-        check_options(_OPTIONS, locals())
+        check_options(SERVER_OPTIONS, locals())
         if not isinstance(name, str):
             from .marks import has_marks
 
@@ -173,14 +174,14 @@ class Server(Registration, Web):
         facts = Facts(
             info.to_wire(), owner=self, instructions=instructions, logging=logging, mask_errors=mask_errors,
             strict_arguments=strict_arguments, page_size=page_size, list_ttl=list_ttl,
-            list_cache_scope=_scope(list_cache_scope), place=self._executors.place(executor),
+            list_cache_scope=scope(list_cache_scope), place=self._executors.place(executor),
             states=states_of(name, state_keys, state_codec, lifetime=ask_timeout),
             check_replay=check_replay, max_rounds=max_rounds,
             ask_timeout=ask_timeout, extensions=check_extensions(extensions),
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         facts.adopt = self._executors.adopt
-        self._registry = Registry(facts, offer, _announced(capabilities), max_streams=max_streams)
+        self._registry = Registry(facts, offer, announced(capabilities), max_streams=max_streams)
         self._channels: dict[ServerRole, Channel] = {}
         self._state_lock = threading.Lock()
         self._wakers: list[Callable[[], None]] = []
@@ -356,39 +357,3 @@ def _renew_in_forks(server: Server) -> None:
                 kept.renew()
 
         os.register_at_fork(after_in_child=renew)
-
-
-_OPTIONS = {
-    **dict.fromkeys(("title", "description", "website_url", "instructions"), TEXT),
-    **dict.fromkeys(("version", "list_cache_scope"), never_none(TEXT)),
-    **dict.fromkeys(("strict_version", "strict_arguments", "accept_batches", "mask_errors", "logging"), FLAG),
-    "icons": ICONS,
-    "check_replay": FLAG,
-    "extensions": MAPPING,
-    "capabilities": Option("a list of kinds, a mapping or None", lambda kinds: isinstance(kinds, Iterable)),
-    "revisions": Option("a list of names or None", lambda names: isinstance(names, str) or SEVERAL.fits(names)),
-    "state_keys": Option("a list of keys or None", lambda keys: isinstance(keys, (str, bytes)) or SEVERAL.fits(keys)),
-    "page_size": count(1),
-    "list_ttl": never_none(seconds()),
-    "max_streams": count(0),
-    "max_rounds": count(0)._replace(above=True),
-    "ask_timeout": seconds(above=True),
-}
-
-
-def _scope(given: str) -> str:
-    if given not in ("private", "public"):
-        raise ValueError(f'list_cache_scope is "private" or "public", not {given!r}')
-    return given
-
-
-def _announced(given: Union[Iterable[str], Mapping[str, Json], None]) -> Mapping[str, Json]:
-    if isinstance(given, Mapping):
-        return given
-    unknown = set(given or ()) - {"tools", "resources", "prompts", "completions", "logging"}
-    if unknown:
-        raise ValueError(
-            "capabilities are tools, resources, prompts, completions and logging, "
-            f"not {', '.join(sorted(map(str, unknown)))}"
-        )
-    return {kind: {} for kind in given or ()}

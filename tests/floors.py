@@ -30,7 +30,7 @@ FLOORS: Tuple[Tuple[float, Tuple[str, ...]], ...] = (
     (6, ("handlers.py", "answering.py", "rounds.py")),
     (6, ("callbacks.py", "calls.py", "futures.py", "negotiation.py", "outputs.py")),
     (6, ("typed.py", "tool_calls.py", "meanings.py", "cache.py", "cacheable.py", "link.py")),
-    (6, ("config.py", "group.py", "targets.py", "recognition.py", "web.py")),
+    (6, ("config.py", "group.py", "targets.py", "recognition.py", "web.py", "server_options.py")),
     (7, ("__init__.py", "testing.py", "transcript.py")),
     (8, ("cli/*", "__main__.py", "trace.py")),
 )

@@ -7,9 +7,10 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 
 from __future__ import annotations
 
-import base64
 import re
 from typing import Any, Mapping, NamedTuple, Optional
+
+from ..types.kinds import decode_base64, encode_base64
 
 ANNOTATION = "x-mcp-header"
 
@@ -130,7 +131,7 @@ def header_value(value: Any) -> Optional[str]:
     text = plain_text(value)
     if text is None or _is_plain(text):
         return text
-    return f"{_BEFORE}{base64.b64encode(text.encode()).decode()}{_AFTER}"
+    return f"{_BEFORE}{encode_base64(text.encode())}{_AFTER}"
 
 
 def _is_plain(text: str) -> bool:
@@ -153,8 +154,8 @@ def from_header(text: str) -> str:
         return text
     payload = text[len(_BEFORE) : -len(_AFTER)]
     try:
-        content = base64.b64decode(payload, validate=True)
-        if base64.b64encode(content).decode() != payload:
+        content = decode_base64(payload)
+        if encode_base64(content) != payload:
             raise ValueError("not canonical")
         return content.decode()
     except ValueError:  # UnicodeDecodeError and binascii.Error are ValueErrors too

@@ -1,0 +1,46 @@
+"""What the options of a `Server` take. Floor 6."""
+
+from __future__ import annotations
+
+from typing import Iterable, Mapping, Union
+
+from .jsonrpc import Json
+from .options import FLAG, ICONS, MAPPING, SEVERAL, TEXT, Option, count, never_none, seconds
+
+SERVER_OPTIONS = {
+    **dict.fromkeys(("title", "description", "website_url", "instructions"), TEXT),
+    **dict.fromkeys(("version", "list_cache_scope"), never_none(TEXT)),
+    **dict.fromkeys(("strict_version", "strict_arguments", "accept_batches", "mask_errors", "logging"), FLAG),
+    "icons": ICONS,
+    "check_replay": FLAG,
+    "extensions": MAPPING,
+    "capabilities": Option("a list of kinds, a mapping or None", lambda kinds: isinstance(kinds, Iterable)),
+    "revisions": Option("a list of names or None", lambda names: isinstance(names, str) or SEVERAL.fits(names)),
+    "state_keys": Option("a list of keys or None", lambda keys: isinstance(keys, (str, bytes)) or SEVERAL.fits(keys)),
+    "page_size": count(1),
+    "list_ttl": never_none(seconds()),
+    "max_streams": count(0),
+    "max_rounds": count(0)._replace(above=True),
+    "ask_timeout": seconds(above=True),
+}
+"""What they take; limits and what concerns HTTP are checked where they are kept."""
+
+
+def scope(given: str) -> str:
+    """Who may keep a list, if it is one of the words for it. Raises ValueError for another."""
+    if given not in ("private", "public"):
+        raise ValueError(f'list_cache_scope is "private" or "public", not {given!r}')
+    return given
+
+
+def announced(given: Union[Iterable[str], Mapping[str, Json], None]) -> Mapping[str, Json]:
+    """Capabilities as an object, from their names or from one. Raises ValueError for a name that is none."""
+    if isinstance(given, Mapping):
+        return given
+    unknown = set(given or ()) - {"tools", "resources", "prompts", "completions", "logging"}
+    if unknown:
+        raise ValueError(
+            "capabilities are tools, resources, prompts, completions and logging, "
+            f"not {', '.join(sorted(map(str, unknown)))}"
+        )
+    return {kind: {} for kind in given or ()}
