@@ -56,6 +56,30 @@ from .errors import (
 from .late import late_names
 from .version import VERSION as __version__
 
+_LATE = {
+    "cancel": "CancelToken",
+    "client": "Client",
+    "connecting": "connect",
+    "features.context": "Context current_context",
+    "features.log_handler": "LogHandler",
+    "features.questions": "Elicit ElicitUrl ListRoots Sample",
+    "group": "Group connect_all",
+    "marks": "prompt resource tool",
+    "paths": "resolve_inside",
+    "serial": "Serial",
+    "server": "Server serve",
+    "transports.child": "StdioServer",
+    "transports.http_common": "HttpRequest HttpResponse",
+    "transports.http_server_stream": "EventStore",
+    "types": """
+        Annotations Answer Audio BlobResourceContents CallToolResult Change Completion ElicitRequest EmbeddedResource
+        GetPromptResult Icon Image Implementation LogMessage Message ModelPreferences Progress Prompt PromptArgument
+        PromptMessage ReadResourceResult Resource ResourceLink ResourceTemplate Root SampleRequest SampleResult
+        SamplingMessage Text TextResourceContents Tool ToolAnnotations ToolChoice ToolResult ToolUse
+    """,
+}
+"""Names that are imported when somebody asks for them: a client does not pay for the server, nor a server for it."""
+
 if TYPE_CHECKING:
     from .cancel import CancelToken
     from .client import Client
@@ -108,32 +132,7 @@ if TYPE_CHECKING:
         ToolResult,
         ToolUse,
     )
-
-_LATE = {
-    "cancel": "CancelToken",
-    "client": "Client",
-    "connecting": "connect",
-    "features.context": "Context current_context",
-    "features.log_handler": "LogHandler",
-    "features.questions": "Elicit ElicitUrl ListRoots Sample",
-    "group": "Group connect_all",
-    "marks": "prompt resource tool",
-    "paths": "resolve_inside",
-    "serial": "Serial",
-    "server": "Server serve",
-    "transports.child": "StdioServer",
-    "transports.http_common": "HttpRequest HttpResponse",
-    "transports.http_server_stream": "EventStore",
-    "types": """
-        Annotations Answer Audio BlobResourceContents CallToolResult Change Completion ElicitRequest EmbeddedResource
-        GetPromptResult Icon Image Implementation LogMessage Message ModelPreferences Progress Prompt PromptArgument
-        PromptMessage ReadResourceResult Resource ResourceLink ResourceTemplate Root SampleRequest SampleResult
-        SamplingMessage Text TextResourceContents Tool ToolAnnotations ToolChoice ToolResult ToolUse
-    """,
-}
-"""Names that are imported when somebody asks for them: a client does not pay for the server, nor a server for it."""
-
-if not TYPE_CHECKING:
+else:
     __getattr__, __dir__ = late_names(__name__, _LATE)
 
 __all__ = [

@@ -25,6 +25,7 @@ from .limits import Limits
 from .link import Link, Links
 from .log import tracer
 from .negotiation import Plan, negotiate, wanted_revisions
+from .options import FLAG, MAPPING, check_options, count
 from .pipe import Pipe
 from .revisions import Revision
 from .transports.child import ChildPipe, StdioServer
@@ -235,6 +236,7 @@ def connect(
     check_token(cancel)
     wanted = wanted_revisions(revision)
     found = read_target(target, env=env, cwd=cwd, config=config)
+    check_options(_OPTIONS, locals())
     info = _own_info(client_info)
     given = Handlers.gather(
         handlers,
@@ -385,3 +387,11 @@ def _own_info(given: Union[Implementation, Mapping[str, Any], None]) -> dict[str
     info = given if isinstance(given, Implementation) else Implementation(**given)
     wire: dict[str, Json] = info.to_wire()
     return wire
+
+
+_OPTIONS = {
+    **dict.fromkeys(("restart", "cache", "send_shutdown"), FLAG), "extensions": MAPPING, "max_cache_bytes": count(0),
+    "client_info": MAPPING._replace(
+        what="an Implementation, a mapping or None", fits=lambda info: isinstance(info, (Implementation, Mapping))
+    ),
+}  # fmt: skip

@@ -18,10 +18,15 @@ Json = Any
 Id = Union[str, int]
 """A request's id. ``1`` and ``"1"`` are two ids; True and 1.0 are none."""
 
+_HALF = re.compile("[\ud800-\udfff]")
+
 
 def is_id(value: Json) -> bool:
-    """Whether a value may be a request's id or a progress token: a string or an integer, and no bool."""
-    return type(value) is int or type(value) is str
+    """Whether a value may be a request's id: a string or an integer, no bool.
+
+    A string with half of a surrogate pair is none: it could not be said again as it came.
+    """
+    return type(value) is int or (type(value) is str and (value.isascii() or not _HALF.search(value)))
 
 
 # Fields with their types, not a class with annotations: those are text in this file, and each would be compiled.
@@ -221,7 +226,7 @@ def _message(value: Json) -> Union[Message, Broken]:
     if "id" not in value:
         return tuple.__new__(Notification, (method, params))
     id = value["id"]
-    if type(id) is not int and type(id) is not str:
+    if type(id) is not int and not is_id(id):
         return _broken(value, INVALID_REQUEST, "an id is a string or an integer")
     return tuple.__new__(Request, (id, method, params))
 

@@ -22,11 +22,9 @@ def late_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        from importlib import import_module
-
         module = f"{package}.{homes[name]}"
         try:
-            value = getattr(import_module(module), name)
+            value = getattr(__import__(module, fromlist=[name]), name)
         except ModuleNotFoundError as error:
             if error.name != module:
                 raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional
 
 
@@ -80,8 +79,8 @@ def check_options(options: Mapping[str, Option], given: Mapping[str, Any], owner
             continue
         if not option.fits(value):
             raise TypeError(f"{owner}{name} is {option.what}, not {repr(value):.60}")
-        if isinstance(value, float) and not isfinite(value):
-            raise ValueError(f"{owner}{name} is {option.what}, not {value}")
+        if isinstance(value, float) and value - value != 0.0:
+            raise ValueError(f"{owner}{name} is {option.what}, not {value}")  # infinite, or none
         if option.least is not None and not (value > option.least if option.above else value >= option.least):
             bound = "more than" if option.above else "at least"
             raise ValueError(f"{owner}{name} is {bound} {option.least}, not {value}")

@@ -1,14 +1,14 @@
 """The way out of a connection: whole frames in order, one writer at a time, and a count of what waits. Floor 3.
 
-Everything that leaves stands in one queue. Whoever holds the write lock sends from its front, for itself and for the
-others; a frame that was begun is finished before any other, even if the one that began it ran out of time.
+Everything that leaves stands in one queue, unless nothing is in its way: then it is sent at once. Whoever holds the
+write lock sends from the front, for itself and for the others; a frame that was begun is finished before any other,
+even if the one that began it ran out of time.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from threading import get_ident, main_thread
 from typing import Optional
 
 from .deadline import Deadline
@@ -119,23 +119,25 @@ class Outbox:
         return False
 
     def _send_alone(self, data: bytes) -> bool:
-        """Send at once what the peer takes of this, if nothing waits and nobody sends; False where it was not begun.
-
-        Never on the main thread: only there a signal handler may raise, and here that would tear a frame.
-        """
-        if self._frames or get_ident() == main_thread().ident or not self._write_lock.acquire(False):
+        """Send at once what the peer takes of this, if nothing waits and nobody sends; False where it was not begun."""
+        if self._frames:
             return False
+        held: list[Optional[bool]] = []
+        alone = False
         try:
-            if self._frames or self._begun[0]:
-                return False
-            counts: list[int] = []
-            self._begun = ([data], counts)
-            self._pipe.send_counted(data, 0.0, counts)
-            if sum(counts) == len(data):
-                self._begun = ([], [])
-            return True
-        finally:
-            self._write_lock.release()
+            held.extend(map(self._write_lock.acquire, (False,)))
+            alone = held == [True] and not (self._frames or self._begun[0])
+            if alone:
+                counts: list[int] = []
+                self._begun = ([data], counts)
+                self._pipe.send_counted(data, 0.0, counts)
+                if sum(counts) == len(data):
+                    self._begun = ([], [])
+            self._let_go(held)
+        except BaseException:  # as in `_take_turn`
+            self._let_go(held)
+            raise
+        return alone
 
     def _take_turn(self, deadline: Optional[Deadline]) -> Optional[bool]:
         """Send under the write lock.

@@ -49,6 +49,16 @@ def test_a_string_and_an_integer_are_ids() -> None:
         assert Request(id, "m").id == Response(id, {}).id == Failure(id, 1, "x").id == id
 
 
+@pytest.mark.requirement("BASE-05")
+@pytest.mark.parametrize("half", ["\\ud800", "a\\udfffb", "\\udc00\\ud800"])
+def test_a_string_that_cannot_be_said_again_is_no_id(half: str) -> None:
+    for members in ('"method":"m"', '"result":{}', '"error":{"code":1,"message":"x"}'):
+        found = decode(f'{{"jsonrpc":"2.0","id":"{half}",{members}}}'.encode())
+        assert isinstance(found, Broken) and found.id is None and found.code == INVALID
+    whole = decode(b'{"jsonrpc":"2.0","id":"\\ud83d\\ude00 \xc3\xa9","method":"m"}')
+    assert isinstance(whole, Request) and whole.id == "\U0001f600 \u00e9"
+
+
 @pytest.mark.requirement("BASE-02", "BASE-03", "M:BASE-2")
 def test_nothing_else_is_an_id() -> None:
     assert Failure(None, 1, "x").id is None

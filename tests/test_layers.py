@@ -20,11 +20,11 @@ from .support import ROOT, run_python
 LONGEST_FILE = 400
 
 LATE_STDLIB = frozenset({
-    "ast", "atexit", "base64", "collections.abc", "concurrent.futures", "contextlib", "ctypes", "dataclasses",
-    "datetime", "decimal", "difflib", "enum", "fractions", "functools", "hashlib", "hmac", "importlib",
-    "importlib.util", "inspect", "ipaddress", "json", "logging", "mimetypes", "pathlib", "pprint", "random",
-    "runpy", "secrets", "shlex", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "textwrap",
-    "traceback", "types", "typing", "urllib.parse", "uuid", "warnings",
+    "ast", "atexit", "base64", "binascii", "collections.abc", "concurrent.futures", "contextlib", "ctypes",
+    "dataclasses", "datetime", "decimal", "difflib", "enum", "fractions", "functools", "hashlib", "hmac",
+    "importlib", "importlib.util", "inspect", "ipaddress", "json", "logging", "math", "mimetypes", "pathlib",
+    "pprint", "random", "runpy", "secrets", "shlex", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile",
+    "textwrap", "traceback", "types", "typing", "urllib.parse", "uuid", "warnings",
 })
 """Standard library that costs time to load and is wanted by few: imported by the function that needs it."""
 

@@ -1,4 +1,4 @@
-"""Options of a server that are wrong: the message names the option, what it takes and what came."""
+"""Options of a server or client that are wrong: the message names the option, what it takes and what came."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minimcp import Server
+from minimcp import Server, connect
 from minimcp.options import TEXT, check_options, never_none
 
 from .rows import for_each
@@ -78,3 +78,16 @@ def test_what_is_given_as_it_should_be_is_taken() -> None:
 def test_the_owner_goes_first() -> None:
     with pytest.raises(TypeError, match="^tool x: title is text, not 'a{40}"):
         check_options({"title": never_none(TEXT)._replace(fits=lambda value: False)}, {"title": "a" * 99}, "tool x: ")
+
+
+@for_each(("name", "what", "wrong"), [
+    ("restart", FLAG, "yes"), ("cache", FLAG, None), ("send_shutdown", FLAG, 1),
+    ("extensions", "a mapping or None", "x"),
+    ("client_info", "an Implementation, a mapping or None", "x"), ("max_cache_bytes", WHOLE, "1"),
+    ("timeout", NUMBER, "x"), ("probe_timeout", NUMBER, "x"), ("connect_timeout", NUMBER, "x"),
+    ("max_depth", WHOLE, "x"),
+])
+def test_an_option_of_a_client_is_refused_by_name(name: str, what: str, wrong: Any) -> None:
+    with pytest.raises(TypeError) as caught:
+        connect(Server("s"), **{name: wrong})
+    assert str(caught.value).startswith(f"{name} is {what}, not ") and repr(wrong) in str(caught.value)

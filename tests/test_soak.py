@@ -88,6 +88,7 @@ class Leaking:
         ("nothing", "chart: "),
         ("descriptors", "LEFT: descriptor on"),
         ("threads", "LEFT: thread planted"),
+        ("threads", "LEFT: threads of idle connections"),
         ("memory", "GROWN"),
         ("fault", "call: AssertionError()"),
         ("hang", "round 1 hangs"),
@@ -112,6 +113,7 @@ def test_the_command_fails_when_something_grows(
     monkeypatch.setattr(Leaking, "fault", "call: AssertionError()" if leak == "fault" else "")
     monkeypatch.setattr(command, "Work", Leaking)
     monkeypatch.setattr(command, "WAIT", 0.05)
+    monkeypatch.setattr(command, "IDLE", 0.05)
     monkeypatch.setattr(command, "ROUNDS", 16)
     monkeypatch.setattr(command.faulthandler, "dump_traceback", lambda: None)
     try:

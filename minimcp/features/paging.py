@@ -5,7 +5,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagina
 
 from __future__ import annotations
 
-import binascii
 from typing import Callable, Iterator, Mapping, Optional, Sequence
 
 from ..errors import InvalidParams
@@ -83,7 +82,7 @@ class Pages:
 
         try:
             text = base64.b64decode(str(cursor), altchars=b"-_", validate=True).decode("ascii")
-        except (binascii.Error, ValueError):
+        except ValueError:
             raise InvalidParams("the cursor is none of this server's") from None
         member, _, start = text.partition(":")
         ours = isinstance(cursor, str) and member == self._member and start.isdigit() and start != "0"

@@ -8,7 +8,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 
 from __future__ import annotations
 
-import binascii
 import json
 import os
 import time
@@ -225,7 +224,9 @@ def _signed(name: bytes, key: bytes, state: bytes) -> bytes:
 
 
 def _to_base64(raw: bytes) -> str:
-    return binascii.b2a_base64(raw, newline=False).decode().rstrip("=").translate(_URL_SAFE)
+    from binascii import b2a_base64
+
+    return b2a_base64(raw, newline=False).decode().rstrip("=").translate(_URL_SAFE)
 
 
 def _from_base64(text: str) -> bytes:
@@ -234,7 +235,9 @@ def _from_base64(text: str) -> bytes:
     Raises:
         ValueError: It is not.
     """
-    raw = binascii.a2b_base64(text.translate(_STANDARD) + "=" * (-len(text) % 4))
+    from binascii import a2b_base64
+
+    raw = a2b_base64(text.translate(_STANDARD) + "=" * (-len(text) % 4))
     if _to_base64(raw) != text:
         raise ValueError("no base64url")
     return raw

@@ -10,15 +10,6 @@ from typing import TYPE_CHECKING
 
 from ..late import late_names
 
-if TYPE_CHECKING:
-    from .check import compile_check
-    from .kind import Kind
-    from .kinds import kind_of, write_any
-    from .limits import Limits
-    from .mismatch import Mismatch
-    from .peers import EndlessPattern, compile_peer_check
-    from .signature import Parameter, Signature, read_signature
-
 _LATE = {
     "check": "compile_check",
     "kind": "Kind",
@@ -29,7 +20,15 @@ _LATE = {
     "signature": "Parameter Signature read_signature",
 }
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from .check import compile_check
+    from .kind import Kind
+    from .kinds import kind_of, write_any
+    from .limits import Limits
+    from .mismatch import Mismatch
+    from .peers import EndlessPattern, compile_peer_check
+    from .signature import Parameter, Signature, read_signature
+else:
     __getattr__, __dir__ = late_names(__name__, _LATE)
 
 __all__ = [

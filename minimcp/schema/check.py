@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
+from .budget import MAX_STEPS, TOO_MUCH, Node, Seen, TooMuch
 from .dialects import compile_foreign
 from .mismatch import Mismatch
-from .words import ANNOTATIONS, BUILDERS, LATER_ONLY, REST, SAME_IN, Node, Seen
+from .words import ANNOTATIONS, BUILDERS, LATER_ONLY, REST, SAME_IN
 
 Check = Callable[[Any], Optional[str]]
 Find = Callable[[Any], Optional[Mismatch]]
@@ -42,12 +43,13 @@ def compile_check(schema: Any, *, where: str) -> Check:
     return check
 
 
-def compile_finder(schema: Any, *, where: str) -> Find:
+def compile_finder(schema: Any, *, where: str, bounded: bool = False) -> Find:
     """A function that returns None for a value that fits, else what is wrong with it: a Mismatch with its path.
 
     Args:
         schema: A JSON Schema: a dict, True or False. Without ``$schema`` it is 2020-12.
         where: What it belongs to, for the error messages about the schema itself.
+        bounded: Whether checks and the schema itself are held to a number of steps: for one that a peer sent.
 
     The function is thread-safe and never raises for decoded JSON.
 
@@ -59,24 +61,28 @@ def compile_finder(schema: Any, *, where: str) -> Find:
     _refuse_depth(schema, where)
     try:
         if _ours(schema):
-            return _bounded(_Compiler(schema).root())
+            return _finder(_Compiler(schema).root(), bounded=bounded)
     except _Foreign:
         pass
+    except RecursionError as error:
+        raise ValueError(f"{where}: the schema nests too deep") from error
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
-    return compile_foreign(schema, where)
+    return compile_foreign(schema, where, bounded=bounded)
 
 
 class _Foreign(Exception):
     """The schema uses what our closures do not know."""
 
 
-def _bounded(node: Node) -> Find:
+def _finder(node: Node, *, bounded: bool) -> Find:
     def find(value: Any) -> Optional[Mismatch]:
         try:
-            return node(value, {})
+            return node(value, Seen(MAX_STEPS if bounded else None, value))
         except RecursionError:
             return Mismatch("", value, instead=TOO_DEEP)
+        except TooMuch:
+            return Mismatch("", value, instead=TOO_MUCH)
 
     return find
 
@@ -160,7 +166,7 @@ class _Compiler:
     def _built(self, word: str, schema: Dict[str, Any]) -> List[Node]:
         try:
             node = BUILDERS[word](schema[word], schema, self.compile)
-        except (TypeError, AttributeError, KeyError) as error:
+        except (TypeError, AttributeError, KeyError, OverflowError) as error:
             raise ValueError(f"the value of {word!r} cannot be {schema[word]!r:.60}") from error
         return [] if node is None else [node]
 
@@ -186,6 +192,7 @@ class _Compiler:
         targets = self._targets
 
         def follow(value: Any, seen: Seen) -> Optional[Mismatch]:
+            seen.spend(1)
             key = (reference, id(value))
             if key in seen:
                 known = seen[key]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from math import isfinite
 from typing import Any, Callable, Dict, Iterable, List, Sequence
 
 from .equality import has_twins
@@ -34,6 +33,8 @@ def _untouched(item: Kind) -> Callable[[Sequence[Any]], bool]:
         return lambda values: not values
     only = {exact}
     if exact is float:
+        from math import isfinite
+
         return lambda values: set(map(type, values)) <= only and all(map(isfinite, values))
     return lambda values: set(map(type, values)) <= only
 

@@ -10,7 +10,9 @@ import threading
 from itertools import islice
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
+from .budget import TOO_MUCH, Seen, parts
 from .mismatch import Mismatch, cut, shown_path
+from .words import BUILDERS
 
 DIALECTS: Dict[str, str] = {
     "https://json-schema.org/draft/2020-12/schema": "Draft202012Validator",
@@ -28,7 +30,15 @@ MAX_NESTED = 80
 """Words inside words. Each takes some five frames, and an overflow inside the package ends in a panic of its
 compiled parts, which nothing can catch."""
 
-TOO_MUCH = "the value cannot be checked: the schema needs too many steps for it"
+MAX_PARTS = 10_000
+"""Values in a schema of a peer: the package needs a quarter of a millisecond for each before it checks anything."""
+
+MAX_LOOKUPS = 100_000
+"""References in a schema of a peer times names in it that they may lead to: each is looked for among all."""
+
+_NAMING = frozenset({"$id", "id", "$anchor", "$dynamicAnchor"})
+_SCANNING = frozenset({"contains", "enum", "const", "patternProperties", "additionalProperties", "propertyNames"})
+"""Words whose work grows with the value even where they apply nothing to its parts."""
 
 _COUNTED = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas")
 _NESTING = _COUNTED + (
@@ -46,7 +56,7 @@ class _Budget(threading.local):
     nested = 0
 
 
-def compile_foreign(schema: Any, where: str) -> Callable[[Any], Optional[Mismatch]]:
+def compile_foreign(schema: Any, where: str, *, bounded: bool = False) -> Callable[[Any], Optional[Mismatch]]:
     """As `check.compile_finder`, by `jsonschema`."""
     try:
         import jsonschema as package
@@ -57,6 +67,7 @@ def compile_foreign(schema: Any, where: str) -> Callable[[Any], Optional[Mismatc
         ) from error
     jsonschema: Any = package
     base = _validator_class(jsonschema, schema, where)
+    lookup = _lookup_cost(schema, where, bounded=bounded)
     try:
         base.check_schema(schema)
         registry = _refuse_dangling(base, schema)
@@ -68,12 +79,12 @@ def compile_foreign(schema: Any, where: str) -> Callable[[Any], Optional[Mismatc
     except RecursionError as error:
         raise ValueError(f"{where}: the schema nests too deep") from error
     budget = _Budget()
-    words = [word for word in _NESTING if word in base.VALIDATORS]
-    counted = {word: _counting(base.VALIDATORS[word], budget, int(word in _COUNTED)) for word in words}
+    judges = {**base.VALIDATORS, **{word: _judged(jsonschema, word) for word in _OURS if word in base.VALIDATORS}}
+    counted = {word: _counting(word, judge, budget, lookup) for word, judge in judges.items()}
     validator = jsonschema.validators.extend(base, counted)(schema, registry=registry)
 
     def find(value: Any) -> Optional[Mismatch]:
-        budget.steps, budget.nested = MAX_STEPS + 20 * _parts(value), 0
+        budget.steps, budget.nested = MAX_STEPS + 20 * parts(value), 0
         try:
             errors = list(islice(validator.iter_errors(value), 20))
             return _told(jsonschema.exceptions.best_match(errors), value) if errors else None
@@ -81,16 +92,6 @@ def compile_foreign(schema: Any, where: str) -> Callable[[Any], Optional[Mismatc
             return Mismatch("", value, instead=TOO_MUCH)
 
     return find
-
-
-def _parts(value: Any) -> int:
-    count, waiting = 0, [value]
-    while waiting:
-        part = waiting.pop()
-        count += 1
-        if isinstance(part, (list, dict)):
-            waiting.extend(part if isinstance(part, list) else part.values())
-    return count
 
 
 def _validator_class(jsonschema: Any, schema: Any, where: str) -> Any:
@@ -126,18 +127,58 @@ def _refuse_dangling(base: Any, schema: Any) -> Any:
     return registry
 
 
-def _counting(word: Any, budget: _Budget, cost: int) -> Any:
+def _counting(word: str, judge: Any, budget: _Budget, lookup: int) -> Any:
+    cost = (lookup if word in ("$ref", "$dynamicRef") else 1) if word in _COUNTED else 0
+    deeper = int(word in _NESTING)
+    scans = word in _SCANNING
+
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        budget.steps -= cost
-        budget.nested += 1
+        budget.steps -= cost + (len(value) // 50 if isinstance(value, (list, dict)) else 0)
+        if scans and isinstance(instance, (list, dict)):
+            budget.steps -= len(instance) * (len(value) if word == "patternProperties" else 1) // 20
+        budget.nested += deeper
         if budget.steps < 0 or budget.nested > MAX_NESTED:
             raise _TooMuch
         try:
-            yield from word(validator, value, instance, schema) or ()
+            yield from judge(validator, value, instance, schema) or ()
         finally:
-            budget.nested -= 1
+            budget.nested -= deeper
 
     return counted
+
+
+_OURS = ("uniqueItems", "multipleOf")
+"""Words that the package takes too long for (it compares each item with each), or fails at (large numbers)."""
+
+
+def _judged(jsonschema: Any, word: str) -> Any:
+    def judge(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        check = BUILDERS[word](value, schema, lambda part: None)  # type: ignore[arg-type, return-value]
+        found = None if check is None else check(instance, Seen())
+        if found is not None:
+            yield jsonschema.ValidationError(found.problem)
+
+    return judge
+
+
+def _lookup_cost(schema: Any, where: str, *, bounded: bool) -> int:
+    """The steps that following a reference counts for: the package looks at every name for each.
+
+    Raises:
+        ValueError: The schema is held to bounds, and reading it would take too long.
+    """
+    references = names = count = 0
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        count += 1
+        if isinstance(part, dict):
+            names += not _NAMING.isdisjoint(part)
+            references += "$ref" in part or "$dynamicRef" in part
+        waiting.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+    if bounded and (count > MAX_PARTS or references * names > MAX_LOOKUPS):
+        raise ValueError(f"{where}: the schema is too large to be checked with jsonschema")
+    return 1 + names // 2
 
 
 def _told(error: Any, value: Any) -> Mismatch:

@@ -9,17 +9,29 @@ import re
 from typing import Dict, List, Optional, Tuple
 
 _PARAMETERS = {
-    "args", "arguments", "parameters", "params", "other parameters", "keyword args", "keyword arguments",
-    "attributes",  # of a class
+    "args", "arguments", "parameters", "params", "arg", "argument", "parameter", "inputs", "input parameters",
+    "attributes", "fields",  # of a class
+    *(f"{which} {what}" for which in ("other", "keyword", "required", "optional")
+      for what in ("args", "arguments", "parameters")),
 }  # fmt: skip
 _SECTIONS = _PARAMETERS | {
     "example", "examples", "note", "notes", "raises", "references", "return", "returns",
     "see also", "todo", "warning", "warnings", "warns", "yield", "yields",
 }  # fmt: skip
 
-_SPHINX = r"^:(\w+)(?:\s+([^:]*))?:\s*(.*)$"
-_GOOGLE = r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$"
+_FIELDS = {
+    **dict.fromkeys(("param", "parameter", "arg", "argument", "keyword", "key", "kwarg"), True),
+    **dict.fromkeys(("type", "raise", "raises", "except", "exception", "return", "returns", "rtype", "yield", "yields",
+                     "ytype", "var", "ivar", "cvar", "vartype", "meta"), False),
+}  # fmt: skip
+"""The fields of Sphinx, and whether they describe a parameter. Anything else between colons is text."""
+
+_SPHINX = r"^[:@](\w+)(?:\s+([^:]*))?:\s*(.*)$"
+_NAME = r"[`*]{0,2}\*{0,2}(\w+)[`*]{0,2}"
+_TYPE = r"(?:\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))?"
+_GOOGLE = rf"^(?:[-*+]\s+)?{_NAME}{_TYPE}(?:\s*:|\s+(?:-{{1,2}}|\u2013|\u2014)(?=\s))\s*(.*)$"
 _NUMPY = r"^(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
+_DECORATION = r"^(?:#+\s+|\*\*)(.*?):?(?:\*\*)?:?$"
 
 
 def read_docstring(text: Optional[str]) -> Tuple[str, Dict[str, str]]:
@@ -35,7 +47,7 @@ def read_docstring(text: Optional[str]) -> Tuple[str, Dict[str, str]]:
     while at < len(lines):
         end, section = _section(lines, at)
         if section is None:
-            description.append(lines[at])
+            description.extend(lines[at:end])
         elif section in _PARAMETERS:
             parameters.update(_entries(lines[at:end]))
         at = end
@@ -43,29 +55,49 @@ def read_docstring(text: Optional[str]) -> Tuple[str, Dict[str, str]]:
 
 
 def _dedented(text: str) -> List[str]:
-    lines = text.expandtabs().rstrip().splitlines()
+    lines = re.split(r"\r\n|\r|\n", text.expandtabs().rstrip())
     margin = min((len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()), default=0)
     return [line.strip() if index == 0 else line[margin:].rstrip() for index, line in enumerate(lines)]
 
 
 def _section(lines: List[str], at: int) -> Tuple[int, Optional[str]]:
-    """Where what begins at line `at` ends, and the name of the section that it is (None: a line of text)."""
+    """Where what begins at line `at` ends, and the name of the section that it is (None: text)."""
     line = lines[at]
-    if line.startswith(":") and re.match(_SPHINX, line):
+    if line.lstrip().startswith(("```", "~~~")):
+        return _fence_end(lines, at), None
+    field = re.match(_SPHINX, line) if line.startswith((":", "@")) else None
+    if field and field.group(1) in _FIELDS:
         return _indented_end(lines, at + 1), "params"
-    name = line.rstrip(":").lower()
-    if name not in _SECTIONS:
+    decorated = re.match(_DECORATION, line) if line.startswith(("#", "**")) else None
+    name = (decorated.group(1) if decorated else line.rstrip(":")).strip().lower()
+    if name not in _SECTIONS or line.startswith(" "):
         return at + 1, None
-    if at + 1 < len(lines) and re.match(r"^-{3,}$", lines[at + 1]):
+    if _underlined(lines, at):
         end = at + 2
         while end < len(lines) and not _underlined(lines, end):
             end += 1
         return end, name
-    return (_indented_end(lines, at + 1), name) if line.endswith(":") else (at + 1, None)
+    if not decorated and not line.endswith(":"):
+        return at + 1, None
+    end = _indented_end(lines, at + 1)
+    flush = name in _PARAMETERS and not any(lines[at + 1 : end])
+    return (_flush_end(lines, end) if flush else end), name
 
 
 def _underlined(lines: List[str], at: int) -> bool:
-    return lines[at].lower() in _SECTIONS and at + 1 < len(lines) and lines[at + 1].startswith("---")
+    """Whether a heading of a section in NumPy's style stands here, of whatever section."""
+    return bool(lines[at][:1].strip()) and at + 1 < len(lines) and _is_underline(lines[at + 1])
+
+
+def _is_underline(line: str) -> bool:
+    return len(line) > 1 and set(line) in ({"-"}, {"="})
+
+
+def _fence_end(lines: List[str], at: int) -> int:
+    """Behind a block of code between fences; behind its first line when it is never closed."""
+    fence = lines[at].strip()[:3]
+    ends = (end + 1 for end in range(at + 1, len(lines)) if lines[end].strip().startswith(fence))
+    return next(ends, at + 1)
 
 
 def _indented_end(lines: List[str], at: int) -> int:
@@ -74,14 +106,20 @@ def _indented_end(lines: List[str], at: int) -> int:
     return at
 
 
+def _flush_end(lines: List[str], at: int) -> int:
+    """Behind the entries that are not indented under their heading."""
+    while at < len(lines) and re.match(_GOOGLE, lines[at]) and _section(lines, at)[1] is None:
+        at = _indented_end(lines, at + 1)
+    return at
+
+
 def _entries(lines: List[str]) -> Dict[str, str]:
     """Name to text of the parameters in one section, header included."""
     sphinx = re.match(_SPHINX, lines[0])
     if sphinx:
         kind, name, rest = sphinx.groups()
-        wanted = kind in ("param", "parameter", "arg", "argument", "keyword", "key") and name
-        return {name.split()[-1].lstrip("*"): _joined([rest, *lines[1:]])} if wanted else {}
-    if len(lines) > 1 and lines[1].startswith("---"):
+        return {name.split()[-1].lstrip("*"): _joined([rest, *lines[1:]])} if _FIELDS[kind] and name else {}
+    if len(lines) > 1 and _is_underline(lines[1]):
         return _grouped(lines[2:], _NUMPY)
     return _grouped(lines[1:], _GOOGLE)
 

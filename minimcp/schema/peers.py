@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Iterator, Optional
 
-from .check import compile_check
+from .check import compile_finder
 
-STEPS = 20_000_000
-"""What matching one string may cost at most, roughly: its length to the power of how often the pattern repeats."""
+STEPS = 400_000_000
+"""What matching all strings of a value may cost at most, roughly: the length of each to the power of how often the
+pattern that repeats most does so, and once more; times the patterns. About a second."""
 
 _UNBOUNDED = 100
 """A count of repetitions that is as good as none."""
@@ -37,14 +38,15 @@ def compile_peer_check(schema: Any, *, where: str) -> Callable[[Any], Optional[s
         ValueError: As `compile_check`.
         ImportError: As `compile_check`.
     """
-    check = compile_check(schema, where=where)
+    find = compile_finder(schema, where=where, bounded=True)
     degrees = [_degree_of(pattern, where) for pattern in _patterns(schema)]
-    if not degrees:
-        return check
-    longest = int(STEPS ** (1 / (max(degrees) + 1)))
+    power = max(degrees, default=0) + 1
 
     def checked(value: Any) -> Optional[str]:
-        return None if _has_longer(value, longest) else check(value)
+        if degrees and len(degrees) * sum(min(len(text), STEPS) ** power for text in _texts(value)) > STEPS:
+            return None
+        found = find(value)
+        return None if found is None else str(found)
 
     return checked
 
@@ -70,13 +72,18 @@ def _patterns(schema: Any) -> Iterator[str]:
             yield from _patterns(part)
 
 
-def _has_longer(value: Any, longest: int) -> bool:
-    """Whether any string in a value, a member's name too, is longer than this."""
-    if isinstance(value, str):
-        return len(value) > longest
-    if isinstance(value, dict):
-        return any(len(name) > longest or _has_longer(part, longest) for name, part in value.items())
-    return isinstance(value, list) and any(_has_longer(part, longest) for part in value)
+def _texts(value: Any) -> Iterator[str]:
+    """Every string in a value, the names of members too."""
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict):
+            yield from part
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
 
 
 def degree(pattern: str) -> Optional[int]:

@@ -12,7 +12,7 @@ from ..functions import ASYNC_GENERATOR, COROUTINES, innermost, unbound
 from .annotations import Scope
 from .classes import admits_none, with_default
 from .docstrings import read_docstring
-from .kind import NOTHING_TYPE, Kind
+from .kind import NOTHING_TYPE, Convert, Kind
 from .kinds import Builder
 from .mismatch import NOTHING, Mismatch
 from .records import Field, record_reader, record_schema
@@ -76,8 +76,7 @@ class Signature:
         """The return annotation, resolved; `NOTHING` when there is none."""
         self.description = description
         """The docstring without its sections, empty when there is none."""
-        fields = [Field(each.name, each.kind, each.required, each.name, each.name) for each in parameters]
-        self._read = record_reader(fields, None)
+        self._read: Optional[Convert] = None  # written out for the first call: a tool that is only listed needs none
 
     def read_arguments(self, arguments: Any) -> Dict[str, Any]:
         """The keyword arguments for the call, converted; what was not sent is left to the function's defaults.
@@ -88,8 +87,12 @@ class Signature:
         Raises:
             Mismatch: They do not fit; the message names the field, what was expected and what came.
         """
+        read = self._read
+        if read is None:
+            fields = [Field(each.name, each.kind, each.required, each.name, each.name) for each in self.parameters]
+            read = self._read = record_reader(fields, None)
         try:
-            return self._read(arguments)  # type: ignore[no-any-return]
+            return read(arguments)  # type: ignore[no-any-return]
         except RecursionError:
             raise Mismatch("", arguments, instead="the arguments nest too deep") from None
 
@@ -206,8 +209,6 @@ def _assigned(plain: Any) -> Iterator[Tuple[str, Any]]:
 
 def _resolved(annotations: Mapping[str, Any], name: str, scope: Scope, where: str) -> Any:
     if name not in annotations:
-        if name == "self":
-            raise TypeError(f"{where}: it is a method without its object: give one, as in Notes().add")
         likely = "Context" if name in ("ctx", "context") else "str"
         raise TypeError(f"{where} has no annotation: give it a type, such as {name}: {likely}")
     try:
@@ -270,19 +271,31 @@ def _reason(error: Exception) -> str:
 
 def _mentions(annotation: Any, content_types: Tuple[type, ...], scope: Scope) -> bool:
     """Whether a content class stands anywhere in an annotation, which may be an alias that names itself."""
-    waiting, seen = [annotation], set()
+    waiting: List[Any] = [annotation]
+    seen: List[Any] = []
     while waiting:
         part = waiting.pop()
         if isinstance(part, (str, typing.ForwardRef)):
             name = getattr(part, "__forward_arg__", part)
             if name in seen:
                 continue
-            seen.add(name)
+            seen.append(name)
             part = scope.resolve(part)
         origin = typing.get_origin(part)
+        meant = [getattr(part, inner) for mark, inner in _STANDS_FOR if hasattr(part, mark)]
         if isinstance(part, type) and origin is None:
             if issubclass(part, content_types):
                 return True
-        elif getattr(origin, "_name", "") != "Literal" and not hasattr(part, "__metadata__"):
+        elif meant:
+            waiting.extend([] if part in seen else meant[:1])
+            seen.append(part)
+        elif getattr(origin, "_name", "") != "Literal":
             waiting.extend(each for each in typing.get_args(part) if each is not Ellipsis)
     return False
+
+
+_STANDS_FOR = (
+    ("__metadata__", "__origin__"), ("__value__", "__value__"), ("__supertype__", "__supertype__"),
+    ("__bound__", "__bound__"),
+)  # fmt: skip
+"""What tells `Annotated`, an alias, a NewType and a type variable, and where each has the type that it stands for."""

@@ -7,18 +7,14 @@ check, or None when the word says nothing on its own. A word's value of a wrong 
 from __future__ import annotations
 
 import re
+from math import isfinite
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
+from . import combining
+from .budget import Builder, Compile, Node, Seen
 from .equality import frozen, has_twins
 from .kind import NOTHING_TYPE
 from .mismatch import Mismatch, cut, described, listed, nearest
-
-Seen = Dict[Tuple[str, int], Optional[Mismatch]]
-"""Per value checked: which referenced subschema met which part of it, and what came of it."""
-
-Node = Callable[[Any, Seen], Optional[Mismatch]]
-Compile = Callable[[Any], Node]
-Builder = Callable[[Any, Dict[str, Any], Compile], Optional[Node]]
 
 SAME_IN = frozenset(
     {
@@ -92,8 +88,10 @@ def _one_of_values(values: List[Any]) -> Node:
     label = cut(("one of " if len(shown) > 1 else "") + listed(shown or ["nothing"]), 300)
 
     def check(value: Any, seen: Seen) -> Optional[Mismatch]:
+        seen.weigh(value)
         if frozen(value) in allowed:
             return None
+        seen.spend(len(texts[:100]))
         near = nearest(value, texts) if isinstance(value, str) else None
         return Mismatch(label if near is None else f"{label} (did you mean {near!r}?)", value)
 
@@ -124,10 +122,16 @@ def _multiple_of(step: Any, schema: Dict[str, Any], compile_: Compile) -> Node:
     from fractions import Fraction  # exact: in floating point 0.3 is no multiple of 0.1
 
     exact = Fraction(repr(step))
-    as_text = isinstance(step, float)
 
     def check(value: Any, seen: Seen) -> Optional[Mismatch]:
-        if not _is_number(value) or (Fraction(repr(value) if as_text else value) / exact).denominator == 1:
+        if not _is_number(value):
+            return None
+        if isinstance(value, float) and not isfinite(value):
+            return Mismatch(f"a multiple of {step}", value)
+        number: Any = value
+        if isinstance(value, float):
+            number = Fraction(repr(value) if isinstance(step, float) else value)
+        if number * exact.denominator % exact.numerator == 0:
             return None
         return Mismatch(f"a multiple of {step}", value)
 
@@ -177,6 +181,8 @@ def _unique(wanted: Any, schema: Dict[str, Any], compile_: Compile) -> Optional[
         raise TypeError(wanted)
 
     def check(value: Any, seen: Seen) -> Optional[Mismatch]:
+        if isinstance(value, list):
+            seen.weigh(value)
         if not isinstance(value, list) or not has_twins(value):
             return None
         return Mismatch("", value, instead="expected a list without duplicates, got the same item twice")
@@ -226,6 +232,7 @@ def _additional_properties(rest: Any, schema: Dict[str, Any], compile_: Compile)
 
     def check(value: Any, seen: Seen) -> Optional[Mismatch]:
         if isinstance(value, dict):
+            seen.spend(len(patterns) * len(value))
             for name, part in value.items():
                 if name not in known and not any(search(name) for search in patterns):
                     found = _unknown(name, known) if rest is False else node(part, seen)
@@ -247,6 +254,7 @@ def _pattern_properties(members: Any, schema: Dict[str, Any], compile_: Compile)
 
     def check(value: Any, seen: Seen) -> Optional[Mismatch]:
         if isinstance(value, dict):
+            seen.spend(len(checks) * len(value))
             for name, part in value.items():
                 for search, node in checks:
                     found = node(part, seen) if search(name) else None
@@ -289,7 +297,7 @@ def _items(part: Any, schema: Dict[str, Any], compile_: Compile) -> Node:
 
 
 def _prefix_items(parts: Any, schema: Dict[str, Any], compile_: Compile) -> Node:
-    nodes = _nodes(parts, compile_)
+    nodes = combining.nodes_of(parts, compile_)
 
     def check(value: Any, seen: Seen) -> Optional[Mismatch]:
         if isinstance(value, list):
@@ -298,67 +306,6 @@ def _prefix_items(parts: Any, schema: Dict[str, Any], compile_: Compile) -> Node
                 if found is not None:
                     return found.inside(index)
         return None
-
-    return check
-
-
-def _nodes(parts: Any, compile_: Compile) -> List[Node]:
-    if not isinstance(parts, list) or not parts:
-        raise TypeError(parts)
-    return [compile_(part) for part in parts]
-
-
-def _all_of(parts: Any, schema: Dict[str, Any], compile_: Compile) -> Node:
-    nodes = _nodes(parts, compile_)
-
-    def check(value: Any, seen: Seen) -> Optional[Mismatch]:
-        return next((found for node in nodes for found in [node(value, seen)] if found is not None), None)
-
-    return check
-
-
-def _any_of(parts: Any, schema: Dict[str, Any], compile_: Compile) -> Node:
-    nodes = _nodes(parts, compile_)
-
-    def check(value: Any, seen: Seen) -> Optional[Mismatch]:
-        errors = []
-        for node in nodes:
-            found = node(value, seen)
-            if found is None:
-                return None
-            errors.append(found)
-        return _none_fits(value, errors)
-
-    return check
-
-
-def _none_fits(value: Any, errors: List[Mismatch]) -> Mismatch:
-    if any(error.path or error.instead for error in errors):
-        tries = "; ".join(dict.fromkeys(cut(str(error), 120) for error in errors))
-        return Mismatch("", value, instead=f"fits none of {len(errors)} forms ({cut(tries, 500)})")
-    return Mismatch(cut(listed(dict.fromkeys(error.expected for error in errors)), 300), value)
-
-
-def _one_of(parts: Any, schema: Dict[str, Any], compile_: Compile) -> Node:
-    nodes = _nodes(parts, compile_)
-
-    def check(value: Any, seen: Seen) -> Optional[Mismatch]:
-        errors = [found for node in nodes for found in [node(value, seen)] if found is not None]
-        fitting = len(nodes) - len(errors)
-        if fitting == 1:
-            return None
-        if not fitting:
-            return _none_fits(value, errors)
-        return Mismatch("", value, instead=f"fits {fitting} of {len(nodes)} forms, but must fit exactly one")
-
-    return check
-
-
-def _not(part: Any, schema: Dict[str, Any], compile_: Compile) -> Node:
-    node = compile_(part)
-
-    def check(value: Any, seen: Seen) -> Optional[Mismatch]:
-        return Mismatch("something else", value) if node(value, seen) is None else None
 
     return check
 
@@ -387,9 +334,9 @@ BUILDERS: Dict[str, Builder] = {
     "propertyNames": _property_names,
     "items": _items,
     "prefixItems": _prefix_items,
-    "allOf": _all_of,
-    "anyOf": _any_of,
-    "oneOf": _one_of,
-    "not": _not,
+    "allOf": combining.all_of,
+    "anyOf": combining.any_of,
+    "oneOf": combining.one_of,
+    "not": combining.not_,
 }
 """Word to the function that builds its check."""

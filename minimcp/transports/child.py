@@ -101,7 +101,7 @@ class ChildPipe(DescriptorPipe):
     ``grace`` may be set: the seconds that `close` gives the server to exit, and again after SIGTERM.
     """
 
-    __slots__ = ("grace", "_process", "_stderr", "_closing", "_closed", "_settling", "_sent", "_was_read")
+    __slots__ = ("grace", "_process", "_stderr", "_closing", "_closed", "_settling", "_was_read")
 
     CLOSE_SECONDS = 2.0
     """The ``grace`` that a new pipe has."""
@@ -131,7 +131,6 @@ class ChildPipe(DescriptorPipe):
         self._closing = threading.RLock()
         self._closed = False
         self._settling: Optional[Deadline] = None
-        self._sent = 0
         self._was_read: Optional[bool] = None
 
     @classmethod
@@ -237,12 +236,6 @@ class ChildPipe(DescriptorPipe):
         self._stderr.abandon()
         self._process.abandon()
 
-    def send_counted(self, data: bytes, seconds: float, counts: list[int]) -> None:
-        """As `Pipe.send_counted`."""
-        before = len(counts)
-        super().send_counted(data, seconds, counts)
-        self._sent += sum(counts[before:])
-
     def was_read(self) -> bool:
         """As `Pipe.was_read`; `lost` finds it out, because when the pipe is closed nobody can."""
         return self._was_read is not False
@@ -256,7 +249,7 @@ class ChildPipe(DescriptorPipe):
             return super().lost(reason)
         code = self._settle()
         if self._was_read is None:
-            self._was_read = self._sent > _unread(self._sink)
+            self._was_read = self._sink.taken > _unread(self._sink)
         tail = self._stderr.tail
         return ConnectionLost(
             f"{self.name}: {reason}; the server {_ending(code)}{_last_lines(tail)}",

@@ -219,12 +219,13 @@ class Source(Descriptor):
 
 
 class Sink(Descriptor):
-    """A descriptor to write to."""
+    """A descriptor to write to. ``taken`` is how many bytes the system has taken so far."""
 
-    __slots__ = ("_blocks", "_piece")
+    __slots__ = ("taken", "_blocks", "_piece")
 
     def __init__(self, number: int, bell: Bell, *, nonblocking: bool) -> None:
         super().__init__(number, bell, getattr(select, "POLLOUT", 0), nonblocking=nonblocking)
+        self.taken = 0
         self._blocks = not nonblocking
         # So much a blocking pipe takes at once when it has room.
         self._piece = sys.maxsize if nonblocking else getattr(select, "PIPE_BUF", _READ_BYTES)
@@ -272,6 +273,7 @@ class Sink(Descriptor):
             counts.extend(map(os.write, (self.number,), (data,)))
         except BlockingIOError:
             return 0
+        self.taken += counts[-1]
         return counts[-1]
 
     def is_heard(self) -> bool:

@@ -71,7 +71,10 @@ class LineSplitter:
         self._size += len(part)
         # One byte more may still turn out to be the CR of the line's end.
         if self._size > self._limit + 1:
-            self._long = self._too_long(b"".join([*self._take(), part]))
+            # Joined would be twice the limit. All pieces but the last two are longer than both ends together.
+            pieces = [*self._take(), part]
+            head, tail = b"".join(pieces[:2])[:HEAD_BYTES], b"".join(pieces[-3:])[-TAIL_BYTES:]
+            self._long = TooLong(self._limit, head, tail)
             return
         self._small += part
         if len(self._small) >= _PIECE_BYTES:

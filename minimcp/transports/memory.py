@@ -160,7 +160,8 @@ class MemoryPipe(Pipe):
         if os.getpid() != self._pid:
             raise ConnectionLost("memory: the connection belongs to the process that made it, not to its fork")
         if not self._outgoing.put(data, seconds, counts):
-            raise self.lost("nothing can be sent: it is closed")
+            has_left = self._outgoing.closed and not self._incoming.closed
+            raise self.lost("nothing can be sent: it is closed") from (BrokenPipeError() if has_left else None)
 
     def is_heard(self) -> bool:
         """As `Pipe.is_heard`."""

@@ -11,6 +11,29 @@ from typing import TYPE_CHECKING
 
 from ..late import late_names
 
+_LATE = {
+    "base": "Wire member_name",
+    "common": "Annotations Icon Implementation Role",
+    "completion": "Completion",
+    "content": "Audio Content EmbeddedResource Image ResourceLink Text UnknownContent content_from_wire",
+    "elicitation": "ACTIONS Answer",
+    "kinds": "ABSENT Absent Json decode_base64 encode_base64",
+    "notices": "CHANGES Change LOG_LEVELS LOG_ORDER LogMessage Progress log_level",
+    "prompt": "GetPromptResult Message Prompt PromptArgument PromptMessage",
+    "questions": "ElicitRequest SampleRequest ToolChoice conversation_fault",
+    "resource": """
+        BlobResourceContents ReadResourceResult Resource ResourceContents ResourceTemplate TextResourceContents
+        contents_from_wire
+    """,
+    "root": "Root",
+    "sampling": """
+        ModelHint ModelPreferences SampleResult SamplingContent SamplingMessage ToolResult ToolUse
+        sampling_content_from_wire
+    """,
+    "tool": "CallToolResult Tool ToolAnnotations ToolExecution",
+}
+"""Names that are imported when somebody asks for them: a server of tools has no use for most of them."""
+
 if TYPE_CHECKING:
     from .base import Wire, member_name
     from .common import Annotations, Icon, Implementation, Role
@@ -51,31 +74,7 @@ if TYPE_CHECKING:
         sampling_content_from_wire,
     )
     from .tool import CallToolResult, Tool, ToolAnnotations, ToolExecution
-
-_LATE = {
-    "base": "Wire member_name",
-    "common": "Annotations Icon Implementation Role",
-    "completion": "Completion",
-    "content": "Audio Content EmbeddedResource Image ResourceLink Text UnknownContent content_from_wire",
-    "elicitation": "ACTIONS Answer",
-    "kinds": "ABSENT Absent Json decode_base64 encode_base64",
-    "notices": "CHANGES Change LOG_LEVELS LOG_ORDER LogMessage Progress log_level",
-    "prompt": "GetPromptResult Message Prompt PromptArgument PromptMessage",
-    "questions": "ElicitRequest SampleRequest ToolChoice conversation_fault",
-    "resource": """
-        BlobResourceContents ReadResourceResult Resource ResourceContents ResourceTemplate TextResourceContents
-        contents_from_wire
-    """,
-    "root": "Root",
-    "sampling": """
-        ModelHint ModelPreferences SampleResult SamplingContent SamplingMessage ToolResult ToolUse
-        sampling_content_from_wire
-    """,
-    "tool": "CallToolResult Tool ToolAnnotations ToolExecution",
-}
-"""Names that are imported when somebody asks for them: a server of tools has no use for most of them."""
-
-if not TYPE_CHECKING:
+else:
     __getattr__, __dir__ = late_names(__name__, _LATE)
 
 __all__ = [

@@ -6,7 +6,6 @@ what an author may hand over. A peer's mistake is a ValueError, an author's mist
 
 from __future__ import annotations
 
-import binascii
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 if TYPE_CHECKING:
@@ -95,7 +94,9 @@ def decode_base64(text: str) -> bytes:
     """
     if ("-" in text or "_" in text) and "+" not in text and "/" not in text:
         text = text.replace("-", "+").replace("_", "/")
-    decoded = binascii.a2b_base64(text)
+    from binascii import a2b_base64
+
+    decoded = a2b_base64(text)
     # The decoder skips characters that it does not know: then fewer bytes come out than the length promises.
     if len(text) % 4 or len(decoded) != len(text) // 4 * 3 - text[-2:].count("="):
         raise ValueError("not standard base64 with padding")
@@ -109,7 +110,9 @@ def as_bytes(data: Union[bytes, bytearray, memoryview]) -> bytes:
 
 def encode_base64(data: bytes) -> str:
     """Standard base64 with padding, on one line."""
-    return binascii.b2a_base64(data, newline=False).decode("ascii")
+    from binascii import b2a_base64
+
+    return b2a_base64(data, newline=False).decode("ascii")
 
 
 def _whole(value: Any) -> Any:

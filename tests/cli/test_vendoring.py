@@ -115,3 +115,10 @@ def test_a_copy_makes_copies_under_its_own_name(tmp_path: Path, minimcp: Callabl
     help_text = run_process("vendor", "--help", package="second_copy", env=environment).out
     assert help_text.startswith("usage: python -m second_copy vendor")
     assert str(ROOT) not in help_text
+
+
+def test_readme_shows_what_the_command_says(minimcp: Callable[..., Done]) -> None:
+    Path("yourtree").mkdir()
+    assert minimcp("vendor", "yourtree/mcp").code == 0
+    shown = "    $ python3 -m minimcp vendor yourtree/mcp --check\n    "
+    assert shown + minimcp("vendor", "yourtree/mcp", "--check").out in (ROOT / "README.rst").read_text("utf-8")

@@ -20,6 +20,8 @@ What is rightful where the line itself breaks the protocol:
   was under way is answered by nobody.
 * After a cut or a kill every call on that connection ends with the loss, and with ``restart=True`` a new connection is
   begun by the next call; only calls that were never sent may go there.
+* At the end of its input a server answers what had reached it and is done within its grace, and ends. What it answered
+  comes before the loss. A question that it waits with fails then, and so may the call.
 * A call may time out as soon as its time is over, whatever the reason, and not before. But an answer that was delivered
   before another one, which ended its call before that time was over, had arrived.
 

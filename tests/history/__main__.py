@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import logging
 import os
@@ -16,12 +17,15 @@ from .record import shown
 from .run import Outcome, Plan, run
 
 EXPECTED = frozenset({
-    "value", "tool error", "error", "refused", "timeout", "cancelled", "lost",
-    "drop", "duplicate", "hold", "delay", "cut", "half", "kill", "replace",
+    "value", "tool error", "error", "refused", "timeout", "cancelled", "lost", "failed",
+    "drop", "duplicate", "hold", "delay", "cut", "half", "kill", "replace", "finish",
 })
 """Endings and faults of which there has to be one in many seeds: else the runs show less than they say."""
 
 MANY = 100
+
+STUCK = 120.0
+"""Seconds after which a run that does not end shows where its threads are; it has no outcome then."""
 
 
 def main(arguments: List[str]) -> int:
@@ -48,7 +52,9 @@ def main(arguments: List[str]) -> int:
 def _part(seeds: List[int]) -> int:
     """Run these in this process and print a line of JSON for each."""
     for seed in seeds:
+        faulthandler.dump_traceback_later(STUCK, exit=True)
         outcome = run(Plan.of(seed))
+        faulthandler.cancel_dump_traceback_later()
         _complain(outcome)
         if outcome.wrong:
             print(f"{outcome.plan}\n{shown(outcome.events)}", file=sys.stderr, flush=True)
@@ -58,6 +64,8 @@ def _part(seeds: List[int]) -> int:
 
 
 def _complain(outcome: Outcome) -> None:
+    if outcome.wrong:
+        print(f"to see it again: python -m tests.history --seed {outcome.plan.seed}", file=sys.stderr)
     for wrong in outcome.wrong:
         print(f"seed {outcome.plan.seed}: {wrong}", file=sys.stderr, flush=True)
 

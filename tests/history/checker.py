@@ -13,7 +13,7 @@ ANSWERS = frozenset({"value", "tool error", "error", "refused"})
 GIVES = {"echo": "value", "work": "value", "ask": "value", "fail": "tool error", "refuse": "error"}
 """How a call of each tool ends when nothing stands in its way; one of ``hold`` never ends by itself."""
 
-BREAKS = frozenset({"cut", "half", "kill"})
+BREAKS = frozenset({"cut", "half", "kill", "finish"})
 """Faults that end a connection."""
 
 TWICE = -32600
@@ -21,6 +21,10 @@ TWICE = -32600
 
 EARLY = 0.002
 """Seconds by which a clock that is read twice may disagree about the end of a wait."""
+
+
+LATE = 5.0
+"""Seconds after the delivery of its answer in which a call ends on the busiest machine; the last call has more."""
 
 
 class Wrong(NamedTuple):
@@ -119,7 +123,7 @@ def _by_answer(story: Story, call: str, place: int, begun: Event) -> str:
 
 
 def _troubled(story: Story, call: str) -> bool:
-    return bool(story.all(call, "fault")) or story.happened(len(story.events), "fault", {"replace"}, set())
+    return bool(story.all(call, "fault")) or story.happened(len(story.events), "fault", {"replace", "finish"}, set())
 
 
 def _by_refusal(story: Story, call: str, place: int, begun: Event) -> str:
@@ -174,6 +178,18 @@ def _runs_once_for_each_copy(story: Story, call: str) -> Iterator[str]:
             return
 
 
+def _copies_run_one_after_the_other(story: Story, call: str) -> Iterator[str]:
+    if story.happened(len(story.events), "fault", {"replace"}, story.connections(call)):
+        return  # the new server knows nothing of what the old one does
+    free = True
+    for _, event in story.of[call]:
+        if event.kind == "run" and not free:
+            yield "its handler began while it ran already, for the same id"
+            return
+        over = event.kind == "done" or (event.kind, event.what) == ("reached", "cancel")
+        free = over or (free and event.kind != "run")
+
+
 def _each_copy_is_answered_once(story: Story, call: str) -> Iterator[str]:
     reached, answers = 0, 0
     for _, event in story.of[call]:
@@ -225,18 +241,36 @@ def _what_was_delivered_is_not_lost(story: Story, call: str) -> Iterator[str]:
 
 ALL_ANSWERED = "what was done is answered"
 
+def _ends_soon(story: Story, call: str) -> Iterator[str]:
+    answers = [event.at for _, event in story.all(call, "delivered", "answer")]
+    for _, event in story.all(call, "end"):
+        if event.what in ANSWERS and answers and event.at - answers[0] > LATE:
+            yield f"it ended {event.at - answers[0]:.1f} s after its answer was delivered"
+
+
+def _what_came_before_a_quiet_end_is_not_lost(story: Story, call: str) -> Iterator[str]:
+    on = story.connections(call)
+    for place, event in story.all(call, "end"):
+        quiet = story.happened(place, "fault", {"finish"}, on) and not story.happened(place, "close", {""}, set())
+        if event.what == "lost" and quiet and any(n < place for n, _ in story.all(call, "delivered", "answer")):
+            yield "its answer was delivered, and the server had only ended"
+
+
 RULES: Dict[str, Rule] = {
     "ends once": _ends_once,
     "ends after it began": _ends_after_it_began,
     "nothing after the end": _nothing_after_the_end,
     "has its own payload": _has_its_own_payload,
     "ends rightfully": _ends_rightfully,
+    "ends soon": _ends_soon,
     "is sent once": _is_sent_once,
     "runs once for each copy": _runs_once_for_each_copy,
+    "copies run one after the other": _copies_run_one_after_the_other,
     "each copy is answered once": _each_copy_is_answered_once,
     ALL_ANSWERED: _what_was_done_is_answered,
     "progress comes as it was delivered": _progress_comes_as_it_was_delivered,
     "what was delivered is not lost": _what_was_delivered_is_not_lost,
+    "what came before a quiet end is not lost": _what_came_before_a_quiet_end_is_not_lost,
 }
 """What holds for every call."""
 

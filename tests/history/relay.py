@@ -71,6 +71,9 @@ class Reader:
 class Relay:
     """What a client connects to instead of its server: each connection is a `_Wire`. Thread-safe.
 
+    What belongs to no call is how a connection begins anew after a loss: it suffers nothing but another loss, and that
+    more often, because there is little of it.
+
     Args:
         open_server: Opens the server's end of one more connection.
         record: Takes what happens.
@@ -86,6 +89,7 @@ class Relay:
         self.wires: List[_Wire] = []
         self._seed = seed
         self._chances = (*ONE_BY_ONE, *breaks.items())
+        self._early = tuple((name, 8 * chance) for name, chance in breaks.items() if name != "replace")
         self._seen: "Counter[Tuple[str, Meaning]]" = Counter()
         self._lock = threading.Lock()
 
@@ -102,9 +106,9 @@ class Relay:
             self._seen[way, meaning] += 1
             dice = random.Random(f"{self._seed} {way} {meaning} {self._seen[way, meaning]}")
         number = dice.random()
-        if not self.raging.is_set() or meaning.what == "other":
+        if not self.raging.is_set():
             return "", dice
-        for name, chance in self._chances:
+        for name, chance in self._early if meaning.what == "other" else self._chances:
             number -= chance
             if number < 0:
                 return name, dice
@@ -164,8 +168,10 @@ class _Way:
             wire.break_off(self._name, fault, line)
         elif fault == "replace":
             wire.replace()
-        elif fault != "drop":
+        elif fault != "drop" and not self._over:
             self._put(line, meaning, fault, dice)
+        if fault == "finish":
+            wire.end_input()
 
     def _put(self, line: bytes, meaning: Meaning, fault: str, dice: random.Random) -> None:
         now = time.monotonic()
@@ -206,7 +212,7 @@ class _Way:
         self._wire.finish(self._name)
 
     def stop(self) -> None:
-        """Write what waits, then end."""
+        """Write what waits, then end; what is read from now on is dropped."""
         with self._changed:
             self._over = True
             self._changed.notify()
@@ -220,7 +226,7 @@ class _Wire:
         self._client_end, self._near = MemoryPipe.pair()
         self._far = relay.open_server()
         self._lock = threading.Lock()
-        self.broken = False
+        self.broken = self.finished = False
         self._ways = {name: _Way(self, name) for name in (TO_SERVER, TO_CLIENT)}
 
     def open(self) -> Pipe:
@@ -256,19 +262,34 @@ class _Wire:
         else:
             self._near.close()
 
+    def end_input(self) -> None:
+        """Send the server what is on its way, and then the end of its input; what it answers still comes."""
+        self.finished = True
+        self._ways[TO_SERVER].stop()
+
+    def has_ended(self, seconds: float) -> bool:
+        """Wait until the server has closed its output and all of it has been read; False when it has not so soon."""
+        reader = self._ways[TO_CLIENT].threads[0]
+        reader.join(seconds)
+        return not reader.is_alive()
+
     def break_off(self, way: str, fault: str, line: bytes) -> None:
         """End the connection: at once, in the middle of a line, or by the end of the server's process."""
         self.broken = True
         if fault == "half":
             self.send(way, line[: len(line) // 2])
         if fault == "kill":
-            self._kill()
+            self._kill(self._far)
         self.close()
 
-    def _kill(self) -> None:
-        if isinstance(self._far, ChildPipe):
-            os.kill(self._far.pid, signal.SIGKILL)
-        self._far.close()
+    @staticmethod
+    def _kill(end: Pipe) -> None:
+        if isinstance(end, ChildPipe):
+            try:
+                os.kill(end.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it has ended, and its pipe knows
+        end.close()
 
     def replace(self) -> None:
         """Put another server in the place of this one, behind a line that stays."""
@@ -276,9 +297,7 @@ class _Wire:
             if self.broken:
                 return
             old, self._far = self._far, self.relay.open_server()
-            if isinstance(old, ChildPipe):
-                os.kill(old.pid, signal.SIGKILL)
-            old.close()
+            self._kill(old)
 
     def close(self) -> None:
         """End it all. Idempotent."""

@@ -47,7 +47,7 @@ class Plan(NamedTuple):
     def of(cls, seed: int) -> Plan:
         """The plan of a seed."""
         dice = random.Random(seed)
-        names = dice.choice([(), (), ("cut", "half"), ("kill",), ("cut", "kill", "half"), ("replace",)])
+        names = dice.choice([(), (), ("cut", "half"), ("kill",), ("cut", "kill", "half"), ("replace",), ("finish",)])
         callers = [
             [(dice.choice(TOOLS), dice.choice([1, 3, 5, 8]), dice.random() < 0.3) for _ in range(dice.randint(4, 7))]
             for _ in range(dice.randint(2, 5))
@@ -94,9 +94,9 @@ class _Callers:
             "on_progress": lambda report: note("item", tag, value=report.progress),
         }
         timer = threading.Timer(TIMEOUT / 4, self._cancel, (tag, token)) if tool == "hold" and size > 3 else None
+        note("begin", tag, tool, value=timeout)
         if timer is not None:
             timer.start()
-        note("begin", tag, tool, value=timeout)
         try:
             if submitted:
                 future = self._client.submit(self._client.call_tool, tool, arguments, **options)
@@ -224,6 +224,9 @@ def _call(callers: _Callers, number: int, calls: List[Tuple[str, int, bool]]) ->
 def _end_quietly(callers: _Callers, relay: Relay, record: Record, events: Callable[[], List[Event]]) -> None:
     """On a line that is good again a last call is answered, if there is a connection; and so is all that was done."""
     ended = callers.make("last", "echo", 1, timeout=WAIT)
-    if ended in ANSWERS and not relay.wires[-1].broken:
+    for wire in relay.wires:
+        if wire.finished and wire.has_ended(WAIT):
+            record.note("settled", on=wire.number)
+    if ended in ANSWERS and not relay.wires[-1].broken and not relay.wires[-1].finished:
         record.note("settled", on=relay.wires[-1].number)
         eventually(lambda: not any(wrong.rule == ALL_ANSWERED for wrong in check(events())), 2.0)

@@ -25,9 +25,9 @@ def _calls() -> List[Event]:
         sent t cancel; reached t cancel; begin d echo 0.3; sent d request; fault d duplicate; reached d request; run d
         done d; reached d request; answered d answer; answered d answer; delivered d answer; end d value
         begin n hold 0.3; sent n request; cancel n; end n cancelled; begin q ask 0.3; sent q request; reached q request
-        run q; answered q round; delivered q round; sent q request; reached q request; run q; done q; answered q answer
-        delivered q answer; end q value; settled -; begin l hold 0.3; sent l request; reached l request; run l
-        fault - cut; end l lost; close -
+        run q; done q; answered q round; delivered q round; sent q request; reached q request; run q; done q
+        answered q answer; delivered q answer; end q value; settled -; begin l hold 0.3; sent l request
+        reached l request; run l; fault - cut; end l lost; close -
     """
     events, at = [], 100.0
     for sentence in words.replace("\n", ";").split(";"):
@@ -72,9 +72,9 @@ def _moved(kind: str, call: str, what: str, before: Tuple[str, str]) -> Change:
     return change
 
 
-def _with(kind: str, call: str, which: int = 0, **other: object) -> Change:
+def _with(kind: str, of: str, which: int = 0, **other: object) -> Change:
     def change(events: List[Event]) -> None:
-        place = _place(events, kind, call, "", which)
+        place = _place(events, kind, of, "", which)
         events[place] = events[place]._replace(**other)  # type: ignore[arg-type]
 
     return change
@@ -121,6 +121,9 @@ MUTATIONS: Dict[str, Tuple[str, Change]] = {
     "a handler that runs three times for two copies": ("runs once for each copy",
                                                        _all(_twice("run", "d"), _twice("run", "d"))),
     "a handler that runs too early": ("runs once for each copy", _moved("run", "b", "", ("reached", "b"))),
+    "a copy that is run beside the other": ("copies run one after the other",
+                                            _all(_twice("run", "d"), _moved("reached", "d", "", ("fault", "d")))),
+    "an answer that wakes nobody": ("ends soon", _with("end", "b", at=106.0)),
     "an answer that is written twice": ("each copy is answered once", _twice("answered", "b")),
     "three answers to two copies": ("each copy is answered once", _twice("answered", "d")),
     "an answer that is never written": ("what was done is answered", _without("answered", "b")),
@@ -129,6 +132,11 @@ MUTATIONS: Dict[str, Tuple[str, Change]] = {
     "progress that nobody reported": ("progress comes as it was delivered", _with("item", "a", 1, value=7.0)),
     "progress that is lost": ("progress comes as it was delivered", _without("item", "a")),
     "progress after the end": ("nothing after the end", _moved("end", "a", "", ("item", "a"))),
+    "an answer that came before a quiet end and is lost": (
+        "what came before a quiet end is not lost",
+        _all(_with("fault", "", what="finish"), _moved("delivered", "r", "answer", ("end", "l")),
+             _with("delivered", "r", call="l")),
+    ),
     "an answer that came and is lost": (
         "what was delivered is not lost",
         _all(_with("end", "a", what="timeout", payload=""), _moved("delivered", "a", "answer", ("delivered", "b")),
@@ -190,4 +198,4 @@ def test_a_seed_is_one_plan() -> None:
     plans = [Plan.of(seed) for seed in range(200)]
     assert plans == [Plan.of(seed) for seed in range(200)]
     kinds: Set[Tuple[bool, str, bool]] = {(plan.stdio, plan.revision, plan.restart) for plan in plans}
-    assert len(kinds) == 8 and len({str(plan.breaks) for plan in plans}) == 5
+    assert len(kinds) == 8 and len({str(plan.breaks) for plan in plans}) == 6

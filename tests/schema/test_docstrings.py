@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Dict, Optional
 
 from minimcp.schema.docstrings import read_docstring
@@ -82,3 +83,113 @@ SPHINX = """Do it.
 )
 def test_each_style(text: Optional[str], description: str, parameters: Dict[str, str]) -> None:
     assert read_docstring(text) == (description, parameters)
+
+
+ODD = [
+    ('crlf', 'Do it.\r\n\r\n    Args:\r\n        a: First.\r\n            more.\r\n        b: Second.\r\n    ',
+     'Do it.', {'a': 'First. more.', 'b': 'Second.'}),
+    ('tabs', 'Do it.\n\n\tArgs:\n\t\ta: First.\n\t\t\tmore.\n\t\tb (int): Second.\n\t',
+     'Do it.', {'a': 'First. more.', 'b': 'Second.'}),
+    ('2sp', 'Do it.\n\n    Args:\n      a: First.\n      b: Second.\n    Returns:\n      x\n    ',
+     'Do it.', {'a': 'First.', 'b': 'Second.'}),
+    ('noblank', 'Do it.\n    Args:\n        a: First.\n    Returns: something here\n    ',
+     'Do it.\nReturns: something here', {'a': 'First.'}),
+    ('returns inline', 'Do it.\n\n    Args:\n        a: First.\n\n    Returns: the thing\n    ',
+     'Do it.\n\nReturns: the thing', {'a': 'First.'}),
+    ('inline raises', 'Do it.\n\n    Raises: ValueError if bad.\n\n    Args:\n        a: x',
+     'Do it.\n\nRaises: ValueError if bad.', {'a': 'x'}),
+    ('flush args', 'Do it.\n\n    Args:\n    a: First.\n    b: Second.\n\n    Returns:\n    x\n    ',
+     'Do it.\n\nx', {'a': 'First.', 'b': 'Second.'}),
+    ('parameters colon', 'Do it.\n\n    Parameters:\n        a (str): First.\n        b (Optional[List[int]], optional): Second: with colon.\n',
+     'Do it.', {'a': 'First.', 'b': 'Second: with colon.'}),
+    ('paramtype paren', 'Do it.\n\n    Args:\n        a (Dict[str, Tuple[int, ...]]): First.\n        cb (Callable[[int], str]): Call (or not).\n        u (Union[str, int] (opt)): z\n',
+     'Do it.', {'a': 'First.', 'cb': 'Call (or not).', 'u': 'z'}),
+    ('dash google', 'Do it.\n\n    Args:\n        a - First.\n        b -- Second.\n        `c`: Third.\n        *d: Fourth\n        - e: Fifth.\n        * f: Sixth\n',
+     'Do it.', {'a': 'First.', 'b': 'Second.', 'c': 'Third.', 'd': 'Fourth', 'e': 'Fifth.', 'f': 'Sixth'}),
+    ('md args', 'Do it.\n\n    **Args:**\n        a: First.\n\n    ## Parameters\n    - b: Second.\n    - `c` (int): third\n',
+     'Do it.', {'a': 'First.', 'b': 'Second.', 'c': 'third'}),
+    ('md bullets', 'Do it.\n\n    - one: a bullet\n    - two: b\n\n    Note: this is text.\n    ',
+     'Do it.\n\n- one: a bullet\n- two: b\n\nNote: this is text.', {}),
+    ('code block', 'Do it.\n\n    Example:\n        >>> f(1)\n        Args:\n            no: this is code\n\n    ```python\n    Args:\n        x: in code\n    ```\n\n    Args:\n        a: Real.\n',
+     'Do it.\n\n```python\nArgs:\n    x: in code\n```', {'a': 'Real.'}),
+    ('rst code', 'Do it::\n\n        Args:\n            no: code\n\n    Args:\n        a: Real.\n',
+     'Do it::\n\n    Args:\n        no: code', {'a': 'Real.'}),
+    ('numpy', "Do it.\n\n    Parameters\n    ----------\n    a : int, optional\n        First.\n\n        Second para: with colon\n\n          indented code\n    b : {'x', 'y'}, default 'x'\n        Choice.\n    *args\n        Rest.\n    c: str\n        No space.\n    d : int\n\n    Returns\n    -------\n    str\n        r\n\n    See Also\n    --------\n    other : x\n",
+     'Do it.', {'a': 'First. Second para: with colon indented code', 'b': 'Choice.', 'args': 'Rest.', 'c': 'No space.'}),
+    ('numpy short', 'Do it.\n\n    Parameters\n    --\n    a : int\n        First.\n',
+     'Do it.', {'a': 'First.'}),
+    ('numpy eq', 'Do it.\n\n    Parameters\n    ==========\n    a : int\n        First.\n',
+     'Do it.', {'a': 'First.'}),
+    ('numpy unknown section', 'Do it.\n\n    Parameters\n    ----------\n    a : int\n        First.\n\n    Custom\n    ------\n    x : y\n        z\n',
+     'Do it.\n\nCustom\n------\nx : y\n    z', {'a': 'First.'}),
+    ('numpy tight', 'Parameters\n----------\na : int\n    First.\nReturns\n-------\nint\n    x',
+     '', {'a': 'First.'}),
+    ('numpy then text', 'Do it.\n\n    Parameters\n    ----------\n    a : int\n        First.\n\n    Returns\n    -------\n    int\n\n    Examples\n    --------\n    >>> f()\n    1\n    ',
+     'Do it.', {'a': 'First.'}),
+    ('sphinx', 'Do it.\n\n    :param a: First.\n    :type a: int\n    :param str b: Second\n        more.\n    :param c:\n        Third on next line.\n    :param Optional[Dict[str, int]] d: Fourth: colon.\n    :parameter e: Fifth\n    :arg f: Sixth.\n    :key g: Seventh\n    :keyword h: Eighth\n    :raises ValueError: if bad\n    :return: x\n    :rtype: int\n    Trailing text.\n    ',
+     'Do it.\n\nTrailing text.', {'a': 'First.', 'b': 'Second more.', 'c': 'Third on next line.', 'd': 'Fourth: colon.', 'e': 'Fifth', 'f': 'Sixth.', 'g': 'Seventh', 'h': 'Eighth'}),
+    ('sphinx blank', 'Do it.\n\n    :param a: First.\n\n        Second paragraph.\n\n    :param b: B.\n\n    More text.\n    ',
+     'Do it.\n\nMore text.', {'a': 'First. Second paragraph.', 'b': 'B.'}),
+    ('epytext', 'Do it.\n\n    @param a: First.\n    @type a: int\n    @return: x\n    ',
+     'Do it.', {'a': 'First.'}),
+    ('sphinx role', 'Use :class:`Foo` and :meth:`bar`: fine.\n\n    :mod:`x`: a module\n    :note: Something.\n    ',
+     'Use :class:`Foo` and :meth:`bar`: fine.\n\n:mod:`x`: a module\n:note: Something.', {}),
+    ('first line', 'Args:\n        a: First.',
+     '', {'a': 'First.'}),
+    ('one line args', 'Do it. Args: a: First.',
+     'Do it. Args: a: First.', {}),
+    ('uppercase', 'Do it.\n\n    ARGS:\n        a: First.\n\n    PARAMETERS\n    ----------\n    b : x\n        B.\n',
+     'Do it.', {'a': 'First.', 'b': 'B.'}),
+    ('arg words', 'Do it.\n\n    Arguments:\n        a: First.\n\n    Keyword Arguments:\n        b: Second.\n\n    Other Parameters:\n        c: Third.\n\n    Params:\n        d: 4\n\n    Inputs:\n        e: 5\n\n    Parameter:\n        f: 6\n\n    Arg:\n        g: 7\n\n    Required Args:\n       h: 8\n',
+     'Do it.', {'a': 'First.', 'b': 'Second.', 'c': 'Third.', 'd': '4', 'e': '5', 'f': '6', 'g': '7', 'h': '8'}),
+    ('nonexist', 'Do it.\n\n    Args:\n        zzz: None such.\n        a: First.\n        self: me\n',
+     'Do it.', {'zzz': 'None such.', 'a': 'First.', 'self': 'me'}),
+    ('first line indented', '\n    Do it.\n\n    Args:\n        a: First.\n    ',
+     'Do it.', {'a': 'First.'}),
+    ('no indentation', 'Do it.\n\nArgs:\n    a: First.\n    b: Second.\n\nMore.',
+     'Do it.\n\nMore.', {'a': 'First.', 'b': 'Second.'}),
+    ('url', 'See http://x.y/z: good.\n\n    Args:\n        a: See http://x.y: ok\n        b: time 12:30\n            note: this is continuation\n        c: x\n',
+     'See http://x.y/z: good.', {'a': 'See http://x.y: ok', 'b': 'time 12:30 note: this is continuation', 'c': 'x'}),
+    ('continuation same indent', 'Do it.\n\n    Args:\n        a: First line\n        goes on here.\n        b: Second.\n',
+     'Do it.', {'a': 'First line goes on here.', 'b': 'Second.'}),
+    ('continuation colon', 'Do it.\n\n    Args:\n        a: First line, which\n        default: 3 is used.\n        b: Second.\n',
+     'Do it.', {'a': 'First line, which', 'default': '3 is used.', 'b': 'Second.'}),
+    ('deep desc', 'Do it.\n        Over-indented.\n\n    Args:\n        a: First.\n',
+     'Do it.\n    Over-indented.', {'a': 'First.'}),
+    ('only ws', '   \n\t\n  ',
+     '', {}),
+    ('unicode', 'Mach\u2028es.\n\n    Args:\n        größe: Wie groß.\n        b\xa0: x\n',
+     'Mach\u2028es.', {'größe': 'Wie groß.', 'b': 'x'}),
+    ('nul', 'x\x00y\n\n    Args:\n        a: b\x00c\x1b[0m',
+     'x\x00y', {'a': 'b\x00c\x1b[0m'}),
+    ('raises after', 'Do it.\n\n    Raises:\n        ValueError: x\n\n    And more text at the end.\n\n    Yields:\n        x\n',
+     'Do it.\n\nAnd more text at the end.', {}),
+    ('table', 'Do it.\n\n    | a | b |\n    |---|---|\n    | 1 | 2 |\n\n    Args:\n        a: x\n',
+     'Do it.\n\n| a | b |\n|---|---|\n| 1 | 2 |', {'a': 'x'}),
+    ('heading', '# Title\n\n    Some *markdown*.\n\n    ### Args\n\n    - **a**: First.\n    - **b** (`int`): Second.\n\n    ### Returns\n\n    x\n',
+     '# Title\n\nSome *markdown*.\n\nx', {'a': 'First.', 'b': 'Second.'}),
+    ('attr', 'Doc.\n\n    Attributes:\n        a (int): First.\n            more\n        b: x',
+     'Doc.', {'a': 'First. more', 'b': 'x'}),
+    ('example then args', 'Do it.\n\n    Usage::\n\n        f(1)\n\n    :param a: First.\n',
+     'Do it.\n\nUsage::\n\n    f(1)', {'a': 'First.'}),
+    ('unclosed fence', 'Do it.\n\n    ```\n    never closed\n\n    Args:\n        a: x\n',
+     'Do it.\n\n```\nnever closed', {'a': 'x'}),
+    ('bold', 'Do it.\n\n    **Note:** be careful.\n\n    **Parameters**\n\n    * a: x\n',
+     'Do it.\n\n**Note:** be careful.', {'a': 'x'}),
+]  # fmt: skip
+
+
+@for_each(("what", "text", "description", "parameters"), ODD)
+def test_odd_docstrings_are_read_as_they_were_meant(what: str, text: str, description: str, parameters: Dict[str, str]) -> None:
+    assert read_docstring(text) == (description, parameters), what
+
+
+@for_each("text", [
+    "Args:\n" + "    a: b\n" * 5000, ":param " * 20_000, "Parameters\n----------\n" * 2000, " " * 50_000 + ":" * 50_000,
+    "Args:\n    " + "a" * 50_000 + " " + "(" * 50_000, "Args:\n    a (" + " " * 50_000 + "x", "```\n" * 2001,
+    "Parameters\n---\n" + ", ".join(["a"] * 20_000) + " !", "Args:\n" + "a: b\n" * 5000, "**" * 20_000, "# " * 20_000,
+])
+def test_no_docstring_takes_long(text: str) -> None:
+    began = time.process_time()
+    read_docstring(text)
+    assert time.process_time() - began < 5

@@ -22,6 +22,7 @@ def test_annotated_properties_are_found_however_deep() -> None:
         region=marked("Region"), plain={"type": "string"}, a=schema(b=schema(c=marked("Deep", "integer"))),
         flag=marked("Flag", "boolean"),
     )
+    deep["required"] = ["region"]
     assert mirrored(deep) == [
         Mirrored("Region", ("region",), "string"), Mirrored("Deep", ("a", "b", "c"), "integer"),
         Mirrored("Flag", ("flag",), "boolean"),

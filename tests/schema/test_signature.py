@@ -6,10 +6,24 @@ from __future__ import annotations
 import functools
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Callable, Dict, Generic, List, Optional, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Callable,
+    Dict,
+    Generic,
+    List,
+    Literal,
+    NewType,
+    Optional,
+    TypeVar,
+    Union,
+)
 
 import pydantic
 import pytest
+import typing_extensions as te
 
 from minimcp.schema import Limits, Mismatch, Signature, read_signature
 from minimcp.schema.mismatch import NOTHING
@@ -223,6 +237,32 @@ def test_the_context_in_every_spelling() -> None:
         signature = read(function)
         assert signature.context_parameter == "c"
         assert [each.name for each in signature.parameters] == ["a"]
+
+
+Texts = te.TypeAliasType("Texts", "List[Union[Text, Texts]]")
+Noted = NewType("Noted", Text)
+Some = TypeVar("Some", bound=Text)
+Json = Union[None, str, List["Json"]]
+
+
+def test_content_classes_are_found_behind_other_names() -> None:
+    def noted() -> Annotated[Text, "noted"]: ...  # type: ignore[empty-body]
+    def several() -> Optional[List[Annotated[Text, "noted"]]]: ...
+    def alias() -> Texts: ...  # type: ignore[empty-body, valid-type]
+    def new_type() -> Noted: ...  # type: ignore[empty-body]
+    def variable() -> Some: ...  # type: ignore[empty-body, type-var]
+    def recursive() -> Json: ...  # type: ignore[empty-body]
+    def twice() -> Dict[str, Union[Json, Json2]]: ...  # type: ignore[empty-body, valid-type]
+
+    for function in (noted, several, alias, new_type, variable):
+        assert read(function, content_types=(Text,)).output_kind is None
+    def words() -> List[Literal["Text"]]: ...  # type: ignore[empty-body]
+
+    for function in (recursive, twice, words):
+        assert read(function, content_types=(Text,)).output_kind is not None
+
+
+Json2 = te.TypeAliasType("Json2", "Union[int, List[Json2], Dict[str, Json2]]")
 
 
 def test_the_result_of_each_annotation() -> None:

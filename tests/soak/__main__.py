@@ -12,12 +12,17 @@ import time
 from pathlib import Path
 from typing import List
 
+from minimcp.workers import IDLE_SECONDS
+
 from ..support import WAIT, Held, eventually, held
 from .chart import svg
-from .samples import HEADING, Series
+from .samples import HEADING, Series, has_come_to_rest, status_of
 from .work import Work
 
 THREADS = 4
+
+IDLE = IDLE_SECONDS + WAIT
+"""Seconds in which workers without work have ended."""
 
 ROUNDS = 60
 """How many rounds a run has, and so how many samples."""
@@ -34,6 +39,7 @@ def main(arguments: List[str]) -> int:
     before, here, there = held(), Series(), Series("server")
     begun = time.monotonic()
     work = Work(options.seed)
+    threads = {pid: float(status_of(pid, "Threads")) for pid in (os.getpid(), work.server_pid)}
     end = time.monotonic() + options.minutes * 60
     for number in range(ROUNDS):
         if not work.round(THREADS, max(0.0, (end - time.monotonic()) / (ROUNDS - number))):
@@ -43,8 +49,9 @@ def main(arguments: List[str]) -> int:
         gc.collect()
         here.sample(os.getpid())
         there.sample(work.server_pid)
+    left = [] if eventually(lambda: has_come_to_rest(threads), IDLE) else ["LEFT: threads of idle connections"]
     work.close()
-    left = _left(before)
+    left += _left(before)
     minutes = (time.monotonic() - begun) / 60
     deeds, version = sum(work.done.values()), sys.version.split()[0]
     title = f"{minutes:.1f} minutes, {deeds} deeds, seed {options.seed}, Python {version}"

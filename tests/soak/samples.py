@@ -101,12 +101,25 @@ READERS: Dict[str, Callable[[int], float]] = {
 }
 
 KINDS = (
-    Kind("threads", "", 3, 0),  # idle workers stay for 10 s
+    Kind("threads", "", 32, 0),  # as many workers as there were calls at once stay for 10 s: see `has_come_to_rest`
     Kind("descriptors", "", 0, 0),
     Kind("children", "", 0, 0),
     Kind("memory", "MiB", 1.5, 0.02),
 )
 """What is sampled of each process."""
+
+
+RESTING = 2
+"""Threads more than at the beginning that a process may have when nothing has happened for a while."""
+
+
+def has_come_to_rest(pids: Dict[int, float]) -> bool:
+    """Whether these processes have about as many threads again as they had.
+
+    Args:
+        pids: Processes, and the threads that each had.
+    """
+    return all(status_of(pid, "Threads") <= threads + RESTING for pid, threads in pids.items())
 
 
 class Series:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from typing import List, Optional, Union
 
 import pytest
@@ -92,6 +93,19 @@ def test_what_is_kept_of_a_line_that_is_too_long(step: int, limit: int) -> None:
     assert line.startswith(long.head) and line.endswith(long.tail)
     assert len(long.head) >= min(limit, 1000) and len(long.tail) >= 200
     assert splitter.rest() == [b"next"]
+
+
+def test_a_line_that_is_too_long_is_never_joined() -> None:
+    limit, chunk = 16_000_000, b"x" * 1_000_000
+    splitter = LineSplitter(limit)
+    tracemalloc.start()
+    try:
+        for _ in range(40):
+            assert splitter.feed(bytes(bytearray(chunk))) == []
+        assert tracemalloc.get_traced_memory()[1] < limit + 6_000_000
+    finally:
+        tracemalloc.stop()
+    assert seen(splitter.feed(b"\n")) == [limit]
 
 
 def test_the_ends_of_a_short_line_that_is_too_long() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
+from typing import Optional
 
 import pytest
 
+from minimcp.channel import Channel
+from minimcp.deadline import Deadline
 from minimcp.errors import ConnectionLost
 from minimcp.transports.memory import MemoryPipe, _Gate
 
+from ..scripted import ScriptedRole
 from ..support import WAIT
 from .ends import Task, receive_all
 
@@ -79,3 +84,50 @@ def test_a_gate_opened_early_or_twice_is_open_once() -> None:
     gate.open()
     gate.wait(WAIT)
     gate.wait(0)
+
+
+def test_a_peer_that_left_is_told_from_an_end_of_our_own() -> None:
+    """As by a real pipe: whoever learns that the peer has left may still read what it sent before."""
+    ours, peer = MemoryPipe.pair()
+    peer.close()
+    with pytest.raises(ConnectionLost) as left:
+        ours.send(b"x\n", WAIT)
+    assert isinstance(left.value.__cause__, BrokenPipeError)
+    ours.close()
+    with pytest.raises(ConnectionLost) as closed:
+        ours.send(b"x\n", WAIT)
+    assert closed.value.__cause__ is None
+
+
+def test_an_answer_that_came_before_the_peer_left_is_not_lost_to_a_write_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+
+    def hold(way: str, line: bytes) -> None:
+        if way == "<--" and b"first" in line:
+            reading.set()
+            go_on.wait(WAIT)
+
+    class Awaited(threading.Event):
+        def wait(self, timeout: Optional[float] = None) -> bool:
+            go_on.set()  # the write that failed waits for the reader
+            return super().wait(WAIT)
+
+    ours, peer = MemoryPipe.pair()
+    channel = Channel(ours, ScriptedRole(), name="test", trace=hold)
+    monkeypatch.setattr(channel, "_read_out", Awaited())
+    channel.open()
+    try:
+        call = channel.calls.call("echo", lambda id: {})
+        peer.send(b'{"jsonrpc":"2.0","method":"first"}\n', WAIT)
+        assert reading.wait(WAIT)
+        peer.send(b'{"jsonrpc":"2.0","id":%d,"result":{"text":"there"}}\n' % call.id, WAIT)
+        peer.close()
+        with pytest.raises(ConnectionLost):
+            channel.calls.call("echo", lambda id: {})
+        assert channel.calls.wait(call, Deadline(WAIT)) == {"text": "there"}
+    finally:
+        go_on.set()
+        channel.close()
+        assert channel.wait_until_ended(WAIT)

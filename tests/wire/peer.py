@@ -7,8 +7,9 @@ that happens to it: its start, each line it receives, the end of its input, each
 - ``discover``, ``initialize``: how it answers these, a list of steps of which the last one repeats. A step
   is a name in `DISCOVERS` or `HANDSHAKES`, or ``{"error": code, "data": ...}``, ``{"result": ...}``, or
   ``{"raw": text}`` in which ID stands for the request's id.
-- ``list``: how it answers tools/list (a name in `LISTS`).
+- ``list``: how it answers tools/list (a name in `LISTS`, or a result).
 - ``tool_errors``: steps of the same kind for tools/call, null for what the tool's own name says.
+- ``cacheable``: true puts into a list of tools how long it stays true, which 2026-07-28 asks for.
 - ``capabilities``, ``instructions``, ``more``: what it says of itself; ``more`` is laid over the result.
 - ``end``: what it does when its input ends (a name in `ENDS`).
 
@@ -103,7 +104,8 @@ class Peer:
         """Answer a request, in the shape that its era asks for."""
         meta = request.get("params", {}).get("_meta", {})
         if VERSION_KEY in meta and isinstance(result, dict):
-            result = {"resultType": "complete", "_meta": {SERVER_KEY: SERVER_INFO}, **result}
+            more = {"ttlMs": 0, "cacheScope": "private"} if self.script.get("cacheable") and "tools" in result else {}
+            result = {"resultType": "complete", "_meta": {SERVER_KEY: SERVER_INFO}, **more, **result}
         self.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
     def error(self, request: Json, code: Any, data: Any = None, message: str = "refused") -> None:
@@ -159,7 +161,8 @@ class Peer:
         elif method == "initialize":
             self.follow(message, self.step("initialize", "agree"), HANDSHAKES)
         elif method == "tools/list":
-            LISTS[self.script.get("list", "one")](self, message)
+            listed = self.script.get("list", "one")
+            self.result(message, listed) if isinstance(listed, dict) else LISTS[listed](self, message)
         elif method == "tools/call":
             step = self.step("tool_errors", None)
             if step is None:

@@ -193,4 +193,5 @@ LISTS: Dict[str, Callable[[Peer, Json], None]] = {
     ),
     "refused": lambda peer, request: peer.error(request, -32601, message="Method not found"),
     "thousand": raw_list(tools=[tool(f"t{number}") for number in range(1000)]),
+    "ten-thousand": lambda peer, request: peer.result(request, {"tools": [tool(f"t{n}") for n in range(10_000)]}),
 }

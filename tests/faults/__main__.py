@@ -1,0 +1,138 @@
+"""``python -m tests.faults``: try every row, print a line for each, and exit with 1 when one is worse than expected."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+import re
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Sequence
+
+from ..wire.messages import EVERY
+from . import both, client_answers, client_ends, mutants, server_ends, server_lines, server_load, server_tools, table
+from .catalogue import CLIENT, LATER, ROWS
+from .trial import ABSENT, BADNESS, FAIL, HTTP, PASS, WARN, Options, Outcome, Subject, Trial, find, run
+
+CASES_ARE_IN = (both, client_answers, client_ends, mutants, server_ends, server_lines, server_load, server_tools)
+
+TESTS = Path(__file__).resolve().parent.parent
+OUR_SERVER = (sys.executable, str(TESTS / "wire" / "servers" / "plain.py"))
+OUR_ADAPTER = (sys.executable, str(TESTS / "faults" / "ours" / "adapter.py"))
+
+
+def our_name() -> str:
+    """The name and version of what is tried when nothing is named; read, not imported."""
+    text = (TESTS.parent / "minimcp" / "version.py").read_text("utf-8")
+    found = re.search(r'^VERSION = "(.+)"', text, re.M)
+    return f"minimcp {found[1] if found else ''}".strip()
+
+
+def arguments(given: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Throw faults at servers and clients.")
+    parser.add_argument("--server", metavar="COMMAND", help="the server to try (ours); see the package's docstring")
+    parser.add_argument("--client", metavar="COMMAND", help="the client adapter to try (ours)")
+    parser.add_argument("--name", default=our_name(), help="what the subject is called in tables")
+    parser.add_argument("--only", metavar="C05,K02", help="these rows alone")
+    parser.add_argument("--list", action="store_true", help="print the rows and stop")
+    parser.add_argument("--seed", type=int, help="decides all that is random; printed")
+    parser.add_argument("--mutations", type=int, default=10_000, metavar="N", help="mutated messages of C20")
+    parser.add_argument("--mutant", metavar="SEED:N", help="send one mutant alone, show what comes, and stop")
+    parser.add_argument("--json-test-suite", type=Path, metavar="DIR", help="y_*.json, n_*.json and i_*.json for C21")
+    parser.add_argument("--full", action="store_true", help="the catalogue's numbers, where fewer are usual")
+    parser.add_argument("--slack", type=float, default=1.0, help="multiplies every bound in seconds (1)")
+    parser.add_argument("--patience", type=float, default=10.0, metavar="S", help="after so long a wait is a hang (10)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write a summary")
+    parser.add_argument("--table", nargs="*", type=Path, metavar="FILE",
+                        help="print the table of the summaries in these files; of this run when none is named")
+    return parser.parse_args(given)
+
+
+def rows(only: "str | None") -> List[str]:
+    """The rows to try.
+
+    Raises:
+        SystemExit: One has a name that no row has.
+    """
+    known = [*ROWS, *LATER]
+    chosen = only.split(",") if only else known
+    unknown = [id for id in chosen if id not in known]
+    if unknown:
+        raise SystemExit(f"no row is called {', '.join(unknown)}; see --list")
+    return chosen
+
+
+def shown(outcome: Outcome) -> str:
+    """A line of the report."""
+    figures = ", ".join(f"{name} {value:.12g} {unit}".rstrip() for name, (value, unit) in outcome.metrics.items())
+    what = "; ".join(part for part in (outcome.observed, figures) if part)
+    return f"{outcome.id}  {outcome.verdict:<13} {outcome.seconds:6.1f} s  {what}"
+
+
+def bad(outcome: Outcome, ours: bool) -> bool:
+    """Whether a verdict is worse than expected: all pass, and nothing of ours goes untried."""
+    return outcome.verdict in (WARN, FAIL) or (outcome.verdict == ABSENT and ours)
+
+
+def summary(outcomes: List[Outcome], options: argparse.Namespace, subject: Subject) -> Dict[str, Any]:
+    """The JSON summary."""
+    return {
+        "name": options.name, "date": time.strftime("%Y-%m-%d"), "python": platform.python_version(),
+        "seed": options.seed, "full": options.full, "mutations": options.mutations, "slack": options.slack,
+        "server": shlex.join(subject.server), "client": shlex.join(subject.adapter),
+        "revisions": list(subject.revisions),
+        "verdicts": {verdict: sum(one.verdict == verdict for one in outcomes) for verdict in BADNESS},
+        "rows": [one._asdict() for one in outcomes],
+    }  # fmt: skip
+
+
+def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
+    options = arguments(given)
+    if options.list:
+        lines = [f"{row.id}  {row.role:7} {row.fault}: {row.expected}" for row in ROWS.values()]
+        print("\n".join([*lines, *(f"{id}  {HTTP}" for id in LATER)]))
+        return 0
+    if options.table:
+        print(table.section([json.loads(path.read_text("utf-8")) for path in options.table]))
+        return 0
+    options.seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
+    foreign = bool(options.server or options.client)
+    server = tuple(shlex.split(options.server)) if options.server else () if foreign else OUR_SERVER
+    adapter = tuple(shlex.split(options.client)) if options.client else () if foreign else OUR_ADAPTER
+    trying = Options(
+        options.seed, options.patience, options.slack, options.full, options.mutations, options.json_test_suite
+    )
+    subject = find(Subject(server, adapter), trying) if server else Subject(server, adapter)
+    if not foreign and subject.revisions != EVERY:
+        raise SystemExit(f"our server speaks only {', '.join(subject.revisions)}")
+    if options.mutant:
+        trial = Trial("C20", subject, trying)
+        try:
+            mutants.reproduce(trial, options.mutant)
+        finally:
+            trial.close()
+        return 0
+    print(f"{options.name}: {', '.join(subject.revisions) or 'no server'}; seed {options.seed}", flush=True)
+    outcomes = []
+    for id in rows(options.only):
+        if id in ROWS and not (server if ROWS[id].role != CLIENT else adapter):
+            outcomes.append(Outcome(id, ABSENT, "no such subject was named", {}, 0.0))
+        else:
+            outcomes.append(run(id, subject, trying))
+        print(shown(outcomes[-1]), flush=True)
+    found = summary(outcomes, options, subject)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    if options.table is not None:
+        print("\n" + table.section([found]))
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in found["verdicts"].items() if count)
+    print(f"{counts}; seed {options.seed}")
+    return int(any(bad(one, not foreign) for one in outcomes) or all(one.verdict != PASS for one in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

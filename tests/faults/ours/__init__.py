@@ -1,0 +1,1 @@
+"""Our own subjects: an adapter for our client. Our server is tests/wire/servers/plain.py."""

@@ -1,0 +1,142 @@
+"""A server under trial, in raw bytes: `tests.wire.harness` for any command, and lenient where strictness is no matter.
+
+A fault of the subject is an AssertionError here: a hang, an end that came too soon, a line that is no message.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence
+
+from ..wire.harness import Gone, RawServer
+from ..wire.messages import MODERN, decode, modern, request, same
+
+__all__ = ["Gone", "Server", "signs", "shown"]
+
+BAD_SIGNS = ("Exception in thread", "Fatal Python error", "_enter_buffered_busy")
+
+
+def shown(data: Any, limit: int = 60) -> str:
+    """Bytes or a message, short enough for a line of a report."""
+    text = repr(data)[2:-1] if isinstance(data, bytes) else json.dumps(data)
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)})"
+
+
+def signs(log: str) -> List[str]:
+    """What in a server's stderr says that a thread or the interpreter died."""
+    return [sign for sign in BAD_SIGNS if sign in log]
+
+
+class Server(RawServer):
+    """A server command, started.
+
+    Args:
+        command: The command.
+        revision: As for `RawServer`.
+        patience: Seconds after which a wait is a hang.
+        others: `stdin`, `stdout`, `stderr`, `env` as for `RawServer`.
+    """
+
+    def __init__(self, command: Sequence[str], revision: Optional[str], patience: float, **others: Any) -> None:
+        self.patience = patience
+        self.tools: FrozenSet[str] = frozenset()
+        super().__init__(revision, command=command, **others)
+
+    def send(self, data: bytes, *, reading: bool = True, wait: Optional[float] = None) -> int:
+        """As `RawServer.send`, with this server's patience."""
+        return super().send(data, reading=reading, wait=self.patience if wait is None else wait)
+
+    def message(self, wait: Optional[float] = None) -> Any:
+        """The next message: strict JSON, an object or an array, and no more than that."""
+        found = decode(self.line(self.patience if wait is None else wait))
+        assert isinstance(found, (dict, list)), f"stdout carried what is no message: {shown(found)}"
+        return found
+
+    def answer(self, id: Any, wait: Optional[float] = None) -> Dict[str, Any]:
+        """As `RawServer.answer`, with this server's patience."""
+        return super().answer(id, self.patience if wait is None else wait)
+
+    def exit(self, wait: Optional[float] = None) -> int:
+        """As `RawServer.exit`, with this server's patience."""
+        return super().exit(self.patience if wait is None else wait)
+
+    def remaining(self, wait: Optional[float] = None) -> List[Any]:
+        """Every message up to the end of the output."""
+        until, found = time.monotonic() + (self.patience if wait is None else wait), []
+        while self.poll(max(0.0, until - time.monotonic())):
+            found.append(self.message())
+        assert self.ended, f"the output did not end within {self.patience if wait is None else wait:g} s"
+        return found
+
+    def ping(self, wait: Optional[float] = None) -> float:
+        """A sign of life, ping or discover; seconds that it took. What came before it is in `aside`."""
+        number, begun = self.number(), time.monotonic()
+        method, params = ("server/discover", modern()) if self.revision == MODERN else ("ping", None)
+        self.write(request(number, method, params))
+        self.answer(number, wait)
+        return time.monotonic() - begun
+
+    def replies(self, line: bytes, settle: Optional[float] = None) -> List[Any]:
+        """Send a line; whatever answers it up to a ping's answer and a little longer, notifications left out."""
+        self.aside.clear()
+        self.send(line + b"\n")
+        self.ping()
+        found = [one for one in self.aside if not (isinstance(one, dict) and "method" in one)]
+        self.aside.clear()
+        until = time.monotonic() + (min(0.2, self.patience / 50) if settle is None else settle)
+        while not found and self.poll(max(0.0, until - time.monotonic())):
+            message = self.message()
+            found += [message] if isinstance(message, list) or "method" not in message else []
+        return found
+
+    def alive(self, bound: float = 1.0) -> float:
+        """Show that it still works; seconds that took.
+
+        Raises:
+            AssertionError: It does not, or took longer than `bound` seconds.
+        """
+        took = self.ping(max(self.patience, bound))
+        if "echo" in self.tools:
+            begun = time.monotonic()
+            assert self.text("echo", {"text": "alive"}) == "alive", "echo said something else"
+            took = max(took, time.monotonic() - begun)
+        self.aside.clear()
+        assert took <= bound, f"a sign of life took {took:.1f} s"
+        return took
+
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
+        return self.process.poll() is not None
+
+    def memory(self, field: str = "VmRSS") -> float:
+        """Memory in MB; VmHWM is the most there ever was."""
+        return self.status(field) / 1024
+
+    def dispose(self) -> None:
+        """End it and what it started, and close its pipes."""
+        for child in _children(self.process.pid) if self.process.poll() is None else ():
+            try:
+                os.kill(child, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        super().dispose()
+
+    def result_of(self, messages: List[Any], id: Any) -> Optional[Dict[str, Any]]:
+        """The first message with this id."""
+        return next((one for one in messages if isinstance(one, dict) and same(one.get("id"), id)), None)
+
+
+def _children(pid: int) -> List[int]:
+    """Process ids of all descendants, for commands that are a wrapper of the server."""
+    found: List[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as listing:
+                for child in map(int, listing.read().split()):
+                    found += [child, *_children(child)]
+    except OSError:
+        pass
+    return found

@@ -1,0 +1,181 @@
+"""The runner of tests/faults finds what it looks for: each kind of check fails on a subject that has the fault."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, List, Tuple
+
+import pytest
+
+from ..support import ROOT
+from . import __main__ as runner, mutants, table
+from .catalogue import LATER, ROWS
+from .trial import ABSENT, CASES, FAIL, HTTP, PASS, WARN, Options, Outcome, Subject, run
+
+HERE = Path(__file__).resolve().parent
+PATIENT = Options(seed=36, patience=10.0, slack=10.0, mutations=16)
+HASTY = PATIENT._replace(patience=2.0, slack=0.15)
+"""For faults that show in a wait: the others must not fail because the machine is busy."""
+
+WAITED_FOR = {"hangs", "slow", "forgets", "stays", "stubborn", "waits", "dies", "abandons", "endless", "credulous"}
+
+
+def bad_server(fault: str) -> Subject:
+    command = (sys.executable, "-E", "-S", str(HERE / "bad_server.py"), fault)
+    return Subject(command, (), ("2025-06-18",), frozenset({"echo"}))
+
+
+def bad_adapter(fault: str) -> Subject:
+    return Subject((), (sys.executable, "-E", "-S", str(HERE / "bad_adapter.py"), fault))
+
+
+SERVERS: Tuple[Tuple[str, str, str, str], ...] = (
+    ("none", "C01", PASS, ""),
+    ("none", "C10", PASS, ""),
+    ("none", "C16", PASS, ""),
+    ("none", "C20", PASS, ""),
+    ("none", "C31", PASS, ""),
+    ("none", "C26", ABSENT, "no tool deaf_slow"),
+    ("silent", "C01", WARN, "no answer to x"),
+    ("silent", "C10", FAIL, "no answer to"),
+    ("dies", "C01", FAIL, "closed its output"),
+    ("hangs", "C01", FAIL, "nothing came within"),
+    ("lenient", "C04", FAIL, "was served"),
+    ("mangles", "C02", FAIL, "was served"),
+    ("texts", "C07", FAIL, "was not served"),
+    ("nameless", "C10", FAIL, "under the id None"),
+    ("answers", "C16", FAIL, "answered"),
+    ("twice", "C20", FAIL, "unexpected"),
+    ("forgets", "C20", FAIL, "unanswered"),
+    ("prints", "C22", FAIL, "not JSON"),
+    ("swaps", "C22", FAIL, "came back as"),
+    ("splits", "C11", FAIL, "U+2028"),
+    ("slow", "C18", FAIL, "a sign of life took"),
+    ("hoards", "C17", FAIL, "growth"),
+    ("dying", "C16", FAIL, "Exception in thread"),
+    ("impatient", "C31", FAIL, "of 20 calls"),
+    ("stays", "C31", FAIL, "did not end"),
+    ("fails", "C31", WARN, "exit code 4"),
+    ("stubborn", "C32", FAIL, "did not end"),
+)
+
+ADAPTERS: Tuple[Tuple[str, str, str, str], ...] = (
+    ("none", "K02", PASS, ""),
+    ("none", "K04", PASS, ""),
+    ("none", "K22", PASS, ""),
+    ("none", "C67", ABSENT, "on_log"),
+    ("hangs", "K02", FAIL, "hung"),
+    ("credulous", "K03", FAIL, "unknown-ids"),
+    ("waits", "K04", FAIL, "error-not-object"),
+    ("dies", "K02", FAIL, ""),
+    ("talks", "K07", FAIL, "answered a line"),
+    ("abandons", "K20", FAIL, "are left"),
+    ("hoards", "K22", FAIL, "more descriptors"),
+    ("endless", "K24", FAIL, ""),
+)
+
+
+TRIED = [
+    *((row, bad_server(fault), fault, verdict, said) for fault, row, verdict, said in SERVERS),
+    *((row, bad_adapter(fault), fault, verdict, said) for fault, row, verdict, said in ADAPTERS),
+    ("C65", bad_server("none")._replace(adapter=bad_adapter("swaps").adapter), "swaps", FAIL, "answer of another"),
+]
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> List[Outcome]:
+    """All of them at once: most of the time is waiting."""
+    with ThreadPoolExecutor(6) as pool:
+        running = {}  # those that wait first
+        for index in sorted(range(len(TRIED)), key=lambda index: TRIED[index][2] not in WAITED_FOR):
+            row, subject, fault, _, _ = TRIED[index]
+            running[index] = pool.submit(run, row, subject, HASTY if fault in WAITED_FOR else PATIENT)
+        return [running[index].result() for index in range(len(TRIED))]
+
+
+@pytest.mark.parametrize("index", range(len(TRIED)), ids=[f"{fault}-{row}" for row, _, fault, _, _ in TRIED])
+def test_faults_are_found(index: int, outcomes: List[Outcome]) -> None:
+    _, _, _, verdict, said = TRIED[index]
+    assert outcomes[index].verdict == verdict and said in outcomes[index].observed, outcomes[index]
+
+
+def test_every_row_has_a_case_or_waits_for_http() -> None:
+    assert set(CASES) == set(ROWS)
+    assert not set(ROWS) & set(LATER)
+    wanted = {f"C{number:02}" for number in range(1, 71)} | {f"K{number:02}" for number in range(1, 26)}
+    assert {*ROWS, *LATER} == wanted
+    assert run("C39", bad_server("none"), PATIENT).verdict == HTTP
+
+
+def test_a_mutant_that_was_answered_wrongly_can_be_made_again(
+    outcomes: List[Outcome], capsys: pytest.CaptureFixture[str]
+) -> None:
+    [index] = [index for index, one in enumerate(TRIED) if (one[0], one[2]) == ("C20", "forgets")]
+    name = outcomes[index].observed.split("mutant ")[1].split()[0]
+    server = bad_server("forgets").server
+    code = runner.main(["--server", " ".join(server), "--mutant", name, "--patience", "2"])
+    shown = capsys.readouterr().out
+    seed, number = map(int, name.split(":"))
+    assert code == 0 and repr(mutants.mutant(seed, number, "2025-06-18")) in shown and "lost=[" in shown
+
+
+def test_mutants_are_the_same_for_a_seed() -> None:
+    made = [mutants.mutant(7, number, "2025-06-18") for number in range(300)]
+    assert made == [mutants.mutant(7, number, "2025-06-18") for number in range(300)]
+    assert made != [mutants.mutant(8, number, "2025-06-18") for number in range(300)]
+    vital = sum(mutants.expected(line).vital for one in made for line in one.split(b"\n"))
+    assert 60 < vital < 200  # some still are requests, and some are not
+
+
+def test_the_exit_code_and_the_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server, file = " ".join(bad_server("silent").server), tmp_path / "summary.json"
+    assert runner.main(["--server", server, "--only", "C01,C39,K02", "--seed", "5", "--patience", "5",
+                        "--json", str(file), "--table"]) == 1
+    found = json.loads(file.read_text())
+    assert [row["verdict"] for row in found["rows"]] == [WARN, HTTP, ABSENT] and found["seed"] == 5
+    printed = capsys.readouterr().out
+    assert "seed 5" in printed and f"C01  {WARN}" in printed and "a line that is not JSON" in printed
+    good = " ".join(bad_server("none").server)
+    assert runner.main(["--server", good, "--only", "C01", "--patience", "5"]) == 0
+    with pytest.raises(SystemExit):
+        runner.main(["--only", "C99"])
+    assert runner.main(["--list"]) == 0
+    assert capsys.readouterr().out.count("HTTP: not yet") == len(LATER)
+
+
+@pytest.mark.parametrize("verdict, ours, expected", [
+    (PASS, True, False), (HTTP, True, False), (ABSENT, True, True), (ABSENT, False, False), (WARN, False, True),
+    (FAIL, False, True),
+])  # fmt: skip
+def test_what_is_worse_than_expected(verdict: str, ours: bool, expected: bool) -> None:
+    assert runner.bad(Outcome("C01", verdict, "", {}, 0.0), ours) == expected
+
+
+def test_a_table_has_a_row_for_each_row_and_a_column_for_each_subject() -> None:
+    rows: Any = [{"id": "C01", "verdict": WARN}, {"id": "C02", "verdict": ABSENT}]
+    lines = table.table([{"name": "one", "rows": rows}, {"name": "two", "rows": []}]).splitlines()
+    assert len(lines) == len(ROWS) + 4
+    assert lines[1].split()[-2:] == ["one", "two"]
+    assert lines[3].split()[-2:] == [WARN, "\\-"]
+
+
+def test_the_readme_has_the_table() -> None:
+    readme = (ROOT / "README.rst").read_text("utf-8")
+    assert readme.count(table.BEGINS) == readme.count(table.ENDS) == 1
+    shown = readme.split(table.BEGINS)[1].split(table.ENDS)[0].strip("\n")
+    measured, drawn = shown.split("\n\n", 1)
+    lines = drawn.splitlines()
+    starts = [match.start() for match in re.finditer("=+", lines[0])]
+    cells = [[line[a:b].strip() for a, b in zip(starts, [*starts[1:], None])] for line in (lines[1], *lines[3:-1])]
+    assert [row[:3] for row in cells[1:]] == [[row.id, row.fault, row.expected] for row in ROWS.values()]
+    names = cells[0][3:]
+    assert [line.split(",")[0] for line in measured.splitlines()[::2]] == [f"* {name}" for name in names]
+    assert names[0] == runner.our_name() and re.search(r"20\d\d-\d\d-\d\d", measured)
+    worse = {row[0] for row in cells[1:] if row[3] != PASS}
+    explained = readme.split(table.ENDS)[1].split("---")[0]
+    assert all(id in explained for id in worse), worse
+    assert max(map(len, lines)) <= 120

@@ -1,0 +1,265 @@
+"""One case against one subject: what it may start, what it says, and the verdict that comes of it."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
+
+from ..wire.messages import EVERY, MODERN, encode, modern, notification, request, same
+from .catalogue import LATER, ROWS
+from .client import Client
+from .raw import Server, shown, signs
+
+PASS, ABSENT, WARN, FAIL, HTTP = "pass", "n/a", "warn", "FAIL", "HTTP: not yet"
+BADNESS = (HTTP, PASS, ABSENT, WARN, FAIL)
+"""From good to bad. A warning: the subject lives and nobody is deceived, but it is not what the row expects."""
+
+
+class Subject(NamedTuple):
+    """What is tried. `find` fills in the last two."""
+
+    server: Tuple[str, ...]
+    adapter: Tuple[str, ...]
+    revisions: Tuple[str, ...] = ()
+    tools: FrozenSet[str] = frozenset()
+
+
+class Options(NamedTuple):
+    """How it is tried.
+
+    Attributes:
+        seed: Decides all that is random.
+        patience: Seconds after which a wait is a hang.
+        slack: What every bound of a row is multiplied by, for a busy machine.
+        full: Use the numbers of the catalogue, where the usual run takes fewer.
+        mutations: How many mutated messages C20 sends.
+        suite: A folder of y_*.json, n_*.json and i_*.json for C21; None takes a small table instead.
+    """
+
+    seed: int = 1
+    patience: float = 10.0
+    slack: float = 1.0
+    full: bool = False
+    mutations: int = 10_000
+    suite: Optional[Path] = None
+
+
+class Outcome(NamedTuple):
+    """What is reported of a case; `metrics` maps a name to a value and its unit."""
+
+    id: str
+    verdict: str
+    observed: str
+    metrics: Dict[str, Tuple[float, str]]
+    seconds: float
+
+
+class Missing(Exception):
+    """The subject does not have what the case needs."""
+
+
+class Trial:
+    """What a case is given."""
+
+    def __init__(self, id: str, subject: Subject, options: Options) -> None:
+        self.id, self.subject, self.options = id, subject, options
+        self.dice = random.Random(f"{options.seed} {id}")
+        self.verdict = PASS
+        self.said: List[str] = []
+        self.metrics: Dict[str, Tuple[float, str]] = {}
+        self._started: List[Any] = []
+
+    # What it finds.
+
+    def fail(self, text: str) -> None:
+        """The subject crashed, hung, deceived somebody or left something behind."""
+        self._worse(FAIL, text)
+
+    def warn(self, text: str) -> None:
+        """Not what the row expects, and no harm."""
+        self._worse(WARN, text)
+
+    def _worse(self, verdict: str, text: str) -> None:
+        self.verdict = max(self.verdict, verdict, key=BADNESS.index)
+        self.said.append(text)
+
+    def expect(self, condition: object, text: str) -> None:
+        """Fail with this text unless the condition holds."""
+        if not condition:
+            self.fail(text)
+
+    def below(self, what: str, value: float, bound: float, unit: str = "s") -> None:
+        """Measure, and fail when it is more than the bound; bounds in seconds are stretched by the slack."""
+        self.metrics[what] = (round(value, 3), unit)
+        stretched = bound * self.options.slack if unit == "s" else bound
+        self.expect(value <= stretched, f"{what}: {value:.3g} {unit}, not {stretched:g}")
+
+    def note(self, what: str, value: float, unit: str) -> None:
+        """Measure, without a bound."""
+        self.metrics[what] = (round(value, 3), unit)
+
+    def count(self, usual: int, full: int) -> int:
+        """How many of something: the usual number or the catalogue's."""
+        found = full if self.options.full else usual
+        self.note("tried", found, "")
+        return found
+
+    # What it starts.
+
+    def server(self, revision: Optional[str] = "2025-06-18", *needed: str, **others: Any) -> Server:
+        """Start the server, and open the session; `needed` are tools without which there is no case.
+
+        `others` are as for `Server`, and may name another command.
+        """
+        missing = [tool for tool in needed if tool not in self.subject.tools]
+        if missing:
+            raise Missing(f"no tool {', '.join(missing)}")
+        if revision is not None and revision not in self.subject.revisions:
+            raise Missing(f"does not speak {revision}")
+        command = others.pop("command", self.subject.server)
+        server = Server(command, None, 3 * self.options.patience, **others)  # a start is no matter of the case
+        self._started.append(server)
+        server.tools = self.subject.tools
+        if revision == MODERN:
+            server.revision = MODERN
+            server.ping()
+        elif revision is not None:
+            server.initialize(revision)
+        server.patience = self.options.patience
+        return server
+
+    def eras(self) -> List[str]:
+        """One revision of each era that the subject speaks."""
+        found = [revision for revision in ("2025-06-18", MODERN) if revision in self.subject.revisions]
+        return found or list(self.subject.revisions[:1])
+
+    def client(self, **others: Any) -> Client:
+        """Start the client adapter; `others` as for `Client`."""
+        if not self.subject.adapter:
+            raise Missing("no client adapter")
+        client = Client(self.subject.adapter, self.options.patience, **others)
+        self._started.append(client)
+        return client
+
+    # Judging one line.
+
+    def refused(self, server: Server, line: bytes, codes: Tuple[int, ...], id: Any = None, name: str = "") -> None:
+        """Send a line that must be answered by one error with one of these codes and this id (None: none or null).
+
+        Silence is a failure where the id could be read, for then somebody waits for it; else a warning.
+        """
+        name = name or shown(line)
+        got = server.replies(line)
+        if not got:
+            (self.warn if id is None else self.fail)(f"no answer to {name}")
+        elif len(got) > 1 or not isinstance(got[0], dict):
+            self.fail(f"{len(got)} answers to {name}")
+        elif "error" not in got[0]:
+            self.fail(f"{name} was served: {shown(got[0])}")
+        elif not same(got[0].get("id"), id):
+            self.fail(f"answered under the id {got[0].get('id')!r}: {name}")
+        elif got[0]["error"].get("code") not in codes:
+            self.warn(f"code {got[0]['error'].get('code')} for {name}")
+
+    def served(self, server: Server, line: bytes, id: Any, name: str = "") -> Optional[Dict[str, Any]]:
+        """Send a line that must have one result with this id; the result."""
+        name = name or shown(line)
+        got = server.replies(line)
+        if len(got) != 1 or not isinstance(got[0], dict) or "result" not in got[0] or not same(got[0].get("id"), id):
+            self.fail(f"{name} was not served: {shown(got)}")
+            return None
+        found: Dict[str, Any] = got[0]["result"]
+        return found
+
+    # Its end.
+
+    def close(self) -> None:
+        """End all that was started, and look at what was left on stderr."""
+        for started in self._started:
+            for sign in signs(started.stderr()):
+                self.fail(f"stderr: {sign}")
+            started.dispose()
+
+    def outcome(self, seconds: float) -> Outcome:
+        """The report."""
+        said = [text for index, text in enumerate(self.said) if text not in self.said[:index]]
+        more = f"; and {len(said) - 3} more" if len(said) > 3 else ""
+        return Outcome(self.id, self.verdict, "; ".join(said[:3]) + more, self.metrics, round(seconds, 2))
+
+
+Case = Callable[[Trial], None]
+
+CASES: Dict[str, Case] = {}
+"""Every case by the name of its row."""
+
+
+def case(id: str) -> Callable[[Case], Case]:
+    """Register a function as the case of a row."""
+    assert id in ROWS and id not in CASES, id
+
+    def register(function: Case) -> Case:
+        CASES[id] = function
+        return function
+
+    return register
+
+
+def run(id: str, subject: Subject, options: Options) -> Outcome:
+    """Try one row on a subject, whatever happens."""
+    if id in LATER:
+        return Outcome(id, HTTP, "", {}, 0.0)
+    trial, begun = Trial(id, subject, options), time.monotonic()
+    try:
+        try:
+            CASES[id](trial)
+        finally:
+            trial.close()
+    except Missing as missing:
+        trial._worse(ABSENT, str(missing))
+    except AssertionError as error:
+        trial.fail(str(error).strip().replace("\n", " ")[-300:] or "an assertion of the runner")
+    except Exception as error:
+        traceback.print_exc(file=sys.stderr)
+        trial.fail(f"{type(error).__name__}: {error}")
+    return trial.outcome(time.monotonic() - begun)
+
+
+def find(subject: Subject, options: Options) -> Subject:
+    """Ask a server which revisions it speaks and which tools it has.
+
+    Raises:
+        AssertionError: It speaks none.
+    """
+    with ThreadPoolExecutor(len(EVERY)) as pool:  # most of it is the start of processes
+        found = list(pool.map(lambda revision: _speaks(subject, options, revision), EVERY))
+    spoken = tuple(revision for revision, tools in zip(EVERY, found) if tools is not None)
+    assert spoken, f"{' '.join(subject.server)} speaks no revision that the runner knows"
+    return subject._replace(revisions=spoken, tools=frozenset().union(*filter(None, found)))
+
+
+def _speaks(subject: Subject, options: Options, revision: str) -> Optional[FrozenSet[str]]:
+    """The tools that a server shows in a revision with a handshake; None when it does not speak the revision."""
+    server = Server(subject.server, None, 3 * options.patience)  # all start at once
+    try:
+        if revision == MODERN:
+            server.write(request("d", "server/discover", modern()))
+            versions = server.answer("d").get("result", {}).get("supportedVersions", ())
+            return frozenset() if MODERN in versions else None
+        server.initialize(revision)
+        if server.revision != revision:
+            return None
+        return frozenset(tool["name"] for tool in server.ask("tools/list").get("result", {}).get("tools", ()))
+    except AssertionError:
+        return None
+    finally:
+        server.dispose()
+
+
+def say(method: str, params: Any = None) -> bytes:
+    """A notification's line."""
+    return encode(notification(method, params))
