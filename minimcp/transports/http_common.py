@@ -20,8 +20,10 @@ PARAM_PREFIX = "Mcp-Param-"
 LAST_EVENT_HEADER = "Last-Event-ID"
 
 
-class Headers:
+class Headers(Mapping[str, str]):
     """The headers of one message: names without regard to case, values without the blanks round them.
+
+    As a mapping it has the first value of each name; `all` gives the others too.
 
     Args:
         given: A mapping or pairs; a name may come several times.
@@ -35,21 +37,22 @@ class Headers:
         for name, value in pairs:
             self._values.setdefault(name.lower(), []).append(value.strip(" \t"))
 
-    def get(self, name: str, default: Optional[str] = None) -> Optional[str]:
-        """The first value; `default` where there is none."""
-        values = self._values.get(name.lower())
-        return values[0] if values else default
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()][0]
 
     def all(self, name: str) -> list[str]:
-        """Every value, in order."""
+        """Every value of a name, in order."""
         return list(self._values.get(name.lower(), ()))
 
-    def __contains__(self, name: str) -> bool:
-        return name.lower() in self._values
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._values
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Pairs of name, in lower case, and value."""
-        return ((name, value) for name, values in self._values.items() for value in values)
+    def __iter__(self) -> Iterator[str]:
+        """The names, in lower case."""
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     def __repr__(self) -> str:
         return f"<Headers {', '.join(self._values)}>"  # no values: there may be secrets in them

@@ -1,0 +1,142 @@
+"""Arguments of tools that travel in an HTTP header too, and how values are written there. Floor 1.
+
+A property of an input schema with ``x-mcp-header`` is mirrored in the header ``Mcp-Param-<its value>``, so that
+whatever stands between client and server can route by it; the body stays what counts.
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any, Mapping, NamedTuple, Optional
+
+ANNOTATION = "x-mcp-header"
+
+LARGEST = 2**53 - 1
+"""Mirrored integers are not further from zero than this: readers that know only floats see the same number."""
+
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_PLAIN = re.compile(r"[\x20-\x7e]*")
+_WHOLE = re.compile(r"(-?[0-9]{1,20})(?:\.0*)?")
+_BEFORE, _AFTER = "=?base64?", "?="
+
+_SCHEMAS_BY_NAME = ("patternProperties", "$defs", "definitions", "dependentSchemas")
+_NO_SCHEMAS = ("default", "const", "enum", "examples")
+
+
+class Mirrored(NamedTuple):
+    """One mirrored argument: its header without the prefix, where it stands in the arguments, and its type."""
+
+    name: str
+    path: tuple[str, ...]
+    type: str
+
+    def value(self, arguments: Any) -> Any:
+        """What a call gives it; None where it gives nothing, or null."""
+        for step in self.path:
+            arguments = arguments.get(step) if isinstance(arguments, dict) else None
+        return arguments
+
+    def agrees(self, text: str, value: Any) -> bool:
+        """Whether a header, decoded, says the same as a value."""
+        whole = _WHOLE.fullmatch(text) if self.type == "integer" else None
+        if whole is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
+            return int(whole[1]) == value
+        return text == plain_text(value)
+
+
+def mirrored(schema: Mapping[str, Any]) -> list[Mirrored]:
+    """The mirrored arguments of an input schema.
+
+    Raises:
+        ValueError: An annotation stands where none may, is no header's name, or is there twice.
+    """
+    found: list[Mirrored] = []
+    _walk(schema, (), True, found)
+    names = [each.name.lower() for each in found]
+    for each in found:
+        if names.count(each.name.lower()) > 1:
+            raise ValueError(f"{ANNOTATION} {each.name!r} is there twice (case does not count)")
+    return found
+
+
+def _walk(schema: Any, path: tuple[str, ...], reachable: bool, found: list[Mirrored]) -> None:
+    if isinstance(schema, list):
+        for part in schema:
+            _walk(part, path, False, found)
+    if not isinstance(schema, dict):
+        return
+    if ANNOTATION in schema:
+        found.append(_annotated(schema, path, reachable))
+    for word, value in schema.items():
+        if word == "properties" and isinstance(value, dict):
+            for name, part in value.items():
+                _walk(part, (*path, name), reachable, found)
+        elif word in _SCHEMAS_BY_NAME and isinstance(value, dict):
+            _walk(list(value.values()), path, False, found)
+        elif word not in _NO_SCHEMAS:
+            _walk(value, path, False, found)
+
+
+def _annotated(schema: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> Mirrored:
+    name, kind, where = schema[ANNOTATION], schema.get("type"), ".".join(path) or "the arguments"
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        raise ValueError(f"{ANNOTATION} of {where} is the name of a header, not {name!r:.80}")
+    if not reachable or not path:
+        raise ValueError(f"{ANNOTATION} {name!r} stands where no argument does: only properties, in one another, count")
+    if kind not in ("string", "integer", "boolean"):
+        raise ValueError(f"{ANNOTATION} {name!r} is for a string, an integer or a boolean, and {where} is none")
+    return Mirrored(name, path, kind)
+
+
+# ------------------------------------------------------------ values
+
+
+def plain_text(value: Any) -> Optional[str]:
+    """A value as text; None for what is never mirrored."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else str(value) if isinstance(value, int) else None
+
+
+def header_value(value: Any) -> Optional[str]:
+    """A value as a header carries it; None for null and what is no string, integer or boolean, which get no header.
+
+    Raises:
+        ValueError: An integer is too large, or text has half a character.
+    """
+    if type(value) is int and abs(value) > LARGEST:
+        raise ValueError(f"{value} is too large to be mirrored in a header: at most {LARGEST}")
+    text = plain_text(value)
+    if text is None or _is_plain(text):
+        return text
+    return f"{_BEFORE}{base64.b64encode(text.encode()).decode()}{_AFTER}"
+
+
+def _is_plain(text: str) -> bool:
+    return _PLAIN.fullmatch(text) is not None and text.strip(" ") == text and not _is_encoded(text)
+
+
+def _is_encoded(text: str) -> bool:
+    return text.startswith(_BEFORE) and text.endswith(_AFTER) and len(text) >= len(_BEFORE + _AFTER)
+
+
+def from_header(text: str) -> str:
+    """What a header's value, without the blanks round it, says.
+
+    Raises:
+        ValueError: It has characters that it cannot have, or what it encodes is no text.
+    """
+    if not _PLAIN.fullmatch(text):
+        raise ValueError("it has characters outside of ASCII, or controls")
+    if not _is_encoded(text):
+        return text
+    payload = text[len(_BEFORE) : -len(_AFTER)]
+    try:
+        content = base64.b64decode(payload, validate=True)
+        if base64.b64encode(content).decode() != payload:
+            raise ValueError("not canonical")
+        return content.decode()
+    except ValueError:  # UnicodeDecodeError and binascii.Error are ValueErrors too
+        raise ValueError("it is no Base64 of text in UTF-8") from None
