@@ -69,6 +69,7 @@ _LATE = {
     "serial": "Serial",
     "server": "Server serve",
     "transports.child": "StdioServer",
+    "transports.posting": "HttpServer",
     "types": """
         Annotations Answer Audio BlobResourceContents CallToolResult Change Completion ElicitRequest EmbeddedResource
         GetPromptResult Icon Image Implementation LogMessage Message ModelPreferences Progress Prompt PromptArgument
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from .serial import Serial
     from .server import Server, serve
     from .transports.child import StdioServer
+    from .transports.posting import HttpServer
     from .types import (
         Annotations,
         Answer,
@@ -135,7 +137,8 @@ __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Change", "Client", "Completion", "ConnectionFailed", "ConnectionLost",
     "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "GetPromptResult", "Group",
-    "HeaderMismatch", "Icon", "Image", "Implementation", "InternalError", "InvalidParams", "InvalidRequest",
+    "HeaderMismatch", "HttpServer", "Icon", "Image", "Implementation", "InternalError", "InvalidParams",
+    "InvalidRequest",
     "ListRoots", "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences",
     "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult",
     "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",

@@ -95,7 +95,8 @@ class Channel:
         self._lane = HotLane(self.workers, self._write_answer) if role.hot else None
         self._control = ControlWorker(self._enqueue, self._flush)
         self.calls = Outgoing(
-            self.name, post=self.post, owe=self.owe, check=self._check_process, remark=self._odd_line
+            self.name, post=self.post, owe=self.owe, check=self._check_process, remark=self._odd_line,
+            drop=pipe.drop,
         )
         self.inbound = Inbound(
             self.limits, send=self.write, owe=self.owe, deliver=self._control.deliver, later=self.later,
@@ -106,6 +107,7 @@ class Channel:
         self._intake = Intake(
             role, self.limits, self.inbound, self.calls.table, dispatch=self._dispatch, owe=self.owe, trace=trace
         )
+        pipe.attach(self._intake.take_all, lambda id: self.calls.table.find(id) is not None)
         self._closing = False
 
     def open(self) -> Channel:
