@@ -260,6 +260,8 @@ class Fetcher:
     def close(self) -> None:
         """Close the connections that are kept; those in use close when they are given back."""
         self._session.close()
+        for pool, _ in list(self._ways.values()):
+            pool.close()
 
     def close_descriptors(self) -> None:
         """Let go of all connections in a forked process, without a word to the server."""

@@ -137,8 +137,9 @@ def flat(where: str, error: Exception) -> Exception:
     return ConnectionLost(f"{where}: the connection broke: {told}")
 
 
+# A read that timed out was one of the TLS handshake: no other has a timeout.
 _NOT_CONNECTED = frozenset({
-    "NewConnectionError", "NameResolutionError", "ConnectTimeoutError", "ConnectTimeout", "ProxyError", "SSLError",
+    "NewConnectionError", "NameResolutionError", "ConnectTimeoutError", "ReadTimeoutError", "ProxyError", "SSLError",
     "SSLCertVerificationError", "ConnectionRefusedError", "gaierror", "LocationParseError", "InvalidProxyURL",
 })
 

@@ -223,6 +223,7 @@ class HttpPipe(PostingPipe):
                     answer = self._get(sending, last)
                 except (ConnectionFailed, ConnectionLost) as error:
                     log.debug("%s: %s", self.name, error)
+                    _open(opened)
                     continue
                 try:
                     if not _is_stream(answer):
