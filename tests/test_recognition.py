@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, List
 
 import pytest
 
@@ -14,10 +14,9 @@ from .web import DISCOVERED, INITIALIZED, Heard, Peer, Wire
 
 
 @pytest.fixture(autouse=True)
-def nothing_known() -> Iterator[None]:
+def nothing_known() -> None:
     """A port may be another test's server by now."""
     recognition._known.clear()
-    yield
 
 
 def connect(peer: Peer, **options: Any) -> minimcp.Client:
@@ -38,7 +37,7 @@ TO_THE_HANDSHAKE: Dict[str, Any] = {
     "200 with nothing that is a result": lambda heard, wire: wire.whole(200, b"hello", "text/plain"),
     "200 with an old error": lambda heard, wire: wire.error(-32601, status=200),
     "only older versions": lambda heard, wire: wire.error(UNSUPPORTED, data={"supported": ["2025-11-25"]}),
-    "a discovery of older versions": lambda heard, wire: wire.result({**DISCOVERED, "supportedVersions": ["2025-11-25"]}),
+    "a discovery of older ones": lambda heard, wire: wire.result({**DISCOVERED, "supportedVersions": ["2025-11-25"]}),
 }
 
 
@@ -193,4 +192,5 @@ def test_a_url_where_nothing_speaks_the_protocol() -> None:
         with pytest.raises(minimcp.ConnectionFailed) as caught:
             connect(peer)
         text = str(caught.value)
-        assert "HTTP 404: <html>hello; and over HTTP+SSE: " in text and "no event stream but HTTP 200 with text/html" in text
+        assert "HTTP 404: <html>hello; and over HTTP+SSE: " in text
+        assert "no event stream but HTTP 200 with text/html" in text

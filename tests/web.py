@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from typing import Any, Callable, Dict, List, Optional
 
@@ -63,7 +64,8 @@ class Wire:
     def stream(self, **headers: str) -> None:
         """The head of an event stream."""
         more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-        self.raw(f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n{more}\r\n".encode())
+        head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+        self.raw(f"{head}{more}\r\n".encode())
 
     def chunk(self, data: bytes) -> None:
         """A piece of the stream."""
@@ -98,9 +100,17 @@ class Peer:
     Args:
         handshake: Which era it speaks where the test says nothing.
         session: The id of the session that `initialize` opens; None opens none.
+        tls: How it proves who it is; None speaks without TLS.
     """
 
-    def __init__(self, said: Optional[Dict[str, Say]] = None, *, handshake: bool = False, session: Any = "s-1") -> None:
+    def __init__(
+        self,
+        said: Optional[Dict[str, Say]] = None,
+        *,
+        handshake: bool = False,
+        session: Any = "s-1",
+        tls: Optional[ssl.SSLContext] = None,
+    ) -> None:
         self.heard: List[Heard] = []
         self.came = threading.Condition()
         self.over = threading.Event()
@@ -109,7 +119,8 @@ class Peer:
         self._threads: List[threading.Thread] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/mcp"
+        self._tls = tls
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}/mcp"
 
     def __enter__(self) -> Peer:
         self._start(self._accept)
@@ -144,6 +155,9 @@ class Peer:
 
     def _serve(self, sock: socket.socket) -> None:
         try:
+            if self._tls is not None:
+                sock = self._tls.wrap_socket(sock, server_side=True)
+                self._socks.append(sock)
             with sock.makefile("rb") as file:
                 while True:
                     heard = _read(file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
 
@@ -17,10 +17,9 @@ from ..web import Heard, Peer, Wire
 
 
 @pytest.fixture(autouse=True)
-def nothing_known() -> Iterator[None]:
+def nothing_known() -> None:
     """A port may be another test's server by now."""
     recognition._known.clear()
-    yield
 
 
 def connect(peer: Peer, **options: Any) -> minimcp.Client:
