@@ -266,7 +266,8 @@ def _is_stream(answer: Answer) -> bool:
 def _pause(retry: Optional[int], failures: int) -> float:
     """Seconds before the next attempt: never less than the server asks for."""
     asked = FIRST_PAUSE if retry is None else min(retry / 1000, LONGEST_RETRY)
-    return asked if not failures else max(asked, min(FIRST_PAUSE * 2**failures, LONGEST_PAUSE) * random.uniform(0.5, 1))
+    longer = min(FIRST_PAUSE * 2 ** min(failures, 10), LONGEST_PAUSE) * random.uniform(0.5, 1)
+    return max(asked, longer) if failures else asked
 
 
 def _open(gate: threading.Lock) -> None:

@@ -12,10 +12,11 @@ import threading
 from functools import partial
 from itertools import count
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from urllib.parse import urlsplit
 
 from ..deadline import Deadline
 from ..eras import LISTEN
-from ..errors import AuthorizationError, ConnectionLost, McpError, ProtocolViolation
+from ..errors import AuthorizationError, ConnectionLost, McpError, ProtocolViolation, RequestTimeout
 from ..failures import describe
 from ..fetch import Answer, Auth, Fetcher, shown
 from ..jsonrpc import Failure, Id, decode
@@ -71,7 +72,7 @@ class HttpServer:
     ) -> None:
         if not isinstance(url, str):
             raise TypeError(f"a URL is a str, not {type(url).__name__}")
-        if not url.lower().startswith(("http://", "https://")) or url.partition("://")[2][:1] in ("", "/", "?", "#"):
+        if not _has_host(url):
             raise ValueError(f"a URL begins with http:// or https:// and names a host, and not so {url[:100]!r}")
         self.url = url.partition("#")[0]
         self._options: dict[str, Any] = {
@@ -84,6 +85,14 @@ class HttpServer:
 
     def __repr__(self) -> str:
         return f"HttpServer({shown(self.url)!r})"
+
+
+def _has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
 
 
 class PostingPipe(Pipe):
@@ -189,8 +198,9 @@ class PostingPipe(Pipe):
             RequestTimeout: The deadline came first.
         """
         for gate in list(self._posts.values()):
-            if gate.acquire(timeout=deadline.wait()):
-                gate.release()
+            if not gate.acquire(timeout=deadline.wait()):
+                raise RequestTimeout(f"{self.name}: a message was not taken within {deadline.seconds:g} s")
+            gate.release()
 
     # ------------------------------------------------------------ sending
 
