@@ -33,7 +33,7 @@ SAID: Any = {
 
 @pytest.mark.parametrize(("command", "more", "printed"), [
     ("call", ["echo", "text=x"], "done"), ("read", ["a://b"], "read"), ("prompt", ["greet"], "asked"),
-    ("ping", [], "revision 2026-07-28"), ("list", [], "echo(text: string)"),
+    ("ping", [], "revision 2026-07-28"), ("list", [], "echo([text: string])"),
 ])
 def test_each_command(command: str, more: Any, printed: str, minimcp: Callable[..., Done]) -> None:
     recognition._known.clear()
