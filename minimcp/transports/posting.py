@@ -269,7 +269,8 @@ class PostingPipe(Pipe):
             finally:
                 answer.close()
         except Exception as error:
-            log.warning("%s: a message did not arrive: %s", self.name, error)
+            tell = log.debug if sending.ended or self._closing.is_set() else log.warning
+            tell("%s: a message did not arrive: %s", self.name, error)
         finally:
             self._posts.pop(sending).release()
 
