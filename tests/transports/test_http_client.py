@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import socket
 import ssl
 import threading
@@ -126,6 +127,15 @@ WRONG: Dict[str, Any] = {
                                                    b"Content-Length: 99\r\n\r\n{") or wire.cut(),
     "the connection broke": lambda heard, wire: wire.cut(),
     "the connection broke.*BadStatusLine": lambda heard, wire: wire.raw(b"SSH-2.0 hello\r\n\r\n") or wire.cut(),
+    "ends too early.*base 16": lambda heard, wire: wire.raw(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}"
+    ) or wire.cut(),
+    "the connection broke.*headers": lambda heard, wire: wire.raw(
+        b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: y\r\n" % n for n in range(200)) + b"\r\n"
+    ) or wire.cut(),
+    "the connection broke.*header line": lambda heard, wire: wire.raw(
+        b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n"
+    ) or wire.cut(),
     "ended before the answer": lambda heard, wire: wire.stream() or wire.end(),
 }
 
@@ -653,3 +663,33 @@ def test_tls_and_what_it_is_checked_by() -> None:
             client.close()  # wakes a thread that reads through TLS
             with pytest.raises(minimcp.ConnectionLost):
                 future.result(WAIT)
+
+
+MUTATIONS = (b"", b"\r\n", b"\x00", b"\xff\xfe", b"0", b"-1", b"99999999999999999999", b":", b"{", b"]", b"data: ", b"\n\n")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_response_whatever_hangs_or_raises_what_is_not_ours(seed: int) -> None:
+    chance = random.Random(seed)
+    answer = b'{"jsonrpc":"2.0","id":%d,"result":{"resultType":"complete","content":[]}}'
+
+    def mangled(heard: Heard, wire: Wire) -> None:
+        body = answer % wire.id
+        if chance.random() < 0.5:
+            body = b": c\nid: 1\nretry: 1\ndata: " + body + b"\n\n"
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(body)
+        else:
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        data = bytearray(head + body)
+        for _ in range(chance.randrange(4)):
+            at = chance.randrange(len(data))
+            data[at : at + chance.randrange(5)] = chance.choice(MUTATIONS)
+        wire.raw(bytes(data))
+        wire.cut()
+
+    with Peer({"tools/call": mangled}) as peer, connect(peer) as client:
+        for _ in range(60):
+            try:
+                client.call_tool("t")
+            except minimcp.McpError as error:
+                assert not isinstance(error, minimcp.RequestTimeout), error
