@@ -52,7 +52,7 @@ def agree_over_http(server: HttpServer, agree: Agree, plan: Plan, max_message_by
     pipe = HttpPipe(server, max_message_bytes)
     try:
         return _agreed(server, agree, plan, pipe)
-    except ProtocolViolation as error:
+    except (ProtocolViolation, ConnectionFailed) as error:
         if pipe.refused is None:
             raise
         if pipe.refused not in OLDER:

@@ -132,8 +132,8 @@ def test_what_is_wanted_is_all_that_is_tried() -> None:
 class Old:
     """A server of HTTP+SSE: one stream that brings everything."""
 
-    def __init__(self, endpoint: str = "/messages?session=1", *, refusal: int = 405, kind: str = "message") -> None:
-        self.endpoint, self.refusal, self.kind = endpoint, refusal, kind
+    def __init__(self, endpoint: str = "/messages?session=1", *, refusal: int = 405, code: int = 0) -> None:
+        self.endpoint, self.refusal, self.code = endpoint, refusal, code
         self.streams: List[Wire] = []
 
     def said(self) -> Dict[str, Any]:
@@ -149,6 +149,9 @@ class Old:
         wire.sock.recv(1)
 
     def post(self, heard: Heard, wire: Wire) -> None:
+        if heard.path == "/mcp" and self.code:
+            wire.error(self.code, status=self.refusal)
+            return
         if heard.path == "/mcp":
             wire.whole(self.refusal, b"Cannot POST", "text/plain")
             return
@@ -156,13 +159,13 @@ class Old:
         result: Any = {"content": [{"type": "text", "text": heard.path}]}
         if heard.method == "initialize":
             result = {**INITIALIZED, "protocolVersion": "2024-11-05"}
-        self.streams[-1].event({"id": wire.id, "result": result}, event=self.kind)
+        self.streams[-1].event({"id": wire.id, "result": result}, event="message")
 
 
 @pytest.mark.requirement("M:VER-C18", "HSSE-03", "HSSE-12", "HSSE-13")
-@pytest.mark.parametrize("status", [400, 404, 405])
-def test_a_server_that_knows_only_the_oldest_transport(status: int) -> None:
-    old = Old(refusal=status)
+@pytest.mark.parametrize(("status", "code"), [(400, 0), (404, 0), (405, 0), (405, -32600), (400, -32000)])
+def test_a_server_that_knows_only_the_oldest_transport(status: int, code: int) -> None:
+    old = Old(refusal=status, code=code)
     with Peer(old.said()) as peer:
         with connect(peer) as client:
             assert client.revision == "2024-11-05" and client.call_tool("t").text == "/messages?session=1"
@@ -171,6 +174,15 @@ def test_a_server_that_knows_only_the_oldest_transport(status: int) -> None:
         ]
         with connect(peer):
             assert peer.methods[6:8] == ["GET", "initialize"]  # it is known by now
+
+
+@pytest.mark.parametrize("code", [-32601, -32020, -32021])
+def test_a_server_that_has_no_handshake_is_not_asked_for_the_oldest_transport(code: int) -> None:
+    discover: Any = {"server/discover": lambda heard, wire: wire.whole(404)}
+    with Peer({**Old(refusal=404, code=code).said(), **discover}) as peer:
+        with pytest.raises(minimcp.ConnectionFailed, match="refused initialize"):
+            connect(peer)
+        assert "GET" not in peer.methods
 
 
 @pytest.mark.requirement("HSSE-12")

@@ -16,7 +16,15 @@ from functools import partial
 from typing import Any, Optional
 
 from ..deadline import Deadline
-from ..errors import ConnectionFailed, ConnectionLost, ProtocolViolation
+from ..errors import (
+    HEADER_MISMATCH,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
+    ConnectionFailed,
+    ConnectionLost,
+    ProtocolViolation,
+)
 from ..fetch import Answer
 from ..jsonrpc import Failure, Id
 from ..log import Log, one_line
@@ -54,12 +62,15 @@ LINGER_SECONDS = 0.5
 
 LONGEST_SESSION_ID = 4096
 
+NEWER = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, METHOD_NOT_FOUND})
+"""Codes with which a server refuses `initialize` that knows only what stands alone."""
+
 
 class HttpPipe(PostingPipe):
     """A connection over Streamable HTTP; arguments and errors as `PostingPipe`.
 
     ``mirror`` is to know of the tools that are listed. ``refused`` is the status with which the server refused
-    `initialize`, if it did and the body was no error of the protocol.
+    `initialize`, if it did and what it said was no error of a server that has no handshake.
     """
 
     def __init__(self, server: HttpServer, max_message_bytes: Optional[int]) -> None:
@@ -125,7 +136,7 @@ class HttpPipe(PostingPipe):
             return
         if answer.status >= 300:
             ending = self.ending(answer)
-            if opens and not isinstance(ending, Failure):
+            if opens and not (isinstance(ending, Failure) and ending.code in NEWER):
                 self.refused = answer.status
             self._take([Ended(id, ending)])
             return

@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -665,7 +666,9 @@ def test_tls_and_what_it_is_checked_by() -> None:
                 future.result(WAIT)
 
 
-MUTATIONS = (b"", b"\r\n", b"\x00", b"\xff\xfe", b"0", b"-1", b"99999999999999999999", b":", b"{", b"]", b"data: ", b"\n\n")
+MUTATIONS = (
+    b"", b"\r\n", b"\x00", b"\xff\xfe", b"0", b"-1", b"99999999999999999999", b":", b"{", b"]", b"data: ", b"\n\n",
+)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -689,7 +692,5 @@ def test_no_response_whatever_hangs_or_raises_what_is_not_ours(seed: int) -> Non
 
     with Peer({"tools/call": mangled}) as peer, connect(peer) as client:
         for _ in range(60):
-            try:
+            with suppress(minimcp.ConnectionLost, minimcp.ProtocolViolation, minimcp.RpcError):
                 client.call_tool("t")
-            except minimcp.McpError as error:
-                assert not isinstance(error, minimcp.RequestTimeout), error
