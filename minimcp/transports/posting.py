@@ -205,23 +205,24 @@ class PostingPipe(Pipe):
     # ------------------------------------------------------------ sending
 
     def _begin(self, line: bytes) -> None:
-        message = json.loads(line)
+        """Have a message posted by a thread of its own."""
+        message, sending = json.loads(line), Sending()
         if isinstance(message, dict) and "method" in message and "id" in message:
-            id, sending = message["id"], Sending()
+            id = message["id"]
             self._calls[id] = sending
             work = partial(self._ask, id, message, line, sending)
-            listens = message["method"] == LISTEN
+            try:
+                self._workers.start(work, beyond_cap=message["method"] == LISTEN)
+            except RuntimeError as error:
+                del self._calls[id]
+                self._take([Ended(id, ConnectionLost(f"{self.name}: {error}"))])
         elif self.posts(message):
-            sending, listens = Sending(), True
             self._posts[sending] = closed_gate()
-            work = partial(self._tell, message, line, sending)
-        else:
-            return
-        try:
-            self._workers.start(work, beyond_cap=listens)
-        except RuntimeError as error:
-            self._calls.pop(message.get("id"), None)
-            self._take([Ended(message.get("id"), ConnectionLost(f"{self.name}: {error}"))])
+            try:
+                self._workers.start(partial(self._tell, message, line, sending), beyond_cap=True)
+            except RuntimeError as error:
+                self._posts.pop(sending).release()
+                log.warning("%s: a message was not sent: %s", self.name, error)
 
     def posts(self, message: Any) -> bool:
         """Whether a notification or an answer is sent at all."""

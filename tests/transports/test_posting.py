@@ -83,6 +83,8 @@ def test_no_thread_for_a_request_is_the_end_of_that_one_only(monkeypatch: pytest
         client._channel._pipe._workers.close()  # type: ignore[attr-defined]
         with no_threads(monkeypatch), pytest.raises(ConnectionLost, match="no more threads"):
             client.call_tool("t")
+        with no_threads(monkeypatch):
+            client.notify("notifications/x")
         assert client.call_tool("t").text == "done"
 
 
