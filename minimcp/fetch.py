@@ -24,8 +24,8 @@ CONNECT_SECONDS = 10.0
 PIECE_BYTES = 256 * 1024
 """What is read at once."""
 
-MOST_KEPT = 64
-"""Connections that are kept open for the next request."""
+MOST_KEPT = 256
+"""Connections that are kept open for the next request: as many as there are requests at the same time."""
 
 NEEDS_REQUESTS = "a server that is named by a URL needs the package 'requests': install it with: pip install requests"
 
@@ -162,6 +162,7 @@ class Fetcher:
         self._headers = {"User-Agent": f"minimcp/{VERSION}", **given}
         self._settings = self._session.merge_environment_settings(url, dict(proxies or {}), True, verify, cert)
         self._ways: dict[str, tuple[Any, str]] = {}
+        self._is_long = _is_auth_base(auth)
         try:
             authorization = self._prepared("GET", url, {}, None).headers.get("Authorization")
             self._way(url)
@@ -194,8 +195,8 @@ class Fetcher:
         """
         where = f"{method} {self.shown}"
         headers = {**self._headers, **headers}
-        send = self._over_requests if _is_auth_base(self._auth) else self._directly
-        if self._auth is not None and send == self._directly:
+        send = self._over_requests if self._is_long else self._directly
+        if self._auth is not None and not self._is_long:
             headers["Authorization"] = f"Bearer {self._token()}"
         here.sending = sending
         try:
@@ -213,10 +214,27 @@ class Fetcher:
         from urllib3 import Timeout
 
         pool, path = self._ways.get(url) or self._way(url)
-        return pool.urlopen(
+        if self._session.cookies:
+            headers = {**headers, **self._cookies(url)}
+        raw = pool.urlopen(
             method, path, body=body, headers=headers, retries=False, redirect=False, assert_same_host=False,
             timeout=Timeout(connect=CONNECT_SECONDS, read=None), preload_content=False, decode_content=False,
         )
+        if "Set-Cookie" in raw.headers:
+            self._keep_cookies(url, raw)
+        return raw
+
+    def _cookies(self, url: str) -> dict[str, str]:
+        """What balancers find their way by: a session lives on one of several machines."""
+        from requests.cookies import get_cookie_header
+
+        cookie = get_cookie_header(self._session.cookies, self._prepared("GET", url, {}, None))
+        return {"Cookie": cookie} if cookie else {}
+
+    def _keep_cookies(self, url: str, raw: Any) -> None:
+        from requests.cookies import extract_cookies_to_jar
+
+        extract_cookies_to_jar(self._session.cookies, self._prepared("GET", url, {}, None), raw)
 
     def _over_requests(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]) -> Any:
         """The long way, for objects that look at requests and at responses (digests and their like)."""

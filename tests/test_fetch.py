@@ -114,3 +114,12 @@ def test_a_header_with_a_line_end_is_not_sent() -> None:
             fetcher.send(Sending(), "GET", {"X": "a\r\nY: b"})
         fetcher.close()
         assert not peer.heard
+
+
+def test_cookies_come_back_so_that_balancers_find_the_way() -> None:
+    with Peer({"GET": lambda heard, wire: wire.whole(200, b"x", Set_Cookie="route=7; Path=/")}) as peer:
+        fetcher = Fetcher(peer.url)
+        for _ in range(2):
+            assert fetcher.send(Sending(), "GET", {}).body(None) == b"x"
+        fetcher.close()
+        assert "cookie" not in peer.heard[0].headers and peer.heard[1].headers["cookie"] == "route=7"
