@@ -107,6 +107,14 @@ def test_what_wants_the_handshake_is_not_probed_again() -> None:
         assert peer.methods.count("server/discover") == 1 and peer.methods.count("initialize") == 2
 
 
+def test_not_very_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recognition, "MOST_KNOWN", 1)
+    with Peer(handshake=True) as first, Peer(handshake=True) as second:
+        for peer in (first, second):
+            with connect(peer):
+                assert list(recognition._known) == [peer.url]
+
+
 def test_a_server_that_has_become_another_one_is_probed_again() -> None:
     with Peer() as peer:
         recognition._known[peer.url] = recognition.HttpPipe

@@ -19,6 +19,7 @@ import pytest
 import minimcp
 from minimcp import recognition
 from minimcp.jsonrpc import Json
+from minimcp.transports import http_client, posting
 
 from ..support import WAIT, eventually
 from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
@@ -390,8 +391,6 @@ def test_every_odd_answer_to_get_and_delete_is_borne(say: Any) -> None:
 
 
 def test_a_server_that_never_answers_get_and_delete_does_not_hold_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    from minimcp.transports import http_client, posting
-
     monkeypatch.setattr(http_client, "GET_PATIENCE", 0.1)
     monkeypatch.setattr(posting, "FAREWELL_SECONDS", 0.1)
 
@@ -479,6 +478,52 @@ def test_the_stream_for_notices_is_opened_again() -> None:
     with Peer({"GET": get}, handshake=True) as peer, connect(peer, on_tools_changed=changed.set):
         assert changed.wait(WAIT)
         assert peer.all("GET")[1].headers["last-event-id"] == "n-1"
+
+
+def _cut_after_an_id(heard: Heard, wire: Wire) -> None:
+    wire.stream()
+    wire.event("", id="e-1", retry=1)
+    wire.cut()
+
+
+def test_resuming_is_tried_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
+
+    def get(heard: Heard, wire: Wire) -> None:
+        if "last-event-id" in heard.headers:
+            wire.cut()
+        else:
+            wire.whole(405)
+
+    with Peer({"tools/call": _cut_after_an_id, "GET": get}, handshake=True) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.ConnectionLost, match="GET http.*the connection broke"):
+            client.call_tool("t")
+        assert len(peer.all("GET")) == 1 + http_client.RESUME_TRIES
+
+
+@pytest.mark.requirement("SHTTP-52")
+def test_giving_up_ends_the_wait_before_resuming() -> None:
+    def call(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        wire.event("", id="e-1", retry=60_000)
+        wire.end()
+
+    with Peer({"tools/call": call}, handshake=True) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.RequestTimeout):
+            client.call_tool("t", timeout=0.2)
+        assert eventually(lambda: not client._channel._pipe._calls)  # type: ignore[attr-defined]
+        assert len(peer.all("GET")) == 1
+
+
+def test_an_event_on_the_stream_for_notices_that_is_too_long_ends_only_that(caplog: pytest.LogCaptureFixture) -> None:
+    def get(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        wire.chunk(b"data: " + b"x" * 200_000)
+        wire.sock.recv(1)
+
+    with Peer({"GET": get}, handshake=True) as peer, connect(peer, max_message_bytes=100_000) as client:
+        assert eventually(lambda: "the stream for notices has ended" in caplog.text)
+        assert client.call_tool("t").text == "done"
 
 
 @pytest.mark.requirement("SHTTP-13")
