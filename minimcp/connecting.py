@@ -151,7 +151,7 @@ def connect(
     web = {"headers": headers, "auth": auth, "verify": verify, "cert": cert, "proxies": proxies}
     given_web = {name: value for name, value in web.items() if value is not None}
     found = read_target(target, env=env, cwd=cwd, config=config, web=given_web)
-    if stderr is not None and found.server is None:
+    if stderr is not None and found.server is None and (config is None or found.web is None):  # one for many, there
         raise TypeError(f"stderr does not apply to {found.what}")
     check_options(_OPTIONS, locals())
     info = _own_info(client_info)
