@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from .alarm import Countdown
 from .deadline import Deadline
@@ -31,6 +31,9 @@ log = Log("exchange")
 
 Handler = Callable[["Exchange"], Union[dict[str, Json], str]]
 """What serves a method: from the exchange to the result, as an object or as JSON text that was made before."""
+
+NO_HEADERS: Mapping[str, str] = {}
+"""Of requests that came by other ways than HTTP."""
 
 LATER: Any = object()
 """Returned by a handler whose answer comes later: it `Outlet.claim`s the exchange then and has the answer written."""
@@ -133,12 +136,13 @@ class Exchange:
     see them through a `Context`. ``asker`` answers what the handler asks the client, from the first question on, and
     ``countdown`` is the handler's time, if that is limited. ``withdraw`` takes it out of the executor's queue that it
     waits in; None when it waits in none. ``interrupted`` turns true when a KeyboardInterrupt ended its handler.
+    ``headers`` are those of the HTTP request that it came by.
     """
 
     __slots__ = (
         "request", "peer", "route", "outlet", "size", "cancelled", "reason", "finished", "server", "progress_token",
         "asker", "countdown", "_last_progress", "_progress_lock", "_wakers", "_callbacks",
-        "withdraw", "interrupted",
+        "withdraw", "interrupted", "headers",
     )
 
     def __init__(self, request: Request, peer: Peer, route: Route, outlet: Outlet, size: int = 0) -> None:
@@ -147,6 +151,7 @@ class Exchange:
         self.reason: Optional[str] = None
         self.finished = False
         self.server: Any = None
+        self.headers: Mapping[str, str] = NO_HEADERS
         meta = request.params.get("_meta")
         token = meta.get("progressToken") if type(meta) is dict else None
         self.progress_token: Optional[Id] = token if type(token) is int or type(token) is str else None

@@ -50,6 +50,7 @@ class Registration:
         timeout: Optional[float] = None,
         executor: ExecutorOption = None,
         requires: Sequence[str] = (),
+        headers: Optional[Mapping[str, str]] = None,
         replace: bool = False,
     ) -> Callable[[F], F]: ...
     def tool(self, function: Any = None, /, *misplaced: Any, **options: Any) -> Any:  # type: ignore[misc]
@@ -75,6 +76,8 @@ class Registration:
                 that runs the function without arguments that it is given. For all but "pool", ``timeout`` also bounds
                 how long a call waits until it begins.
             requires: Client capabilities that it needs, checked before it starts: "sampling", "elicitation.url".
+            headers: Parameters that clients mirror in an HTTP header, each with its name: ``{"region": "Region"}`` is
+                ``Mcp-Param-Region``. Never a secret. None mirrors none.
             replace: Take the place of a tool of the same name.
 
         Raises:

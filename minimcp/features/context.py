@@ -225,6 +225,11 @@ class Context(ClientFeatures):
         return meta if isinstance(meta, dict) else {}
 
     @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the HTTP request, names without regard to case; empty where it came by another way."""
+        return self._exchange.headers
+
+    @property
     def session(self) -> Optional[dict[str, Any]]:
         """A dict that is kept for the session; None where requests stand alone: keep state under an id of your own."""
         return self._exchange.peer.session
