@@ -29,7 +29,7 @@ from ..log import Log, one_line
 from ..options import FLAG, ICONS, MAPPING, TEXT, check_options, seconds
 from ..places import Place, route_to
 from ..revisions import Revision
-from ..schema.mirrored import ANNOTATION, mirrored
+from ..schema.mirrored import in_headers, mirrored
 from ..schema.mismatch import NOTHING, Mismatch, described
 from ..schema.signature import Signature, read_signature
 from ..types import CallToolResult, Icon, Tool, ToolAnnotations
@@ -282,7 +282,7 @@ class Tools(Feature):
         schema = made_schema if output_schema is None else dict(output_schema)
         shown = Tool(
             name,
-            _annotated(signature.input_schema if input_schema is None else input_schema, headers or {}),
+            in_headers(signature.input_schema if input_schema is None else input_schema, headers or {}),
             title=title,
             description=description if description is not None else signature.description or None,
             output_schema=schema,
@@ -387,17 +387,6 @@ def _is_good(name: str) -> bool:
 def _says_blocks(signature: Signature) -> bool:
     """Whether the return annotation is there and made of content classes."""
     return signature.output_kind is None and signature.returns is not NOTHING
-
-
-def _annotated(schema: Mapping[str, Json], headers: Mapping[str, str]) -> dict[str, Json]:
-    """An input schema whose properties say in which header each is mirrored."""
-    properties = dict(schema.get("properties", {}))
-    for parameter, header in headers.items():
-        if not isinstance(properties.get(parameter), dict):
-            raise ValueError(f"headers names {parameter!r}, which is no parameter of the tool")
-        properties[parameter] = {**properties[parameter], ANNOTATION: header}
-    whole = {**schema, "properties": properties} if headers else dict(schema)
-    return whole or {"type": "object"}
 
 
 _SCHEMA = MAPPING._replace(what="a JSON Schema, which is a dict, or None")

@@ -61,6 +61,25 @@ def mirrored(schema: Mapping[str, Any]) -> list[Mirrored]:
     return found
 
 
+def in_headers(schema: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+    """An input schema whose properties say in which header each is mirrored.
+
+    Args:
+        schema: Without annotations.
+        headers: Names of headers, by parameter.
+
+    Raises:
+        ValueError: There is no such parameter.
+    """
+    properties = dict(schema.get("properties", {}))
+    for parameter, header in headers.items():
+        if not isinstance(properties.get(parameter), dict):
+            raise ValueError(f"headers names {parameter!r}, which is no parameter of the tool")
+        properties[parameter] = {**properties[parameter], ANNOTATION: header}
+    whole = {**schema, "properties": properties} if headers else dict(schema)
+    return whole or {"type": "object"}
+
+
 def _walk(schema: Any, path: tuple[str, ...], reachable: bool, found: list[Mirrored]) -> None:
     if isinstance(schema, list):
         for part in schema:
