@@ -71,6 +71,7 @@ _LATE = {
     "transports.child": "StdioServer",
     "transports.http_common": "HttpRequest HttpResponse",
     "transports.http_server_stream": "EventStore",
+    "transports.posting": "HttpServer",
     "types": """
         Annotations Answer Audio BlobResourceContents CallToolResult Change Completion ElicitRequest EmbeddedResource
         GetPromptResult Icon Image Implementation LogMessage Message ModelPreferences Progress Prompt PromptArgument
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from .transports.child import StdioServer
     from .transports.http_common import HttpRequest, HttpResponse
     from .transports.http_server_stream import EventStore
+    from .transports.posting import HttpServer
     from .types import (
         Annotations,
         Answer,
@@ -139,8 +141,8 @@ __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Change", "Client", "Completion", "ConnectionFailed", "ConnectionLost",
     "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore", "GetPromptResult",
-    "Group", "HeaderMismatch", "HttpRequest", "HttpResponse", "Icon", "Image", "Implementation", "InternalError",
-    "InvalidParams", "InvalidRequest",
+    "Group", "HeaderMismatch", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image", "Implementation",
+    "InternalError", "InvalidParams", "InvalidRequest",
     "ListRoots", "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences",
     "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult",
     "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",

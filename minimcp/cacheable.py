@@ -7,7 +7,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagina
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, TypeVar
 
 from .answering import Answerer
 from .cache import CACHEABLE, Cache, Key
@@ -19,6 +19,9 @@ from .errors import InvalidParams, ProtocolViolation
 from .jsonrpc import Json
 from .negotiation import Era
 from .outputs import OutputChecks
+
+if TYPE_CHECKING:
+    from .transports.mirror import Mirror
 
 T = TypeVar("T")
 
@@ -37,13 +40,20 @@ class CacheableCalls(Calls):
 
     Args:
         cache: Where results are kept; None keeps none.
+        mirror: What is to know of the tools that are listed; None for nothing.
     """
 
     def __init__(
-        self, channel: Channel, era: Era, timeout: Optional[float], answerer: Answerer, cache: Optional[Cache]
+        self,
+        channel: Channel,
+        era: Era,
+        timeout: Optional[float],
+        answerer: Answerer,
+        cache: Optional[Cache],
+        mirror: Optional[Mirror] = None,
     ) -> None:
         super().__init__(channel, era, timeout, answerer)
-        self._cache = cache
+        self._cache, self.mirror = cache, mirror
         self.outputs = OutputChecks()
         """What was learned of the server's tools."""
 

@@ -21,7 +21,7 @@ from .log import Log
 from .meanings import exception_of
 from .negotiation import Era
 from .outgoing import NEVER_CANCELLED
-from .pipe import nothing
+from .pipe import SessionGone, nothing
 from .rounds import Rounds, together, until_cancelled
 from .table import PendingCall
 from .types import Progress
@@ -58,6 +58,8 @@ class Calls:
         self.channel, self.era, self._timeout = channel, era, timeout
         self._clock = answerer.clock
         self._rounds = Rounds(channel, era, answerer)
+        self.renewed: Optional[Callable[[Deadline, Optional[CancelToken]], Calls]] = None
+        """Gives the calls of the next session, when the server has ended this one; None where there is no next."""
 
     def deadline(self, timeout: Optional[float]) -> Deadline:
         """When a call with this ``timeout=`` is given up; it stands off while the host answers a question.
@@ -107,9 +109,14 @@ class Calls:
         cancel: Optional[CancelToken],
         on_progress: Optional[OnProgress],
     ) -> Result:
-        """Ask, and once more where the server now speaks another revision."""
+        """Ask, and once more where the server now speaks another revision, or refused for a session that it ended."""
         try:
             return self._ask(method, params, deadline, cancel, on_progress)
+        except SessionGone as gone:
+            if not gone.refused or self.renewed is None:
+                raise
+            self.channel.wait_until_ended(deadline.remaining())
+            return self.renewed(deadline, cancel)._ask(method, params, deadline, cancel, on_progress)
         except UnsupportedRevision as error:
             if not self._adopts(error):
                 raise

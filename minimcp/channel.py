@@ -4,7 +4,8 @@ The six rules of threads:
 
 1. Somebody is always reading, and whoever reads does nothing else. The reader's thread reads, decodes, changes the
    tables and hands over; it runs no handler and no callback, takes no write lock and writes nothing. Requests go in
-   order of arrival to a hot worker (`lane`), or to a worker of their own.
+   order of arrival to a hot worker (`lane`), or to a worker of their own. Where each answer has a way of its own, as
+   over HTTP, so has each a reader (see `Pipe.attach`).
 2. Register, then write. A failed write retires the entry.
 3. The state lock is never held during I/O, a wait or user code; state lock and write lock are never held together.
 4. The thread that waits runs its own callbacks: a pending call is a mailbox that its caller drains.
@@ -95,7 +96,8 @@ class Channel:
         self._lane = HotLane(self.workers, self._write_answer) if role.hot else None
         self._control = ControlWorker(self._enqueue, self._flush)
         self.calls = Outgoing(
-            self.name, post=self.post, owe=self.owe, check=self._check_process, remark=self._odd_line
+            self.name, post=self.post, owe=self.owe, check=self._check_process, remark=self._odd_line,
+            drop=pipe.drop,
         )
         self.inbound = Inbound(
             self.limits, send=self.write, owe=self.owe, deliver=self._control.deliver, later=self.later,
@@ -106,6 +108,7 @@ class Channel:
         self._intake = Intake(
             role, self.limits, self.inbound, self.calls.table, dispatch=self._dispatch, owe=self.owe, trace=trace
         )
+        pipe.attach(self._intake.take_all, lambda id: self.calls.table.find(id) is not None)
         self._closing = False
 
     def open(self) -> Channel:

@@ -293,7 +293,8 @@ class Client(TypedCalls):
 
         Calls that wait raise `ConnectionLost`, and the server is told that nobody wants their answers, if it takes
         that at once. A server process gets the end of its input and 2 s to exit, then SIGTERM and 2 s more, then
-        SIGKILL, with all that it has started; so this lasts about 4 s at most.
+        SIGKILL, with all that it has started; so this lasts about 4 s at most. A server with a URL is told that the
+        session ends, and gets 2 s to take that.
         """
         if self._send_shutdown and not self._links.closed:
             self._shut_down()

@@ -160,20 +160,28 @@ class _Entry:
     def __init__(self, label: str, members: Mapping[str, Any], folder: str) -> None:
         self._label, self._members, self._folder = label, members, folder
 
-    def target(self) -> StdioServer:
+    def target(self) -> Any:
         if self._members.get("disabled", False) is not False:
             self._fail("disabled", "it is" if _disabled(self._members) else "must be true or false")
         if "envFile" in self._members:
             self._fail("envFile", "is not read here: write env")
         if self._is_remote():
-            self._text("url"), self._texts("headers")
-            self._fail("url", "this version speaks over stdio and in memory only")
+            return self._remote()
         cwd = self._text("cwd") if "cwd" in self._members else None
         return StdioServer(
             [self._text("command"), *self._list("args")],
             env=self._texts("env"),
             cwd=None if cwd is None else os.path.join(self._folder, cwd),
         )
+
+    def _remote(self) -> Any:
+        from .transports.posting import HttpServer
+
+        url, headers = self._text("url"), self._texts("headers")
+        try:
+            return HttpServer(url, headers=headers)
+        except ValueError as error:
+            self._fail("url", str(error))
 
     def _is_remote(self) -> bool:
         named = self._members.get("type", "http" if "url" in self._members else "stdio")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from .answering import Answerer
 from .cache import Cache
@@ -24,11 +24,12 @@ from .jsonrpc import Json
 from .limits import Limits
 from .link import Link, Links
 from .log import tracer
-from .negotiation import Plan, negotiate, wanted_revisions
+from .negotiation import Era, Plan, negotiate, wanted_revisions
 from .options import FLAG, MAPPING, check_options, count
 from .pipe import Pipe
 from .revisions import Revision
-from .transports.child import ChildPipe, StdioServer
+from .targets import Target, read_target
+from .transports.child import ChildPipe
 from .types import Implementation
 from .types.meta import check_extensions
 from .version import VERSION
@@ -37,109 +38,10 @@ if TYPE_CHECKING:
     from .config import Config
     from .types import ElicitRequest, SampleRequest, SampleResult
 
-SCRIPTS = {".py": sys.executable, ".js": "node", ".mjs": "node"}
-"""What runs a file, by its ending; other files run themselves."""
-
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 GIVE_UP_SECONDS = 0.2
 """What a server that has not agreed gets to exit, and again after SIGTERM: the time to connect is over then."""
-
-
-class Target(NamedTuple):
-    """What `connect` took its argument for."""
-
-    what: str
-    """In words, for messages."""
-    server: Optional[StdioServer]
-    """What to start; None when the server is an object in this process."""
-    object: Any = None
-
-
-def read_target(
-    target: Any,
-    *,
-    env: Optional[Mapping[str, str]] = None,
-    cwd: Optional[Union[str, os.PathLike[str]]] = None,
-    config: Optional[Config] = None,
-) -> Target:
-    """Decide what a target is, in the documented order.
-
-    Raises:
-        TypeError: It is nothing that names a server, or an option does not apply to it.
-        ValueError: It is an empty command, a URL, which this version does not open, or not in the config.
-        ConnectionFailed: It is a file that is not there.
-        OSError: The config cannot be read.
-    """
-    if config is not None:
-        if env is not None or cwd is not None:
-            raise TypeError("env and cwd are part of the config")
-        return _configured(target, config)
-    if isinstance(target, type):
-        from .marks import has_marks
-
-        way = f"connect(Server.of({target.__name__}()))" if has_marks(target) else "give an instance of it"
-        raise TypeError(f"{target.__name__} is a class: {way}")
-    if callable(getattr(target, "open_pipe", None)):
-        if env is not None or cwd is not None:
-            raise TypeError("env and cwd do not apply to a server in this process")
-        return Target(f"a server in this process ({target!r})", None, target)
-    if isinstance(target, StdioServer):
-        if env is not None or cwd is not None:
-            raise TypeError("env and cwd are part of the StdioServer")
-        return Target("a StdioServer", target)
-    what, command = _command(target, "" if cwd is None else os.fspath(cwd))
-    if not command:
-        raise ValueError("an empty command starts nothing")
-    return Target(what, StdioServer(command, env=env, cwd=cwd))
-
-
-def _configured(name: Any, config: Config) -> Target:
-    if not isinstance(name, str):
-        raise TypeError(f"with config= a server is given by its name, a str, not by {type(name).__name__}")
-    from .config import read_servers
-
-    servers = read_servers(config)
-    what = f"the server {name!r} of {servers.where}" if servers.where else f"the server {name!r}"
-    return read_target(servers.target(name))._replace(what=what)
-
-
-def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
-    if isinstance(target, (list, tuple)):
-        return "an argument list", [os.fspath(part) for part in target]
-    if isinstance(target, os.PathLike):
-        return "a file", _run_file(target, cwd)
-    if not isinstance(target, str):
-        from .marks import has_marks
-
-        name = type(target).__name__
-        way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(type(target)) else ""
-        raise TypeError(f"a server is named by a command, a file or a Server object, not by {name}{way}")
-    if target.startswith(("http://", "https://")):
-        raise ValueError(f"{target} is a URL, and this version speaks over stdio and in memory only")
-    if os.path.isfile(target) or (len(target.split()) == 1 and target.endswith(tuple(SCRIPTS))):
-        return "a file", _run_file(target, cwd)
-    import shlex
-
-    try:
-        return "a command line", shlex.split(target, posix=os.name != "nt")
-    except ValueError as error:
-        raise ValueError(f"{target!r} was taken for a command line: {error}") from None
-
-
-def _run_file(file: Union[str, os.PathLike[str]], cwd: str) -> list[str]:
-    """The command for a file. What is there is named from the root, because the server may run in another directory."""
-    from pathlib import Path
-
-    path = Path(file)
-    runner = SCRIPTS.get(path.suffix)
-    if runner is None:
-        return [str(path.absolute())]
-    if path.is_file():
-        return [runner, str(path.absolute())]
-    if not (Path(cwd) / path).is_file():
-        raise ConnectionFailed(f"there is no file {str(path)!r}")
-    return [runner, str(path)]
 
 
 def connect(
@@ -169,6 +71,11 @@ def connect(
     stderr: Any = None,
     env: Optional[Mapping[str, str]] = None,
     cwd: Optional[Union[str, os.PathLike[str]]] = None,
+    headers: Optional[Mapping[str, str]] = None,
+    auth: Any = None,
+    verify: Union[bool, str, None] = None,
+    cert: Any = None,
+    proxies: Optional[Mapping[str, str]] = None,
     config: Optional[Config] = None,
     cancel: Optional[CancelToken] = None,
     trace: Any = None,
@@ -182,13 +89,14 @@ def connect(
     """Start or open a server, agree with it on a revision, and return the client. Use it as a context manager.
 
     Args:
-        target: A `Server` object (in memory), a `StdioServer`, an argument list, a path or name of a file (.py runs by
-            this Python, .js and .mjs by node), or a command line, which no shell sees. With ``config``, a name in it.
+        target: A `Server` object (in memory), a `StdioServer` or `HttpServer`, an argument list, a URL (Streamable
+            HTTP, or the older HTTP+SSE), a path or name of a file (.py runs by this Python, .js and .mjs by node), or
+            a command line, which no shell sees. With ``config``, a name in it.
         revision: "auto" finds out; "handshake" never probes; a name asks for exactly that revision.
         timeout: Seconds the server may take for one call, all rounds of questions together; None waits for ever. The
             clock stands while ``sample``, ``elicit`` or ``list_roots`` answers.
         connect_timeout: Seconds for the start of the process and for agreeing, together; None waits for ever.
-        probe_timeout: How many of these seconds a silent server gets before the older handshake is tried.
+        probe_timeout: How many of these seconds a silent process gets before the older handshake is tried.
         restart: True: after a loss the next call starts or opens the server anew, agrees with it again within
             ``connect_timeout`` and subscribes again to what was subscribed to. Lost calls are never sent again.
         cache: Whether lists, reads and `server/discover` are kept as long as the server says that they stay true.
@@ -214,6 +122,11 @@ def connect(
         stderr: Where the server's stderr goes: None to ours, or a file, a logger or a callable that gets lines.
         env: Laid over the environment of this process; None adds nothing.
         cwd: The server's working directory; None takes ours.
+        headers: Sent with every request to a URL; None adds none. So the next four, too.
+        auth: A bearer token, a callable that returns one for each request, or an AuthBase of `requests`.
+        verify: Whether the server's certificate is checked (None: it is); a path names a bundle of CAs to check it by.
+        cert: A client certificate: the path of a file with key and certificate, or a pair of paths.
+        proxies: By scheme, as `requests` takes them; None leaves it to the environment.
         config: A file such as ``"mcp.json"`` in which ``target`` is the name of a server (see
             `minimcp.config.read_servers`), or a mapping like it; None when the target is no such name.
         cancel: Gives the attempt up, from another thread; None for one that nobody cancels.
@@ -235,7 +148,11 @@ def connect(
     """
     check_token(cancel)
     wanted = wanted_revisions(revision)
-    found = read_target(target, env=env, cwd=cwd, config=config)
+    web = {"headers": headers, "auth": auth, "verify": verify, "cert": cert, "proxies": proxies}
+    given_web = {name: value for name, value in web.items() if value is not None}
+    found = read_target(target, env=env, cwd=cwd, config=config, web=given_web)
+    if stderr is not None and found.server is None and (config is None or found.web is None):  # one for many, there
+        raise TypeError(f"stderr does not apply to {found.what}")
     check_options(_OPTIONS, locals())
     info = _own_info(client_info)
     given = Handlers.gather(
@@ -276,10 +193,15 @@ def connect(
             answerer.clock.resumed = channel.calls.table.wake_all
 
             def agree_and_hear() -> Link:
-                era = negotiate(channel, plan, deadline, role.agree)
+                def agreed(era: Era) -> None:
+                    role.agree(era)
+                    pipe.agreed(era.revision)
+
+                era = negotiate(channel, plan, deadline, agreed)
+                pipe.ready(deadline)
                 if isinstance(pipe, ChildPipe):
                     pipe.grace = ChildPipe.CLOSE_SECONDS
-                calls = CacheableCalls(channel, era, timeout, answerer, kept)
+                calls = CacheableCalls(channel, era, timeout, answerer, kept, getattr(pipe, "mirror", None))
                 link = Link(calls, role, lambda: getattr(pipe, "stderr_tail", ""))
                 link.hear(deadline, before)
                 return link
@@ -291,6 +213,10 @@ def connect(
                 raise
 
         try:
+            if found.web is not None:
+                from .recognition import agree_over_http
+
+                return agree_over_http(found.web, agree, plan, max_message_bytes)
             return _agree(start, agree, plan, found)
         except (ConnectionFailed, RequestTimeout) as error:
             error.args = (f"{found.what}: {error}",)
@@ -298,7 +224,8 @@ def connect(
         except RuntimeError as error:  # the system gives no more threads; at the end of an interpreter that is so
             raise ConnectionFailed(f"{found.what}: {error}") from error
 
-    return Client(Links(begin(cancel), begin if restart else None), answerer, send_shutdown=send_shutdown)
+    renew = begin if restart or found.web is not None else None
+    return Client(Links(begin(cancel), renew, always=restart), answerer, send_shutdown=send_shutdown)
 
 
 def _plan(
@@ -372,8 +299,6 @@ def _both(lost: ConnectionLost, again: ConnectionLost) -> str:
 
 def _open_pipe(found: Target, stderr: Any, max_message_bytes: Optional[int], shown: str) -> Pipe:
     if found.server is None:
-        if stderr is not None:
-            raise TypeError("stderr does not apply to a server in this process")
         pipe: Pipe = found.object.open_pipe()
         return pipe
     return ChildPipe.start(

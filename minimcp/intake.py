@@ -6,20 +6,23 @@ https://modelcontextprotocol.io/specification/2025-03-26/basic (arrays of messag
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Union
+import threading
+from typing import Any, Callable, Optional, Sequence, Union
 
 from .eras import LISTEN
 from .errors import INVALID_REQUEST, ConnectionLost, InvalidRequest, ProtocolViolation, RpcError
 from .exchange import Exchange
 from .inbound import Batch, Inbound, why_no_batch
-from .jsonrpc import Broken, Failure, Id, Message, Notification, Request, Response, decode, encode, failure
+from .jsonrpc import Broken, Decoded, Failure, Id, Message, Notification, Request, Response, decode, encode, failure
 from .limits import Limits
 from .log import Log, one_line
-from .pipe import Frame, TooLong
+from .pipe import Addressed, Ended, Frame, TooLong
 from .role import Role
 from .table import PendingCall, RequestTable
 
 log = Log("channel")
+
+_ANSWERING = ("response", "unknown")
 
 MOST_WARNINGS = 5
 """Lines of one connection that are shown when they are no messages: a program that is no server may write for ever."""
@@ -41,7 +44,8 @@ class Intake:
     """
 
     __slots__ = (
-        "odd_line", "_odd_lines", "_role", "_limits", "_inbound", "_calls", "_dispatch", "_owe", "_trace", "_to_wake",
+        "odd_line", "_odd_lines", "_lock", "_role", "_limits", "_inbound", "_calls", "_dispatch", "_owe", "_trace",
+        "_to_wake",
     )
 
     def __init__(
@@ -57,6 +61,7 @@ class Intake:
     ) -> None:
         self._role, self._limits, self._inbound, self._calls = role, limits, inbound, calls
         self._dispatch, self._owe, self._trace = dispatch, owe, trace
+        self._lock = threading.Lock()
         self._to_wake: list[PendingCall] = []
         self.odd_line = ""
         self._odd_lines = 0
@@ -68,20 +73,48 @@ class Intake:
                 call.wake()
             self._to_wake.clear()
 
+    def take_all(self, frames: Sequence[Frame]) -> None:
+        """Take frames in and wake their callers, on whichever thread has read them: one at a time has its turn."""
+        with self._lock:
+            for frame in frames:
+                self.take(frame)
+            self.wake()
+
     def take(self, frame: Frame) -> None:
         """Take one frame in; callers that it is for are woken by `wake`."""
-        if isinstance(frame, TooLong):
+        if isinstance(frame, bytes):
+            if self._trace is not None:
+                self._trace("<--", frame)
+            self._decoded(decode(frame, max_depth=self._limits.max_depth), frame)
+        elif isinstance(frame, Addressed):
+            self._addressed(frame.line, frame.id)
+        elif isinstance(frame, Ended):
+            self._settle(frame.id, frame.ending)
+        else:
             self._too_long(frame)
-            return
-        if self._trace is not None:
-            self._trace("<--", frame)
-        decoded = decode(frame, max_depth=self._limits.max_depth)
+
+    def _decoded(self, decoded: Decoded, frame: bytes) -> None:
         if type(decoded) is Request:
             self._request(decoded, self._inbound, len(frame))
         elif isinstance(decoded, list):
             self._array(decoded, frame)
         else:
             self._single(decoded, frame)
+
+    def _addressed(self, line: bytes, id: Id) -> None:
+        """Take in what came in answer to one request: an answer to another one is none."""
+        if self._trace is not None:
+            self._trace("<--", line)
+        decoded = decode(line, max_depth=self._limits.max_depth)
+        if isinstance(decoded, (Response, Failure)) or (isinstance(decoded, Broken) and decoded.kind in _ANSWERING):
+            if isinstance(decoded, Failure) and decoded.id is None:
+                decoded = Failure(id, decoded.code, decoded.message, decoded.data)
+            elif isinstance(decoded, Broken) and decoded.id is None:
+                decoded = decoded._replace(id=id) if decoded.kind == "response" else decoded
+            elif not (type(decoded.id) is type(id) and decoded.id == id):
+                log.debug("<-- an answer to %s where one to %s was due", one_line(decoded.id), id)
+                return
+        self._decoded(decoded, line)
 
     def _single(self, message: Union[Message, Broken], frame: bytes) -> None:
         """Deal with anything but a request."""

@@ -25,6 +25,7 @@ from .listening import Listening
 from .log import Log
 from .negotiation import Era
 from .outgoing import Outgoing
+from .pipe import SessionGone
 from .rounds import until_cancelled
 
 log = Log("client")
@@ -162,10 +163,12 @@ class Links:
     Args:
         first: The link.
         begin: Begins the next one after a loss; None leaves it at the loss.
+        always: False does so only when the server has ended its session, which is no loss of the server.
     """
 
-    def __init__(self, first: Link, begin: Optional[Begin]) -> None:
-        self.newest, self._begin = first, begin
+    def __init__(self, first: Link, begin: Optional[Begin], *, always: bool = True) -> None:
+        self.newest, self._begin, self._always = first, begin, always
+        first.calls.renewed = self._renewed
         self.closed = False
         self._attempts: dict[str, _Attempt] = {}  # one at most: whoever comes first sets it, in one step
         self._process = os.getpid()
@@ -173,7 +176,10 @@ class Links:
     @property
     def restarts(self) -> bool:
         """Whether a loss is followed by another link."""
-        return self._begin is not None
+        return self._begin is not None and (self._always or isinstance(self.newest.cause, SessionGone))
+
+    def _renewed(self, deadline: Deadline, cancel: Optional[CancelToken]) -> CacheableCalls:
+        return self.living(deadline, cancel).calls
 
     def living(self, deadline: Deadline, cancel: Optional[CancelToken]) -> Link:
         """The newest link; if that is lost, the next one, if there shall be one. Not for a reader's thread.
@@ -191,6 +197,8 @@ class Links:
         while True:
             link, begin = self.newest, self._begin
             if link.cause is None or begin is None or self.closed or os.getpid() != self._process:
+                return link
+            if not self._always and not isinstance(link.cause, SessionGone):
                 return link
             self._attempt(link, begin).wait(deadline, cancel)
 
@@ -224,6 +232,7 @@ class Links:
             raise _closed(lost)
         link = begin(attempt.stop, lost)
         link.calls.forget()
+        link.calls.renewed = self._renewed
         self.newest = link
         if self.closed:
             link.close()

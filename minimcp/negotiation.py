@@ -39,8 +39,8 @@ class Plan(NamedTuple):
     """For `initialize`."""
     request_capabilities: Mapping[str, Json]
     """For every request that stands alone."""
-    probe_timeout: float
-    """Seconds that a silent server gets before the older handshake is tried."""
+    probe_timeout: Optional[float]
+    """Seconds that a silent server gets before the older handshake is tried; None where silence says nothing."""
 
     @property
     def per_request(self) -> Optional[Revision]:
@@ -134,7 +134,7 @@ def _discover(
         within = deadline if plan.handshake is None else deadline.within(plan.probe_timeout)
         return _ask(channel, "server/discover", {"_meta": envelope}, within)
     except RequestTimeout:
-        if plan.handshake is None:
+        if plan.handshake is None or plan.probe_timeout is None:
             raise
         return None
     except (RpcError, ProtocolViolation) as error:

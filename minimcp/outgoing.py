@@ -34,9 +34,10 @@ class Outgoing:
         check: Raises ConnectionLost in a fork of the process that owns the connection: its locks may be held for ever.
         remark: What else is known when no answer comes, as the end of a message; empty when nothing is.
         table: Of the calls that wait, when several ways out share one; None makes one.
+        drop: Called with the id of each call that this side gives up. Never blocks.
     """
 
-    __slots__ = ("name", "table", "check", "_post", "_owe", "_remark")
+    __slots__ = ("name", "table", "check", "_post", "_owe", "_remark", "_drop")
 
     def __init__(
         self,
@@ -47,10 +48,11 @@ class Outgoing:
         check: Callable[[], None] = nothing,
         remark: Callable[[], str] = str,
         table: Optional[RequestTable] = None,
+        drop: Callable[[Id], None] = lambda id: None,
     ) -> None:
         self.name = name
         self.table = RequestTable() if table is None else table
-        self.check, self._post, self._owe, self._remark = check, post, owe, remark
+        self.check, self._post, self._owe, self._remark, self._drop = check, post, owe, remark, drop
 
     def call(
         self,
@@ -191,6 +193,7 @@ class Outgoing:
             return False
         if tell and self.table.cause is None:
             self._owe(_cancellation(call, ending))
+        self._drop(call.id)
         return True
 
     def close(self, cause: Exception) -> bytes:

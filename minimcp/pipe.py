@@ -6,9 +6,12 @@ of what is inside them. The `Channel` above it has one thread in `receive` and n
 
 from __future__ import annotations
 
-from typing import Callable, Union
+from typing import Any, Callable, Sequence, Union
 
+from .deadline import Deadline
 from .errors import ConnectionLost
+from .jsonrpc import Id
+from .revisions import Revision
 
 
 def nothing() -> None:
@@ -30,8 +33,42 @@ class TooLong:
         self.limit, self.head, self.tail = limit, head, tail
 
 
-Frame = Union[bytes, TooLong]
-"""One received line without its line feed."""
+class Addressed:
+    """A line that came in answer to one request of ours: an answer in it is to that one, or to none.
+
+    Args:
+        line: Without its line feed.
+        id: Of the request.
+    """
+
+    __slots__ = ("line", "id")
+
+    def __init__(self, line: bytes, id: Id) -> None:
+        self.line, self.id = line, id
+
+
+class Ended:
+    """How a request of ours ended, where the pipe itself knows it and no line says so.
+
+    Args:
+        id: Of the request.
+        ending: What its caller gets: an exception, or a `Failure`.
+    """
+
+    __slots__ = ("id", "ending")
+
+    def __init__(self, id: Id, ending: Any) -> None:
+        self.id, self.ending = id, ending
+
+
+class SessionGone(ConnectionLost):
+    """The server has ended the session. ``refused`` says that it refused a request for it, which so was not run."""
+
+    refused = False
+
+
+Frame = Union[bytes, TooLong, Addressed, Ended]
+"""One received line without its line feed, or what stands in its place."""
 
 
 class Pipe:
@@ -81,6 +118,24 @@ class Pipe:
         at its word: where that raises, nothing was taken.
         """
         counts.extend(map(self.send, (data,), (seconds,)))
+
+    def attach(self, take: Callable[[Sequence[Frame]], None], waits: Callable[[Id], bool]) -> None:
+        """Called once, before anything else, for pipes that are no one line: where each answer has a way of its own.
+
+        Args:
+            take: Takes frames in, on any thread, and wakes those whom they are for. Then `receive` returns nothing
+                until the end.
+            waits: Whether a request of ours still waits for its answer.
+        """
+
+    def agreed(self, revision: Revision) -> None:
+        """This revision is spoken from now on. Called before the peer hears that all is well."""
+
+    def ready(self, deadline: Deadline) -> None:
+        """Wait until what was sent so far has arrived, and until all ways are open that messages come by."""
+
+    def drop(self, id: Id) -> None:
+        """Nobody waits for the answer to this request any more, whether the peer is told or not. Never blocks."""
 
     def is_heard(self) -> bool:
         """Whether the peer may still read what is sent, though it sends no more; True when that cannot be told."""

@@ -12,7 +12,7 @@ from .cacheable import CacheableCalls
 from .calls import DEFAULT, OnProgress, Result, shown
 from .cancel import CancelToken
 from .deadline import Deadline
-from .errors import McpError, ProtocolViolation, ToolError
+from .errors import HeaderMismatch, McpError, ProtocolViolation, ToolError
 from .jsonrpc import Json
 from .log import Log, one_line
 from .types import CallToolResult, Tool
@@ -61,6 +61,8 @@ class ToolCalls:
         self, calls: CacheableCalls, deadline: Deadline, cancel: Optional[CancelToken], cache: str = "use"
     ) -> list[Tool]:
         tools = calls.pages("tools/list", "tools", Tool.from_wire, deadline, cancel, cache)
+        if calls.mirror is not None and not calls.era.revision.handshake:
+            tools = calls.mirror.admitted(tools)
         calls.outputs.remember(tools)
         return tools
 
@@ -97,6 +99,11 @@ class ToolCalls:
             if raise_on_error or error.result is None:
                 raise
             return error.result  # type: ignore[no-any-return]
+        except HeaderMismatch:  # its schema has changed since it was listed, or it never was
+            if calls.mirror is None:
+                raise
+            self._listed(calls, deadline, cancel, "refresh")
+            result = calls.request("tools/call", params, deadline, cancel, on_progress)
         return self._tool_result(calls, name, result, deadline, cancel, raise_on_error=raise_on_error)
 
     def call_tools(

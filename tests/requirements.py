@@ -11,7 +11,19 @@ from __future__ import annotations
 
 from typing import Dict, NamedTuple, Optional, Tuple
 
-from .manifest import ahead, asking, extending, gaps, handshake, host, http_server, modern, subscriptions, tools
+from .manifest import (
+    ahead,
+    asking,
+    extending,
+    gaps,
+    handshake,
+    host,
+    http_client,
+    http_server,
+    modern,
+    subscriptions,
+    tools,
+)
 from .manifest.revisions import R1, R2, R3, R4, R5, Section
 
 SITE = "https://modelcontextprotocol.io/specification"
@@ -54,7 +66,7 @@ def _rows(section: Section) -> Tuple[Requirement, ...]:
 
 ROWS: Tuple[Requirement, ...] = tuple(
     row
-    for module in (handshake, modern, tools, asking, host, subscriptions, extending, ahead, http_server)
+    for module in (handshake, modern, tools, asking, host, subscriptions, extending, ahead, http_client, http_server)
     for section in module.SECTIONS
     for row in _rows(section)
 )

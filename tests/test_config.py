@@ -100,7 +100,7 @@ WRONG: Dict[str, Any] = {
     "command: does not go together with type 'http'": {"command": "x", "type": "http"},
     "url: is missing": {"type": "sse"},
     "headers.A: the environment variable UNSET": {"url": "http://x", "headers": {"A": "${UNSET}"}},
-    "url: this version speaks over stdio and in memory only": {"url": "http://x", "headers": {"A": "b"}},
+    "url: a URL begins with http:// or https://": {"url": "ftp://x", "headers": {"A": "b"}},
     "disabled: it is": {"command": "x", "disabled": True},
     "disabled: must be true or false": {"command": "x", "disabled": "yes"},
     "envFile: is not read here": {"command": "x", "envFile": ".env"},

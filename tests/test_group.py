@@ -175,7 +175,7 @@ def failing(tmp_path: Path) -> Dict[str, Any]:
         "silent": Answering({"initialize": silence}),
         "absent": [str(tmp_path / "none")],
         "unset": {"command": "x", "args": ["${THIS_IS_NOT_SET}"]},
-        "remote": {"url": "https://example.com/mcp"},
+        "remote": {"url": "http://127.0.0.1:1/mcp"},
         "off": {"command": "x", "disabled": True},
     }
 
@@ -186,10 +186,10 @@ def test_a_server_that_does_not_start_is_an_error_of_its_own(tmp_path: Path) -> 
         kinds = {name: type(each) for name, each in group.errors.items()}
         assert kinds == {
             "refuses": minimcp.ConnectionFailed, "silent": minimcp.RequestTimeout, "absent": minimcp.ConnectionFailed,
-            "unset": ValueError, "remote": ValueError,
+            "unset": ValueError, "remote": minimcp.ConnectionFailed,
         }
         assert "the server 'refuses': " in str(group.errors["refuses"]) and "not today" in str(group.errors["refuses"])
-        assert "over stdio" in str(group.errors["remote"])
+        assert "no connection" in str(group.errors["remote"])
     assert list(group.errors) == list(kinds)
 
 

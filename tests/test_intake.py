@@ -15,7 +15,7 @@ from minimcp.intake import MOST_WARNINGS, Intake
 from minimcp.jsonrpc import Failure
 from minimcp.limits import Limits
 from minimcp.outgoing import Outgoing
-from minimcp.pipe import TooLong
+from minimcp.pipe import Addressed, Ended, TooLong
 from minimcp.table import PendingCall, RequestTable
 
 from .rows import for_each
@@ -341,3 +341,32 @@ def test_what_else_a_client_gets_that_is_too_long_ends_no_call(caplog: pytest.Lo
     assert bench.take(long("Listening on port 80"), long('{"jsonrpc":"2.0","method":"a","params":{"')) == []
     assert not call.ended
     assert "Listening" in caplog.text and "longer than 100 bytes" in caplog.text
+
+
+def test_a_line_that_came_in_answer_to_one_request_answers_no_other() -> None:
+    bench = Bench()
+    ours, other = bench.calls.register("tools/call"), bench.calls.register("tools/call")
+    error = {"jsonrpc": "2.0", "error": {"code": 5, "message": "no"}}
+    bench.intake.take_all([
+        Addressed(dumps(result(other.id)), ours.id), Addressed(dumps({**error, "id": str(ours.id)}), ours.id),
+        Addressed(b"no json", ours.id), Addressed(dumps({"jsonrpc": "2.0", "id": other.id, "result": 5}), ours.id),
+    ])
+    assert not ours.ended and not other.ended
+    bench.intake.take_all([Addressed(dumps(error), ours.id)])
+    assert isinstance(ours.ending, Failure) and ours.ending.code == 5 and not other.ended
+    bench.intake.take_all([Addressed(dumps({"jsonrpc": "2.0", "result": {}}), other.id)])
+    assert isinstance(other.ending, ProtocolViolation)
+
+
+def test_what_else_comes_in_answer_to_a_request_is_taken_as_ever() -> None:
+    seen: List[Any] = []
+    bench = Bench(trace=lambda arrow, line: seen.append(line))
+    bench.intake.take_all([Addressed(dumps(notice("x")), 1), Addressed(dumps(request("a", "work")), 1)])
+    assert bench.role.notices[0].method == "x" and len(bench.begun) == 1 and len(seen) == 2
+
+
+def test_an_ending_that_the_pipe_knows() -> None:
+    bench = Bench()
+    call, lost = bench.calls.register("tools/call"), ConnectionLost("gone")
+    bench.intake.take_all([Ended(call.id, lost), Ended(99, lost)])
+    assert call.ending is lost

@@ -35,7 +35,9 @@ LATE_OURS = {
     "__main__.py": "cli/*",
     "cli/*": "*",
     "client.py": "futures.py",
-    "connecting.py": "transports/* config.py marks.py",
+    "connecting.py": "recognition.py",
+    "targets.py": "transports/* config.py marks.py",
+    "config.py": "transports/*",
     "server.py": "transports/* run.py marks.py",
     "run.py": "transports/*",
     "web.py": "transports/* run.py",
@@ -73,7 +75,7 @@ FORBIDDEN = {
 
 FOREIGN = frozenset({
     "annotated_types", "attr", "attrs", "jsonschema", "jwt", "pydantic", "referencing", "requests",
-    "sseclient",
+    "sseclient", "urllib3",
 })
 
 REVISION = re.compile(r"\b20\d\d-\d\d-\d\d\b")

@@ -10,7 +10,7 @@ from .. import Answer, Client, ElicitRequest, connect
 from ..config import Servers, read_servers
 from .ending import UsageError
 
-TARGET_HELP = 'a file (server.py), a name in mcp.json, or a command line in quotes ("python -m my_server --flag")'
+TARGET_HELP = 'a file (server.py), a URL, a name in mcp.json, or a command line in quotes ("python -m server --flag")'
 
 CONFIG_FILE = "mcp.json"
 """Where names are looked up when no ``--config`` is given, in the current folder."""

@@ -271,14 +271,14 @@ def test_the_commands_as_processes_with_a_command_line_as_target(shop: str) -> N
 
 def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done]) -> None:
     servers = {"my-shop": {"command": sys.executable, "args": ["shop.py"]}, "my shop": {"command": "x", "args": 5},
-               "shop.py": {"command": "no-such-program"}, "far": {"url": "https://example.com"}}
+               "shop.py": {"command": "no-such-program"}, "far": {"url": "ftp://example.com"}}
     for file in ("mcp.json", "other.json"):
         with open(file, "w", encoding="utf-8") as out:
             json.dump({"mcpServers": servers}, out)
     assert minimcp("ping", "my-shop").out.startswith("shop 3 answered in ")
     assert " ping: the server 'shop.py' of other.json" in minimcp("ping", "shop.py", "--config", "other.json").err
     for target, options, problem in (
-        ("far", [], "mcp.json: server 'far': url: this version"),
+        ("far", [], "mcp.json: server 'far': url: a URL begins"),
         ("my-shpo", ["--config", "other.json"], "other.json has no server 'my-shpo', did you mean 'my-shop'? it has"),
         ("my shop", ["--config", "other.json"], "other.json: server 'my shop': args: must be a list of strings"),
         ("my-shop", ["--config", "none.json"], "none.json: No such file or directory"),

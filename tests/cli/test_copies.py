@@ -42,7 +42,7 @@ def _imported_from(start: List[str], modules: Dict[str, Module]) -> Set[str]:
 
 def test_the_core_is_what_the_names_of_the_package_need_and_nothing_else() -> None:
     modules = read_package()
-    files = {name.replace(".", "/") for name in package._LATE.values()}
+    files = {name.replace(".", "/") for name in package._LATE}
     start = ["__init__.py", *(f"{name}.py" for name in files), *(f"{name}/__init__.py" for name in files)]
     assert {path for path in sources() if not _left_out(path)} == _imported_from(start, modules)
 

@@ -52,7 +52,7 @@ def test_no_arguments_show_the_help() -> None:
         (["list", "x.py", "--timeout", "-1"], "'-1' is no number of seconds"),
         (["list", "x.py", "--time", "5"], "unrecognized arguments: --time"),
         (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
-        (["ping", "http://localhost:1/mcp"], "is a URL"),
+        (["ping", "http:///mcp"], "a URL begins with http:// or https://"),
         (["ping", ""], "an empty command starts nothing"),
         (["demo", "now"], "unrecognized arguments: now"),
     ],

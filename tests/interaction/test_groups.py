@@ -48,7 +48,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for name in ("notes", "notes__2")
     }
     servers["dead"] = {**entry, "args": ["-S", "-c", DEAD]}
-    servers["web"] = {"type": "http", "url": "https://example.com/mcp"}
+    servers["web"] = {"type": "http", "url": "http://127.0.0.1:1/mcp"}
     servers["off"] = {"command": "no-such-program", "disabled": True}
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
@@ -59,10 +59,10 @@ def test_a_host_with_a_config_file(config: Path) -> None:
     lines: "list[str]" = []
     with minimcp.connect_all(config, timeout=WAIT, stderr=lines.append) as group:
         assert {name: type(error) for name, error in group.errors.items()} == {
-            "dead": minimcp.ConnectionFailed, "web": ValueError,
+            "dead": minimcp.ConnectionFailed, "web": minimcp.ConnectionFailed,
         }
         assert f"the server 'dead' of {config}: " in str(group.errors["dead"]) and "no licence" in lines
-        assert str(group.errors["web"]).startswith(f"{config}: server 'web': url: ")
+        assert str(group.errors["web"]).startswith(f"the server 'web' of {config}: POST http://127.0.0.1:1/mcp: ")
         tools = [tool.name for tool in group.list_tools()]
         assert tools == ["notes__where", "notes__die", "notes__2__where", "notes__2__die"]
         for name in ("notes", "notes__2"):

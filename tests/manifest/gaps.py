@@ -10,10 +10,6 @@ def _all(rows: Iterable[str], reason: str) -> Dict[str, str]:
 
 
 LATER: Dict[str, str] = {
-    **_all(
-        ("M:VER-C14", "M:VER-C15", "M:VER-C16", "M:VER-C17", "M:VER-C18", "M:VER-C25", "M:PROG-9"),
-        "Speaks of HTTP only; the HTTP transports come with an issue of their own.",
-    ),
     **_all(("CANC-10", "PROG-12", "SAMP-28"), "Tasks come with an issue of their own."),
     "M:CACHE-7": "A client is one user's and so is its cache; users come with HTTP and authorization.",
     "M:META-19": "The members that differ by era are those of roots and tasks; both come with later issues.",
@@ -77,6 +73,8 @@ CHOSEN: Dict[str, str] = {
         "There is no filter between a handler and its log messages; middleware is the place for one.",
     ),
     "M:VER-C20": "A MAY that we do not take: each new process is asked which era it speaks.",
+    "M:VER-C25": "Redirects are not followed at all: the error names where to, and a host may connect there.",
+    "HSSE-11": "The newest text is narrower, and holds for all: an error that says nothing of age is no reason.",
     "M:VER-C21": "Nothing is remembered over stdio beyond the life of one process, so there is no key.",
     **_all(
         ("RES-17", "M:RES-11"),

@@ -1,0 +1,164 @@
+"""A request on its way over HTTP, the connection under it that any thread may cut, and what to say of its failures.
+
+Floor 4.5. Not here: how a request is made (see `fetch`).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import weakref
+from typing import Any, Callable, Optional
+
+from .errors import ConnectionFailed, ConnectionLost
+from .log import one_line
+
+here = threading.local()
+"""Of each thread: ``sending``, what it sends now."""
+
+
+class Sending:
+    """One HTTP request on its way, from before it is sent until its response is read. Any thread may end it."""
+
+    __slots__ = ("ended", "_connection", "_gate")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._connection: Any = None
+        self._gate: Optional[threading.Lock] = None
+
+    def end(self) -> None:
+        """Nobody wants it any more: its thread gets an error, at whatever point. Idempotent; never blocks."""
+        self.ended = True
+        gate, connection = self._gate, self._connection
+        if gate is not None:
+            _open(gate)
+        if connection is not None:
+            connection.cut_for(self)
+
+    def pause(self, seconds: float) -> bool:
+        """Wait, unless it is ended before; whether it still goes on (its own thread)."""
+        gate = self._gate = threading.Lock()
+        gate.acquire()
+        if not self.ended:
+            gate.acquire(timeout=seconds)
+        self._gate = None
+        return not self.ended
+
+    def uses(self, connection: Any) -> None:
+        """It goes over this connection from now on (its own thread)."""
+        self._connection = connection
+        if self.ended:
+            connection.cut_for(self)
+
+
+def _open(gate: threading.Lock) -> None:
+    try:
+        gate.release()
+    except RuntimeError:
+        pass  # it is open already
+
+
+class Cuttable:
+    """What is mixed into the connections of `urllib3`: a socket can be shut down by whoever gave the request up.
+
+    The connection may serve another request by then. So it has an owner, and only for that one it is cut.
+    """
+
+    kept_in: weakref.WeakSet[Any]
+    sock: Any
+    close: Callable[[], None]
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self._owner_lock = threading.RLock()  # a signal handler may end what its own thread is ending
+        self._owner: Optional[Sending] = None
+        self._early: Any = None
+        self._was_cut = False
+        self.kept_in.add(self)
+
+    def _serve(self) -> None:
+        sending: Optional[Sending] = getattr(here, "sending", None)
+        with self._owner_lock:
+            self._owner = sending
+            if self._was_cut and self.sock is not None:  # for its last owner, when that had been served already
+                self.close()
+            self._was_cut = False
+        if sending is not None:
+            sending.uses(self)
+
+    def cut_for(self, sending: Sending) -> None:
+        """Wake whoever reads or writes, if this still serves that request; closing a socket would wake nobody."""
+        with self._owner_lock:
+            if self._owner is not sending:
+                return
+            self._was_cut = True
+            for sock in (self.sock, self._early):
+                try:
+                    socket.socket.shutdown(getattr(sock, "socket", sock), socket.SHUT_RDWR)
+                except (OSError, TypeError):
+                    pass  # it is not connected, any more or yet
+
+    def _new_conn(self) -> Any:
+        self._serve()
+        self._early = super()._new_conn()  # type: ignore[misc]
+        return self._early
+
+    def connect(self) -> None:
+        """As in `http.client`; whoever was cut meanwhile does not go on."""
+        super().connect()  # type: ignore[misc]
+        self._early = None
+        if self._was_cut:
+            raise OSError("given up while connecting")
+
+    def request(self, *args: Any, **keywords: Any) -> Any:
+        """As in `http.client`; from now on this serves whoever this thread sends for."""
+        self._serve()
+        return super().request(*args, **keywords)  # type: ignore[misc]
+
+    def close_descriptor(self) -> None:
+        """Close the socket without a word, in a forked process."""
+        sock = self.sock
+        if sock is not None and sock.fileno() >= 0:
+            os.close(sock.detach())
+
+
+# ------------------------------------------------------------ words
+
+
+def flat(where: str, error: Exception) -> Exception:
+    """One of our exceptions for whatever `requests`, `urllib3`, `http` or `ssl` raised."""
+    told, chain = words(error), {type(each).__name__ for each in _chain(error)}
+    if not chain.isdisjoint(_NOT_CONNECTED):
+        return ConnectionFailed(f"{where}: no connection: {told}")
+    if isinstance(error, (ValueError, TypeError)) and not isinstance(error, OSError):
+        return ConnectionFailed(f"{where}: cannot be sent: {told}")  # a header with a line end in it, and the like
+    return ConnectionLost(f"{where}: the connection broke: {told}")
+
+
+# A read that timed out was one of the TLS handshake: no other has a timeout.
+_NOT_CONNECTED = frozenset({
+    "NewConnectionError", "NameResolutionError", "ConnectTimeoutError", "ReadTimeoutError", "ProxyError", "SSLError",
+    "SSLCertVerificationError", "ConnectionRefusedError", "gaierror", "LocationParseError", "InvalidProxyURL",
+})
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An exception and what it was made of, outermost first."""
+    found: list[BaseException] = []
+    todo: list[Any] = [error]
+    while todo:
+        one = todo.pop(0)
+        if isinstance(one, BaseException) and one not in found:
+            found.append(one)
+            todo += [getattr(one, "reason", None), *one.args, one.__cause__, one.__context__]
+    return found
+
+
+def words(error: BaseException) -> str:
+    """What went wrong, in the words of whoever noticed it first."""
+    chain = [each for each in _chain(error) if str(each)]
+    inner = next((each for each in reversed(chain) if isinstance(each, OSError) and each.strerror), None)
+    told = inner or (chain[-1] if chain else error)
+    return one_line(f"{type(told).__name__}: {told}", 300)

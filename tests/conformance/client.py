@@ -1,0 +1,115 @@
+"""The client that the official conformance suite drives, from the public interface only: ``client.py URL``.
+
+The suite names the scenario and the revision in the environment, and gives some scenarios a context, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import minimcp
+
+SECONDS = 25.0
+CONTEXT: Dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+
+
+def call_sum(client: minimcp.Client) -> None:
+    """List, and add two numbers."""
+    client.list_tools()
+    client.call_tool("add_numbers", {"a": 5, "b": 3})
+
+
+def list_only(client: minimcp.Client) -> None:
+    """List the tools; these servers do not declare that they have any."""
+    client.request("tools/list")
+
+
+def call_each(client: minimcp.Client) -> None:
+    """Call each tool that is listed."""
+    for tool in client.list_tools():
+        client.call_tool(tool.name, {"region": "us-west1"}, raise_on_error=False)
+
+
+def call_as_told(client: minimcp.Client) -> None:
+    """Make the calls of the context, as they stand there."""
+    client.list_tools()
+    for call in CONTEXT["toolCalls"]:
+        client.call_tool(call["name"], call.get("arguments"))
+
+
+def use_everything(client: minimcp.Client) -> None:
+    """Use whatever has a header of its own."""
+    for tool in client.list_tools():
+        client.call_tool(tool.name, {})
+    for resource in client.list_resources():
+        client.read_resource(resource.uri)
+    for prompt in client.list_prompts():
+        client.get_prompt(prompt.name)
+
+
+def call_named(*names: str) -> Callable[[minimcp.Client], None]:
+    """List the tools, and call these without arguments."""
+
+    def run(client: minimcp.Client) -> None:
+        client.list_tools()
+        for name in names:
+            client.call_tool(name, {})
+
+    return run
+
+
+def echo_schema(client: minimcp.Client) -> None:
+    """Hand a schema back as it was listed."""
+    schemas = {tool.name: tool.input_schema for tool in client.list_tools()}
+    client.call_tool("json_schema_echo", {"schema": schemas["json_schema_2020_12_tool"]})
+
+
+SCENARIOS: Dict[str, Callable[[minimcp.Client], None]] = {
+    "initialize": list_only,
+    "tools_call": call_sum,
+    "elicitation-sep1034-client-defaults": call_named("test_client_elicitation_defaults"),
+    "sse-retry": call_named("test_reconnection"),
+    "request-metadata": list_only,
+    "http-standard-headers": use_everything,
+    "http-custom-headers": call_as_told,
+    "http-invalid-tool-headers": call_each,
+    "json-schema-ref-no-deref": call_named(),
+    "json-schema-2020-12-preservation": echo_schema,
+    "sep-2322-client-request-state": call_named(
+        "test_mrtr_echo_state", "test_mrtr_unrelated", "test_mrtr_no_state", "test_mrtr_no_result_type"
+    ),
+}
+
+
+def answer(request: minimcp.ElicitRequest) -> Dict[str, Any]:
+    """Accept, with what the schema asks for; the library fills in defaults."""
+    return {"confirmed": True} if "confirmed" in (request.schema or {}).get("properties", {}) else {}
+
+
+def main() -> int:
+    """Run the scenario; 2 for one that is not known here."""
+    run = SCENARIOS.get(os.environ.get("MCP_CONFORMANCE_SCENARIO", ""))
+    if run is None:
+        return 2
+    with minimcp.connect(
+        sys.argv[-1],
+        revision=os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "auto"),
+        timeout=SECONDS,
+        connect_timeout=SECONDS,
+        elicit=answer,
+        sample=lambda request: "a sample",
+        roots=[],
+        client_info={"name": "minimcp-conformance", "version": "1"},
+    ) as client:
+        run(client)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

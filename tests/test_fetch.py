@@ -1,0 +1,125 @@
+"""One request over HTTP: what it is made of, how it is given up, and what is said when it fails."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from minimcp.errors import ConnectionFailed, ConnectionLost, ProtocolViolation
+from minimcp.fetch import Fetcher, shown
+from minimcp.sending import Sending
+
+from .scripted import Task
+from .support import WAIT, run_python
+from .web import Heard, Peer, Wire
+
+
+def test_what_is_shown_of_a_url() -> None:
+    assert shown("https://user:pw@host:8443/mcp?token=secret") == "https://host:8443/mcp"
+
+
+def test_without_the_package_it_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['requests'] = None\n"
+        "import minimcp\n"
+        "try: minimcp.connect('http://127.0.0.1:1/')\n"
+        "except ImportError as error: print(error)"
+    )
+    done = run_python(["-c", program])
+    assert b"needs the package 'requests': install it with: pip install requests" in done.stdout, done.stderr
+
+
+def test_nothing_is_imported_that_is_not_needed() -> None:
+    done = run_python(["-c", "import sys, minimcp; minimcp.connect; print('requests' in sys.modules)"])
+    assert done.stdout.strip() == b"False", done.stderr
+
+
+@pytest.mark.parametrize("options", [{"cert": "/no/such/file"}, {"verify": "/no/such/file"}])
+def test_options_that_cannot_be(options: Any) -> None:
+    with pytest.raises(ValueError, match="https://localhost/: .*file"):
+        Fetcher("https://localhost/", **options)
+
+
+def test_what_was_given_up_before_is_not_sent() -> None:
+    with Peer() as peer:
+        fetcher, sending = Fetcher(peer.url), Sending()
+        sending.end()
+        with pytest.raises(ConnectionLost, match="given up before"):
+            fetcher.send(sending, "GET", {})
+        fetcher.close()
+        assert not peer.heard
+
+
+def test_a_late_end_harms_no_other_request_on_the_same_connection() -> None:
+    with Peer({"GET": lambda heard, wire: wire.whole(200, b"x", "text/plain")}) as peer:
+        fetcher = Fetcher(peer.url)
+        for _ in range(20):
+            first, second = Sending(), Sending()
+            assert fetcher.send(first, "GET", {}).body(None) == b"x"
+            answer = fetcher.send(second, "GET", {})
+            first.end()
+            assert answer.body(10) == b"x"
+            second.end()  # it lies in the pool: the next request notices, and takes another
+        fetcher.close()
+
+
+@pytest.mark.parametrize("when", ["head", "body"])
+def test_whoever_waits_is_woken(when: str) -> None:
+    waits = threading.Event()
+
+    def hang(heard: Heard, wire: Wire) -> None:
+        if when == "body":
+            wire.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nx")
+        waits.set()
+        wire.sock.recv(1)
+
+    with Peer({"GET": hang}) as peer:
+        fetcher, sending = Fetcher(peer.url), Sending()
+        task = Task(lambda: fetcher.send(sending, "GET", {}).body(None))
+        assert waits.wait(WAIT)
+        sending.end()
+        with pytest.raises(ConnectionLost, match="the connection broke|ends too early"):
+            task.result()
+        fetcher.close()
+
+
+def test_a_pause_ends_when_it_is_given_up() -> None:
+    sending = Sending()
+    assert sending.pause(0.01)
+    task = Task(sending.pause, WAIT)
+    sending.end()
+    assert task.result() is False and sending.pause(WAIT) is False
+
+
+def test_a_body_that_is_longer_than_it_may_be() -> None:
+    with Peer({"GET": lambda heard, wire: wire.whole(200, b"x" * 100)}) as peer:
+        fetcher = Fetcher(peer.url)
+        for limit in (100, None):
+            answer = fetcher.send(Sending(), "GET", {})
+            assert answer.body(limit) == b"x" * 100
+        answer = fetcher.send(Sending(), "GET", {})
+        with pytest.raises(ProtocolViolation, match="longer than 99 bytes"):
+            answer.body(99)
+        assert answer.start(5) == b"xxxxx"
+        answer.close()
+        fetcher.close()
+
+
+def test_a_header_with_a_line_end_is_not_sent() -> None:
+    with Peer() as peer:
+        fetcher = Fetcher(peer.url)
+        with pytest.raises(ConnectionFailed, match="cannot be sent"):
+            fetcher.send(Sending(), "GET", {"X": "a\r\nY: b"})
+        fetcher.close()
+        assert not peer.heard
+
+
+def test_cookies_come_back_so_that_balancers_find_the_way() -> None:
+    with Peer({"GET": lambda heard, wire: wire.whole(200, b"x", Set_Cookie="route=7; Path=/")}) as peer:
+        fetcher = Fetcher(peer.url)
+        for _ in range(2):
+            assert fetcher.send(Sending(), "GET", {}).body(None) == b"x"
+        fetcher.close()
+        assert "cookie" not in peer.heard[0].headers and peer.heard[1].headers["cookie"] == "route=7"

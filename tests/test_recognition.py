@@ -1,0 +1,216 @@
+"""What a URL is taken for, by what the server answers, and what is remembered of it."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import pytest
+
+import minimcp
+from minimcp import recognition
+
+from .support import WAIT
+from .web import DISCOVERED, INITIALIZED, Heard, Peer, Wire
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> None:
+    """A port may be another test's server by now."""
+    recognition._known.clear()
+
+
+def connect(peer: Peer, **options: Any) -> minimcp.Client:
+    return minimcp.connect(peer.url, **{"timeout": WAIT, "connect_timeout": WAIT, **options})
+
+
+UNSUPPORTED = -32022
+
+TO_THE_HANDSHAKE: Dict[str, Any] = {
+    "400 empty": lambda heard, wire: wire.whole(400, kind=None),
+    "400 html": lambda heard, wire: wire.whole(400, b"<html>", "text/html"),
+    "400 with an old error": lambda heard, wire: wire.error(-32000, "no session"),
+    "404": lambda heard, wire: wire.whole(404, b"not found", "text/plain"),
+    "404 with method not found": lambda heard, wire: wire.error(-32601, status=404),
+    "405": lambda heard, wire: wire.whole(405),
+    "406": lambda heard, wire: wire.whole(406),
+    "415": lambda heard, wire: wire.whole(415),
+    "200 with nothing that is a result": lambda heard, wire: wire.whole(200, b"hello", "text/plain"),
+    "200 with an old error": lambda heard, wire: wire.error(-32601, status=200),
+    "only older versions": lambda heard, wire: wire.error(UNSUPPORTED, data={"supported": ["2025-11-25"]}),
+    "a discovery of older ones": lambda heard, wire: wire.result({**DISCOVERED, "supportedVersions": ["2025-11-25"]}),
+}
+
+
+@pytest.mark.requirement("M:VER-C15", "M:VER-C16", "M:VER-C7", "M:VER-C8")
+@pytest.mark.parametrize("probe", TO_THE_HANDSHAKE)
+def test_what_leads_to_the_handshake(probe: str) -> None:
+    with Peer({"server/discover": TO_THE_HANDSHAKE[probe]}, handshake=True) as peer, connect(peer) as client:
+        assert client.revision == "2025-11-25"
+        assert peer.methods[:2] == ["server/discover", "initialize"]
+
+
+NO_VERDICT: Dict[str, Any] = {
+    "HTTP 500": lambda heard, wire: wire.whole(500),
+    "HTTP 503": lambda heard, wire: wire.whole(503),
+    "HTTP 429": lambda heard, wire: wire.whole(429),
+    "HTTP 408": lambda heard, wire: wire.whole(408),
+    "HTTP 401": lambda heard, wire: wire.whole(401),
+    "HTTP 403": lambda heard, wire: wire.whole(403),
+    "the connection broke": lambda heard, wire: wire.cut(),
+    "speaks 1999-01-01": lambda heard, wire: wire.error(UNSUPPORTED, data={"supported": ["1999-01-01"]}),
+    "header": lambda heard, wire: wire.error(-32020, "header"),
+    "capability": lambda heard, wire: wire.error(-32021, "capability"),
+}
+
+
+@pytest.mark.requirement("M:VER-C6", "M:VER-C16", "M:VER-C17")
+@pytest.mark.parametrize("words", NO_VERDICT)
+def test_what_is_no_verdict_is_raised(words: str) -> None:
+    with Peer({"server/discover": NO_VERDICT[words]}, handshake=True) as peer:
+        with pytest.raises(minimcp.McpError, match=words):
+            connect(peer)
+        assert peer.methods == ["server/discover"]
+
+
+@pytest.mark.requirement("M:VER-C17")
+def test_silence_is_no_verdict_over_http() -> None:
+    def hang(heard: Heard, wire: Wire) -> None:
+        wire.sock.recv(1)
+
+    with Peer({"server/discover": hang}, handshake=True) as peer:
+        with pytest.raises(minimcp.RequestTimeout, match="server/discover"):
+            connect(peer, connect_timeout=0.3, probe_timeout=0.1)
+        assert peer.methods == ["server/discover"]
+
+
+@pytest.mark.requirement("M:VER-C1", "M:VER-C2")
+def test_a_version_that_is_refused_is_asked_for_again() -> None:
+    refusals = [1]
+
+    def discover(heard: Heard, wire: Wire) -> None:
+        if refusals:
+            refusals.pop()
+            wire.error(UNSUPPORTED, data={"supported": ["2026-07-28"]})
+        else:
+            wire.result(DISCOVERED)
+
+    with Peer({"server/discover": discover}) as peer, connect(peer) as client:
+        assert client.revision == "2026-07-28" and peer.methods == ["server/discover"] * 2
+
+
+@pytest.mark.requirement("M:VER-C19")
+def test_what_wants_the_handshake_is_not_probed_again() -> None:
+    with Peer(handshake=True) as peer:
+        for _ in range(2):
+            with connect(peer):
+                pass
+        assert peer.methods.count("server/discover") == 1 and peer.methods.count("initialize") == 2
+
+
+def test_not_very_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recognition, "MOST_KNOWN", 1)
+    with Peer(handshake=True) as first, Peer(handshake=True) as second:
+        for peer in (first, second):
+            with connect(peer):
+                assert list(recognition._known) == [peer.url]
+
+
+def test_a_server_that_has_become_another_one_is_probed_again() -> None:
+    with Peer() as peer:
+        recognition._known[peer.url] = recognition.HttpPipe
+        with connect(peer) as client:
+            assert client.revision == "2026-07-28"
+        assert peer.methods[:2] == ["initialize", "server/discover"] and peer.url not in recognition._known
+
+
+@pytest.mark.requirement("M:VER-C3", "M:VER-C23")
+def test_what_is_wanted_is_all_that_is_tried() -> None:
+    with Peer(handshake=True) as peer:
+        with connect(peer, revision="handshake"):
+            assert peer.methods[0] == "initialize"
+        with pytest.raises(minimcp.UnsupportedRevision, match="2026-07-28"):
+            connect(peer, revision="2026-07-28")
+        with pytest.raises(minimcp.UnsupportedRevision, match="2025-03-26"):
+            connect(peer, revision="2025-03-26")
+
+
+# ------------------------------------------------------------ the oldest transport
+
+
+class Old:
+    """A server of HTTP+SSE: one stream that brings everything."""
+
+    def __init__(self, endpoint: str = "/messages?session=1", *, refusal: int = 405, code: int = 0) -> None:
+        self.endpoint, self.refusal, self.code = endpoint, refusal, code
+        self.streams: List[Wire] = []
+
+    def said(self) -> Dict[str, Any]:
+        return {
+            "GET": self.get, "server/discover": self.post, "initialize": self.post, "tools/call": self.post,
+            "roots/list": self.post,
+        }
+
+    def get(self, heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        wire.event(self.endpoint, event="endpoint")
+        self.streams.append(wire)
+        wire.sock.recv(1)
+
+    def post(self, heard: Heard, wire: Wire) -> None:
+        if heard.path == "/mcp" and self.code:
+            wire.error(self.code, status=self.refusal)
+            return
+        if heard.path == "/mcp":
+            wire.whole(self.refusal, b"Cannot POST", "text/plain")
+            return
+        wire.whole(202, b"Accepted", "text/plain")
+        result: Any = {"content": [{"type": "text", "text": heard.path}]}
+        if heard.method == "initialize":
+            result = {**INITIALIZED, "protocolVersion": "2024-11-05"}
+        self.streams[-1].event({"id": wire.id, "result": result}, event="message")
+
+
+@pytest.mark.requirement("M:VER-C18", "HSSE-03", "HSSE-12", "HSSE-13")
+@pytest.mark.parametrize(("status", "code"), [(400, 0), (404, 0), (405, 0), (405, -32600), (400, -32000)])
+def test_a_server_that_knows_only_the_oldest_transport(status: int, code: int) -> None:
+    old = Old(refusal=status, code=code)
+    with Peer(old.said()) as peer:
+        with connect(peer) as client:
+            assert client.revision == "2024-11-05" and client.call_tool("t").text == "/messages?session=1"
+        assert peer.methods == [
+            "server/discover", "initialize", "GET", "initialize", "notifications/initialized", "tools/call"
+        ]
+        with connect(peer):
+            assert peer.methods[6:8] == ["GET", "initialize"]  # it is known by now
+
+
+@pytest.mark.parametrize("code", [-32601, -32020, -32021])
+def test_a_server_that_has_no_handshake_is_not_asked_for_the_oldest_transport(code: int) -> None:
+    discover: Any = {"server/discover": lambda heard, wire: wire.whole(404)}
+    with Peer({**Old(refusal=404, code=code).said(), **discover}) as peer:
+        with pytest.raises(minimcp.ConnectionFailed, match="refused initialize"):
+            connect(peer)
+        assert "GET" not in peer.methods
+
+
+@pytest.mark.requirement("HSSE-12")
+@pytest.mark.parametrize("status", [401, 403, 406, 415, 500])
+def test_other_refusals_do_not_lead_there(status: int) -> None:
+    old = Old(refusal=status)
+    discover: Any = {"server/discover": lambda heard, wire: wire.whole(404)}
+    with Peer({**old.said(), **discover}) as peer:
+        with pytest.raises((minimcp.ConnectionFailed, minimcp.AuthorizationError), match=f"HTTP {status}"):
+            connect(peer)
+        assert "GET" not in peer.methods
+
+
+def test_a_url_where_nothing_speaks_the_protocol() -> None:
+    def page(heard: Heard, wire: Wire) -> None:
+        wire.whole(200 if heard.verb == "GET" else 404, b"<html>hello", "text/html")
+
+    with Peer({"GET": page, "server/discover": page, "initialize": page}) as peer:
+        with pytest.raises(minimcp.ConnectionFailed) as caught:
+            connect(peer)
+        text = str(caught.value)
+        assert "HTTP 404: <html>hello; and over HTTP+SSE: " in text
+        assert "no event stream but HTTP 200 with text/html" in text

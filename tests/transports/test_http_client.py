@@ -1,0 +1,741 @@
+"""Streamable HTTP from the client's end, against a peer that says what the test wants, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import socket
+import ssl
+import threading
+import time
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+import minimcp
+from minimcp import recognition
+from minimcp.jsonrpc import Json
+from minimcp.transports import http_client, posting
+
+from ..support import WAIT, eventually
+from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> None:
+    """A port may be another test's server by now."""
+    recognition._known.clear()
+
+
+def connect(peer: Peer, **options: Any) -> minimcp.Client:
+    return minimcp.connect(peer.url, **{"timeout": WAIT, "connect_timeout": WAIT, **options})
+
+
+# ------------------------------------------------------------ requests that stand alone
+
+
+@pytest.mark.requirement("M:VER-C14", "M:HDR-1", "M:HDR-2", "M:HDR-3", "M:HTTP-2", "M:HTTP-3")
+def test_a_call_that_stands_alone() -> None:
+    with Peer() as peer, connect(peer) as client:
+        assert client.revision == "2026-07-28" and client.call_tool("echo", {"a": 1}).text == "done"
+        called = peer.all("tools/call")[0]
+        assert peer.methods == ["server/discover", "tools/call"]
+    sent = called.headers
+    assert sent["mcp-method"] == "tools/call" and sent["mcp-name"] == "echo"
+    assert sent["mcp-protocol-version"] == "2026-07-28" and sent["content-type"] == "application/json"
+    assert sent["accept"] == "application/json, text/event-stream" and sent["accept-encoding"] == "identity"
+    assert called.message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+    assert "mcp-session-id" not in sent
+
+
+def _progress(heard: Heard, wire: Wire) -> None:
+    wire.stream()
+    wire.chunk(b": a comment\n\n")
+    token = heard.message["params"]["_meta"]["progressToken"]
+    for number in range(3):
+        wire.event({"method": "notifications/progress", "params": {"progressToken": token, "progress": number}})
+    wire.answer()
+    wire.end()
+
+
+@pytest.mark.requirement("M:HTTP-4", "M:HTTP-22", "M:PROG-9")
+def test_an_answer_as_events_with_progress_before_it() -> None:
+    with Peer({"tools/call": _progress}) as peer, connect(peer) as client:
+        for _ in range(3):
+            seen: List[float] = []
+            assert client.call_tool("t", on_progress=lambda item, seen=seen: seen.append(item.progress)).text == "done"
+            assert seen == [0, 1, 2]
+            assert eventually(lambda: not client._channel._pipe._calls)  # type: ignore[attr-defined]
+    assert len(peer._socks) == 1  # the connection was kept, for streams too
+
+
+@pytest.mark.requirement("M:HTTP-8", "M:CAN-1", "M:CAN-8")
+@pytest.mark.parametrize("begins", [False, True])
+def test_giving_up_closes_the_response(begins: bool) -> None:
+    gone = threading.Event()
+
+    def hang(heard: Heard, wire: Wire) -> None:
+        if begins:
+            wire.stream()
+        if wire.sock.recv(1) == b"":
+            gone.set()
+
+    with Peer({"tools/call": hang}) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.RequestTimeout, match="/mcp: tools/call 'slow': no answer within 0.2 s"):
+            client.call_tool("slow", timeout=0.2)
+        assert gone.wait(WAIT)
+        token = minimcp.CancelToken()
+        future = client.submit(client.call_tool, "slow", cancel=token)
+        peer.wait_for("tools/call", 2)
+        token.cancel()
+        with pytest.raises(minimcp.Cancelled):
+            future.result(WAIT)
+        assert "notifications/cancelled" not in peer.methods
+
+
+@pytest.mark.requirement("M:HTTP-25", "M:HTTP-26")
+def test_a_stream_that_is_cut_is_lost_and_nothing_is_sent_again() -> None:
+    def cut(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        wire.event({"method": "notifications/x"}, id="7")
+        wire.cut()
+
+    with Peer({"tools/call": cut}) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.ConnectionLost, match="ended before the answer"):
+            client.call_tool("t")
+        assert peer.methods == ["server/discover", "tools/call"]
+
+
+WRONG: Dict[str, Any] = {
+    "with text/html: .*<html>": lambda heard, wire: wire.whole(200, b"<html>hi", "text/html"),
+    "HTTP 204 with no content type": lambda heard, wire: wire.whole(204, kind=None),
+    "HTTP 202 with no": lambda heard, wire: wire.whole(202, kind=None),
+    r"HTTP 500: <html>": lambda heard, wire: wire.whole(500, b"<html>", "text/html"),
+    r"HTTP 429, and nothing more \(Retry-After: 30\)": lambda heard, wire: wire.whole(429, Retry_After="30"),
+    "HTTP 404: gone": lambda heard, wire: wire.whole(404, b"gone", "text/plain"),
+    "redirects to http://x/, and redirects are not followed": lambda heard, wire: wire.whole(302, Location="http://x/"),
+    r"by what is no answer: .* with application/json: .*a.: 1": lambda heard, wire: wire.whole(200, b'{"a": 1}'),
+    "by what is no answer: .*not json": lambda heard, wire: wire.whole(200, b"not json"),
+    "names its request": lambda heard, wire: wire.whole(200, b'{"jsonrpc": "2.0", "id": null, "result": []}'),
+    "an error has an integer code": lambda heard, wire: wire.whole(
+        200, b'{"jsonrpc":"2.0","id":%d,"error":"x"}' % wire.id
+    ),
+    "unasked": lambda heard, wire: wire.whole(200, zlib.compress(b"{}"), Content_Encoding="gzip"),
+    "ends too early": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                                                   b"Content-Length: 99\r\n\r\n{") or wire.cut(),
+    "the connection broke": lambda heard, wire: wire.cut(),
+    "the connection broke.*BadStatusLine": lambda heard, wire: wire.raw(b"SSH-2.0 hello\r\n\r\n") or wire.cut(),
+    "ends too early.*base 16": lambda heard, wire: wire.raw(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}"
+    ) or wire.cut(),
+    "the connection broke.*headers": lambda heard, wire: wire.raw(
+        b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: y\r\n" % n for n in range(200)) + b"\r\n"
+    ) or wire.cut(),
+    "the connection broke.*header line": lambda heard, wire: wire.raw(
+        b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n"
+    ) or wire.cut(),
+    "ended before the answer": lambda heard, wire: wire.stream() or wire.end(),
+}
+
+
+@pytest.mark.requirement("M:HTTP-32", "M:HTTP-33", "M:HTTP-34")
+@pytest.mark.parametrize("words", WRONG)
+def test_what_is_no_answer_is_said_at_once(words: str) -> None:
+    with Peer({"tools/call": WRONG[words]}) as peer, connect(peer) as client:
+        with pytest.raises((minimcp.ConnectionLost, minimcp.ProtocolViolation), match=words) as caught:
+            client.call_tool("t")
+        assert "\n" not in str(caught.value) and "requests" not in type(caught.value).__module__
+        assert len(peer.all("tools/call")) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_who_is_not_let_in_is_told_so(status: int) -> None:
+    def refuse(heard: Heard, wire: Wire) -> None:
+        wire.whole(status, b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}', WWW_Authenticate="Bearer x")
+
+    with Peer({"server/discover": refuse}) as peer:
+        with pytest.raises(minimcp.AuthorizationError, match=rf"HTTP {status}.*\(Bearer x\)"):
+            connect(peer)
+        assert peer.methods == ["server/discover"]
+
+
+def test_an_error_of_the_protocol_is_the_callers_whatever_the_status_and_the_id() -> None:
+    def refuse(heard: Heard, wire: Wire) -> None:
+        wire.whole(400, b'{"jsonrpc":"2.0","error":{"code":-32602,"message":"bad"}}')
+
+    with Peer({"tools/call": refuse}) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.InvalidParams, match="bad"):
+            client.call_tool("t")
+
+
+@pytest.mark.requirement("M:CAN-5")
+def test_answers_to_other_requests_are_nobodys() -> None:
+    def confuse(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        for id in (wire.id + 1, str(wire.id)):
+            wire.event({"id": id, "result": {"content": []}})
+        wire.event("no json")
+        wire.answer()
+        wire.end()
+
+    with Peer({"tools/call": confuse}) as peer, connect(peer) as client:
+        assert client.call_tool("t").text == "done"
+
+
+def test_two_calls_at_once_get_their_own_answers_though_the_peer_swaps_ids() -> None:
+    held: List[Wire] = []
+
+    def swap(heard: Heard, wire: Wire) -> None:
+        held.append(wire)
+        assert eventually(lambda: len(held) == 2)
+        other = next(each for each in held if each is not wire)
+        wire.stream()
+        wire.event({"id": other.id, "result": {"content": [], "resultType": "complete"}})
+        wire.answer({"resultType": "complete", "content": [{"type": "text", "text": heard.headers["mcp-name"]}]})
+        wire.end()
+
+    with Peer({"tools/call": swap}) as peer, connect(peer) as client:
+        results = client.call_tools([("a", {}), ("b", {})])
+        assert [result.text for result in results] == ["a", "b"]
+
+
+def test_a_body_and_an_event_above_the_limit_are_refused() -> None:
+    def large(heard: Heard, wire: Wire) -> None:
+        if heard.headers["mcp-name"] == "told":
+            wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9999999999\r\n\r\n{")
+        elif heard.headers["mcp-name"] == "untold":
+            wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+            wire.chunk(b"x" * 200_000)
+        else:
+            wire.stream()
+            wire.chunk(b"data: " + b"x" * 200_000)
+        wire.sock.recv(1)
+
+    with Peer({"tools/call": large}) as peer, connect(peer, max_message_bytes=100_000) as client:
+        for name in ("told", "untold", "event"):
+            with pytest.raises(minimcp.ProtocolViolation, match="longer than 100000 bytes, the max_message_bytes"):
+                client.call_tool(name)
+
+
+def test_a_large_event_in_small_pieces_takes_linear_time() -> None:
+    text = "x" * (16 * 1024 * 1024)
+
+    def large(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        data = json.dumps({"jsonrpc": "2.0", "id": wire.id, "result": {
+            "resultType": "complete", "content": [{"type": "text", "text": text}]}})
+        whole = f"data: {data}\n\n".encode()
+        for start in range(0, len(whole), 4096):
+            wire.chunk(whole[start : start + 4096])
+        wire.end()
+
+    with Peer({"tools/call": large}) as peer, connect(peer, timeout=60) as client:
+        assert client.call_tool("t").text == text
+
+
+def test_drips_do_not_defeat_the_deadline() -> None:
+    def drip(heard: Heard, wire: Wire) -> None:
+        if heard.headers["mcp-name"] == "body":
+            wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9999\r\n\r\n")
+        else:
+            wire.raw(b"HTTP/1.1 200 OK\r\nX: ")
+        while not peer.over.wait(0.02):
+            wire.raw(b" ")
+
+    with Peer({"tools/call": drip}) as peer, connect(peer) as client:
+        for name in ("head", "body"):
+            with pytest.raises(minimcp.RequestTimeout):
+                client.call_tool(name, timeout=0.3)
+
+
+def test_closing_wakes_whoever_waits() -> None:
+    def hang(heard: Heard, wire: Wire) -> None:
+        wire.sock.recv(1)
+
+    with Peer({"tools/call": hang}) as peer, connect(peer) as client:
+        futures = [client.submit(client.call_tool, "t") for _ in range(5)]
+        peer.wait_for("tools/call", 5)
+        client.close()
+        for future in futures:
+            with pytest.raises(minimcp.ConnectionLost, match="closed"):
+                future.result(WAIT)
+        with pytest.raises(minimcp.ConnectionLost):
+            client.call_tool("t")
+
+
+# ------------------------------------------------------------ mirrored headers
+
+
+def _tools(*schemas: Any) -> Json:
+    tools = [{"name": f"t{number}", "inputSchema": schema} for number, schema in enumerate(schemas)]
+    return {"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"}
+
+
+@pytest.mark.requirement("M:XH-1", "M:XH-6", "M:XH-7", "M:XH-9", "M:XH-10", "M:XH-11", "M:XH-13", "M:XH-14", "M:HDR-5")
+def test_arguments_are_mirrored_and_wrong_tools_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    good = {"type": "object", "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"}, "n": {"type": "integer", "x-mcp-header": "N"},
+        "b": {"type": "boolean", "x-mcp-header": "B"}, "plain": {"type": "string"}}}
+    bad = {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}}
+    with Peer({"tools/list": lambda heard, wire: wire.result(_tools(good, bad))}) as peer, connect(peer) as client:
+        client.call_tool("t0", {"region": "x"})
+        assert "mcp-param-region" not in peer.all("tools/call")[0].headers
+        with caplog.at_level(logging.WARNING):
+            for _ in range(2):
+                assert [tool.name for tool in client.list_tools()] == ["t0"]
+        assert len([record for record in caplog.records if "t1 is left out" in record.getMessage()]) == 1
+        client.call_tool("t0", {"region": "Hello, 世界", "n": 42, "b": False, "plain": "x"})
+        sent = peer.all("tools/call")[1].headers
+        assert sent["mcp-param-region"] == "=?base64?SGVsbG8sIOS4lueVjA==?="
+        assert (sent["mcp-param-n"], sent["mcp-param-b"]) == ("42", "false") and "mcp-param-plain" not in sent
+        client.call_tool("t0", {"region": "", "n": None})
+        sent = peer.all("tools/call")[2].headers
+        assert sent["mcp-param-region"] == "" and "mcp-param-n" not in sent
+        client.call_tool("ツール\r\nX: y")
+        assert peer.all("tools/call")[3].headers["mcp-name"].startswith("=?base64?")
+
+
+@pytest.mark.requirement("M:XH-16")
+def test_an_integer_that_is_too_large_is_not_sent() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}}
+    with Peer({"tools/list": lambda heard, wire: wire.result(_tools(schema))}) as peer, connect(peer) as client:
+        client.list_tools()
+        with pytest.raises(ValueError, match="too large"):
+            client.call_tool("t0", {"n": 2**60})
+        assert not peer.all("tools/call")
+
+
+@pytest.mark.requirement("M:XH-15")
+def test_a_header_that_is_missing_is_found_in_a_new_list() -> None:
+    schema = {"type": "object", "properties": {"r": {"type": "string", "x-mcp-header": "R"}}}
+
+    def call(heard: Heard, wire: Wire) -> None:
+        if heard.headers.get("mcp-param-r") == "x":
+            wire.result(DONE)
+        else:
+            wire.error(-32020, "Header mismatch")
+
+    said: Any = {"tools/list": lambda heard, wire: wire.result(_tools(schema)), "tools/call": call}
+    with Peer(said) as peer, connect(peer) as client:
+        assert client.call_tool("t0", {"r": "x"}).text == "done"
+        assert peer.methods[1:] == ["tools/call", "tools/list", "tools/call"]
+        with pytest.raises(minimcp.HeaderMismatch):
+            client.call_tool("t0", {"r": "y"})
+        assert peer.methods[4:] == ["tools/call", "tools/list", "tools/call"]
+
+
+def test_a_stream_of_changes() -> None:
+    closed = threading.Event()
+
+    def listen(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        meta = {"_meta": {"io.modelcontextprotocol/subscriptionId": wire.id}}
+        wire.event({"method": "notifications/subscriptions/acknowledged",
+                    "params": {"notifications": {"toolsListChanged": True}, **meta}})
+        wire.event({"method": "notifications/tools/list_changed", "params": meta})
+        if wire.sock.recv(1) == b"":
+            closed.set()
+
+    discovered = {**DISCOVERED, "capabilities": {"tools": {"listChanged": True}}}
+    said: Any = {"subscriptions/listen": listen, "server/discover": lambda heard, wire: wire.result(discovered)}
+    with Peer(said) as peer, connect(peer) as client:
+        with client.listen(tools_list_changed=True) as changes:
+            assert changes.next(WAIT).kind == "tools_list_changed"
+            assert client.call_tool("t").text == "done"
+        assert closed.wait(WAIT)
+
+
+# ------------------------------------------------------------ with a handshake
+
+
+@pytest.mark.requirement("SHTTP-07", "SHTTP-08", "SHTTP-09", "SHTTP-31", "SHTTP-64", "SHTTP-69", "M:VER-C16")
+@pytest.mark.requirement("SHTTP-80", "SHTTP-81")
+def test_a_session() -> None:
+    with Peer(handshake=True) as peer:
+        with connect(peer) as client:
+            assert client.revision == "2025-11-25" and client.call_tool("t").text == "done"
+        assert peer.methods == [
+            "server/discover", "initialize", "notifications/initialized", "GET", "tools/call", "DELETE"
+        ]
+        assert all(isinstance(heard.message, dict) for heard in peer.heard)
+        for heard in peer.heard[2:]:
+            assert heard.headers["mcp-session-id"] == "s-1"
+            assert heard.headers["mcp-protocol-version"] == "2025-11-25"
+        assert "mcp-protocol-version" not in peer.heard[1].headers
+        assert peer.all("GET")[0].headers["accept"] == "text/event-stream"
+
+
+@pytest.mark.requirement("SHTTP-86")
+def test_an_older_session_has_the_version_header_too() -> None:
+    old = {**INITIALIZED, "protocolVersion": "2025-03-26"}
+    with Peer({"initialize": lambda heard, wire: wire.result(old)}, handshake=True) as peer, connect(peer) as client:
+        assert client.call_tool("t").text == "done" and client.revision == "2025-03-26"
+        assert peer.all("tools/call")[0].headers["mcp-protocol-version"] == "2025-03-26"
+        assert "DELETE" not in peer.methods
+
+
+@pytest.mark.parametrize("say", [
+    lambda heard, wire: wire.whole(405), lambda heard, wire: wire.whole(404, b"<html>", "text/html"),
+    lambda heard, wire: wire.whole(400), lambda heard, wire: wire.whole(200, b"<html>", "text/html"),
+    lambda heard, wire: wire.whole(500), lambda heard, wire: wire.cut(),
+])
+def test_every_odd_answer_to_get_and_delete_is_borne(say: Any) -> None:
+    with Peer({"GET": say, "DELETE": say}, handshake=True) as peer:
+        with connect(peer) as client:
+            assert client.call_tool("t").text == "done"
+        assert len(peer.all("DELETE")) == 1
+
+
+def test_a_server_that_never_answers_get_and_delete_does_not_hold_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "GET_PATIENCE", 0.1)
+    monkeypatch.setattr(posting, "FAREWELL_SECONDS", 0.1)
+
+    def hang(heard: Heard, wire: Wire) -> None:
+        wire.sock.recv(1)
+
+    with Peer({"GET": hang, "DELETE": hang}, handshake=True) as peer, connect(peer) as client:
+        assert client.call_tool("t").text == "done"
+
+
+@pytest.mark.requirement("SHTTP-30", "SHTTP-37")
+def test_what_the_server_says_unasked() -> None:
+    changed = threading.Event()
+
+    def get(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        peer.wait_for("tools/call")
+        wire.event({"method": "notifications/tools/list_changed"})
+        wire.event({"id": "ask", "method": "roots/list"})
+        wire.sock.recv(1)
+
+    with Peer({"GET": get}, handshake=True) as peer:
+        with connect(peer, on_tools_changed=changed.set, roots=["/tmp"]) as client:
+            client.call_tool("t")
+            assert changed.wait(WAIT)
+            answer = peer.wait_for("an answer")
+            assert answer.message["id"] == "ask" and answer.message["result"]["roots"]
+            assert answer.headers["mcp-session-id"] == "s-1"
+
+
+@pytest.mark.requirement("SHTTP-43", "SHTTP-44", "SHTTP-48", "SHTTP-50", "SHTTP-52")
+def test_a_stream_that_is_cut_is_resumed() -> None:
+    at: List[float] = []
+
+    def call(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        wire.event("", id="e-1", retry=300)
+        at.append(time.monotonic())
+        wire.end() if heard.message["params"]["name"] == "polled" else wire.cut()
+        peer.call_id = wire.id  # type: ignore[attr-defined]
+
+    def get(heard: Heard, wire: Wire) -> None:
+        if "last-event-id" not in heard.headers:
+            wire.whole(405)
+            return
+        at.append(time.monotonic())
+        wire.stream()
+        wire.event({"id": peer.call_id, "result": DONE}, id="e-2")  # type: ignore[attr-defined]
+        wire.end()
+
+    with Peer({"tools/call": call, "GET": get}, handshake=True) as peer, connect(peer) as client:
+        for number, name in enumerate(("polled", "cut")):
+            assert client.call_tool(name).text == "done"
+            assert peer.all("GET")[number + 1].headers["last-event-id"] == "e-1"
+        assert at[1] - at[0] >= 0.3 and at[3] - at[2] >= 0.3
+        assert len(peer.all("tools/call")) == 2
+
+
+def test_what_cannot_be_resumed_is_lost() -> None:
+    def call(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        if heard.message["params"]["name"] == "primed":
+            wire.event("", id="e-1", retry=1)
+        wire.cut()
+
+    with Peer({"tools/call": call}, handshake=True) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.ConnectionLost, match="cannot be resumed: HTTP 405"):
+            client.call_tool("primed")
+        with pytest.raises(minimcp.ConnectionLost, match="ended before the answer"):
+            client.call_tool("bare")
+
+
+def test_the_stream_for_notices_is_opened_again() -> None:
+    changed = threading.Event()
+
+    def get(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        if "last-event-id" in heard.headers:
+            wire.event({"method": "notifications/tools/list_changed"})
+            wire.sock.recv(1)
+        else:
+            wire.event({"method": "notifications/x"}, id="n-1", retry=1)
+            wire.cut()
+
+    with Peer({"GET": get}, handshake=True) as peer, connect(peer, on_tools_changed=changed.set):
+        assert changed.wait(WAIT)
+        assert peer.all("GET")[1].headers["last-event-id"] == "n-1"
+
+
+def _cut_after_an_id(heard: Heard, wire: Wire) -> None:
+    wire.stream()
+    wire.event("", id="e-1", retry=1)
+    wire.cut()
+
+
+def test_resuming_is_tried_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
+
+    def get(heard: Heard, wire: Wire) -> None:
+        if "last-event-id" in heard.headers:
+            wire.cut()
+        else:
+            wire.whole(405)
+
+    with Peer({"tools/call": _cut_after_an_id, "GET": get}, handshake=True) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.ConnectionLost, match="GET http.*the connection broke"):
+            client.call_tool("t")
+        assert len(peer.all("GET")) == 1 + http_client.RESUME_TRIES
+
+
+@pytest.mark.requirement("SHTTP-52")
+def test_giving_up_ends_the_wait_before_resuming() -> None:
+    def call(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        wire.event("", id="e-1", retry=60_000)
+        wire.end()
+
+    with Peer({"tools/call": call}, handshake=True) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.RequestTimeout):
+            client.call_tool("t", timeout=0.2)
+        assert eventually(lambda: not client._channel._pipe._calls)  # type: ignore[attr-defined]
+        assert len(peer.all("GET")) == 1
+
+
+def test_an_event_on_the_stream_for_notices_that_is_too_long_ends_only_that(caplog: pytest.LogCaptureFixture) -> None:
+    def get(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        wire.chunk(b"data: " + b"x" * 200_000)
+        wire.sock.recv(1)
+
+    with Peer({"GET": get}, handshake=True) as peer, connect(peer, max_message_bytes=100_000) as client:
+        assert eventually(lambda: "the stream for notices has ended" in caplog.text)
+        assert client.call_tool("t").text == "done"
+
+
+@pytest.mark.requirement("SHTTP-13")
+def test_a_handshake_in_a_stream() -> None:
+    def initialize(heard: Heard, wire: Wire) -> None:
+        wire.stream(MCP_SESSION_ID="in-caps")
+        wire.answer(INITIALIZED)
+        wire.end()
+
+    with Peer({"initialize": initialize}, handshake=True) as peer, connect(peer) as client:
+        client.call_tool("t")
+        assert peer.all("tools/call")[0].headers["mcp-session-id"] == "in-caps"
+
+
+@pytest.mark.requirement("SHTTP-71")
+@pytest.mark.parametrize("id", ["a b", "ä", "x" * 60_000, ""])
+def test_a_session_id_that_is_none_is_not_repeated(id: str) -> None:
+    with Peer(handshake=True, session=id) as peer:
+        with pytest.raises(minimcp.ProtocolViolation, match="a session id has"):
+            connect(peer)
+        assert all("mcp-session-id" not in heard.headers for heard in peer.heard)
+
+
+def _sessions() -> "tuple[Dict[str, Any], List[str]]":
+    """A server that knows only its newest session, and forgets it when it is told to."""
+    alive: List[str] = []
+
+    def initialize(heard: Heard, wire: Wire) -> None:
+        assert "mcp-session-id" not in heard.headers
+        alive.append(f"s{len(alive)}")
+        wire.result(INITIALIZED, Mcp_Session_Id=alive[-1])
+
+    def call(heard: Heard, wire: Wire) -> None:
+        name = heard.message["params"]["name"]
+        if heard.headers["mcp-session-id"] != alive[-1]:
+            wire.whole(404, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}')
+        elif name == "hang":
+            wire.sock.recv(1)
+        else:
+            wire.result(DONE)
+
+    return {"initialize": initialize, "tools/call": call}, alive
+
+
+@pytest.mark.requirement("SHTTP-68")
+def test_a_session_that_was_ended_is_begun_anew_and_only_what_was_refused_is_sent_again() -> None:
+    said, alive = _sessions()
+    with Peer(said, handshake=True) as peer, connect(peer) as client:
+        running = client.submit(client.call_tool, "hang")
+        peer.wait_for("tools/call")
+        alive.append("another")
+        assert client.call_tool("t").text == "done"
+        with pytest.raises(minimcp.ConnectionLost, match="ended the session"):
+            running.result(WAIT)
+        assert [heard.message["params"]["name"] for heard in peer.all("tools/call")] == ["hang", "t", "t"]
+        assert len(peer.all("initialize")) == 2 and len(peer.all("server/discover")) == 1
+        assert client.call_tool("t").text == "done"
+
+
+@pytest.mark.requirement("SHTTP-20")
+def test_cancelling_in_a_session_is_said() -> None:
+    def hang(heard: Heard, wire: Wire) -> None:
+        wire.sock.recv(1)
+
+    with Peer({"tools/call": hang}, handshake=True) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.RequestTimeout):
+            client.call_tool("slow", timeout=0.1)
+        told = peer.wait_for("notifications/cancelled")
+        assert told.message["params"]["requestId"] == peer.all("tools/call")[0].message["id"]
+
+
+# ------------------------------------------------------------ what users bring
+
+
+def test_headers_and_tokens() -> None:
+    from requests.auth import AuthBase, HTTPDigestAuth
+
+    tokens = iter(["one", "two", "three"])
+    with Peer() as peer, connect(peer, headers={"X-Mine": "1", "Accept": "x"}, auth=lambda: next(tokens)) as client:
+        client.call_tool("t")
+        assert [heard.headers["authorization"] for heard in peer.heard] == ["Bearer one", "Bearer two"]
+        assert peer.heard[0].headers["x-mine"] == "1" and peer.heard[0].headers["accept"].startswith("application/json")
+    with Peer() as peer, connect(peer, auth="secret") as client:
+        assert peer.heard[0].headers["authorization"] == "Bearer secret" and "secret" not in repr(client)
+
+    class Signed(AuthBase):
+        def __call__(self, request: Any) -> Any:
+            request.headers["X-Signed"] = str(len(request.body))
+            return request
+
+    with Peer() as peer, connect(peer, auth=Signed()) as client:
+        assert client.call_tool("t").text == "done"
+        assert peer.heard[1].headers["x-signed"] == str(len(peer.heard[1].body))
+
+    def digest(heard: Heard, wire: Wire) -> None:
+        if "authorization" in heard.headers:
+            wire.result(DISCOVERED)
+        else:
+            wire.whole(401, WWW_Authenticate='Digest realm="r", nonce="n", qop="auth"')
+
+    with Peer({"server/discover": digest}) as peer, connect(peer, auth=HTTPDigestAuth("u", "p")):
+        assert 'username="u"' in peer.heard[1].headers["authorization"]
+    with Peer() as peer, minimcp.connect(peer.url.replace("//", "//user:pw@"), timeout=WAIT) as client:
+        assert peer.heard[0].headers["authorization"].startswith("Basic ") and "pw" not in repr(client)
+
+
+def test_an_auth_that_fails() -> None:
+    def broken() -> str:
+        raise KeyError("no token")
+
+    with Peer() as peer:
+        for auth, words in ((broken, "auth failed: KeyError"), (lambda: 5, "bearer token, not int")):
+            with pytest.raises(minimcp.AuthorizationError, match=words):
+                connect(peer, auth=auth)
+        with pytest.raises(minimcp.ConnectionFailed, match="cannot be sent"):
+            connect(peer, auth="a\r\nX: y")
+        assert not peer.heard
+
+
+def test_a_proxy_is_asked() -> None:
+    with Peer() as peer:
+        with minimcp.connect("http://example.invalid/mcp", proxies={"http": peer.url}, timeout=WAIT):
+            assert peer.heard[0].path == "http://example.invalid/mcp"
+    with pytest.raises(minimcp.ConnectionFailed, match="no connection.*refused"):
+        minimcp.connect("http://example.invalid/mcp", proxies={"http": peer.url}, timeout=WAIT)
+
+
+def test_nobody_is_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    words = rf"^a URL: POST http://127.0.0.1:{port}/: no connection: .*refused"
+    with pytest.raises(minimcp.ConnectionFailed, match=words):
+        minimcp.connect(f"http://127.0.0.1:{port}/?token=secret")
+    with pytest.raises(minimcp.ConnectionFailed, match="no connection: .*gaierror|Name or service"):
+        minimcp.connect("http://no-such-host.invalid/")
+    def no_tls(listener: socket.socket) -> None:
+        with listener.accept()[0] as sock:
+            sock.recv(10)
+            sock.sendall(b"HTTP/1.1 400 No\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=no_tls, args=(listener,), daemon=True)
+        server.start()
+        with pytest.raises(minimcp.ConnectionFailed, match="no connection: SSLError"):
+            minimcp.connect(f"https://127.0.0.1:{listener.getsockname()[1]}/mcp")
+        server.join(WAIT)
+
+
+def test_after_a_failure_the_next_call_just_works() -> None:
+    broken = threading.Event()
+
+    def call(heard: Heard, wire: Wire) -> None:
+        if broken.is_set():
+            wire.result(DONE)
+        else:
+            broken.set()
+            wire.cut()
+
+    with Peer({"tools/call": call}) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.ConnectionLost):
+            client.call_tool("t")
+        assert client.call_tool("t").text == "done" and client.loss is None
+
+
+def test_tls_and_what_it_is_checked_by() -> None:
+    pem = str(Path(__file__).with_name("localhost.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+
+    def hang(heard: Heard, wire: Wire) -> None:
+        wire.sock.recv(1)
+
+    with Peer({"tools/call": hang}, tls=context) as peer:
+        with pytest.raises(minimcp.ConnectionFailed, match="no connection: SSL.*certificate verify failed"):
+            connect(peer)
+        with pytest.raises(ValueError, match="gone.pem"):
+            connect(peer, verify="/no/such/gone.pem")
+        with connect(peer, verify=pem, cert=pem) as client:
+            with pytest.raises(minimcp.RequestTimeout):
+                client.call_tool("t", timeout=0.2)
+            future = client.submit(client.call_tool, "t")
+            peer.wait_for("tools/call", 2)
+            client.close()  # wakes a thread that reads through TLS
+            with pytest.raises(minimcp.ConnectionLost):
+                future.result(WAIT)
+
+
+MUTATIONS = (
+    b"", b"\r\n", b"\x00", b"\xff\xfe", b"0", b"-1", b"99999999999999999999", b":", b"{", b"]", b"data: ", b"\n\n",
+)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_response_whatever_hangs_or_raises_what_is_not_ours(seed: int) -> None:
+    chance = random.Random(seed)
+    answer = b'{"jsonrpc":"2.0","id":%d,"result":{"resultType":"complete","content":[]}}'
+
+    def mangled(heard: Heard, wire: Wire) -> None:
+        body = answer % wire.id
+        if chance.random() < 0.5:
+            body = b": c\nid: 1\nretry: 1\ndata: " + body + b"\n\n"
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(body)
+        else:
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        data = bytearray(head + body)
+        for _ in range(chance.randrange(4)):
+            at = chance.randrange(len(data))
+            data[at : at + chance.randrange(5)] = chance.choice(MUTATIONS)
+        wire.raw(bytes(data))
+        wire.cut()
+
+    with Peer({"tools/call": mangled}) as peer, connect(peer) as client:
+        for _ in range(60):
+            with suppress(minimcp.ConnectionLost, minimcp.ProtocolViolation, minimcp.RpcError):
+                client.call_tool("t")

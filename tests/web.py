@@ -1,0 +1,225 @@
+"""A scripted HTTP server on raw sockets: what it hears it keeps, and what it says is up to the test, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+from typing import Any, Callable, Dict, List, Optional
+
+from .support import WAIT
+
+DISCOVERED = {
+    "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+    "ttlMs": 0, "cacheScope": "private",
+}
+INITIALIZED = {
+    "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "peer", "version": "1"}
+}
+DONE = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
+
+
+class Heard:
+    """One request, as it came: names of headers in lower case."""
+
+    def __init__(self, head: bytes, body: bytes) -> None:
+        first, *lines = head.decode("latin-1").split("\r\n")
+        self.verb, self.path, _ = first.split(" ")
+        self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        self.body = body
+        self.message: Any = json.loads(body) if body else {}
+        self.method: str = self.message.get("method", "an answer") if self.verb == "POST" else self.verb
+
+    def __repr__(self) -> str:
+        return f"<{self.verb} {self.path} {self.method}>"
+
+
+class Wire:
+    """The way back to one client."""
+
+    def __init__(self, sock: socket.socket, id: Any) -> None:
+        self.sock, self.id = sock, id
+
+    def raw(self, data: bytes) -> None:
+        """Exactly these bytes."""
+        self.sock.sendall(data)
+
+    def whole(self, status: int, body: bytes = b"", kind: Optional[str] = "application/json", **headers: str) -> None:
+        """A response with a length; `_` in a header's name stands for `-`."""
+        lines = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(body)}"]
+        lines += [f"Content-Type: {kind}"] if kind else []
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        self.raw("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
+
+    def result(self, result: Any, **headers: str) -> None:
+        """The answer to the request."""
+        self.whole(200, json.dumps({"jsonrpc": "2.0", "id": self.id, "result": result}).encode(), **headers)
+
+    def error(self, code: int, message: str = "no", data: Any = None, status: int = 400) -> None:
+        """An error of the protocol."""
+        error = {"code": code, "message": message, **({} if data is None else {"data": data})}
+        self.whole(status, json.dumps({"jsonrpc": "2.0", "id": self.id, "error": error}).encode())
+
+    def stream(self, **headers: str) -> None:
+        """The head of an event stream."""
+        more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+        head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+        self.raw(f"{head}{more}\r\n".encode())
+
+    def chunk(self, data: bytes) -> None:
+        """A piece of the stream."""
+        self.raw(b"%x\r\n%s\r\n" % (len(data), data))
+
+    def event(self, message: Any, id: str = "", retry: int = 0, event: str = "") -> None:
+        """An event; a message that is a str goes as it is."""
+        data = message if isinstance(message, str) else json.dumps({"jsonrpc": "2.0", **message})
+        fields = (("event", event), ("id", id), ("retry", retry))
+        head = "".join(f"{name}: {value}\n" for name, value in fields if value)
+        self.chunk(f"{head}data: {data}\n\n".encode())
+
+    def answer(self, result: Any = None, id: str = "") -> None:
+        """The answer as an event."""
+        self.event({"id": self.id, "result": DONE if result is None else result}, id)
+
+    def end(self) -> None:
+        """The end of the stream."""
+        self.raw(b"0\r\n\r\n")
+
+    def cut(self) -> None:
+        """The connection breaks."""
+        self.sock.shutdown(socket.SHUT_RDWR)
+
+
+Say = Callable[[Heard, Wire], Any]
+
+
+class Peer:
+    """A server for one test. `said` has what it does by method, or by verb for what is no POST.
+
+    Args:
+        handshake: Which era it speaks where the test says nothing.
+        session: The id of the session that `initialize` opens; None opens none.
+        tls: How it proves who it is; None speaks without TLS.
+    """
+
+    def __init__(
+        self,
+        said: Optional[Dict[str, Say]] = None,
+        *,
+        handshake: bool = False,
+        session: Any = "s-1",
+        tls: Optional[ssl.SSLContext] = None,
+    ) -> None:
+        self.heard: List[Heard] = []
+        self.came = threading.Condition()
+        self.over = threading.Event()
+        self._said = {**(_handshake(session) if handshake else _alone()), **(said or {})}
+        self._socks: List[socket.socket] = []
+        self._threads: List[threading.Thread] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._tls = tls
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}/mcp"
+
+    def __enter__(self) -> Peer:
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        socks = [self._listener, *self._socks]
+        for sock in socks:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        for thread in list(self._threads):
+            thread.join(WAIT)
+        for sock in [self._listener, *self._socks]:
+            sock.close()
+
+    def _start(self, work: Callable[..., None], *arguments: Any) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock = self._listener.accept()[0]
+            except OSError:
+                return
+            self._socks.append(sock)
+            self._start(self._serve, sock)
+
+    def _serve(self, sock: socket.socket) -> None:
+        try:
+            if self._tls is not None:
+                sock = self._tls.wrap_socket(sock, server_side=True)
+                self._socks.append(sock)
+            with sock.makefile("rb") as file:
+                while True:
+                    heard = _read(file)
+                    if heard is None:
+                        return
+                    with self.came:
+                        self.heard.append(heard)
+                        self.came.notify_all()
+                    wire = Wire(sock, heard.message.get("id") if isinstance(heard.message, dict) else None)
+                    self._said.get(heard.method, _unknown)(heard, wire)
+        except OSError:
+            pass  # the client has gone
+
+    def all(self, method: str) -> List[Heard]:
+        """What was heard of one method or verb."""
+        return [heard for heard in list(self.heard) if heard.method == method]
+
+    def wait_for(self, method: str, count: int = 1) -> Heard:
+        """Wait until that was heard so often; the last one."""
+        with self.came:
+            assert self.came.wait_for(lambda: len(self.all(method)) >= count, WAIT), self.heard
+        return self.all(method)[count - 1]
+
+    @property
+    def methods(self) -> List[str]:
+        """What was heard, in order."""
+        return [heard.method for heard in list(self.heard)]
+
+
+def _read(file: Any) -> Optional[Heard]:
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        line = file.readline()
+        if not line:
+            return None
+        head += line
+    found = [line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+    body = file.read(int(found[0].split(b":")[1])) if found else b""
+    return Heard(head[:-4], body)
+
+
+def _unknown(heard: Heard, wire: Wire) -> None:
+    if heard.verb != "POST":
+        wire.whole(405)
+    elif wire.id is None or heard.method == "an answer":
+        wire.whole(202, kind=None)
+    else:
+        wire.error(-32601, "Method not found", status=404)
+
+
+def _alone() -> Dict[str, Say]:
+    return {
+        "server/discover": lambda heard, wire: wire.result(DISCOVERED),
+        "tools/call": lambda heard, wire: wire.result(DONE),
+    }
+
+
+def _handshake(session: Optional[str]) -> Dict[str, Say]:
+    headers = {} if session is None else {"Mcp_Session_Id": session}
+    return {
+        "server/discover": lambda heard, wire: wire.error(-32600, "no session"),
+        "initialize": lambda heard, wire: wire.result(INITIALIZED, **headers),
+        "tools/call": lambda heard, wire: wire.result(DONE),
+        "DELETE": lambda heard, wire: wire.whole(204, kind=None),
+    }
