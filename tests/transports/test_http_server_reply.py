@@ -83,7 +83,9 @@ def test_so_is_one_that_waits_for_its_executor(server: Server, stage: Stage) -> 
     assert held.finished().json["result"]["content"][0]["text"] == "first"
 
 
-@pytest.mark.parametrize(("error", "words"), [(InternalError("full"), "full"), (RuntimeError("x"), "no thread is free")])
+@pytest.mark.parametrize(
+    ("error", "words"), [(InternalError("full"), "full"), (RuntimeError("x"), "no thread is free")]
+)
 def test_what_cannot_be_started_is_refused(
     server: Server, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
 ) -> None:
