@@ -181,6 +181,7 @@ class Web:
             host=host,
             port=port,
             max_connections=self._web.max_connections,
+            write_timeout=self._limits.write_timeout,
             drain_grace=self._limits.drain_grace,
         )
         self._running_http = [*(each for each in self._running_http if not each.ended), running]

@@ -437,6 +437,7 @@ def test_an_outlet_says_what_it_must_implement() -> None:
     ):
         with pytest.raises(NotImplementedError):
             use()
+    assert not outlet.release(1.0)
 
 
 # ------------------------------------------------------------ asking

@@ -17,6 +17,7 @@ FACTS: Dict[str, Tuple[Any, Any, Any, Any, Any]] = {
     "name": NAMES,
     "handshake": (True, True, True, True, False),
     "batches": (True, True, False, False, False),
+    "polling": (False, False, False, True, False),
     "error_without_id": (False, False, False, True, True),
     "progress_message": (False, True, True, True, True),
     "structured": ("none", "none", "object", "object", "any"),

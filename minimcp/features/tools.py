@@ -29,7 +29,7 @@ from ..log import Log, one_line
 from ..options import FLAG, ICONS, MAPPING, TEXT, check_options, seconds
 from ..places import Place, route_to
 from ..revisions import Revision
-from ..schema.mirrored import mirrored, with_headers
+from ..schema.mirrored import in_headers, mirrored
 from ..schema.mismatch import NOTHING, Mismatch, described
 from ..schema.signature import Signature, read_signature
 from ..types import CallToolResult, Icon, Tool, ToolAnnotations
@@ -282,7 +282,7 @@ class Tools(Feature):
         schema = made_schema if output_schema is None else dict(output_schema)
         shown = Tool(
             name,
-            with_headers(signature.input_schema if input_schema is None else input_schema, headers or {}),
+            in_headers(signature.input_schema if input_schema is None else input_schema, headers or {}),
             title=title,
             description=description if description is not None else signature.description or None,
             output_schema=schema,
@@ -392,6 +392,6 @@ def _says_blocks(signature: Signature) -> bool:
 _SCHEMA = MAPPING._replace(what="a JSON Schema, which is a dict, or None")
 _OPTIONS = {
     "title": TEXT, "description": TEXT, "input_schema": _SCHEMA, "output_schema": _SCHEMA, "icons": ICONS,
-    "meta": MAPPING, "headers": MAPPING, "structured": FLAG._replace(what="True, False or None", optional=True),
-    "replace": FLAG, "timeout": seconds(above=True),
+    "meta": MAPPING, "structured": FLAG._replace(what="True, False or None", optional=True), "replace": FLAG,
+    "timeout": seconds(above=True),
 }  # fmt: skip

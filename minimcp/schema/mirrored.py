@@ -62,15 +62,15 @@ def mirrored(schema: Mapping[str, Any]) -> list[Mirrored]:
     return found
 
 
-def with_headers(schema: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+def in_headers(schema: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
     """An input schema whose properties say in which header each is mirrored.
 
     Args:
-        schema: As it is without.
-        headers: Properties to names of headers.
+        schema: Without annotations.
+        headers: Names of headers, by parameter.
 
     Raises:
-        ValueError: There is no such property.
+        ValueError: There is no such parameter.
     """
     properties = dict(schema.get("properties", {}))
     for parameter, header in headers.items():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any, Optional
 
+from ..deadline import LONGEST_WAIT
 from .http_common import LOOPBACK, HttpRequest, ResponseWriter
+from .http_connection import Timing
 from .http_server import Endpoint
 from .http_server_settings import HttpSettings
 from .serving import HttpServing
@@ -43,6 +45,7 @@ class RunningHttp:
         host: Where to listen.
         port: 0 takes a free one.
         max_connections: At the same time; None means no limit.
+        write_timeout: Seconds after which a client that takes nothing is lost; None waits for a day.
         drain_grace: Seconds that running requests get at `close`.
 
     Raises:
@@ -61,6 +64,7 @@ class RunningHttp:
         host: str,
         port: int,
         max_connections: Optional[int],
+        write_timeout: Optional[float],
         drain_grace: float,
     ) -> None:
         if host not in LOOPBACK and settings.allowed_hosts is None:
@@ -77,6 +81,7 @@ class RunningHttp:
             path=STREAM_PATH if http is None else settings.path,
             max_connections=max_connections,
             max_body_bytes=settings.max_body_bytes,
+            timing=Timing(write=LONGEST_WAIT if write_timeout is None else write_timeout),
             drain_grace=drain_grace,
         )
         self.port, self.url = self._serving.port, self._serving.url

@@ -29,7 +29,7 @@ def test_facts_of_the_request() -> None:
         capabilities={"sampling": {}},
     )
     assert (ctx.revision, ctx.request_id, ctx.method, ctx.server) == (R4, 1, "tools/call", owner)
-    assert ctx.params is made.request.params and ctx.meta == {"a": 1} and ctx.session == {}
+    assert ctx.params is made.request.params and ctx.meta == {"a": 1} and ctx.session == {} and ctx.headers == {}
     assert ctx.client.info == Implementation("c", "2") and ctx.client.capabilities == {"sampling": {}}
     assert ctx.client.supports("sampling") and not ctx.client.supports("roots")
     assert repr(ctx) == "<Context of <Exchange tools/call 1 open>>" and "'c'" in repr(ctx.client)
@@ -126,3 +126,11 @@ def test_reading_a_resource_of_the_same_server() -> None:
     with pytest.raises(Cancelled, match="enough"):
         ctx.read_resource("notes://5")
     assert len(seen) == 1
+
+
+def test_a_stream_that_cannot_be_left_is_not() -> None:
+    ctx, made = context()
+    assert ctx.close_stream() is False
+    made.cancel("x")
+    with pytest.raises(Cancelled):
+        ctx.close_stream()

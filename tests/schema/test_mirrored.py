@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import pytest
 
-from minimcp.schema.mirrored import LARGEST, Mirrored, from_header, header_value, mirrored
+from minimcp.schema.mirrored import LARGEST, Mirrored, from_header, header_value, in_headers, mirrored
 
 
 def schema(**properties: Any) -> dict[str, Any]:
@@ -22,6 +22,7 @@ def test_annotated_properties_are_found_however_deep() -> None:
         region=marked("Region"), plain={"type": "string"}, a=schema(b=schema(c=marked("Deep", "integer"))),
         flag=marked("Flag", "boolean"),
     )
+    deep["required"] = ["region"]
     assert mirrored(deep) == [
         Mirrored("Region", ("region",), "string"), Mirrored("Deep", ("a", "b", "c"), "integer"),
         Mirrored("Flag", ("flag",), "boolean"),
@@ -121,3 +122,11 @@ def test_what_cannot_be_read_is_refused(text: str) -> None:
 )
 def test_a_header_agrees_with_a_value(kind: str, text: str, value: Any, same: Optional[bool]) -> None:
     assert Mirrored("A", ("a",), kind).agrees(text, value) is same
+
+
+def test_parameters_are_annotated_by_name() -> None:
+    plain = schema(a={"type": "string"}, b={"type": "integer"})
+    assert in_headers(plain, {"a": "Region"}) == schema(a=marked("Region"), b={"type": "integer"})
+    assert in_headers(plain, {}) == plain and in_headers({}, {}) == {"type": "object"}
+    with pytest.raises(ValueError, match="no parameter"):
+        in_headers(plain, {"c": "Region"})
