@@ -368,7 +368,7 @@ ROWS: List[Row] = [
     ]),
     Row("Level", {**INT, "enum": [1, 2]}, [(1, "Level.LOW"), (2.0, "Level.HIGH", 2)], [
         (3, ": expected one of 1 or 2, got the number 3"),
-        ("LOW", ": expected one of 1 or 2, got the string 'LOW'"),
+        ("LOW", ": expected one of 1 or 2 (did you mean 1?), got the string 'LOW'"),
         (True, ": expected one of 1 or 2, got true"),
     ]),
     Row("Odd", {**TEXT, "enum": ["ONE", "TWO"]}, [("ONE", "Odd.ONE")], [
@@ -709,12 +709,12 @@ ROWS: List[Row] = [
     ]),
     Row("Rights", {**INT, "enum": [1, 2]}, [(1, "Rights.READ"), (2, "Rights.WRITE")], [
         (3, ": expected one of 1 or 2, got the number 3"),
-        ("READ", ": expected one of 1 or 2, got the string 'READ'"),
+        ("READ", ": expected one of 1 or 2 (did you mean 1?), got the string 'READ'"),
     ]),
     Row("Truth", {"enum": [True, None]}, [(True, "Truth.YES"), (None, "Truth.UNKNOWN")], [
         (False, ": expected one of true or null, got false"),
         (1, ": expected one of true or null, got the number 1"),
-        ("YES", ": expected one of true or null, got the string 'YES'"),
+        ("YES", ": expected one of true or null (did you mean true?), got the string 'YES'"),
     ]),
     Row("Half", {**NUM, "enum": [0.5, 1.0]}, [(0.5, "Half.HALF"), (1, "Half.WHOLE", 1.0)], [
         (0.75, ": expected one of 0.5 or 1.0, got the number 0.75"),
