@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, Hashable, List, Sequence, Tuple
+from typing import Any, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple
 
 from .equality import frozen
 from .kind import JSON_TYPES, NOTHING_TYPE, Kind
@@ -13,14 +13,16 @@ _SCALARS = (str, int, float, bool, NOTHING_TYPE)
 _WORDS = {str: "string", int: "integer", float: "number", bool: "boolean", NOTHING_TYPE: "null"}
 
 
-def choice(pairs: Sequence[Tuple[Any, Any]]) -> Kind:
+def choice(pairs: Sequence[Tuple[Any, Any]], names: Optional[Mapping[str, Any]] = None) -> Kind:
     """One of a few values.
 
     Args:
         pairs: Each JSON value with the Python value that it stands for.
+        names: By what else they may be called in error, and the JSON value that is meant; None has nothing.
     """
+    others = {name.lower(): value for name, value in (names or {}).items()}
     sent = [value for value, _ in pairs]
-    label = listed([cut(repr(value)) if isinstance(value, str) else described(value).split()[-1] for value in sent])
+    label = listed([_shown(value) for value in sent])
     label = cut(label if len(sent) == 1 else f"one of {label}", 300)
     incoming = {frozen(value): meant for value, meant in pairs}
     outgoing = {_identity(meant): value for value, meant in pairs}
@@ -31,7 +33,7 @@ def choice(pairs: Sequence[Tuple[Any, Any]]) -> Kind:
                 return incoming[frozen(value)]
             except KeyError:
                 pass
-        raise Mismatch(label + (_hint(value, sent) if len(sent) > 1 else ""), value)
+        raise Mismatch(label + (_hint(value, sent, others) if len(sent) > 1 else ""), value)
 
     def write(value: Any) -> Any:
         try:
@@ -47,9 +49,16 @@ def choice(pairs: Sequence[Tuple[Any, Any]]) -> Kind:
     return Kind(schema, read, write, label, accepts)
 
 
-def _hint(value: Any, sent: Sequence[Any]) -> str:
-    near = nearest(value, (each for each in sent if isinstance(each, str))) if isinstance(value, str) else None
-    return f" (did you mean {near!r}?)" if near is not None else ""
+def _hint(value: Any, sent: Sequence[Any], others: Mapping[str, Any]) -> str:
+    if not isinstance(value, str):
+        return ""
+    near = nearest(value, (each for each in sent if isinstance(each, str)))
+    near = others.get(value.lower()) if near is None else near
+    return f" (did you mean {_shown(near)}?)" if near is not None else ""
+
+
+def _shown(value: Any) -> str:
+    return cut(repr(value)) if isinstance(value, str) else described(value).split()[-1]
 
 
 def _identity(value: Any) -> Hashable:
@@ -88,7 +97,8 @@ def enumeration(cls: Any) -> Kind:
         raise TypeError(f"the enum {cls.__name__} has no members")
     simple = all(type(member.value) in _SCALARS and member.value == member.value for member in members)
     unique = {id(member): member for member in members}.values()
-    return choice([(member.value if simple else member.name, member) for member in unique])
+    names = {name: member.value for name, member in cls.__members__.items()} if simple else None
+    return choice([(member.value if simple else member.name, member) for member in unique], names)
 
 
 class _Outcomes(threading.local):

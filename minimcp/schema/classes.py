@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import sys
 import typing
-from typing import Any, Callable, Dict, List, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Protocol, Sequence, Tuple
 
 from .advice import no_class
 from .annotations import Scope, substituted
 from .docstrings import read_docstring
-from .kind import NOTHING_TYPE, Kind
+from .kind import JSON_TYPES, NOTHING_TYPE, Kind
 from .mismatch import NOTHING, Mismatch
 from .records import Field, dict_writer, record_label, record_reader, record_schema, record_writer
 
@@ -28,7 +28,7 @@ class KindMaker(Protocol):
     def kind(self, annotation: Any, scope: Scope) -> Kind:
         """The kind of a field's annotation."""
 
-    def named(self, key: Any, name: str, make: Callable[[str], Kind]) -> Kind:
+    def named(self, key: Any, name: str, make: Callable[[str], Kind], accepts: FrozenSet[type] = _OBJECT) -> Kind:
         """The kind of a class, defined once."""
 
     def reserve(self, name: str) -> str:
@@ -51,7 +51,9 @@ def class_kind(maker: KindMaker, cls: Any, arguments: Tuple[Any, ...]) -> Kind:
         raise TypeError(no_class(cls))
     name = "_".join([cls.__name__, *map(_name_part, arguments)])
     if make is _pydantic:
-        return maker.named((cls, arguments), name, lambda own: _pydantic(maker, cls, own))
+        any_value = issubclass(cls, getattr(sys.modules["pydantic"], "RootModel", ()))
+        accepts = JSON_TYPES if any_value else _OBJECT
+        return maker.named((cls, arguments), name, lambda own: _pydantic(maker, cls, own, accepts), accepts)
     return maker.named((cls, arguments), name, lambda _: make(maker, cls, _variables(cls, arguments)))
 
 
@@ -227,14 +229,14 @@ def _required(annotation: Any, usual: bool) -> bool:
         annotation = annotation.__origin__ if hasattr(annotation, "__metadata__") else typing.get_args(annotation)[0]
 
 
-def _pydantic(maker: KindMaker, cls: Any, own: str) -> Kind:
+def _pydantic(maker: KindMaker, cls: Any, own: str, accepts: FrozenSet[type]) -> Kind:
     """A pydantic model: its own schema decides what fits, then the model builds the object."""
     mode = "serialization" if maker.writing else "validation"
     schema = cls.model_json_schema(ref_template="#/$defs/{model}", mode=mode)
     from .check import compile_finder
 
     find = compile_finder(schema, where=cls.__qualname__)
-    label = f"an object ({cls.__name__})"
+    label = f"an object ({cls.__name__})" if accepts is _OBJECT else f"a value ({cls.__name__})"
 
     def read(value: Any) -> Any:
         problem = find(value)
@@ -251,7 +253,7 @@ def _pydantic(maker: KindMaker, cls: Any, own: str) -> Kind:
         return value.model_dump(mode="json", by_alias=True)
 
     return Kind(
-        _adopted(maker, schema, own), read, write, label, _OBJECT, writes=cls, hashable=cls.__hash__ is not None
+        _adopted(maker, schema, own), read, write, label, accepts, writes=cls, hashable=cls.__hash__ is not None
     )
 
 

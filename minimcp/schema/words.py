@@ -235,7 +235,7 @@ def _additional_properties(rest: Any, schema: Dict[str, Any], compile_: Compile)
             seen.spend(len(patterns) * len(value))
             for name, part in value.items():
                 if name not in known and not any(search(name) for search in patterns):
-                    found = _unknown(name, known) if rest is False else node(part, seen)
+                    found = _unknown(name, known, others=bool(patterns)) if rest is False else node(part, seen)
                     if found is not None:
                         return found if rest is False else found.inside(name)
         return None
@@ -243,10 +243,13 @@ def _additional_properties(rest: Any, schema: Dict[str, Any], compile_: Compile)
     return check
 
 
-def _unknown(name: str, known: Dict[str, Any]) -> Mismatch:
+def _unknown(name: str, known: Dict[str, Any], *, others: bool) -> Mismatch:
     near = nearest(name, known)
-    hint = f", did you mean {near!r}?" if near is not None else ""
-    return Mismatch("", instead=f"unknown field {cut(name)!r}{hint}")
+    if near is not None:
+        hint = f", did you mean {near!r}?"
+    else:
+        hint = "" if others or not known else f": the fields are {cut(listed(list(known)[:50], 'and'), 200)}"
+    return Mismatch("", name, instead=f"unknown field {cut(name)!r}{hint}")
 
 
 def _pattern_properties(members: Any, schema: Dict[str, Any], compile_: Compile) -> Node:

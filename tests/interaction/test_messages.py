@@ -235,6 +235,10 @@ def test_a_wrong_call_says_where_what_was_expected_and_what_came(caplog: pytest.
 
         calls()
         names()
+        whole = Server("whole", capabilities={"tools"})
+        whole.mount(server, prefix="far")
+        with minimcp.connect(whole) as other, pytest.raises(minimcp.InvalidParams, match="did you mean far__book?"):
+            other.call_tool("far_book")
         for method, params, message in (
             ("prompts/get", {"name": "forcast"}, "Unknown prompt: forcast, did you mean forecast?"),
             ("prompts/get", {"name": "forecast", "arguments": []}, "arguments is an object, not an empty list"),

@@ -376,6 +376,15 @@ class Owner(pydantic.BaseModel):
     pet: Union[Cat, Renamed] = pydantic.Field(discriminator="kind")
 
 
+class Numbers(pydantic.RootModel[List[int]]):
+    pass
+
+
+class Strict(pydantic.BaseModel):
+    model_config = {"extra": "forbid"}
+    n: int
+
+
 class Crate(pydantic.BaseModel, Generic[T]):
     inside: T
 

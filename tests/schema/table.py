@@ -175,6 +175,8 @@ DEFINITIONS: Dict[str, Tuple[Schema, Schema]] = {
     "Odder": alike(record({"from": INT, "a-b": union(TEXT, NULL), "$x": free(INT)}, "")),
     "Step": both(record({"name": TEXT, "then": {**union(ref("Step"), NULL), "description": "The next one.", "default": None}}, "name", description="One step.")),
     "Cell_int": both(record({"held": INT, "note": {**TEXT, "default": ""}}, "held")),
+    "Numbers": alike({**many(INT), "title": "Numbers"}),
+    "Strict": alike({"additionalProperties": False, "properties": {"n": {**INT, "title": "N"}}, "required": ["n"], "title": "Strict", "type": "object"}),
     "Cell_str": both(record({"held": {**TEXT, "maxLength": 1}, "note": {**TEXT, "default": ""}}, "held")),
     "Keyed": (record({"amount": union(NUM, DIGITS), "unitName": {**TEXT, "description": "In which.", "default": "kg"}}, "amount", description="By keyword."), record({"amount": DIGITS, "unitName": {**TEXT, "description": "In which."}}, "amount unitName", description="By keyword.")),
     "Below": (record({"a": INT, "b": {**TEXT, "default": "x"}, "c": many(INT), "e": {**union(ref("Below"), NULL), "default": None}}, "a"), record({"a": INT, "b": TEXT, "c": many(INT), "d": INT, "e": union(ref("Below"), NULL)}, "a b c d e")),
@@ -366,7 +368,7 @@ ROWS: List[Row] = [
     ]),
     Row("Level", {**INT, "enum": [1, 2]}, [(1, "Level.LOW"), (2.0, "Level.HIGH", 2)], [
         (3, ": expected one of 1 or 2, got the number 3"),
-        ("LOW", ": expected one of 1 or 2, got the string 'LOW'"),
+        ("LOW", ": expected one of 1 or 2 (did you mean 1?), got the string 'LOW'"),
         (True, ": expected one of 1 or 2, got true"),
     ]),
     Row("Odd", {**TEXT, "enum": ["ONE", "TWO"]}, [("ONE", "Odd.ONE")], [
@@ -707,12 +709,12 @@ ROWS: List[Row] = [
     ]),
     Row("Rights", {**INT, "enum": [1, 2]}, [(1, "Rights.READ"), (2, "Rights.WRITE")], [
         (3, ": expected one of 1 or 2, got the number 3"),
-        ("READ", ": expected one of 1 or 2, got the string 'READ'"),
+        ("READ", ": expected one of 1 or 2 (did you mean 1?), got the string 'READ'"),
     ]),
     Row("Truth", {"enum": [True, None]}, [(True, "Truth.YES"), (None, "Truth.UNKNOWN")], [
         (False, ": expected one of true or null, got false"),
         (1, ": expected one of true or null, got the number 1"),
-        ("YES", ": expected one of true or null, got the string 'YES'"),
+        ("YES", ": expected one of true or null (did you mean true?), got the string 'YES'"),
     ]),
     Row("Half", {**NUM, "enum": [0.5, 1.0]}, [(0.5, "Half.HALF"), (1, "Half.WHOLE", 1.0)], [
         (0.75, ": expected one of 0.5 or 1.0, got the number 0.75"),
@@ -834,6 +836,9 @@ ROWS: List[Row] = [
         ({"pet": {"kind": "dog"}}, ".pet: fits none of 2 forms (kind: expected 'cat', got the string 'dog'; kind: expected 'renamed', got the string 'dog')"),
         ({"pet": {}}, ".pet: fits none of 2 forms (kind is missing: expected a string, got nothing; theSize is missing: expected an integer, got nothing)"),
     ]),
+    Row("Numbers", ref("Numbers"), [([1], "Numbers([1])")], [(["a"], "[0]: expected an integer, got the string 'a'"), ({}, ": expected a list, got an empty object")]),
+    Row("Optional[Numbers]", union(ref("Numbers"), NULL), [([1], "Numbers([1])"), (None, "None")], [([None], "[0]: expected an integer, got null")]),
+    Row("Strict", ref("Strict"), [({"n": 1}, "Strict(n=1)")], [({"n": 1, "m": 2}, ": unknown field 'm': the fields are n"), ({}, ".n is missing: expected an integer, got nothing")]),
     Row("Crate[int]", ref("Crate_int_"), [({"inside": 1}, "Crate[int](inside=1)")], [({"inside": "x"}, ".inside: expected an integer, got the string 'x'")]),
     Row("Union[Model, Inner]", union(ref("Model"), ref("Inner")), [({"x": 1}, "Inner(x=1)"), ({"a": 1}, "Model(a=1)", {"a": 1, "b": [], "when": None})], [({}, ": fits none of 2 forms (as an object (Model): a is missing: expected an integer, got nothing; as an object (Inner): x is missing: expected an integer, got nothing)")]),
     Row("Annotated[Decimal, Limits(ge=1, multiple_of=0.5)]", {**union(NUM, DIGITS), "minimum": 1, "multipleOf": 0.5}, [("1.5", "Decimal('1.5')"), (2, "Decimal(2)", "2")], [

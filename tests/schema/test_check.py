@@ -51,6 +51,7 @@ WORDS: List[Tuple[Any, List[Any], List[Tuple[Any, str]]]] = [
         ({"a": 1, "b": 2, "c": {}}, "c.d is missing: expected a value, got nothing")]),
     ({"properties": {"city": {}}, "patternProperties": {"^x": {"type": "null"}}, "additionalProperties": False}, [{"city": 1, "xy": None}, 1], [
         ({"citty": 1}, "unknown field 'citty', did you mean 'city'?"), ({"other": 1}, "unknown field 'other'"), ({"x": 1}, "x: expected null, got the number 1")]),
+    ({"properties": {"a": {"additionalProperties": False}}}, [{"a": {}}], [({"a": {"b": 1}}, "a: unknown field 'b'")]),
     ({"additionalProperties": {"type": "integer"}}, [{"a": 1}], [({"a b": "x"}, "['a b']: expected an integer, got the string 'x'")]),
     ({"patternProperties": {"^x": {"type": "null"}}}, [5, {"y": 1}], []),
     ({"propertyNames": {"maxLength": 1}}, [{"a": 1}, 5], [({"ab": 1}, "the name 'ab': expected at most 1 character, got 2")]),

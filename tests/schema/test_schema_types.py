@@ -155,3 +155,44 @@ def test_the_schema_and_the_reader_agree(row: Row) -> None:
             assert not agreed or described, text
         else:
             assert agreed, text
+
+
+NEW_SYNTAX = """
+type Tangle = None | int | list[Tangle]
+type Pair[T] = tuple[T, T]
+@dataclass
+class Case[T]:
+    content: T
+    more: "list[Case[T]]" = field(default_factory=list)
+class Held[T](NamedTuple):
+    held: T
+    note: T | None = None
+def tangle(value: Tangle) -> Tangle: return value
+def pair(value: Pair[int]) -> Pair[int]: return value
+def case(value: Case[Pair[int]]) -> Case[Pair[int]]: return value
+def held(value: Held[str]) -> "Held[str]": return value
+def bound[T: int](value: T) -> list[T]: return [value]
+"""
+
+
+@for_each(("name", "value", "returned"), [
+    ("tangle", [1, [None]], [1, [None]]), ("tangle", ["x"], "value[0]: expected null, an integer or a list, got the string 'x'"),
+    ("pair", [1, 2], [1, 2]), ("pair", [1, "x"], "value[1]: expected an integer, got the string 'x'"),
+    ("case", {"content": [1, 2]}, {"content": [1, 2], "more": []}),
+    ("case", {"content": [1, 2], "more": [{"content": [1]}]},
+     "value.more[0].content: expected a list of 2 (an integer and an integer), got a list of 1"),
+    ("held", {"held": "x"}, {"held": "x", "note": None}), ("held", {"held": 1}, "value.held: expected a string, got the number 1"),
+    ("bound", 1, [1]), ("bound", "x", "value: expected an integer, got the string 'x'"),
+])
+def test_type_statements_and_type_parameters(name: str, value: Any, returned: Any) -> None:
+    if sys.version_info < (3, 12):
+        with pytest.raises(SyntaxError):
+            compile(NEW_SYNTAX, "<new>", "exec")
+        return
+    found = dict(SPACES["values"])
+    exec(compile(NEW_SYNTAX, "<new>", "exec", dont_inherit=True), found)
+    server = Server("new")
+    server.add_tool(found[name], description="New.")
+    with minimcp.connect(server, revision=R5) as client:
+        result = client.call_tool(name, {"value": value}, raise_on_error=False)
+        assert returned == (result.text if result.is_error else result.structured_content)
