@@ -47,6 +47,7 @@ LATE_OURS = {
     "features/tools.py": "features/rounds.py schema/check.py",
     "schema/classes.py": "schema/check.py",
     "schema/limits.py": "schema/check.py",
+    "schema/kinds.py": "schema/limits.py",
 }
 """Who may import which of our own modules inside a function, on first use, because it costs time at the start:
 transports, a command's own module, the one file for Windows, kinds of things that a server may not have, questions that
