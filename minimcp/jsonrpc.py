@@ -18,7 +18,7 @@ Json = Any
 Id = Union[str, int]
 """A request's id. ``1`` and ``"1"`` are two ids; True and 1.0 are none."""
 
-_HALF = re.compile("[\ud800-\udfff]")
+_HALF = "[\ud800-\udfff]"
 
 
 def is_id(value: Json) -> bool:
@@ -26,7 +26,7 @@ def is_id(value: Json) -> bool:
 
     A string with half of a surrogate pair is none: it could not be said again as it came.
     """
-    return type(value) is int or (type(value) is str and (value.isascii() or not _HALF.search(value)))
+    return type(value) is int or (type(value) is str and (value.isascii() or not re.search(_HALF, value)))
 
 
 # Fields with their types, not a class with annotations: those are text in this file, and each would be compiled.

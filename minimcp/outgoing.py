@@ -35,7 +35,6 @@ class Outgoing:
         remark: What else is known when no answer comes, as the end of a message; empty when nothing is.
         drop: Called with the id of each call that this side gives up. Never blocks.
         table: Of the calls that wait, when several ways out share one; None makes one.
-        drop: Called with the id of each call that this side gives up. Never blocks.
     """
 
     __slots__ = ("name", "table", "check", "_post", "_owe", "_remark", "_drop")
@@ -50,7 +49,6 @@ class Outgoing:
         remark: Callable[[], str] = str,
         drop: Callable[[Id], None] = lambda id: None,
         table: Optional[RequestTable] = None,
-        drop: Callable[[Id], None] = lambda id: None,
     ) -> None:
         self.name = name
         self.table = RequestTable() if table is None else table

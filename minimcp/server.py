@@ -15,7 +15,6 @@ from .channel import Channel
 from .exchange import current_exchange
 from .features.facts import Facts
 from .features.registry import Registry
-from .features.state import states_of
 from .jsonrpc import Json
 from .limits import Limits
 from .log import tracer
@@ -175,7 +174,7 @@ class Server(Registration, Web):
             info.to_wire(), owner=self, instructions=instructions, logging=logging, mask_errors=mask_errors,
             strict_arguments=strict_arguments, page_size=page_size, list_ttl=list_ttl,
             list_cache_scope=scope(list_cache_scope), place=self._executors.place(executor),
-            states=states_of(name, state_keys, state_codec, lifetime=ask_timeout),
+            states=_states(name, state_keys, state_codec, ask_timeout),
             check_replay=check_replay, max_rounds=max_rounds,
             ask_timeout=ask_timeout, extensions=check_extensions(extensions),
         )
@@ -345,6 +344,15 @@ def serve(handlers: Any, transport: str = "stdio") -> None:
         TypeError, ValueError: As `Server.of` and `Server.run`.
     """
     Server.of(handlers).run(transport)
+
+
+def _states(name: str, keys: Optional[Sequence[bytes]], codec: Any, lifetime: Optional[float]) -> Any:
+    """What makes the states, as the author wants it; None where that says nothing."""
+    if keys is None and codec is None:
+        return None
+    from .features.state import states_of
+
+    return states_of(name, keys, codec, lifetime=lifetime)
 
 
 def _renew_in_forks(server: Server) -> None:

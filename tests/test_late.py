@@ -69,7 +69,7 @@ NOT_FOR_TOOLS = """
     minimcp.client minimcp.connecting minimcp.marks minimcp.uri_template minimcp.uri_expansion
     minimcp.features.asking minimcp.features.completers minimcp.features.completion minimcp.features.contents
     minimcp.features.methods minimcp.features.prompts minimcp.features.questions minimcp.features.resources
-    minimcp.features.rounds minimcp.features.log_handler
+    minimcp.features.rounds minimcp.features.state minimcp.features.log_handler
     minimcp.schema.check minimcp.schema.words minimcp.schema.peers minimcp.schema.forms
     minimcp.types.sampling minimcp.types.questions minimcp.types.prompt minimcp.types.elicitation
 """

@@ -38,7 +38,8 @@ LATE_OURS = {
     "connecting.py": "recognition.py",
     "targets.py": "transports/* config.py marks.py",
     "config.py": "transports/*",
-    "server.py": "transports/* run.py marks.py",
+    "server.py": "transports/* run.py marks.py features/state.py",
+    "features/facts.py": "features/state.py",
     "run.py": "transports/*",
     "web.py": "transports/* run.py",
     "transports/process.py": "transports/windows.py",
@@ -50,6 +51,7 @@ LATE_OURS = {
     "features/tools.py": "features/rounds.py schema/check.py",
     "schema/classes.py": "schema/check.py",
     "schema/limits.py": "schema/check.py",
+    "schema/kinds.py": "schema/limits.py",
 }
 """Who may import which of our own modules inside a function, on first use, because it costs time at the start:
 transports, a command's own module, the one file for Windows, kinds of things that a server may not have, questions that

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Optional
+import os
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 from ..eras import SERVER_KEY
 from ..jsonrpc import Json, to_json
 from ..places import Place
 from ..revisions import Revision
-from .state import States, states_of
+
+if TYPE_CHECKING:
+    from .state import States
 
 
 class Facts:
@@ -54,7 +57,7 @@ class Facts:
         self.info, self.owner, self.instructions = info, owner, instructions
         self.logging, self.mask_errors, self.strict_arguments = logging, mask_errors, strict_arguments
         self.page_size, self.place = page_size, place
-        self.states = states_of(str(info["name"]), None, None) if states is None else states
+        self._states, self._key = states, os.urandom(32)  # the key now: processes that are forked later share it
         self.check_replay, self.max_rounds, self.ask_timeout = check_replay, max_rounds, ask_timeout
         self.extensions = dict(extensions or {})
         self.hints = {"ttlMs": int(list_ttl * 1000), "cacheScope": list_cache_scope}
@@ -69,6 +72,15 @@ class Facts:
         self._stamp = {SERVER_KEY: dict(info)}
         self._closing = f',"resultType":"complete","_meta":{to_json(self._stamp)}'
         self._list_closing = f',{to_json(self.hints)[1:-1]}{self._closing}'
+
+    @property
+    def states(self) -> States:
+        """What makes that which clients carry between rounds: made, and imported, with the first of it."""
+        if self._states is None:
+            from .state import states_of
+
+            self._states = states_of(str(self.info["name"]), [self._key], None, lifetime=self.ask_timeout)
+        return self._states
 
     def described(self, revision: Revision) -> dict[str, Json]:
         """How the server describes itself in a revision."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Callable, Iterable, Mapping, Optional
 
+from .. import types  # whole: what is in it is imported with the first notice
 from ..eras import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..errors import InternalError, InvalidParams
 from ..exchange import LATER, Exchange, Outlet, Route
 from ..jsonrpc import Json, Notification, Response, encode
 from ..log import Log, one_line
 from ..notices import Later, Notices
-from ..types.notices import covering
 from .facts import Facts
 
 log = Log("subscriptions")
@@ -59,7 +59,7 @@ class Subscriber:
 
     def resource_updated(self, uri: str) -> None:
         """A resource has changed."""
-        subscribed = covering(self.uris, uri)
+        subscribed = types.covering(self.uris, uri)
         if subscribed is None:
             return
         if len(self.notices) >= MOST_URIS:  # one word for all that lies in a collection

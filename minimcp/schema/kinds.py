@@ -11,7 +11,7 @@ import typing
 from functools import lru_cache
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple, Union
 
-from . import choices, classes, containers, limits, scalars
+from . import choices, classes, containers, scalars
 from .advice import no_type
 from .annotations import Scope, substituted
 from .kind import JSON_TYPES, NOTHING_TYPE, Convert, Kind
@@ -160,7 +160,9 @@ class Builder:
         if name == "Literal":
             return choices.literal(arguments)
         if hasattr(annotation, "__metadata__"):
-            return limits.narrowed(self.kind(annotation.__origin__, scope), annotation.__metadata__)
+            from .limits import narrowed
+
+            return narrowed(self.kind(annotation.__origin__, scope), annotation.__metadata__)
         if origin is Union or name == "UnionType":
             return self._union(arguments, scope)
         if origin is tuple and arguments in ((), ((),)) and annotation is not typing.Tuple:

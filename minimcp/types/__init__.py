@@ -18,7 +18,7 @@ _LATE = {
     "content": "Audio Content EmbeddedResource Image ResourceLink Text UnknownContent content_from_wire",
     "elicitation": "ACTIONS Answer",
     "kinds": "ABSENT Absent Json decode_base64 encode_base64",
-    "notices": "CHANGES Change LOG_LEVELS LOG_ORDER LogMessage Progress log_level",
+    "notices": "CHANGES Change LOG_LEVELS LOG_ORDER LogMessage Progress covering log_level",
     "prompt": "GetPromptResult Message Prompt PromptArgument PromptMessage",
     "questions": "ElicitRequest SampleRequest ToolChoice conversation_fault",
     "resource": """
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
     from .elicitation import ACTIONS, Answer
     from .kinds import ABSENT, Absent, Json, decode_base64, encode_base64
-    from .notices import CHANGES, LOG_LEVELS, LOG_ORDER, Change, LogMessage, Progress, log_level
+    from .notices import CHANGES, LOG_LEVELS, LOG_ORDER, Change, LogMessage, Progress, covering, log_level
     from .prompt import GetPromptResult, Message, Prompt, PromptArgument, PromptMessage
     from .questions import ElicitRequest, SampleRequest, ToolChoice, conversation_fault
     from .resource import (
@@ -131,6 +131,7 @@ __all__ = [
     "content_from_wire",
     "contents_from_wire",
     "conversation_fault",
+    "covering",
     "decode_base64",
     "encode_base64",
     "log_level",
