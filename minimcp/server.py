@@ -23,7 +23,7 @@ from .pipe import Pipe
 from .places import ExecutorOption, Executors
 from .registration import Registration
 from .revisions import choose
-from .server_options import SERVER_OPTIONS, announced, scope
+from .server_options import SERVER_OPTIONS, announced, scope, states
 from .server_role import ServerRole
 from .session import Offer
 from .types import Icon, Implementation
@@ -174,7 +174,7 @@ class Server(Registration, Web):
             info.to_wire(), owner=self, instructions=instructions, logging=logging, mask_errors=mask_errors,
             strict_arguments=strict_arguments, page_size=page_size, list_ttl=list_ttl,
             list_cache_scope=scope(list_cache_scope), place=self._executors.place(executor),
-            states=_states(name, state_keys, state_codec, ask_timeout),
+            states=states(name, state_keys, state_codec, ask_timeout),
             check_replay=check_replay, max_rounds=max_rounds,
             ask_timeout=ask_timeout, extensions=check_extensions(extensions),
         )
@@ -344,15 +344,6 @@ def serve(handlers: Any, transport: str = "stdio") -> None:
         TypeError, ValueError: As `Server.of` and `Server.run`.
     """
     Server.of(handlers).run(transport)
-
-
-def _states(name: str, keys: Optional[Sequence[bytes]], codec: Any, lifetime: Optional[float]) -> Any:
-    """What makes the states, as the author wants it; None where that says nothing."""
-    if keys is None and codec is None:
-        return None
-    from .features.state import states_of
-
-    return states_of(name, keys, codec, lifetime=lifetime)
 
 
 def _renew_in_forks(server: Server) -> None:

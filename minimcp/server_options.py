@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping, Union
+from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 
 from .jsonrpc import Json
 from .options import FLAG, ICONS, MAPPING, SEVERAL, TEXT, Option, count, never_none, seconds
@@ -31,6 +31,15 @@ def scope(given: str) -> str:
     if given not in ("private", "public"):
         raise ValueError(f'list_cache_scope is "private" or "public", not {given!r}')
     return given
+
+
+def states(name: str, keys: Optional[Sequence[bytes]], codec: Any, lifetime: Optional[float]) -> Any:
+    """What makes the states, as the author wants it; None where that says nothing."""
+    if keys is None and codec is None:
+        return None
+    from .features.state import states_of
+
+    return states_of(name, keys, codec, lifetime=lifetime)
 
 
 def announced(given: Union[Iterable[str], Mapping[str, Json], None]) -> Mapping[str, Json]:

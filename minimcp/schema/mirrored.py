@@ -7,10 +7,9 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 
 from __future__ import annotations
 
+import binascii
 import re
 from typing import Any, Mapping, NamedTuple, Optional
-
-from ..types.kinds import decode_base64, encode_base64
 
 ANNOTATION = "x-mcp-header"
 
@@ -131,7 +130,7 @@ def header_value(value: Any) -> Optional[str]:
     text = plain_text(value)
     if text is None or _is_plain(text):
         return text
-    return f"{_BEFORE}{encode_base64(text.encode())}{_AFTER}"
+    return f"{_BEFORE}{_base64(text.encode())}{_AFTER}"
 
 
 def _is_plain(text: str) -> bool:
@@ -140,6 +139,10 @@ def _is_plain(text: str) -> bool:
 
 def _is_encoded(text: str) -> bool:
     return text.startswith(_BEFORE) and text.endswith(_AFTER) and len(text) >= len(_BEFORE + _AFTER)
+
+
+def _base64(content: bytes) -> str:
+    return binascii.b2a_base64(content, newline=False).decode()
 
 
 def from_header(text: str) -> str:
@@ -154,8 +157,8 @@ def from_header(text: str) -> str:
         return text
     payload = text[len(_BEFORE) : -len(_AFTER)]
     try:
-        content = decode_base64(payload)
-        if encode_base64(content) != payload:
+        content = binascii.a2b_base64(payload)
+        if _base64(content) != payload:
             raise ValueError("not canonical")
         return content.decode()
     except ValueError:  # UnicodeDecodeError and binascii.Error are ValueErrors too

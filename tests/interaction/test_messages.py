@@ -133,7 +133,7 @@ REGISTRATIONS: List[Tuple[Wrong, type, str]] = [
     (lambda s: s.remove_tool("forecast"), KeyError, "'Unknown tool: forecast'"),
     (lambda s: (s.tool(forecast), s.remove_tool("Forecast")), KeyError, "'Unknown tool: Forecast, did you mean forecast?'"),
     (lambda s: s.mount(5, prefix="x"), TypeError, 'mount takes a server, and what its names begin with: server.mount(other, prefix="x")'),
-    (lambda s: s.run("carrier-pigeon"), ValueError, "unknown transport 'carrier-pigeon': there is 'stdio'"),
+    (lambda s: s.run("carrier-pigeon"), ValueError, "unknown transport 'carrier-pigeon': there are 'stdio', 'http' and 'sse'"),
 ]  # fmt: skip
 
 
