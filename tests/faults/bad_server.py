@@ -51,7 +51,7 @@ def members(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
 def read(line: bytes) -> Any:
     """The message of a line; None when it was refused."""
     try:
-        text = line.decode("utf-8", "replace" if FAULT == "mangles" else "strict")
+        text = line.lstrip(b"\xef\xbb\xbf").decode("utf-8", "replace" if FAULT == "mangles" else "strict")
         return json.loads(text, parse_constant=constant, object_pairs_hook=members)
     except (ValueError, RecursionError):
         if FAULT == "dies":

@@ -147,7 +147,7 @@ class Client:
         """
         ours = {name: more.pop(name) for name in ("cwd", "env", "on_log") if name in more}
         target = list(command) if command is not None else self.script(**more)
-        return self.do("open", command=target, timeout=timeout or self.never, **ours)
+        return self.do("open", command=target, timeout=timeout or 3 * self.never, **ours)
 
     def opened(self, timeout: Optional[float] = None, **more: Any) -> "Client":
         """As `open`, which must go well.
