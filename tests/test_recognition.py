@@ -152,8 +152,8 @@ class Old:
 
     def get(self, heard: Heard, wire: Wire) -> None:
         wire.stream()
+        self.streams.append(wire)  # first: whoever reads the endpoint posts at once
         wire.event(self.endpoint, event="endpoint")
-        self.streams.append(wire)
         wire.sock.recv(1)
 
     def post(self, heard: Heard, wire: Wire) -> None:
