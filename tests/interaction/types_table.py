@@ -8,12 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-SOURCE = Path(__file__).with_name("shapes.py")
+SOURCE = Path(__file__).with_name("types_shapes.py")
 
 
 @lru_cache(maxsize=None)
 def load(*, as_strings: bool) -> Dict[str, Any]:
-    """The names of shapes.py, its annotations evaluated or left as strings."""
+    """The names of types_shapes.py, its annotations evaluated or left as strings."""
     import sys
     from types import ModuleType
 

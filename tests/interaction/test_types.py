@@ -19,7 +19,7 @@ from minimcp.schema.annotations import Scope
 
 from ..answering import R4, R5
 from ..rows import for_each
-from .table import ROWS, Row, complete, load
+from .types_table import ROWS, Row, complete, load
 
 SPACES = {"values": load(as_strings=False), "strings": load(as_strings=True)}
 
