@@ -20,8 +20,8 @@ import pytest
 from minimcp.schema import Kind, Limits, Mismatch, kind_of, write_any
 from minimcp.schema.annotations import Scope, Unresolved
 
+from ..interaction.types_table import load
 from ..rows import for_each
-from .table import load
 
 SPACE = load(as_strings=False)
 
