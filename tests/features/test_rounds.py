@@ -226,7 +226,8 @@ def test_a_handler_that_asks_something_else_the_second_time_is_found_out(caplog:
             return "nothing happened"
 
     for handler, words in (
-        (rewords, "other words when .*: keep what it depends on with ctx.step"), (renames, "is not asked now"), (forgets, "is not asked now"),
+        (rewords, "other words when .*: keep what it depends on with ctx.step"),
+        (renames, "is not asked now"), (forgets, "is not asked now"),
         (swallows, "other words"),
     ):
         for revision in (R4, R5):
