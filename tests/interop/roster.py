@@ -39,6 +39,7 @@ class Fault(NamedTuple):
         reason: What the peer does, what the specification says, and where in the peer that stands.
         since: The first revision; and the last one.
         ways: Where it shows.
+        always: False for a race, in which the check passes often.
     """
 
     role: str
@@ -47,6 +48,7 @@ class Fault(NamedTuple):
     since: str = R1
     until: str = R5
     ways: tuple[str, ...] = WAYS
+    always: bool = True
 
 
 class Peer(NamedTuple):
@@ -94,6 +96,13 @@ PEERS = (
                   "A resource that does not exist should be answered by the error -32002 (server/resources, error "
                   "handling). FastMCP.read_resource raises ValueError or ResourceError, which the low-level server "
                   "answers with the code 0, a code of nobody."),
+            Fault("server", "cancel asking",
+                  "The receiver of a cancellation that comes when the request is done ignores it (basic/utilities/"
+                  "cancellation). When it comes while the low-level Server._handle_request awaits message.respond(), "
+                  "outside the try that expects it, RequestResponder.__exit__ does not return what its cancel scope "
+                  "returns: CancelledError leaves the task, and the whole session ends. Over HTTP the cancellation "
+                  "and the answer to the question are two POSTs, which may overtake one another.",
+                  ways=("http", "sse"), always=False),
         ),
     ),
     Peer(

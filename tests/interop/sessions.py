@@ -191,7 +191,9 @@ def _take_known(session: Session, agreed: str, checks: dict[str, Any]) -> dict[s
         if not fault.since <= agreed <= fault.until:
             continue
         result = checks.pop(fault.check, "not held")
-        if result is True or result == "not held":
+        if result is True and not fault.always:
+            checks[fault.check] = True
+        elif result is True or result == "not held":
             found = "passes" if result is True else result
             checks[fault.check] = f"stands in the roster as the peer's fault, but {found}"
         else:
