@@ -16,7 +16,7 @@ FLOORS: Tuple[Tuple[float, Tuple[str, ...]], ...] = (
     (0, ("errors.py", "clock.py", "deadline.py", "log.py", "version.py", "paths.py")),
     (0, ("late.py", "options.py", "functions.py")),
     (1, ("jsonrpc.py", "types/*", "sse.py", "schema/*", "uri_template.py", "uri_expansion.py", "marks.py")),
-    (1, ("overlong.py",)),
+    (1, ("overlong.py", "remedies.py")),
     (2, ("revisions.py",)),
     (3, ("pipe.py", "table.py", "session.py", "eras.py", "workers.py", "channel.py", "exchange.py")),
     (3, ("outbox.py", "lane.py", "alarm.py", "dispatch.py", "inbound.py", "outgoing.py", "limits.py", "cancel.py")),

@@ -46,6 +46,8 @@ LATE_OURS = {
     "transports/process.py": "transports/windows.py",
     "registration.py": "marks.py",
     "intake.py": "overlong.py",
+    "calls.py": "remedies.py",
+    "typed.py": "remedies.py",
     "features/registry.py": "features/completion.py features/prompts.py features/resources.py features/methods.py",
     "features/client_features.py": "features/asking.py features/questions.py",
     "features/carried.py": "features/rounds.py",
