@@ -101,7 +101,8 @@ def connect(
             ``connect_timeout`` and subscribes again to what was subscribed to. Lost calls are never sent again.
         cache: Whether lists, reads and `server/discover` are kept as long as the server says that they stay true.
         handlers: An object with any of the functions that follow, by the same names; None has none.
-        on_log: Called with each log message of the server, one at a time, on one thread, as all ``on_...``.
+        on_log: Called with each log message of the server, one at a time, on one thread, as all ``on_...``: from "info"
+            on, until `Client.set_log_level` says otherwise.
         on_tools_changed: Called when the list of tools has changed.
         on_resources_changed: Called when the list of resources has changed.
         on_prompts_changed: Called when the list of prompts has changed.
