@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, Union
 
 from .answering import Answerer
 from .cache import Cache
@@ -85,6 +85,7 @@ def connect(
     max_backlog_bytes: Optional[int] = 64 * 1024 * 1024,
     write_timeout: Optional[float] = 30.0,
     max_cache_bytes: Optional[int] = 16 * 1024 * 1024,
+    **misspelt: NoReturn,
 ) -> Client:
     """Start or open a server, agree with it on a revision, and return the client. Use it as a context manager.
 
@@ -147,6 +148,10 @@ def connect(
         OSError: The config cannot be read.
         TypeError, ValueError: An argument cannot be what it is.
     """
+    if misspelt:
+        from .remedies import refuse_options
+
+        refuse_options("connect(...)", misspelt, connect)
     check_token(cancel)
     wanted = wanted_revisions(revision)
     web = {"headers": headers, "auth": auth, "verify": verify, "cert": cert, "proxies": proxies}

@@ -1,13 +1,15 @@
-"""Values that JSON does not have: where one stands, and what to write instead. Floor 1.
+"""Misuse: values that JSON does not have, options that there are not; what to write instead. Floor 2.
 
-Only imported when something could not be written.
+Only imported when somebody has to be told.
 """
 
 from __future__ import annotations
 
 import os
 from enum import Enum
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterable, Iterator, Mapping, NoReturn, Optional
+
+from .schema.mismatch import nearest
 
 MOST_LEVELS = 100
 """How deep a value is searched; what nests deeper has an error of its own."""
@@ -90,3 +92,57 @@ def explained(method: str, params: Any, error: Exception) -> Exception:
     name = params.get("name") if method in ("tools/call", "prompts/get") else None
     what = f"the params of {method}" if name is None else f"the arguments of {name!r:.60}"
     return type(error)(f"{what}: {problem if name is None else problem.replace('arguments.', '', 1)}")
+
+
+PORTED = {
+    "lifespan": "there is none: what is before and after server.run(), or attributes of a plain class, do it",
+    "middleware": "write @server.middleware above each function",
+    "tools": "write server.add_tool(function) for each, or hand over a plain object: Server(name, Tools())",
+    "host": "say it to server.run(...)", "port": "say it to server.run(...)", "path": "say it to server.run(...)",
+    "transport": "say it to server.run(...)", "stateless_http": "did you mean sessions=False?",
+    "log_level": "use the logging module: logging.getLogger(\"minimcp\")", "debug": "use the logging module",
+    "on_duplicate_tools": "a name that is taken is refused, unless replace=True is said of the new one",
+    "log_handler": "did you mean on_log=?", "logging_callback": "did you mean on_log=?",
+    "elicitation_handler": "did you mean elicit=?", "elicitation_callback": "did you mean elicit=?",
+    "sampling_handler": "did you mean sample=?", "sampling_callback": "did you mean sample=?",
+    "list_roots_callback": "did you mean list_roots=?", "message_handler": "say on_tools_changed= or the like",
+    "progress_handler": "did you mean on_progress= of call_tool?", "mode": "did you mean revision=?",
+    "progress_callback": "did you mean on_progress=?", "read_timeout_seconds": "did you mean timeout=?",
+    "args": "give a list: connect([sys.executable, \"server.py\", \"argument\"])",
+    "command": "give it first, without a name", "url": "give it first, without a name",
+}  # fmt: skip
+"""Options of other libraries: what to write here."""
+
+
+def refuse_options(owner: str, given: Iterable[str], function: Any) -> NoReturn:
+    """Refuse an option that there is not, and say which was meant.
+
+    Args:
+        owner: What takes options, as it is written: "Server(...)".
+        given: Names that it does not have; the first counts.
+        function: What takes the options, each by keyword only.
+
+    Raises:
+        TypeError: Always.
+    """
+    name, known = next(iter(given)), function.__kwdefaults__
+    near = nearest(name, known)
+    hint = f"did you mean {near}=?" if near else PORTED.get(name) or f"there is {', '.join(known)}"
+    raise TypeError(f"{owner} has no option {name}=: {hint}")
+
+
+def refuse_as_arguments(name: Any, given: Mapping[str, Any], function: Any) -> NoReturn:
+    """Refuse what was given to a call of a tool by keyword: it is an argument of the tool, or a misspelt option.
+
+    Args:
+        name: Of the tool.
+        given: By keyword.
+        function: What takes the options, each by keyword only.
+
+    Raises:
+        TypeError: Always.
+    """
+    first = next(iter(given))
+    if first in PORTED or nearest(first, function.__kwdefaults__):
+        refuse_options("call_tool(...)", given, function)
+    raise TypeError(f"the arguments of a tool go into a dict: call_tool({name!r:.60}, {dict(given)!r:.200})")

@@ -81,7 +81,7 @@ def test_what_goes_round_in_a_circle_keeps_its_own_error() -> None:
 
 
 def test_a_call_says_where_and_what(caplog: pytest.LogCaptureFixture) -> None:
-    server = minimcp.Server("x", logging=True)
+    server = make_server("x", logging=True)
 
     @server.tool(name="import")
     def import_(todos: List[Dict[str, str]]) -> int:
@@ -103,3 +103,33 @@ def test_a_call_says_where_and_what(caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(TypeError, match=r"'tone' of 'review' .* not the dict .*: write json.dumps\(...\)"):
             client.get_prompt("review", {"tone": {}})  # type: ignore[dict-item]
         assert client.call_tool("import", {"todos": [{}]}).value == 1, "the connection is as it was"
+
+
+def test_an_option_that_there_is_not() -> None:
+    def connect(**options: Any) -> None:
+        minimcp.connect(minimcp.Server("x"), **options)
+
+    make_server: Any = minimcp.Server
+    wrong: List[Any] = [
+        (lambda: make_server("x", lifespan=1), r"^Server\(...\) has no option lifespan=: there is none: what is befo"),
+        (lambda: make_server("x", instruction="y"), r"no option instruction=: did you mean instructions=\?$"),
+        (lambda: make_server("x", quite_other=1), "no option quite_other=: there is version, title, "),
+        (lambda: connect(elicitation_callback=print), r"^connect\(...\) has no option .* did you mean elicit=\?$"),
+        (lambda: connect(time_out=5), r"did you mean timeout=\?$"),
+        (lambda: connect(args=[]), "give a list: connect"),
+    ]
+    for make, words in wrong:
+        with pytest.raises(TypeError, match=words):
+            make()
+    with minimcp.connect(minimcp.Server("x", capabilities=["tools"])) as client:
+        call: Any = client.call_tool
+        with pytest.raises(TypeError, match=r"^the arguments of a tool go into a dict: call_tool\('f', \{'a': 1\}\)$"):
+            call("f", a=1)
+        with pytest.raises(TypeError, match=r"^call_tool\(...\) has no option time_out=: did you mean timeout=\?$"):
+            call("f", time_out=1)
+        with pytest.raises(TypeError, match=r"did you mean on_progress=\?$"):
+            call("f", {}, progress_callback=print)
+        with pytest.raises(ValueError, match="^timeout is at least 0 seconds, not -1; None waits for ever$"):
+            call("f", timeout=-1)
+    with pytest.raises(ValueError, match="^connect_timeout is at least 0 seconds"):
+        connect(connect_timeout=-0.5)
