@@ -6,7 +6,7 @@ somebody else's with tools of its own names its set of checks in `our_client.CHE
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Mapping, NamedTuple
 
 from .environments import Environment, NodeEnvironment, PythonEnvironment
 
@@ -26,6 +26,10 @@ def exactly(*revisions: str) -> tuple[Asked, ...]:
     return tuple(Asked(revision, revision) for revision in revisions)
 
 
+WAYS = ("stdio", "http", "sse")
+"""How messages go: over stdio, Streamable HTTP, or the HTTP+SSE of 2024-11-05."""
+
+
 class Fault(NamedTuple):
     """A check that a peer fails in some revisions, because the peer is wrong; it has to fail, or this has to go.
 
@@ -34,6 +38,7 @@ class Fault(NamedTuple):
         check: The name of the check.
         reason: What the peer does, what the specification says, and where in the peer that stands.
         since: The first revision; and the last one.
+        ways: Where it shows.
     """
 
     role: str
@@ -41,6 +46,7 @@ class Fault(NamedTuple):
     reason: str
     since: str = R1
     until: str = R5
+    ways: tuple[str, ...] = WAYS
 
 
 class Peer(NamedTuple):
@@ -48,7 +54,8 @@ class Peer(NamedTuple):
 
     `server` and `client` are scripts: a path below `peers/`, or, for something that is served as it came, a
     path inside node_modules or the name of a module. An empty one means that the peer does not play that
-    role.
+    role. What it serves and speaks over HTTP stands apart, by the way: fewer revisions do there. A server gets
+    "http" or "sse" as its argument then, or what `way_names` says, and its port in the variable PORT.
     """
 
     name: str
@@ -61,7 +68,13 @@ class Peer(NamedTuple):
     client: str = ""
     speaks: tuple[Asked, ...] = ()
     faults: tuple[Fault, ...] = ()
+    serves_at: Mapping[str, tuple[Asked, ...]] = {}
+    speaks_at: Mapping[str, tuple[Asked, ...]] = {}
+    way_names: Mapping[str, str] = {}
 
+
+ONE_ERA = (*exactly(R2, R4), Asked("auto", R4))
+BOTH_ERAS = (*exactly(R2, R4, R5), Asked("auto", R5))
 
 ZOD = "zod@4.6.7"
 REFERENCE = ["mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19", "mcp-server-fetch==2026.10.24", "mcp==2.3.0"]
@@ -71,7 +84,9 @@ PEERS = (
         "python-sdk-1", "1.30.0", PythonEnvironment("python-sdk-1", ["mcp==1.30.0"]),
         server="python_server.py",
         serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)),
+        serves_at={"http": ONE_ERA, "sse": (*exactly(R2), Asked("auto", R4))},
         client="python_client.py", speaks=exactly(*HANDSHAKE),
+        speaks_at={"http": exactly(R2, R4), "sse": exactly(R4)},
         faults=(
             Fault("server", "no resource",
                   'As "code of no resource": neither the code nor data says that there is no such resource.'),
@@ -85,7 +100,9 @@ PEERS = (
         "python-sdk-2", "2.3.0", PythonEnvironment("python-sdk-2", ["mcp==2.3.0"]),
         server="python_server.py",
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
+        serves_at={"http": BOTH_ERAS},
         client="python_client.py", speaks=(*exactly(*ALL), Asked("auto", R5)),
+        speaks_at={"http": BOTH_ERAS, "sse": exactly(R4)},
         faults=(
             Fault("server", "code of no resource",
                   "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
@@ -99,6 +116,7 @@ PEERS = (
         server="typescript_server.mjs",
         serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)),
         client="typescript_client.mjs", speaks=exactly(*HANDSHAKE),
+        speaks_at={"http": exactly(R2, R4), "sse": exactly(R4)},
         faults=(
             Fault("server", "no resource",
                   'As "code of no resource": neither the code nor data says that there is no such resource.'),
@@ -118,6 +136,7 @@ PEERS = (
         server="typescript_server.mjs",
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
         client="typescript_client.mjs", speaks=(*exactly(*ALL), Asked("auto", R5)),
+        speaks_at={"http": BOTH_ERAS, "sse": exactly(R4)},
         faults=(
             Fault("server", "code of no resource",
                   "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
@@ -130,6 +149,7 @@ PEERS = (
         NodeEnvironment("server-everything", ["@modelcontextprotocol/server-everything@2026.8.31"]),
         server="@modelcontextprotocol/server-everything/dist/index.js", server_arguments=("stdio",),
         serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)), tools="everything",
+        serves_at={"http": ONE_ERA, "sse": (*exactly(R2), Asked("auto", R4))}, way_names={"http": "streamableHttp"},
         faults=(
             Fault("server", "task only",
                   "A call of a tool that runs only as a task has to be answered by the error -32601 (2025-11-25, "
@@ -185,10 +205,13 @@ PEERS = (
         "fastmcp", "4.1.2", PythonEnvironment("fastmcp", ["fastmcp==4.1.2"]),
         server="fastmcp_server.py",
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)), tools="fastmcp",
+        serves_at={"http": BOTH_ERAS},
         client="fastmcp_client.py", speaks=(Asked("legacy", R4), Asked("auto", R5)),
+        speaks_at={"http": (Asked("legacy", R4), Asked("auto", R5))},
     ),
     Peer(
         "inspector", "2.12.0", NodeEnvironment("inspector", ["@modelcontextprotocol/inspector@2.12.0"]),
         client="inspector_client.mjs", speaks=exactly(R4),
+        speaks_at={"http": exactly(R4)},
     ),
 )
