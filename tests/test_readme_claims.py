@@ -156,7 +156,7 @@ def test_what_one_writes_for_http_is_taken() -> None:
 
 
 def test_where_what_is_raised_is_something_to_raise() -> None:
-    named = table(README.split("\nChange only what you raise:\n", 1)[1])
+    named = table(README.split("change only what they raise:\n", 1)[1])
     kinds = re.findall("``(.+?)``", " ".join(cells[1] for cells in named))
     assert len(kinds) == 5 and all(issubclass(getattr(minimcp, kind), McpError) for kind in kinds)
 
