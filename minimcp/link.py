@@ -31,7 +31,7 @@ from .rounds import until_cancelled
 log = Log("client")
 
 USUAL_LEVEL = "info"
-"""What a host that hears log messages is sent from, until it says otherwise: as servers do where they need no asking."""
+"""The lowest level that a host hears until it names one: the same that servers send from where nobody has to ask."""
 
 JOIN_SECONDS = 10.0
 """How long closing waits for a beginning that it has stopped: an old server may take 4 s to end."""

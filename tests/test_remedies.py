@@ -80,8 +80,8 @@ def test_what_goes_round_in_a_circle_keeps_its_own_error() -> None:
     assert explained("tools/call", {"name": "x", "arguments": {"a": circle}}, error) is error
 
 
-def test_a_call_says_where_and_what(caplog: pytest.LogCaptureFixture) -> None:
-    server = make_server("x", logging=True)
+def test_a_call_says_where_and_what() -> None:
+    server = minimcp.Server("x")
 
     @server.tool(name="import")
     def import_(todos: List[Dict[str, str]]) -> int:

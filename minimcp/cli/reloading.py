@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from typing import Iterator, Mapping, NoReturn, Optional, Sequence
 
 from .screen import say
@@ -104,15 +105,13 @@ def _wait_for_change(path: str, seen: Seen, child: subprocess.Popen[bytes]) -> N
 
 
 def _pause(child: subprocess.Popen[bytes]) -> None:
-    from time import sleep
-
     if child.poll() is None:
         try:
             child.wait(LOOK_SECONDS)
         except subprocess.TimeoutExpired:
             return
         say("it has ended; it is started again when a file changes", file=sys.stderr)
-    sleep(LOOK_SECONDS)
+    time.sleep(LOOK_SECONDS)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -98,7 +98,9 @@ def run(arguments: Sequence[str], folder: Path, seconds: float) -> tuple[int, st
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise Broken(f"{' '.join(arguments)}: not over after {seconds:.0f} s") from None
+            log.seek(0)
+            shown = log.read().decode("utf-8", "replace")[-2000:]
+            raise Broken(f"{' '.join(arguments)}: not over after {seconds:.0f} s:\n{shown}") from None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -174,8 +176,11 @@ def client(scenario: str, revision: str) -> Verdict:
     command = f"{sys.executable} {HERE / 'client.py'}"
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
-        code, _ = run(["client", "--command", command, "--scenario", scenario, "--spec-version", revision,
-                       *_limits(out)], Path(folder), SCENARIO_SECONDS + 15)
+        try:
+            code, _ = run(["client", "--command", command, "--scenario", scenario, "--spec-version", revision,
+                           *_limits(out)], Path(folder), SCENARIO_SECONDS + 15)
+        except Broken as error:
+            return Verdict(scenario, problem=str(error))
         checks = results(out).get(scenario)
         return Verdict(scenario) if checks is None else Verdict.of(scenario, checks, code)
 
