@@ -148,7 +148,7 @@ def test_what_one_writes_here_is_here() -> None:
 def test_what_one_writes_for_http_is_taken() -> None:
     """Each line is run, with a server and a `connect` that only take what the real ones take."""
     names = {"server": create_autospec(Server), "connect": create_autospec(connect), "HttpServer": HttpServer}
-    names.update(HttpRequest=HttpRequest, url="http://localhost/mcp", proxy="http://localhost:3128", h={})
+    names.update(request=HttpRequest("GET", "/mcp", {}), url="http://localhost/mcp", proxy="http://localhost:3128")
     lines = [cells[0] for here in ("serving", "connecting") for cells in table(README.split(f"here: {here}\n", 1)[1])]
     assert len(lines) == 12
     for line in lines:
