@@ -108,6 +108,10 @@ PEERS = (
                   "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
                   "(server/resources, error handling). MCPServer._handle_read_resource says -32602 in every "
                   "revision, which is right in 2026-07-28 alone.", until=R4),
+            Fault("client", "large",
+                  "sse_client sets no bound of its own, so the one of httpx2 holds: 1 MiB for an event. A longer "
+                  "message is no error of its call: the connection is lost.", ways=("sse",)),
+            Fault("client", "close", 'As "large": the error comes out of sse_client once more.', ways=("sse",)),
         ),
     ),
     Peer(
@@ -115,6 +119,7 @@ PEERS = (
         NodeEnvironment("typescript-sdk-1", ["@modelcontextprotocol/sdk@1.32.2", ZOD]),
         server="typescript_server.mjs",
         serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)),
+        serves_at={"http": ONE_ERA, "sse": (*exactly(R2), Asked("auto", R4))},
         client="typescript_client.mjs", speaks=exactly(*HANDSHAKE),
         speaks_at={"http": exactly(R2, R4), "sse": exactly(R4)},
         faults=(
@@ -135,6 +140,7 @@ PEERS = (
         ]),
         server="typescript_server.mjs",
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
+        serves_at={"http": BOTH_ERAS},
         client="typescript_client.mjs", speaks=(*exactly(*ALL), Asked("auto", R5)),
         speaks_at={"http": BOTH_ERAS, "sse": exactly(R4)},
         faults=(
@@ -142,6 +148,10 @@ PEERS = (
                   "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
                   "(server/resources, error handling). McpServer throws ResourceNotFoundError, whose code is -32602 "
                   "in every revision, which is right in 2026-07-28 alone.", until=R4),
+            Fault("client", "unknown method",
+                  "In 2026-07-28 an unknown method is answered by HTTP 404 with the error -32601 in the body "
+                  "(basic/transports). StreamableHTTPClientTransport._send hands on the body of a 400 alone; of a 404 "
+                  "it makes an SdkHttpError, CLIENT_HTTP_NOT_IMPLEMENTED.", since=R5, ways=("http",)),
         ),
     ),
     Peer(
