@@ -48,7 +48,8 @@ def _parser(prog: str) -> Parser:
     parser.add_argument("--http", type=_address, metavar="[HOST:]PORT",
                         help="serve over Streamable HTTP there, and say at which URL; port 0 takes a free one. A host "
                              "that other machines reach needs the server's allowed_hosts (default: 127.0.0.1)")
-    parser.add_argument("--sse", action="store_true", help="serve clients that know only HTTP+SSE too, at /sse of the same port")
+    parser.add_argument("--sse", action="store_true",
+                        help="serve clients that know only HTTP+SSE too, at /sse of the same port")
     parser.add_argument("--reload", action="store_true", help="start anew when the file or a module beside it changes")
     parser.add_argument("--until-stdin-ends", action="store_true", help=SUPPRESS)
     return parser
