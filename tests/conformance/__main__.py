@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", choices=["server", "client"], help="this side alone")
     only = parser.parse_args(arguments).only
     begun, score = time.monotonic(), Score()
-    lines = []
+    lines: list[str] = []
     try:
         suite.ENVIRONMENT.ready()
         for name, side in (("server", server_side), ("client", client_side)):
