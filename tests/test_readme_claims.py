@@ -42,7 +42,7 @@ from minimcp.schema import kind_of
 from minimcp.schema.dialects import DIALECTS
 
 from .conformance.suite import ENVIRONMENT, PACKAGE
-from .interop.roster import PEERS
+from .interop.roster import PEERS, Asked
 from .readme import README, blocks, rows, table
 from .support import WAIT, eventually
 
@@ -209,11 +209,13 @@ def test_the_suite_is_the_one_that_is_run() -> None:
 
 
 def test_the_other_software_is_that_of_the_roster() -> None:
-    peers = [
-        [peer.name, peer.version, *(str(len({each.agreed for each in asked}) or "-") for asked in sides)]
-        for peer in PEERS for sides in [(peer.serves, peer.speaks)]
+    def told(*sides: Tuple[Asked, ...]) -> str:
+        return str(len({each.agreed for side in sides for each in side}) or "-")
+
+    assert rows("Other software") == [
+        [peer.name, peer.version, told(peer.serves), told(*peer.serves_at.values()), told(peer.speaks),
+         told(*peer.speaks_at.values())] for peer in PEERS
     ]
-    assert rows("Other software") == peers
 
 
 def _amount(text: str) -> Any:
