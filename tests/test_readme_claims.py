@@ -6,10 +6,12 @@ import inspect
 import re
 import threading
 from concurrent.futures import Future
+from datetime import date
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Literal, NamedTuple, NewType, Optional, Set, Tuple, TypedDict, Union
+from unittest.mock import create_autospec
 from uuid import UUID
 
 import pytest
@@ -22,6 +24,8 @@ from minimcp import (
     CancelToken,
     Client,
     Context,
+    HttpRequest,
+    HttpServer,
     Image,
     McpError,
     ResourceNotFound,
@@ -33,10 +37,12 @@ from minimcp import (
 )
 from minimcp.features.prompts import Prompts
 from minimcp.limits import Limits
-from minimcp.revisions import REVISIONS, Revision
+from minimcp.revisions import BY_NAME, REVISIONS, Revision
 from minimcp.schema import kind_of
 from minimcp.schema.dialects import DIALECTS
 
+from .conformance.suite import ENVIRONMENT, PACKAGE
+from .interop.roster import PEERS, Asked
 from .readme import README, blocks, rows, table
 from .support import WAIT, eventually
 
@@ -137,6 +143,79 @@ def test_what_one_writes_here_is_here() -> None:
                     assert name in minimcp.__all__ or name in ("Field",), written
                     seen += 1
     assert seen > 60
+
+
+def test_what_one_writes_for_http_is_taken() -> None:
+    """Each line is run, with a server and a `connect` that only take what the real ones take."""
+    names = {"server": create_autospec(Server), "connect": create_autospec(connect), "HttpServer": HttpServer}
+    names.update(request=HttpRequest("GET", "/mcp", {}), url="http://localhost/mcp", proxy="http://localhost:3128")
+    lines = [cells[0] for here in ("serving", "connecting") for cells in table(README.split(f"here: {here}\n", 1)[1])]
+    assert len(lines) == 12
+    for line in lines:
+        eval(line.strip("`"), names)
+
+
+def test_where_what_is_raised_is_something_to_raise() -> None:
+    named = table(README.split("change only what they raise:\n", 1)[1])
+    kinds = re.findall("``(.+?)``", " ".join(cells[1] for cells in named))
+    assert len(kinds) == 5 and all(issubclass(getattr(minimcp, kind), McpError) for kind in kinds)
+
+
+def test_arguments_are_json_and_the_oldest_revisions_have_texts_alone() -> None:
+    colour, server = Enum("colour", {"RED": "red"}), Server("paint")
+
+    def mix(one: colour, day: date) -> Dict[str, str]:
+        """Mix."""
+        return {"one": one.name, "day": day.isoformat()}
+
+    mix.__annotations__.update(one=colour, day=date)
+    server.add_tool(mix)
+    given = {"one": "red", "day": "2026-07-28"}
+    for revision in REVISIONS:
+        with connect(server, revision=revision.name) as client:
+            result = client.call_tool("mix", given)
+            with pytest.raises(TypeError):
+                client.call_tool("mix", {**given, "day": date(2026, 7, 28)})
+        assert result.text == '{"one":"RED","day":"2026-07-28"}'
+        assert result.has_structured_content is (revision.structured != "none")
+        assert (result.value is None) is not result.has_structured_content
+    only = [revision.name for revision in REVISIONS if revision.structured == "none"]
+    assert f"{' and '.join(only)}\nhave texts alone" in README
+
+
+def test_log_messages_come_from_info_on() -> None:
+    server = Server("talks")
+
+    @server.tool
+    def talk(ctx: Context) -> None:
+        """Talk."""
+        ctx.debug("details")
+        ctx.info("news")
+
+    heard: List[str] = []
+    with connect(server, revision="2026-07-28", on_log=lambda message: heard.append(message.data)) as client:
+        client.call_tool("talk")
+        assert eventually(lambda: heard == ["news"])
+        client.set_log_level("debug")
+        client.call_tool("talk")
+        assert eventually(lambda: heard == ["news", "details", "news"])
+
+
+def test_the_suite_is_the_one_that_is_run() -> None:
+    told = README.split("\nConformance\n---", 1)[1].split("\nOther software\n", 1)[0]
+    (version,) = re.findall(r"version ([\w.-]+),", told)
+    assert ENVIRONMENT.packages == [f"{PACKAGE}@{version}"]
+    assert all(cells[1] in BY_NAME and cells[0] in ("server", "client") for cells in rows("Conformance"))
+
+
+def test_the_other_software_is_that_of_the_roster() -> None:
+    def told(*sides: Tuple[Asked, ...]) -> str:
+        return str(len({each.agreed for side in sides for each in side}) or "-")
+
+    assert rows("Other software") == [
+        [peer.name, peer.version, told(peer.serves), told(*peer.serves_at.values()), told(peer.speaks),
+         told(*peer.speaks_at.values())] for peer in PEERS
+    ]
 
 
 def _amount(text: str) -> Any:
