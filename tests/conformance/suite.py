@@ -28,8 +28,8 @@ HERE = Path(__file__).resolve().parent
 PACKAGE = "@modelcontextprotocol/conformance"
 ENVIRONMENT = NodeEnvironment("conformance", [f"{PACKAGE}@0.2.0-alpha.12"])
 
-SCENARIO_SECONDS = 30.0
-SET_SECONDS = 120.0
+SCENARIO_SECONDS = 60.0
+SET_SECONDS = 150.0
 START_SECONDS = 20.0
 GENERIC = "wire-schema-valid"
 """The check that is made in every scenario."""
