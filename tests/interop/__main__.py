@@ -26,7 +26,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--way", choices=WAYS, help="over this alone")
     parser.add_argument("--revision", help="these sessions alone: a revision, auto or handshake")
     parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2), help="sessions at a time")
-    parser.add_argument("--wire", type=Path, metavar="FOLDER", help="write down what went over the wire")
+    parser.add_argument("--wire", type=Path, metavar="FOLDER", help="write down what went over stdio")
     parser.add_argument("--verbose", action="store_true", help="show each failed session's stderr")
     return parser.parse_args(arguments)
 

@@ -1,7 +1,7 @@
 // The shared checks by a client of the TypeScript SDK: 1.x, or 2.x where that is installed.
 //
-// Usage: typescript_client.mjs REVISION COMMAND... (or URL) where REVISION is a revision or "auto" (2.x only). Prints one
-// JSON object: the revision in use and, for each check, true or what went wrong.
+// Usage: typescript_client.mjs REVISION COMMAND... (or URL) where REVISION is a revision or "auto" (2.x only). Prints
+// one JSON object: the revision in use and, for each check, true or what went wrong.
 
 import assert from 'node:assert/strict';
 import { z } from 'zod';

@@ -1,7 +1,7 @@
 // The shared tools on a server of the TypeScript SDK: 1.x, or 2.x (both eras) where that is installed.
 //
-// Usage: typescript_server.mjs [WAY] where WAY is "http" or "sse" (1.x only), at the port in the variable PORT; without,
-// over stdio.
+// Usage: typescript_server.mjs [WAY] where WAY is "http" or "sse" (1.x only), at the port in the variable PORT;
+// without, over stdio.
 
 import { z } from 'zod';
 import { CACHE_HINTS, addFeatures } from './typescript_features.mjs';
@@ -131,7 +131,8 @@ async function serve1() {
   if (way === 'http') {
     const { StreamableHTTPServerTransport } = await import('@modelcontextprotocol/sdk/server/streamableHttp.js');
     const serve = withSessions(make, StreamableHTTPServerTransport);
-    listen((request, response) => serve(request.headers['mcp-session-id'], (transport) => transport.handleRequest(request, response)));
+    listen((request, response) =>
+      serve(request.headers['mcp-session-id'], (transport) => transport.handleRequest(request, response)));
   } else if (way === 'sse') {
     const { SSEServerTransport } = await import('@modelcontextprotocol/sdk/server/sse.js');
     listenOlder(make, SSEServerTransport);
