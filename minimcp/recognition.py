@@ -70,7 +70,7 @@ def _agreed(server: HttpServer, agree: Agree, plan: Plan, pipe: Pipe) -> Link:
         link = agree(pipe, plan)
     except ConnectionLost as lost:
         raise ConnectionFailed(str(lost)) from lost
-    if link.era.revision.handshake and plan.handshake is not None:
+    if link.era.revision.handshake and (plan.per_request or isinstance(pipe, SsePipe)):  # else it was not asked
         if len(_known) >= MOST_KNOWN:
             _known.clear()
         _known[server.url] = type(pipe)

@@ -107,6 +107,15 @@ def test_what_wants_the_handshake_is_not_probed_again() -> None:
         assert peer.methods.count("server/discover") == 1 and peer.methods.count("initialize") == 2
 
 
+def test_a_client_that_wants_the_handshake_says_nothing_about_the_server() -> None:
+    with Peer(handshake=True) as peer:
+        for revision in ("handshake", "2025-11-25"):
+            with connect(peer, revision=revision):
+                assert peer.url not in recognition._known
+        with connect(peer):
+            assert peer.methods.count("server/discover") == 1
+
+
 def test_not_very_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recognition, "MOST_KNOWN", 1)
     with Peer(handshake=True) as first, Peer(handshake=True) as second:
