@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Dict, List
 
 import pytest
@@ -16,7 +17,7 @@ from minimcp import Image, Server, Text, ToolError, connect, connect_all, tool
 from .floors import FLOORS, PACKAGE
 from .interop.embedding import PROGRAMS
 from .readme import BLOCK, README, blocks, rows
-from .support import ROOT, run_python
+from .support import ROOT, WAIT, run_python
 
 
 class Shelf:
@@ -51,7 +52,7 @@ def _run(arguments: List[str], folder: Path) -> str:
 def test_every_python_block_is_run() -> None:
     """Those that need a package, and the notebook in a real one, by `tests.interop.embedding`, which CI runs."""
     elsewhere = [name.partition(" ")[0] for name in (*blocks("needs"), *blocks("cells"))]
-    assert README.count("code-block:: python") == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere) == 12
+    assert README.count("code-block:: python") == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere) == 15
     assert elsewhere == list(PROGRAMS)
     assert "module tests.interop.embedding\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     for text in blocks("needs").values():
@@ -71,6 +72,78 @@ def test_the_plain_class_serves(files: Path) -> None:
     with connect(str(files / "notes.py")) as client:
         assert client.call_tool("add", {"text": "milk"}).value == 1
         assert client.read_resource("notes://1").text == "milk"
+
+
+def test_what_is_opened_before_serving_is_there_for_all_calls(files: Path) -> None:
+    changed: SimpleQueue[str] = SimpleQueue()
+    target = [sys.executable, "todo.py"]
+    with connect(target, cwd=files, on_resource_updated=changed.put) as client:
+        client.subscribe("todo://all")
+        assert client.call_tool("add", {"what": "sleep"}).value == 1
+        assert changed.get(timeout=WAIT) == "todo://all"
+    with connect(target, cwd=files) as client:
+        assert client.call_tool("add", {"what": "eat"}).value == 2
+        assert json.loads(client.read_resource("todo://all").text) == ["sleep", "eat"]
+
+
+def test_server_and_client_in_one_program(files: Path) -> None:
+    assert json.loads(_run(["both.py"], files)) == [{"number": 1, "degrees": 3}]
+
+
+ALONE = """
+import sys
+sys.path.insert(0, {root!r})
+from http.client import HTTPConnection
+from minimcp import Server
+
+body = '{{"jsonrpc": "2.0", "id": 1, "method": "ping"}}'
+headers = {{"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}}
+with Server("alone", sessions=False).start_http() as running:
+    connection = HTTPConnection("127.0.0.1", running.port)
+    connection.request("POST", "/mcp", body, headers)
+    response = connection.getresponse()
+    assert response.status == 200, (response.status, response.read())
+    connection.close()
+assert not {{"requests", "urllib3", "jsonschema", "asyncio"}} & set(sys.modules)
+"""
+
+
+def test_to_serve_over_http_the_standard_library_is_enough(tmp_path: Path) -> None:
+    _run(["-I", "-S", "-c", ALONE.format(root=str(ROOT))], tmp_path)
+
+
+MOUNTED = """
+from http.client import HTTPConnection
+from socketserver import ThreadingMixIn
+from threading import Thread
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import minimcp
+from wsgi import application
+
+class Host(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+class Quiet(WSGIRequestHandler):
+    def log_message(self, *words): pass
+
+host = make_server("127.0.0.1", 0, application, Host, Quiet)
+Thread(target=host.serve_forever, daemon=True).start()
+for revision in ("2026-07-28", "2025-11-25"):
+    with minimcp.connect(f"http://127.0.0.1:{host.server_port}/mcp", revision=revision) as client:
+        assert client.revision == revision
+        assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value[0]["degrees"] == 3
+connection = HTTPConnection("127.0.0.1", host.server_port)
+connection.request("GET", "/")
+assert connection.getresponse().read() == b"Hello"
+connection.close()
+host.shutdown()
+host.server_close()
+"""
+
+
+def test_a_host_of_wsgi_serves_it_beside_its_pages(files: Path) -> None:
+    _run(["-c", MOUNTED], files)
 
 
 def test_a_list_in_a_class_is_the_list() -> None:

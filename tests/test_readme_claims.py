@@ -6,10 +6,12 @@ import inspect
 import re
 import threading
 from concurrent.futures import Future
+from datetime import date
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Literal, NamedTuple, NewType, Optional, Set, Tuple, TypedDict, Union
+from unittest.mock import create_autospec
 from uuid import UUID
 
 import pytest
@@ -22,6 +24,8 @@ from minimcp import (
     CancelToken,
     Client,
     Context,
+    HttpRequest,
+    HttpServer,
     Image,
     McpError,
     ResourceNotFound,
@@ -137,6 +141,44 @@ def test_what_one_writes_here_is_here() -> None:
                     assert name in minimcp.__all__ or name in ("Field",), written
                     seen += 1
     assert seen > 60
+
+
+def test_what_one_writes_for_http_is_taken() -> None:
+    """Each line is run, with a server and a `connect` that only take what the real ones take."""
+    names = {"server": create_autospec(Server), "connect": create_autospec(connect), "HttpServer": HttpServer}
+    names.update(request=HttpRequest("GET", "/mcp", {}), url="http://localhost/mcp", proxy="http://localhost:3128")
+    lines = [cells[0] for here in ("serving", "connecting") for cells in table(README.split(f"here: {here}\n", 1)[1])]
+    assert len(lines) == 12
+    for line in lines:
+        eval(line.strip("`"), names)
+
+
+def test_where_what_is_raised_is_something_to_raise() -> None:
+    named = table(README.split("change only what they raise:\n", 1)[1])
+    kinds = re.findall("``(.+?)``", " ".join(cells[1] for cells in named))
+    assert len(kinds) == 5 and all(issubclass(getattr(minimcp, kind), McpError) for kind in kinds)
+
+
+def test_arguments_are_json_and_the_oldest_revisions_have_texts_alone() -> None:
+    colour, server = Enum("colour", {"RED": "red"}), Server("paint")
+
+    def mix(one: colour, day: date) -> Dict[str, str]:
+        """Mix."""
+        return {"one": one.name, "day": day.isoformat()}
+
+    mix.__annotations__.update(one=colour, day=date)
+    server.add_tool(mix)
+    given = {"one": "red", "day": "2026-07-28"}
+    for revision in REVISIONS:
+        with connect(server, revision=revision.name) as client:
+            result = client.call_tool("mix", given)
+            with pytest.raises(TypeError):
+                client.call_tool("mix", {**given, "day": date(2026, 7, 28)})
+        assert result.text == '{"one":"RED","day":"2026-07-28"}'
+        assert result.has_structured_content is (revision.structured != "none")
+        assert (result.value is None) is not result.has_structured_content
+    only = [revision.name for revision in REVISIONS if revision.structured == "none"]
+    assert f"{' and '.join(only)}\nhave texts alone" in README
 
 
 def _amount(text: str) -> Any:
