@@ -37,10 +37,12 @@ from minimcp import (
 )
 from minimcp.features.prompts import Prompts
 from minimcp.limits import Limits
-from minimcp.revisions import REVISIONS, Revision
+from minimcp.revisions import BY_NAME, REVISIONS, Revision
 from minimcp.schema import kind_of
 from minimcp.schema.dialects import DIALECTS
 
+from .conformance.suite import ENVIRONMENT, PACKAGE
+from .interop.roster import PEERS, Asked
 from .readme import README, blocks, rows, table
 from .support import WAIT, eventually
 
@@ -179,6 +181,41 @@ def test_arguments_are_json_and_the_oldest_revisions_have_texts_alone() -> None:
         assert (result.value is None) is not result.has_structured_content
     only = [revision.name for revision in REVISIONS if revision.structured == "none"]
     assert f"{' and '.join(only)}\nhave texts alone" in README
+
+
+def test_log_messages_come_from_info_on() -> None:
+    server = Server("talks")
+
+    @server.tool
+    def talk(ctx: Context) -> None:
+        """Talk."""
+        ctx.debug("details")
+        ctx.info("news")
+
+    heard: List[str] = []
+    with connect(server, revision="2026-07-28", on_log=lambda message: heard.append(message.data)) as client:
+        client.call_tool("talk")
+        assert eventually(lambda: heard == ["news"])
+        client.set_log_level("debug")
+        client.call_tool("talk")
+        assert eventually(lambda: heard == ["news", "details", "news"])
+
+
+def test_the_suite_is_the_one_that_is_run() -> None:
+    told = README.split("\nConformance\n---", 1)[1].split("\nOther software\n", 1)[0]
+    (version,) = re.findall(r"version ([\w.-]+),", told)
+    assert ENVIRONMENT.packages == [f"{PACKAGE}@{version}"]
+    assert all(cells[1] in BY_NAME and cells[0] in ("server", "client") for cells in rows("Conformance"))
+
+
+def test_the_other_software_is_that_of_the_roster() -> None:
+    def told(*sides: Tuple[Asked, ...]) -> str:
+        return str(len({each.agreed for side in sides for each in side}) or "-")
+
+    assert rows("Other software") == [
+        [peer.name, peer.version, told(peer.serves), told(*peer.serves_at.values()), told(peer.speaks),
+         told(*peer.speaks_at.values())] for peer in PEERS
+    ]
 
 
 def _amount(text: str) -> Any:
