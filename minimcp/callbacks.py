@@ -121,6 +121,7 @@ class ClientRole(Role):
         self, answerer: Answerer, dispatcher: Optional[Dispatcher] = None, cache: Optional[Cache] = None
     ) -> None:
         self._functions = answerer.handlers.functions
+        self.hears_logs = "on_log" in self._functions
         self._answerer = answerer
         self._dispatcher = (dispatcher or Dispatcher()).open()
         self._cache = cache

@@ -66,6 +66,7 @@ class Calls:
 
         Raises:
             TypeError: It is no number.
+            ValueError: It is negative.
         """
         return moment("timeout", self._timeout if timeout is DEFAULT else timeout, self._clock.deadline)
 
@@ -139,11 +140,14 @@ class Calls:
         if on_progress is not None and not callable(on_progress):
             raise TypeError(f"on_progress is a function that takes a Progress, or None, not {shown(on_progress)}")
         refuse_async(on_progress, "on_progress")
-        call = self.channel.calls.call(
-            method,
-            lambda id: self.era.dress(params, {} if on_progress is None else {"progressToken": id}),
-            on_item=None if on_progress is None else _progress_to(on_progress),
-        )
+        try:
+            call = self.channel.calls.call(
+                method,
+                lambda id: self.era.dress(params, {} if on_progress is None else {"progressToken": id}),
+                on_item=None if on_progress is None else _progress_to(on_progress),
+            )
+        except (TypeError, ValueError) as error:
+            raise _explained(method, params, error) from None
         result = self._outcome(call, params, deadline, cancel)
         if cancel is not None and cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
             raise Cancelled(cancel.reason or "cancelled")
@@ -261,7 +265,10 @@ class Calls:
         lines: list[bytes] = []
         try:
             for one in params:
-                call, line = self.channel.calls.prepare(method, lambda id, one=one: self.era.dress(one, {}))  # type: ignore[misc]
+                try:
+                    call, line = self.channel.calls.prepare(method, lambda id, one=one: self.era.dress(one, {}))  # type: ignore[misc]
+                except (TypeError, ValueError) as error:
+                    raise _explained(method, one, error) from None
                 pending.append(call)
                 lines.append(line)
             for start in range(0, len(lines), AT_ONCE):
@@ -299,6 +306,13 @@ class Calls:
             raise CapabilityNotSupported(f"{self.channel.name}: the server declares no {capability}")
 
 
+def _explained(method: str, params: Mapping[str, Json], error: Exception) -> Exception:
+    """An error of writing a request, as `remedies.explained` says it."""
+    from .remedies import explained
+
+    return explained(method, params, error)
+
+
 def shown(value: object) -> str:
     """A wrong argument, for a message: "the str 'x'"."""
     return f"the {type(value).__name__} {repr(value):.60}"
@@ -316,8 +330,11 @@ def moment(
 
     Raises:
         TypeError: It is no number.
+        ValueError: It is negative.
     """
     try:
+        if seconds is not None and not seconds >= 0:
+            raise ValueError(f"{name} is at least 0 seconds, not {seconds}; None waits for ever")
         return make(seconds)
     except TypeError:
         raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, Union
 
 from .answering import Answerer
 from .cache import Cache
@@ -85,6 +85,7 @@ def connect(
     max_backlog_bytes: Optional[int] = 64 * 1024 * 1024,
     write_timeout: Optional[float] = 30.0,
     max_cache_bytes: Optional[int] = 16 * 1024 * 1024,
+    **misspelt: NoReturn,
 ) -> Client:
     """Start or open a server, agree with it on a revision, and return the client. Use it as a context manager.
 
@@ -101,7 +102,8 @@ def connect(
             ``connect_timeout`` and subscribes again to what was subscribed to. Lost calls are never sent again.
         cache: Whether lists, reads and `server/discover` are kept as long as the server says that they stay true.
         handlers: An object with any of the functions that follow, by the same names; None has none.
-        on_log: Called with each log message of the server, one at a time, on one thread, as all ``on_...``.
+        on_log: Called with each log message of the server, one at a time, on one thread, as all ``on_...``: from "info"
+            on, until `Client.set_log_level` says otherwise.
         on_tools_changed: Called when the list of tools has changed.
         on_resources_changed: Called when the list of resources has changed.
         on_prompts_changed: Called when the list of prompts has changed.
@@ -146,6 +148,10 @@ def connect(
         OSError: The config cannot be read.
         TypeError, ValueError: An argument cannot be what it is.
     """
+    if misspelt:
+        from .remedies import refuse_options
+
+        refuse_options("connect(...)", misspelt, connect)
     check_token(cancel)
     wanted = wanted_revisions(revision)
     web = {"headers": headers, "auth": auth, "verify": verify, "cert": cert, "proxies": proxies}

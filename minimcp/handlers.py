@@ -7,8 +7,12 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from .functions import refuse_async
 from .jsonrpc import Json
+from .log import Log, one_line
 from .revisions import Revision
+from .schema.mismatch import nearest
 from .types import Root
+
+log = Log("client")
 
 NAMES = (
     "sample", "elicit", "list_roots", "on_log", "on_tools_changed", "on_resources_changed", "on_prompts_changed",
@@ -92,8 +96,8 @@ class Handlers:
             keywords: By name; None gives none.
 
         Raises:
-            TypeError: One is given both ways, is async or cannot be called, the object is a class or a mapping or has
-                none of them, or a root is none.
+            TypeError: One is given both ways, is async or cannot be called, the object is a class or a mapping, has
+                none of them, or has one under a misspelt name, or a root is none.
             ValueError: A root is none, or a part does not exist.
         """
         if isinstance(handlers, type):
@@ -105,6 +109,7 @@ class Handlers:
             function = _one_of(name, getattr(handlers, name, None), keywords.get(name))
             if function is not None:
                 functions[name] = function
+        _refuse_misspelt(handlers)
         if handlers is not None and not any(hasattr(handlers, name) for name in NAMES):
             raise TypeError(f"handlers has none of {', '.join(NAMES)}: it is {handlers!r:.60}")
         if roots is not None:
@@ -139,7 +144,20 @@ def _one_of(name: str, own: Any, given: Any) -> Optional[Callable[..., Any]]:
     return function  # type: ignore[no-any-return]
 
 
+def _refuse_misspelt(handlers: Any) -> None:
+    """Refuse an object with a method that was meant to be one of `NAMES`; another called ``on_...`` is only logged."""
+    for name in dir(handlers):
+        if name.startswith("on_") and name not in NAMES:
+            near = nearest(name, NAMES)
+            if near is not None:
+                raise TypeError(f"handlers has {name}, which nothing calls: did you mean {near}?")
+            log.info("handlers has %s, which nothing calls: there is %s", one_line(name), ", ".join(NAMES))
+
+
 def _parts(name: str, given: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    if callable(given):
+        handler = next(each for each, capability in CAPABILITIES.items() if capability == name)
+        raise TypeError(f"{name} says what {handler} can do, by names: did you mean {handler}=?")
     if isinstance(given, str):
         raise TypeError(f"{name} is a sequence of names: did you mean ({given!r},)?")
     for part in given:

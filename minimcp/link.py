@@ -30,6 +30,9 @@ from .rounds import until_cancelled
 
 log = Log("client")
 
+USUAL_LEVEL = "info"
+"""The lowest level that a host hears until it names one: the same that servers send from where nobody has to ask."""
+
 JOIN_SECONDS = 10.0
 """How long closing waits for a beginning that it has stopped: an old server may take 4 s to end."""
 
@@ -90,6 +93,8 @@ class Link:
         if before is not None and before.log_level is not None:
             level = before.log_level
             steps.insert(0, (lambda: self.set_log_level(level, deadline, None), "log messages"))
+        elif self.role.hears_logs and self.era.peer.supports("logging") and not isinstance(self.era, HandshakeEra):
+            self.era.envelope = {**self.era.envelope, LOG_LEVEL_KEY: USUAL_LEVEL}  # nothing comes unasked in this era
         try:
             for step, what in steps:
                 try:

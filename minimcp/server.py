@@ -9,7 +9,7 @@ import os
 import threading
 import weakref
 from functools import partial
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, Union
 
 from .channel import Channel
 from .exchange import current_exchange
@@ -23,7 +23,7 @@ from .pipe import Pipe
 from .places import ExecutorOption, Executors
 from .registration import Registration
 from .revisions import choose
-from .server_options import SERVER_OPTIONS, announced, scope, states
+from .server_options import SERVER_OPTIONS, announced, check_server, scope, states
 from .server_role import ServerRole
 from .session import Offer
 from .types import Icon, Implementation
@@ -145,15 +145,10 @@ class Server(Registration, Web):
         max_rounds: Optional[int] = 8,
         ask_timeout: Optional[float] = 600,
         drain_grace: float = 5.0,
+        **misspelt: NoReturn,
     ) -> None:
+        check_server(name, misspelt, Server.__init__)
         check_options(SERVER_OPTIONS, locals())
-        if not isinstance(name, str):
-            from .marks import has_marks
-
-            way = ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
-            raise TypeError(f"a server's name is text, not {name!r:.60}{way}")
-        if not name:
-            raise ValueError("the name of a server is not empty")
         info = Implementation(
             name, version, title=title, description=description, website_url=website_url, icons=icons
         )

@@ -26,6 +26,31 @@ SERVER_OPTIONS = {
 """What they take; limits and what concerns HTTP are checked where they are kept."""
 
 
+def check_server(name: Any, misspelt: Mapping[str, Any], function: Any) -> None:
+    """Refuse a name that is none, and options that there are not.
+
+    Args:
+        name: Of the server.
+        misspelt: Options that there are not, by name.
+        function: What takes the options.
+
+    Raises:
+        TypeError: The name is no text, or there is such an option.
+        ValueError: The name is empty.
+    """
+    if misspelt:
+        from .remedies import refuse_options
+
+        refuse_options("Server(...)", misspelt, function)
+    if not isinstance(name, str):
+        from .marks import has_marks
+
+        way = ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
+        raise TypeError(f"a server's name is text, not {name!r:.60}{way}")
+    if not name:
+        raise ValueError("the name of a server is not empty")
+
+
 def scope(given: str) -> str:
     """Who may keep a list, if it is one of the words for it. Raises ValueError for another."""
     if given not in ("private", "public"):

@@ -120,9 +120,21 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
     import shlex
 
     try:
-        return "a command line", shlex.split(target, posix=os.name != "nt")
+        words = shlex.split(target, posix=os.name != "nt")
     except ValueError as error:
         raise ValueError(f"{target!r} was taken for a command line: {error}") from None
+    if words and words[0].endswith(tuple(SCRIPTS)) and os.path.isfile(words[0]) and not _is_program(words[0]):
+        runner = SCRIPTS[os.path.splitext(words[0])[1]]
+        first = "sys.executable" if runner is sys.executable else repr(runner)
+        way = f"write connect([{first}, {', '.join(map(repr, words))}])"
+        raise ConnectionFailed(f"{target!r} was taken for a command line, and {words[0]} is no program: {way}")
+    return "a command line", words
+
+
+def _is_program(word: str) -> bool:
+    """Whether the first word of a command line names something that can be run."""
+    places = [""] if os.path.dirname(word) else os.get_exec_path()
+    return any(os.access(os.path.join(place, word), os.X_OK) for place in places)
 
 
 def _run_file(file: Union[str, os.PathLike[str]], cwd: str) -> list[str]:

@@ -58,6 +58,14 @@ class UnitContext(Context):
         self._outer: list[Any] = []
 
     @property
+    def server(self) -> Server:
+        """The one that the test gave. Raises AssertionError: it gave none."""
+        found: Optional[Server] = super().server
+        if found is None:
+            raise AssertionError("the handler takes ctx.server, and the test has no server: context(server=...)")
+        return found
+
+    @property
     def reports(self) -> list[Progress]:
         """The progress that was reported, in order; as for a real client without those that did not increase."""
         return [Progress.from_wire(params) for params in self._told("notifications/progress")]

@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
 from .cacheable import CacheableCalls
 from .calls import DEFAULT, OnProgress, Result, shown
@@ -75,6 +75,7 @@ class ToolCalls:
         cancel: Optional[CancelToken] = None,
         on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
+        **misplaced: NoReturn,
     ) -> CallToolResult:
         """Call a tool. Arguments and errors as `Client.request`, and:
 
@@ -91,6 +92,10 @@ class ToolCalls:
         Where a revision wraps values, the tools are listed once if they have not been: only the schema of a tool tells
         whether its ``{"result": ...}`` is a wrapping, which ``value`` is without.
         """
+        if misplaced:
+            from .remedies import refuse_as_arguments
+
+            refuse_as_arguments(name, misplaced, ToolCalls.call_tool)
         calls, deadline = self._begin(timeout, cancel, "tools")
         params = _call_params(name, arguments)
         try:

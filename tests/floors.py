@@ -17,7 +17,7 @@ FLOORS: Tuple[Tuple[float, Tuple[str, ...]], ...] = (
     (0, ("late.py", "options.py", "functions.py")),
     (1, ("jsonrpc.py", "types/*", "sse.py", "schema/*", "uri_template.py", "uri_expansion.py", "marks.py")),
     (1, ("overlong.py",)),
-    (2, ("revisions.py",)),
+    (2, ("revisions.py", "remedies.py")),
     (3, ("pipe.py", "table.py", "session.py", "eras.py", "workers.py", "channel.py", "exchange.py")),
     (3, ("outbox.py", "lane.py", "alarm.py", "dispatch.py", "inbound.py", "outgoing.py", "limits.py", "cancel.py")),
     (3, ("control.py", "role.py", "intake.py", "notices.py", "failures.py")),

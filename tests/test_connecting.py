@@ -65,6 +65,22 @@ def test_the_order_of_decisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert read_target("prog x").what == "a command line" and read_target("here.py").what == "a file"
 
 
+def test_a_script_with_arguments_is_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "todo.py"
+    script.touch(mode=0o644)
+    words = r"no program: write connect\(\[sys.executable, 'todo.py', 'a b.json'\]\)$"
+    with pytest.raises(minimcp.ConnectionFailed, match=words):
+        read_target("todo.py 'a b.json'")
+    script.rename("todo.mjs")
+    with pytest.raises(minimcp.ConnectionFailed, match=r"write connect\(\['node', 'todo.mjs', 'x'\]\)$"):
+        read_target("todo.mjs x")
+    script.touch(mode=0o755)
+    assert command("./todo.py x") == ["./todo.py", "x"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert command("todo.py x") == ["todo.py", "x"]
+
+
 def test_a_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for target in ("gone.py", "gone.js", "gone.mjs", Path("gone.py"), "./folder/gone.py"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, List
 
 import pytest
@@ -56,6 +57,10 @@ def test_an_object_and_keywords_are_one_set() -> None:
         (None, {"roots": [5]}, "a root is a path"),
         (None, {"sampling": ["tools"]}, "there is no sample"),
         (host, {"sampling": "tools"}, r"did you mean \('tools',\)"),
+        (None, {"elicitation": repr}, "elicitation says what elicit can do, by names: did you mean elicit="),
+        (None, {"sample": repr, "sampling": repr}, "did you mean sample="),
+        (SimpleNamespace(on_log=print, on_logs=print), {}, "handlers has on_logs, .*: did you mean on_log"),
+        (SimpleNamespace(on_tool_changed=print), {}, "did you mean on_tools_changed"),
     ]
     for handlers, keywords, text in wrong:
         with pytest.raises(TypeError, match=text):
@@ -63,6 +68,13 @@ def test_an_object_and_keywords_are_one_set() -> None:
     for keywords in ({"sampling": ("form",)}, {"elicitation": ("x",)}, {"elicitation": ()}):
         with pytest.raises(ValueError, match="elicitation names|has the parts"):
             Handlers.gather(host, **keywords)  # type: ignore[arg-type]
+
+
+def test_a_callback_of_another_library_is_no_mistake(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "minimcp")
+    window = SimpleNamespace(on_mount=print, on_log=print)
+    assert set(Handlers.gather(window).functions) == {"on_log"}
+    assert "handlers has on_mount, which nothing calls: there is sample, elicit, " in caplog.text
 
 
 @pytest.mark.requirement("ROOT-03", "ROOT-06", "M:ROOT-3")

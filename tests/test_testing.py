@@ -215,7 +215,8 @@ def test_a_server_can_be_there() -> None:
         ctx.read_resource("notes://x")
     ctx.info("nobody")
     assert ctx.logs == []
-    assert context().server is None
+    with pytest.raises(AssertionError, match=r"has no server: context\(server=...\)$"):
+        context().server.resource_updated("x:y")
 
 
 def test_cancelling() -> None:

@@ -17,6 +17,9 @@ from .values import CHOICES, read_texts
 
 YES = ("y", "yes")
 
+_TRUTH = {"y": "yes", "n": "no"}
+"""What a command line does not take for a boolean, and a user at a terminal types."""
+
 
 class _EndOfInput(Exception):
     """The user has closed the input: Ctrl-D."""
@@ -82,6 +85,8 @@ def _field(name: str, schema: Mapping[str, Any], needed: bool) -> Any:
         text = _line(f"  {shown} ({one_line(_choices(schema) or kind(schema))}){in_brackets}: ")
         if not text and (default is not None or not needed):
             return default
+        if schema.get("type") == "boolean":
+            text = _TRUTH.get(text.lower(), text)
         try:
             value = read_texts(name, _texts(text, schema), schema, {})
         except UsageError as error:

@@ -8,6 +8,7 @@ from typing import Any, Iterator, Mapping, Sequence, Union
 from .. import Client, Prompt, Resource, ResourceTemplate, Tool
 from .parsing import client_parser, open_target
 from .screen import clean, one_line, say
+from .values import resolved
 
 
 def command(arguments: Sequence[str], prog: str) -> int:
@@ -105,30 +106,53 @@ def signature(tool: Tool) -> str:
     """A tool as a line of Python would declare it: ``price(bread: string, loaves: integer = 1)``."""
     required = tool.input_schema.get("required")
     needed = required if isinstance(required, list) else []
-    parts = [_parameter(name, schema, name in needed) for name, schema in properties(tool).items()]
+    parts = [_parameter(name, schema, name in needed, tool.input_schema) for name, schema in properties(tool).items()]
     return one_line(f"{tool.name}({', '.join(parts)})")
 
 
-def _parameter(name: str, schema: Any, needed: bool) -> str:
+def _parameter(
+    name: str, schema: Any, needed: bool, root: Mapping[str, Any], deep: bool = True, most: int = 8
+) -> str:
     known = schema if isinstance(schema, Mapping) else {}
+    words = kind(known, root, deep, most)
     if "default" in known:
-        return f"{name}: {kind(known)} = {json.dumps(known['default'], ensure_ascii=False)}"
-    return f"{name}: {kind(known)}" if needed else f"[{name}: {kind(known)}]"
+        return f"{name}: {words} = {json.dumps(known['default'], ensure_ascii=False)}"
+    return f"{name}: {words}" if needed else f"[{name}: {words}]"
 
 
-def kind(schema: Mapping[str, Any]) -> str:
-    """A schema in a few words: "string", "integer or null", "one of 1, 2"; "any" when it says nothing simple."""
+TIMES = {"date": "date", "time": "time", "date-time": "date and time"}
+"""Formats that are shown in place of the type "string"."""
+
+
+def kind(schema: Mapping[str, Any], root: Mapping[str, Any] = {}, deep: bool = True, most: int = 8) -> str:
+    """A schema in a few words: "string", "integer or null", "one of 1, 2"; "any" when it says nothing simple.
+
+    Args:
+        schema: What a value should be.
+        root: Where references in it point to.
+        deep: Whether the fields of an object are named.
+        most: Levels that are shown; a schema may go round in circles.
+    """
+    schema = resolved(schema, root) if most else {}
     if isinstance(schema.get("enum"), list):
         return "one of " + ", ".join(json.dumps(each, ensure_ascii=False) for each in schema["enum"])
     for word in ("anyOf", "oneOf"):
         if isinstance(schema.get(word), list):
-            return " or ".join(kind(each) for each in schema[word] if isinstance(each, Mapping))
+            return " or ".join(kind(each, root, deep, most - 1) for each in schema[word] if isinstance(each, Mapping))
     named = schema.get("type")
     if isinstance(named, list):
         return " or ".join(map(str, named))
     items = schema.get("items")
     if named == "array" and isinstance(items, Mapping):
-        return f"array of {kind(items)}"
+        return f"array of {kind(items, root, deep, most - 1)}"
+    fields = schema.get("properties")
+    if isinstance(fields, Mapping) and fields and deep:
+        required = schema.get("required")
+        needed = required if isinstance(required, list) else []
+        shown = (_parameter(name, each, name in needed, root, False, most - 1) for name, each in fields.items())
+        return f"object ({', '.join(shown)})"
+    if named == "string":
+        return TIMES.get(str(schema.get("format")), named)
     return named if isinstance(named, str) else "any"
 
 

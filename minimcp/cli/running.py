@@ -9,6 +9,7 @@ from typing import Any, Sequence
 from ..marks import has_marks
 from .ending import UsageError
 from .parsing import Parser
+from .screen import say
 
 
 def command(arguments: Sequence[str], prog: str) -> int:
@@ -97,9 +98,28 @@ def as_server(value: Any) -> Any:
     from ..server import Server
 
     try:
-        return Server.of(value() if value is kind else value)
+        return Server.of(_made(kind) if value is kind else value)
     except (TypeError, ValueError) as error:
         raise UsageError(f"cannot be served: {error}") from error
+
+
+def _made(kind: type) -> Any:
+    """An object of a class; stderr is told that it was made.
+
+    Raises:
+        UsageError: It takes arguments.
+    """
+    from inspect import signature
+
+    try:
+        signature(kind).bind()
+    except (TypeError, ValueError) as error:
+        name = kind.__name__
+        way = f"give it a default, or put an object into a variable: {name.lower()} = {name}(...)"
+        raise UsageError(f"cannot be served: {name}() is {error}: {way}") from error
+    if sys.stderr is not None:
+        say(f"serving {kind.__name__}(), a class of {kind.__module__}", file=sys.stderr)
+    return kind()
 
 
 def pick(variables: dict[str, Any], name: str, path: str) -> Any:

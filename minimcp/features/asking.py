@@ -37,6 +37,8 @@ log = Log("asking")
 CARRIERS = ("tools/call", "prompts/get", "resources/read")
 """Methods whose handlers may ask, in every revision."""
 
+_KEEP = "keep what it depends on with ctx.step"
+
 _REFUSED = re.compile(r"\b(refus|reject|declin|denied)", re.IGNORECASE)
 
 
@@ -206,8 +208,14 @@ class ReplayAsker(Asker):
         return found
 
     def _refuse_change(self, each: Asked, answer: Any) -> None:
-        if self._strict and answer is not None:
-            self._fail(f"check_replay: {each.key!r} was asked in other words when the handler ran before")
+        if answer is None:
+            return
+        problem = f"{each.key!r} was asked in other words when the handler ran before"
+        if self._strict:
+            self._fail(f"check_replay: {problem}: {_KEEP}")
+        request = self._exchange.request
+        name = one_line(request.params.get("name", request.params.get("uri")))
+        log.warning("%s %s: %s, and is asked again: %s", request.method, name, one_line(problem), _KEEP)
 
     def _fail(self, fault: str) -> None:
         self.fault = fault

@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from ..schema.mismatch import nearest
 from ..types import Completion
-from .registered import TextHandler, positions
+from .registered import TextHandler, positions, where
 from .texts import choices_of
 
 MOST_VALUES = 100
@@ -29,6 +29,8 @@ Completers = Mapping[str, Optional[Completer]]
 def read_completers(handler: TextHandler, complete: Optional[Mapping[str, Given]]) -> Completers:
     """The completers of a handler: those that were given, and those of the types that name all their values.
 
+    In the class of the handler's object a completer is a method as the handler is, and is called on that object.
+
     Raises:
         TypeError: What was given for an argument is neither values nor a function; the message says which.
         ValueError: Something was given for an argument that there is not.
@@ -40,13 +42,23 @@ def read_completers(handler: TextHandler, complete: Optional[Mapping[str, Given]
         if values is None:
             values = choices_of(parameter.kind.schema)
         owner = f"{handler.owner}: the completer of {parameter.name!r}"
-        completers[parameter.name] = None if values is None else _completer(values, owner)
+        completers[parameter.name] = None if values is None else _completer(_bound(values, handler), owner)
     if given:
         name = next(iter(given))
         near = nearest(str(name), completers)
         hint = f": did you mean {near!r}?" if near else ""
         raise ValueError(f"{handler.owner}: complete= speaks of {name!r}, which is no argument of it{hint}")
     return completers
+
+
+def _bound(given: Any, handler: TextHandler) -> Any:
+    """What was given; of the object whose method the handler is, where its class defines it under a name."""
+    instance = getattr(handler.function, "__self__", None)
+    for kind in type(instance).__mro__:
+        for name, member in vars(kind).items():
+            if member is given and not isinstance(given, (list, tuple)):
+                return getattr(instance, name)
+    return given
 
 
 def _completer(given: Given, owner: str) -> Completer:
@@ -59,6 +71,12 @@ def _completer(given: Given, owner: str) -> Completer:
 
 
 def _from_function(function: Callable[..., Any], owner: str) -> Completer:
+    code = None if hasattr(function, "__func__") else getattr(function, "__code__", None)
+    if code is not None and code.co_varnames[:code.co_argcount][:1] == ("self",):
+        raise TypeError(
+            f"{owner}, {where(function)}, begins with self, and no object is known for it: give the method of an "
+            "object, or in a class a method of the same class by its name, beside the handler"
+        )
     takes_arguments = positions(function, owner, ("value", "arguments"), least=1) == 2
 
     def complete(text: str, arguments: Mapping[str, str]) -> Completion:

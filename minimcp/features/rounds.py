@@ -58,7 +58,7 @@ def unfinished(exchange: Exchange, error: BaseException) -> Any:
     asker = exchange.asker
     if asker is None or not (asker.pending or asker.fault):
         raise error
-    if not isinstance(error, Suspend):
+    if not isinstance(error, Suspend) and not asker.fault:
         log.warning("%s raised %r while a question waits: it must let Suspend pass", _name(exchange), error)
     return _input_required(exchange)
 
@@ -66,7 +66,9 @@ def unfinished(exchange: Exchange, error: BaseException) -> Any:
 def finished(exchange: Exchange, result: Any) -> Any:
     """The result of a run that returned; questions that it left unanswered win over what it returned."""
     asker = exchange.asker
-    if asker.pending or asker.fault:
+    if asker.fault:
+        raise InternalError(asker.fault)
+    if asker.pending:
         log.warning("%s went on while a question waits: it must let Suspend pass", _name(exchange))
         return _input_required(exchange)
     if isinstance(asker, ReplayAsker):

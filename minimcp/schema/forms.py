@@ -32,6 +32,11 @@ _AT_THE_ROOT = ("type", "properties", "required", "$schema")
 _DROPPED_AT_THE_ROOT = ("title", "description", "additionalProperties", "$defs", "$id", "$comment")
 _FULL_ONLY = ("pattern",)
 
+_CHOICES = 'choices are strings, as in Literal["a", "b"] or an Enum with string values'
+_LIST = ': write list[Literal["a", "b"]], or list[...] of an Enum with string values'
+_INSTEAD = {"enum": _CHOICES, "uniqueItems": "write list[...]"}
+"""What to write in place of a word that types lead to and forms do not have."""
+
 _SECRETS = re.compile(r"passw(or)?d|passphrase|secret|api_?key|token|credential|cvv|\bpin\b", re.IGNORECASE)
 
 _FORMAT_CHECKS: Dict[str, Callable[[str], Any]] = {
@@ -242,12 +247,15 @@ def _field(name: str, given: Any) -> Dict[str, Any]:
         field["items"] = _with_enum(field["items"])
     kind = field.get("type")
     words = _WORDS.get(kind) if isinstance(kind, str) else None
+    if words is None and "enum" in field:
+        raise TypeError(f"field {name!r}: {_CHOICES}")
     if words is None:
         raise TypeError(f"field {name!r}: a form has {listed(_WORDS)} fields, flat ones, and no other")
     odd = [word for word in field if word not in words and word not in _SHOWN and word != "type"]
     if odd:
+        hint = f": {_INSTEAD[odd[0]]}" if odd[0] in _INSTEAD else ""
         article = "an" if kind in ("array", "integer") else "a"
-        raise TypeError(f"field {name!r}: {article} {kind} field of a form cannot say {odd[0]!r}")
+        raise TypeError(f"field {name!r}: {article} {kind} field of a form cannot say {odd[0]!r}{hint}")
     if field.get("format", "email") not in FORMATS:
         raise TypeError(f"field {name!r}: a format is {listed(FORMATS)}, not {field['format']!r}")
     _refuse_choices(name, field)
@@ -266,16 +274,16 @@ def _refuse_choices(name: str, field: Mapping[str, Any]) -> None:
     """Raises TypeError or ValueError for choices that a form cannot show."""
     source = field if field["type"] != "array" else field.get("items")
     if not isinstance(source, Mapping) or (field["type"] == "array" and set(source) - {"type", "enum", "anyOf"}):
-        raise TypeError(f"field {name!r}: a list of a form is one of choices: items has enum or anyOf")
+        raise TypeError(f"field {name!r}: a list of a form is one of choices: items has enum or anyOf{_LIST}")
     if "enum" in source and ("oneOf" in source or "anyOf" in source):
         raise ValueError(f"field {name!r}: choices are given once")
     choices = _choices(source)
     if choices is None:
         if field["type"] == "array" or "enumNames" in field:
-            raise TypeError(f"field {name!r}: its choices are missing")
+            raise TypeError(f"field {name!r}: its choices are missing{_LIST if field['type'] == 'array' else ''}")
         return
     if not choices or not all(isinstance(choice, str) for choice in choices) or len(set(choices)) != len(choices):
-        raise TypeError(f"field {name!r}: choices are strings, at least one, each once")
+        raise TypeError(f"field {name!r}: {_CHOICES}; at least one, each once")
     names = field.get("enumNames", choices)
     if not isinstance(names, list) or len(names) != len(choices) or not all(isinstance(each, str) for each in names):
         raise ValueError(f"field {name!r}: enumNames is a list with a name for each choice")

@@ -133,7 +133,7 @@ def read_signature(
     for name in names[first:]:
         where = f"{owner}: parameter {name!r}"
         annotation = _resolved(annotations, name, scope, where)
-        if _is_context(annotation, context_type, scope):
+        if _is_context(annotation, context_type, scope, where):
             contexts.append(name)
         else:
             default = defaults.get(name, NOTHING)
@@ -217,9 +217,24 @@ def _resolved(annotations: Mapping[str, Any], name: str, scope: Scope, where: st
         raise TypeError(f"{where}: {error}") from error
 
 
-def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
+def _is_context(annotation: Any, context_type: type, scope: Scope, where: str) -> bool:
     members = [each for each in _members(annotation, scope) if each is not NOTHING_TYPE]
-    return len(members) == 1 and isinstance(members[0], type) and issubclass(members[0], context_type)
+    if len(members) != 1 or not isinstance(members[0], type):
+        return False
+    if not issubclass(members[0], context_type):
+        _refuse_foreign(members[0], context_type, where)
+        return False
+    return True
+
+
+def _refuse_foreign(cls: type, context_type: type, where: str) -> None:
+    """Refuse the context of another copy of this package: no request will ever bring one."""
+    home, own = cls.__module__, context_type.__module__.split(".")
+    tail = "." + ".".join(own[-2:])
+    if cls.__name__ == context_type.__name__ and home.endswith(tail):
+        package, ours = home[:-len(tail)], ".".join(own[:-2])
+        what = f"{where}: this {cls.__name__} is from {package}, and the server from {ours}"
+        raise TypeError(f"{what}: import both from one")
 
 
 def _members(annotation: Any, scope: Scope) -> List[Any]:

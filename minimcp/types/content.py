@@ -54,6 +54,10 @@ class _Media(Wire):
         annotations: Optional[Annotations] = None,
         meta: Optional[Json] = None,
     ) -> None:
+        if isinstance(data, (str, os.PathLike)):
+            name = type(self).__name__
+            wrong = f"{name}: data must be bytes, not {type(data).__name__}"
+            raise TypeError(f"{wrong}: {name}.from_file(...) reads a file")
         self.data = as_bytes(data)
         self.mime_type = mime_type
         self.annotations = annotations

@@ -88,10 +88,10 @@ def types(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 def test_a_form_is_filled_in_field_by_field(
     curious: str, revision: str, minimcp: Callable[..., Done], types: Callable[[str], None]
 ) -> None:
-    types("\nA\nAda\nmany\n3\n\nm\nl\ntea, jam\n\n")
+    types("\nA\nAda\nmany\n3\nY\nm\nl\ntea, jam\n\n")
     done = minimcp("call", curious, "book", "--revision", revision, "--quiet")
     assert done.code == 0, done.err
-    content = {"name": "Ada", "seats": 3, "window": False, "size": "l", "extras": ["tea", "jam"]}
+    content = {"name": "Ada", "seats": 3, "window": True, "size": "l", "extras": ["tea", "jam"]}
     assert json.loads(done.out) == {"action": "accept", "content": content}
     assert done.err == (
         "curious asks: Who\\x1b[31m travels?\n"

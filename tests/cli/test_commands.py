@@ -11,6 +11,8 @@ from typing import Callable
 
 import pytest
 
+from minimcp.cli.listing import kind
+
 from ..support import ROOT, WAIT
 from .conftest import Done, command_line, quoted, run_process
 
@@ -42,6 +44,54 @@ def test_list_of_a_server_without_tools(shop: str, minimcp: Callable[..., Done])
     assert minimcp("list", "bare.py").out == "bare 0, revision 2026-07-28\n\nno tools\n"
     nothing = {"tools": [], "resources": [], "resourceTemplates": [], "prompts": []}
     assert json.loads(minimcp("list", "bare.py", "--output", "json").out) == nothing
+
+
+TODO = """
+from __future__ import annotations
+import dataclasses
+import datetime
+from typing import Optional
+from minimcp import Server
+
+server = Server("todo")
+
+@dataclasses.dataclass
+class Where:
+    room: str
+
+@dataclasses.dataclass
+class Todo:
+    title: str
+    due: Optional[datetime.date]
+    where: Where
+    done: bool = False
+
+@dataclasses.dataclass
+class Tree:
+    children: list[Tree]
+
+@server.tool
+def load(todos: list[Todo], first: Todo, tree: Tree, at: datetime.datetime, sure: dict[str, int]) -> int:
+    return len(todos)
+
+server.run()
+"""
+
+
+def test_list_shows_what_objects_hold(shop: str, minimcp: Callable[..., Done]) -> None:
+    with open("todo.py", "w", encoding="utf-8") as file:
+        file.write(TODO)
+    todo = "object (title: string, due: date or null, where: object, done: boolean = false)"
+    assert minimcp("list", "todo.py").out.splitlines()[2] == (
+        f"load(todos: array of {todo}, first: {todo}, tree: object (children: array of object), at: date and time, "
+        "sure: object)"
+    )
+
+
+def test_a_schema_that_goes_round_in_circles_is_shown() -> None:
+    root = {"$defs": {"A": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#/$defs/A"}}]}}}
+    assert kind({"$ref": "#/$defs/A"}, root).startswith("integer or array of integer or array of ")
+    assert kind({"type": "string", "format": ["date"]}) == "string"
 
 
 SHELF = """

@@ -60,17 +60,21 @@ class Notes:
 @pytest.mark.parametrize(("more", "name"), [
     ("", ""), ("", "Notes"), ("notes = Notes('y')\nother = 5\n", ""), ("notes = Notes('y')\n", "notes"),
 ])
-def test_a_plain_class_or_an_object_of_it_is_served(tmp_path: Path, more: str, name: str) -> None:
+def test_a_plain_class_or_an_object_of_it_is_served(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: str, name: str
+) -> None:
     path = _file(tmp_path, PLAIN + more)
     with package.connect(pick(load(path), name, path)) as client:
         assert client.call_tool("add").text == ("y" if more else "x")
         assert client.server_info is not None and client.server_info.name == "notes"
+    assert capsys.readouterr() == ("", "" if more else "serving Notes(), a class of some_server\n")
 
 
 def test_a_class_that_needs_arguments_is_not_made(tmp_path: Path) -> None:
     path = _file(tmp_path, PLAIN.replace('path="x"', "path"))
     for name in ("", "Notes"):
-        with pytest.raises(UsageError, match="cannot be served: .*path"):
+        words = r"served: Notes\(\) is missing .*'path': give it a default, or .*: notes = Notes\(...\)$"
+        with pytest.raises(UsageError, match=words):
             pick(load(path), name, path)
 
 

@@ -134,3 +134,53 @@ def test_the_chosen_arguments_are_the_completers_own() -> None:
     chosen = {"a": "b"}
     completers(city=spoils)["city"]("", chosen)
     assert chosen == {"a": "b"}
+
+
+def method_completers(handler: Any, completer: Any) -> Any:
+    return read_completers(TextHandler(handler, "prompt 'x'", content_types=(), requires=()), {"city": completer})
+
+
+class Shelf:
+    def __init__(self) -> None:
+        self.cities = ["Oslo", "Odda"]
+
+    def complete_city(self, value: str) -> List[str]:
+        return [city for city in self.cities if city.startswith(value)]
+
+    def complete_both(self, value: str, arguments: Dict[str, str]) -> List[str]:
+        return [*self.cities, *arguments]
+
+    @classmethod
+    def of_class(cls, value: str) -> List[str]:
+        return [cls.__name__]
+
+    @staticmethod
+    def static(value: str) -> List[str]:
+        return [value]
+
+    def of(self, city: str) -> str:
+        return city
+
+
+class NewShelf(Shelf):
+    def complete_city(self, value: str) -> List[str]:
+        return ["new"]
+
+
+def test_a_method_of_the_handlers_class_is_called_on_the_handlers_object() -> None:
+    for name, values in (
+        ("complete_city", ["Oslo"]), ("complete_both", ["Oslo", "Odda", "tone"]), ("of_class", ["Shelf"]),
+        ("static", ["Os"]),
+    ):
+        found = method_completers(Shelf().of, vars(Shelf)[name])["city"]("Os", {"tone": "a"})
+        assert found.values == values, name
+    assert method_completers(NewShelf().of, Shelf.complete_city)["city"]("", {}).values == ["new"], "overridden"
+
+
+def test_a_method_without_an_object_is_refused() -> None:
+    for handler in (of_city, Cities().method):
+        with pytest.raises(TypeError, match=r"complete_city \(.*begins with self, and no object is known for it"):
+            read_completers(
+                TextHandler(handler, "prompt 'x'", content_types=(), requires=()),
+                {"city" if handler is of_city else "value": Shelf.complete_city},
+            )

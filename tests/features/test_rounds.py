@@ -208,7 +208,7 @@ def test_a_handler_that_asks_nothing_makes_no_asker() -> None:
 # ------------------------------------------------------------ handlers that are checked
 
 
-def test_a_handler_that_asks_something_else_the_second_time_is_found_out() -> None:
+def test_a_handler_that_asks_something_else_the_second_time_is_found_out(caplog: pytest.LogCaptureFixture) -> None:
     def rewords(ctx: Context) -> Any:
         return ask(ctx, "a", f"message {len(runs.append(1) or runs)}") + ask(ctx, "b")  # type: ignore[func-returns-value]
 
@@ -226,13 +226,30 @@ def test_a_handler_that_asks_something_else_the_second_time_is_found_out() -> No
             return "nothing happened"
 
     for handler, words in (
-        (rewords, "other words"), (renames, "is not asked now"), (forgets, "is not asked now"),
+        (rewords, "other words when .*: keep what it depends on with ctx.step"),
+        (renames, "is not asked now"), (forgets, "is not asked now"),
         (swallows, "other words"),
     ):
         for revision in (R4, R5):
             runs: List[int] = []
             with pytest.raises(InternalError, match=f"check_replay: .*{words}"):
                 Call(handler, revision=revision, check_replay=True).whole()
+    assert caplog.text == "", "it is told once, and not of something else"
+
+
+def test_a_question_in_other_words_is_asked_again_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def rewords(ctx: Context) -> Any:
+        runs.append(1)
+        return ask(ctx, "a", f"message {min(len(runs), 2)}") + ask(ctx, "b")
+
+    runs: List[int] = []
+    assert Call(rewords, revision=R5).whole() == 2
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        "tools/call t: 'a' was asked in other words when the handler ran before, and is asked again: "
+        "keep what it depends on with ctx.step"
+    )
 
 
 def test_a_checked_handler_gets_what_an_unchecked_one_gets() -> None:

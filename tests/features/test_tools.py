@@ -248,3 +248,16 @@ def test_ctrl_c_in_a_tool_is_its_error_and_is_known_to_the_exchange() -> None:
     made.add(struck)
     call = exchange(params={"name": "struck"})
     assert read(made.get("struck").serve(call))["isError"] and call.interrupted
+
+
+def test_the_context_of_another_copy_of_this_package_is_refused() -> None:
+    def ask(ctx: Any) -> str:
+        raise NotImplementedError
+
+    ask.__annotations__["ctx"] = type("Context", (), {"__module__": "lib.wire.features.context"})
+    words = r"parameter 'ctx': this Context is from lib.wire, and the server from minimcp: import both from one$"
+    with pytest.raises(TypeError, match=words):
+        added(ask)
+    ask.__annotations__["ctx"] = type("Context", (), {"__module__": "plans.context", "__init__": lambda self: None})
+    with pytest.raises(TypeError, match="parameter 'ctx': (?!this Context)"):
+        added(ask)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import enum
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Literal, Optional, Tuple, Union
+from typing import Any, Dict, List, Literal, Optional, Set, Tuple, Union
 
 import pytest
 
@@ -16,6 +16,15 @@ from minimcp.schema.mismatch import Mismatch
 class Size(enum.Enum):
     SMALL = "s"
     LARGE = "l"
+
+
+class Number(enum.Enum):
+    ONE = 1
+
+
+class Mixed(enum.Enum):
+    ONE = 1
+    TWO = "two"
 
 
 @dataclass
@@ -172,7 +181,11 @@ def test_a_schema_that_defines_its_parts() -> None:
         (schema(a={"type": "integer", "multipleOf": 2}), "an integer field of a form cannot say 'multipleOf'"),
         (schema(a={"type": "number", "multipleOf": 2}), "a number field of a form cannot say 'multipleOf'"),
         ({"a": bytes}, "bytes"),
-        ({"a": List[str]}, "its choices are missing"),
+        ({"a": List[str]}, r'its choices are missing: write list\[Literal\["a", "b"\]\], or list'),
+        ({"a": Set[str]}, r"cannot say 'uniqueItems': write list\["),
+        ({"a": Number}, "cannot say 'enum': choices are strings, as in Literal.* or an Enum with string values"),
+        ({"a": Mixed}, "'a': choices are strings, as in Literal"),
+        ({"a": List[Number]}, "'a': choices are strings, as in Literal"),
         ({"a": Dict[str, int]}, "flat ones"),
         ({"a": Union[int, str, None]}, "flat ones"),
         ({"a": datetime.time}, "a format is"),
