@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 import pytest
@@ -127,6 +128,25 @@ def test_a_client_that_closes_its_socket_cancels(server: Server, stage: Stage) -
         assert stage.cancelled.wait(WAIT)
         stage.go.set()
         assert stage.left.wait(WAIT)
+
+
+def test_a_client_that_takes_nothing_is_lost_after_write_timeout() -> None:
+    lost = threading.Event()
+    with closing(Server("short", write_timeout=0.1)) as server, server.start_http() as running:
+
+        @server.tool
+        def flood(ctx: Context) -> None:
+            """Report until nobody listens."""
+            ctx.on_cancel(lost.set)
+            number = 0
+            while not lost.is_set():
+                ctx.progress(number, message="x" * 100_000)
+                number += 1
+
+        with Wire(running.port) as wire:
+            request = call("flood", token=1)
+            wire.connection.request("POST", "/mcp", request.body, {**dict(request.headers), "host": "localhost"})
+            assert lost.wait(WAIT)
 
 
 def test_a_body_that_comes_late_is_served(server: Server) -> None:

@@ -148,6 +148,10 @@ class ResponseWriter:
         """
         raise NotImplementedError
 
+    def has_room(self) -> bool:
+        """Whether a short piece can be written now without waiting, or would be refused at once. Never raises."""
+        return True
+
     def end(self) -> None:
         """The body is complete. Never raises."""
         raise NotImplementedError

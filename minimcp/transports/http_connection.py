@@ -186,7 +186,7 @@ class Connection:
     def _serve(self) -> int:
         head, body = self._head, self.stream.body()
         assert head is not None
-        self.writer = writer = Writer(head, self.client, self.send, self._keeps_alive, self._began)
+        self.writer = writer = Writer(head, self.client, self.send, self._keeps_alive, self._began, self.has_room)
         try:
             given = Body(self, writer) if body is None else body
             self._terms.application.serve(HttpRequest(head.method, head.path, head.fields, given, self.client), writer)
@@ -277,6 +277,13 @@ class Connection:
                 if not wait(self.socket, deadline.wait(), to_write=True):
                     raise TimeoutError(f"it took less than {_PIECE_BYTES} bytes in {deadline.seconds:g} s")
                 piece = piece[self._send_some(piece) :]
+
+    def has_room(self) -> bool:
+        """Whether a short piece can be sent now, or would raise OSError at once."""
+        try:
+            return wait(self.socket, 0, to_write=True)
+        except (OSError, ValueError):
+            return True  # it is closed
 
     def _send_some(self, data: Union[bytes, memoryview]) -> int:
         try:

@@ -102,11 +102,12 @@ class Writer(ResponseWriter):
         send: Sends bytes to it, or raises OSError.
         keeps_alive: Whether there may be another request after this one.
         began: Called when a response that comes in pieces has begun.
+        has_room: Whether a short piece can be sent to it now, or would raise OSError at once.
     """
 
     __slots__ = (
-        "gone", "since", "begun", "_head", "_client", "_send", "_keeps_alive", "_began", "_mute", "_ended",
-        "_keep_alive", "_callbacks", "_lock",
+        "gone", "since", "begun", "_head", "_client", "_send", "_keeps_alive", "_began", "_has_room", "_mute",
+        "_ended", "_keep_alive", "_callbacks", "_lock",
     )  # fmt: skip
 
     def __init__(
@@ -116,11 +117,12 @@ class Writer(ResponseWriter):
         send: Callable[[Union[bytes, memoryview]], None],
         keeps_alive: Callable[[Head], bool],
         began: Callable[[], None],
+        has_room: Callable[[], bool],
     ) -> None:
         self.gone = self.begun = False
         self.since = time.monotonic()
         self._head, self._client, self._send, self._keeps_alive = head, client, send, keeps_alive
-        self._began = began
+        self._began, self._has_room = began, has_room
         self._mute = self._ended = self._keep_alive = False
         self._callbacks: list[Callable[[], None]] = []
         self._lock = threading.Lock()  # of the response: what one thread writes is not cut in two by another
@@ -162,6 +164,10 @@ class Writer(ResponseWriter):
             if data and not self._mute:
                 error = self._put(chunk(data) if self._head.newer else data)
         self._settle(error)
+
+    def has_room(self) -> bool:
+        """As `ResponseWriter.has_room`."""
+        return self._has_room()
 
     def end(self) -> None:
         """As `ResponseWriter.end`."""

@@ -11,6 +11,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Callable, Iterable, Optional
 
+from ..errors import ConnectionLost
 from ..sse import MEDIA_TYPE
 from .http_common import LAST_EVENT_HEADER, Headers, ResponseWriter, accepts
 from .http_server_reply import Mail, serve_mail
@@ -88,7 +89,12 @@ class Listening:
             stream = session.unsolicited = self._new_stream(writer, session)
         if before is not None:
             before.abandon()
-        stream.begin()
+            session.streams.pop(before.name, None)
+        try:
+            stream.begin()
+        except ConnectionLost:
+            stream.leave(writer)  # or the next GET would find it connected, for ever
+            raise
         return stream
 
     def _listen(self, session: Session, stream: Stream, writer: ResponseWriter) -> None:

@@ -22,6 +22,9 @@ log = Log("http")
 RETRY_MS = 1000
 """What a client is told to wait before it comes back, unless a handler says otherwise."""
 
+SHORT_BYTES = 1024
+"""What is not longer goes out at once where the peer takes anything at all."""
+
 STREAM_HEADERS = [
     ("Content-Type", MEDIA_TYPE), ("Cache-Control", "no-cache, no-transform"), ("X-Accel-Buffering", "no"),
 ]
@@ -162,12 +165,18 @@ class Stream:
         with self._write_lock:
             self._flush()
 
-    def _flush(self) -> None:
+    def _flush(self, *, at_once: bool = False) -> None:
         while self._frames and not self._paused:
+            if at_once and not self._goes_at_once(self._frames[0][1]):
+                return
             number, line = self._frames.popleft()
             if number > self._sent and not self.done:
                 self._sent = number
                 self._write(format_event(line, id=f"{self.name}/{number}" if self.name else None))
+
+    def _goes_at_once(self, data: bytes) -> bool:
+        writer = self._writer
+        return writer is None or (len(data) <= SHORT_BYTES and writer.has_room())
 
     def _write(self, data: bytes) -> None:
         writer = self._writer
@@ -192,12 +201,13 @@ class Stream:
                 writer.write(format_event(b"", id=f"{self.name}/0", retry=retry))
 
     def keep_alive(self, seconds: float) -> None:
-        """Send a comment if nothing was sent for so long; never waits for another writer, and never raises."""
+        """Send a comment if nothing was sent for so long; never waits for another writer or the peer, never raises."""
         if self._paused or not self._write_lock.acquire(blocking=False):
             return
         try:
-            self._flush()
-            if not self.done and time.monotonic() - self._wrote_at >= seconds:
+            self._flush(at_once=True)
+            silent = not (self.done or self._frames) and time.monotonic() - self._wrote_at >= seconds
+            if silent and self._goes_at_once(KEEP_ALIVE):
                 self._write(KEEP_ALIVE)
         except ConnectionLost as error:
             log.debug("%s", error)

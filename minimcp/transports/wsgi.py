@@ -69,6 +69,13 @@ class Mailbox(ResponseWriter):
             raise ConnectionLost("the client has gone")
         self._pieces.put(data)
 
+    def has_room(self) -> bool:
+        """As `ResponseWriter.has_room`."""
+        found = self._room.acquire(blocking=False)
+        if found:
+            self._room.release()
+        return found or self.gone
+
     def end(self) -> None:
         """As `ResponseWriter.end`."""
         self._pieces.put(None)

@@ -71,9 +71,11 @@ class Line:
 
     def __init__(self, request: bytes = b"GET / HTTP/1.1\r\nHost: a") -> None:
         self.sent: List[bytes] = []
-        self.broken = False
+        self.broken = self.full = False
         self.began = 0
-        self.writer = Writer(parse_head(request), "peer", self.send, lambda head: head.keep_alive, self.begin)
+        self.writer = Writer(
+            parse_head(request), "peer", self.send, lambda head: head.keep_alive, self.begin, lambda: not self.full
+        )
 
     def send(self, data: Any) -> None:
         if self.broken:
@@ -96,6 +98,9 @@ def test_a_stream_is_a_head_and_chunks() -> None:
     line.writer.begin(200, [])
     line.writer.write(b"one")
     line.writer.write(b"")
+    assert line.writer.has_room()
+    line.full = True
+    assert not line.writer.has_room()
     line.writer.end()
     line.writer.end()
     assert line.sent[1:] == [b"3\r\none\r\n", b"0\r\n\r\n"] and line.began == 1

@@ -101,6 +101,23 @@ def test_there_is_one_such_stream_at_a_time(server: Server, core: Endpoint) -> N
     third.finished()
 
 
+@pytest.mark.parametrize("store", [EventStore(), None])
+def test_a_get_whose_client_has_gone_leaves_room_for_the_next(server: Server, store: Any) -> None:
+    core = core_of(server, event_store=store)
+    client = Shaken(core)
+    for _ in range(3):
+        writer = Recording()
+        writer.gone = True
+        core.serve(client.get(), writer)
+        assert writer.status == 0
+    stream = listening(client)
+    assert stream.writer.status == 200
+    session = list(core.sessions._sessions.values())[0]
+    assert list(session.streams) in ([], [session.unsolicited.name])
+    client.delete()
+    stream.finished()
+
+
 @pytest.mark.parametrize(("accept", "status"), [("application/json", 406), ("text/*", 200)])
 def test_a_get_wants_events(core: Endpoint, accept: str, status: int) -> None:
     client = Shaken(core)

@@ -150,6 +150,31 @@ def test_a_stream_that_nothing_is_written_to_says_so() -> None:
     assert not stream.release(1) and not stream.resume(Recording(), 0)
 
 
+def test_a_comment_does_not_wait_for_a_peer_that_takes_nothing() -> None:
+    class Deaf(Recording):
+        """Would wait in every write."""
+
+        room = False
+
+        def has_room(self) -> bool:
+            return self.room
+
+    writer = Deaf()
+    stream = Stream(writer)
+    stream.keep_alive(0.0)
+    stream.queue(b"owed\n")
+    stream.keep_alive(0.0)
+    assert writer.status == 0
+    writer.room = True
+    stream.keep_alive(0.0)
+    stream.keep_alive(0.0)
+    stream.queue(b"x" * 2000 + b"\n")  # so much may have to wait
+    stream.keep_alive(0.0)
+    assert [event.data for event in writer.events] == ["owed"] and writer.body.endswith(b": keep-alive\n\n")
+    stream.event(b"last\n")
+    assert [len(event.data) for event in writer.events] == [4, 2000, 4]
+
+
 def test_lost_writers_never_raise_at_the_end() -> None:
     for use in (lambda stream: stream.finish(b"1\n"), Stream.close, lambda stream: stream.keep_alive(0.0)):
         writer = Recording()

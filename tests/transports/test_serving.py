@@ -797,6 +797,30 @@ def test_streams_are_cut_when_the_grace_is_over(application: Application, servin
         assert peer.rest() == b""
 
 
+def test_whether_a_peer_takes_something_can_be_seen(application: Application, patient: HttpServing) -> None:
+    seen: List[bool] = []
+    full, gone = threading.Event(), threading.Event()
+
+    def fill(request: HttpRequest, writer: ResponseWriter) -> None:
+        writer.on_gone(gone.set)
+        writer.begin(200, TEXT)
+        seen.append(writer.has_room())
+        while writer.has_room():
+            writer.write(b"x" * 1000)
+        seen.append(writer.has_room())
+        full.set()
+        assert gone.wait(WAIT)
+        seen.append(eventually(writer.has_room))  # and writing says what is wrong
+        writer.write(b"x")
+
+    application.paths["/"] = fill
+    with Peer(patient.port) as peer:
+        peer.get()
+        assert full.wait(WAIT)
+        peer.reset()
+    assert eventually(lambda: len(seen) == 3) and seen == [True, False, True]
+
+
 def test_who_writes_to_a_deaf_peer_is_called_away_by_close(application: Application, patient: HttpServing) -> None:
     lost = threading.Event()
 

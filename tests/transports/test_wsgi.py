@@ -167,10 +167,12 @@ def test_a_writer_waits_for_the_reader_and_not_for_ever() -> None:
     mailbox.begin(200, [])
     mailbox.on_gone(lambda: gone.append(1))
     for _ in range(PIECES):
+        assert mailbox.has_room()
         mailbox.write(b"x")
+    assert not mailbox.has_room()
     with pytest.raises(ConnectionLost):
         mailbox.write(b"x")
-    assert mailbox.gone and gone == [1]
+    assert mailbox.gone and gone == [1] and mailbox.has_room()
     mailbox.on_gone(lambda: gone.append(2))
     with pytest.raises(ConnectionLost):
         mailbox.write(b"x")

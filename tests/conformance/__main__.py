@@ -1,0 +1,106 @@
+"""`python -m tests.conformance`: install the official conformance suite, run it both ways, print the score.
+
+Exit code 1 when a scenario failed, warned, checked nothing or gave no result, or when the suite could not run. There
+is no list of failures that are expected. Left out: authorization of clients, and extensions that are not here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Iterator, Sequence
+
+from . import suite
+from .suite import Broken, Verdict
+
+SETS = {"2025-11-25": 30, "2026-07-28": 37}
+"""Revisions with a set of required scenarios, and how many there are for a server."""
+
+BESIDE = {
+    "2025-11-25": ["server-session-lifecycle", "json-schema-2020-12", "server-sse-polling"],
+    "2026-07-28": ["json-schema-2020-12", "http-header-validation", "http-custom-header-server-validation"],
+}
+"""What the suite runs with a set and does not count, and we do."""
+
+OLDER = {"2025-06-18": 27, "2025-03-26": 1}
+"""Revisions without a set, and how many scenarios there are for a server."""
+
+AUTHORIZATION, EXTENSION = "auth/", "extension"
+
+
+class Score:
+    """Prints each verdict, and counts."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+
+    def take(self, title: str, verdicts: Sequence[Verdict]) -> str:
+        """Print the verdicts; return how many passed, as "x of y"."""
+        for verdict in verdicts:
+            tally = f"{verdict.succeeded}/{verdict.checked}"
+            print(f"{title:<18} {verdict.scenario:<46}{tally:>6}  {verdict.problem or 'ok'}", flush=True)
+        failed = sum(bool(verdict.problem) for verdict in verdicts)
+        self.failed += failed
+        return f"{len(verdicts) - failed} of {len(verdicts)}"
+
+
+def required(revision: str, count: int) -> list[str]:
+    """Return the scenarios that a revision requires of a server.
+
+    Raises:
+        Broken: They are not as many as there should be.
+    """
+    names = list(suite.listed(suite.ask("list", "--requirements", revision), "Server"))
+    if len(names) != count:
+        raise Broken(f"{len(names)} scenarios are required by {revision}, not {count}")
+    return names
+
+
+def server_side(score: Score) -> Iterator[str]:
+    """Run everything against our server; yield the lines of the score."""
+    with suite.serving() as url:
+        for revision, count in SETS.items():
+            names = required(revision, count)
+            found = suite.servers(url, "--requirements", revision)
+            scored = score.take(f"server {revision}", [found.get(name, Verdict(name)) for name in names])
+            beside = score.take(f"server {revision}", [found.get(name, Verdict(name)) for name in BESIDE[revision]])
+            yield f"server {revision}: {scored} required, {beside} beside them"
+        for revision, count in OLDER.items():
+            found = suite.servers(url, "--suite", "all", "--spec-version", revision)
+            missing = [Verdict(f"({number} more)") for number in range(1, count - len(found) + 1)]
+            yield f"server {revision}: {score.take(f'server {revision}', [*found.values(), *missing])}"
+
+
+def client_side(score: Score) -> Iterator[str]:
+    """Run every scenario at every revision it has with our client; yield the lines of the score."""
+    known = suite.listed(suite.ask("list"), "Client")
+    at = [(name, revision) for name, revisions in known.items() for revision in revisions
+          if revision != EXTENSION and not name.startswith(AUTHORIZATION)]
+    if not at:
+        raise Broken("no scenario for clients is listed")
+    for revision in sorted({revision for _, revision in at}):
+        verdicts = [suite.client(name, its) for name, its in at if its == revision]
+        yield f"client {revision}: {score.take(f'client {revision}', verdicts)}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    parser.add_argument("--only", choices=["server", "client"], help="this side alone")
+    only = parser.parse_args(arguments).only
+    begun, score = time.monotonic(), Score()
+    lines: list[str] = []
+    try:
+        suite.ENVIRONMENT.ready()
+        for name, side in (("server", server_side), ("client", client_side)):
+            lines += side(score) if only in (None, name) else []
+    except (Broken, suite.InstallFailed) as error:
+        print(f"the suite could not run: {error}")
+        return 1
+    print("\n".join(["", *lines]))
+    print(f"{score.failed} failed ({time.monotonic() - begun:.0f} s)")
+    return 1 if score.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,189 @@
+"""The official conformance suite: installed, asked what there is, run, and judged more strictly than by itself.
+
+A scenario counts as passed when nothing failed, nothing warned, and at least one check of its own succeeded; that
+what was sent has the right shape is checked in every scenario, and alone is no such check.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple, Sequence
+
+from ..interop.environments import InstallFailed, NodeEnvironment
+from ..support import eventually
+
+__all__ = ["ENVIRONMENT", "Broken", "InstallFailed", "Verdict", "ask", "client", "listed", "servers", "serving"]
+
+HERE = Path(__file__).resolve().parent
+PACKAGE = "@modelcontextprotocol/conformance"
+ENVIRONMENT = NodeEnvironment("conformance", [f"{PACKAGE}@0.2.0-alpha.12"])
+
+SCENARIO_SECONDS = 60.0
+SET_SECONDS = 150.0
+START_SECONDS = 20.0
+GENERIC = "wire-schema-valid"
+"""The check that is made in every scenario."""
+
+_STAMP = re.compile(r"-\d{4}-\d{2}-\d{2}T[\d-]+Z$")
+_LISTED = re.compile(r"\s+- (\S+)(?: \[(\S+)\])?$")
+
+
+class Broken(Exception):
+    """The suite or the server under test did not run; the message says which and what it printed."""
+
+
+class Verdict(NamedTuple):
+    """What came of one scenario. `problem` is empty when it passed."""
+
+    scenario: str
+    succeeded: int = 0
+    checked: int = 0
+    problem: str = "no result"
+
+    @classmethod
+    def of(cls, scenario: str, checks: Sequence[dict[str, Any]], code: int = 0) -> Verdict:
+        """Judge the checks of a scenario.
+
+        Args:
+            scenario: Its name.
+            checks: As the suite wrote them.
+            code: With what the suite ended, where it judges the end of a client too.
+        """
+        counts = Counter(check["status"] for check in checks)
+        bad = [f"{check['status'].lower()} {check['id']}: {check.get('errorMessage') or check.get('description')}"
+               for check in checks if check["status"] in ("FAILURE", "WARNING")]
+        if not any(check["status"] == "SUCCESS" and check["id"] != GENERIC for check in checks):
+            bad.append("nothing checked")
+        if code and not bad:
+            bad.append(f"the suite ended with {code}: the client did not end well")
+        return cls(scenario, counts["SUCCESS"], counts["SUCCESS"] + counts["FAILURE"], "; ".join(bad))
+
+
+def listed(printed: str, leg: str) -> dict[str, list[str]]:
+    """Return the scenarios of a leg, "Server" or "Client", from what the suite lists, with the words in brackets.
+
+    What stands below "Run and reported" carries its leg in brackets, and is left out.
+    """
+    found: dict[str, list[str]] = {}
+    inside = False
+    for line in printed.splitlines():
+        entry = _LISTED.match(line)
+        if entry is None:
+            inside = line.startswith(f"{leg} scenarios") or (inside and not line.strip())
+        elif inside:
+            found[entry[1]] = (entry[2] or "").split(",")
+    return found
+
+
+def run(arguments: Sequence[str], folder: Path, seconds: float) -> tuple[int, str]:
+    """Run the suite to its end; return its code and what it printed.
+
+    Raises:
+        Broken: It did not end in time, and was killed with all that it had started.
+    """
+    command = [*ENVIRONMENT.command(f"{PACKAGE}/dist/index.js"), *arguments]
+    with open(folder / "suite.log", "w+b") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                   cwd=folder, start_new_session=True, env={**os.environ, "NO_COLOR": "1"})
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            log.seek(0)
+            shown = log.read().decode("utf-8", "replace")[-2000:]
+            raise Broken(f"{' '.join(arguments)}: not over after {seconds:.0f} s:\n{shown}") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        log.seek(0)
+        return code, log.read().decode("utf-8", "replace")
+
+
+def ask(*arguments: str) -> str:
+    """Return what the suite prints.
+
+    Raises:
+        Broken: It ended badly.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        code, printed = run(arguments, Path(folder), SCENARIO_SECONDS)
+    if code:
+        raise Broken(f"{' '.join(arguments)}: ended with {code}:\n{printed[-2000:]}")
+    return printed
+
+
+def results(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the checks of each scenario that a run has written below a folder."""
+    found = {}
+    for path in folder.rglob("checks.json"):
+        name = _STAMP.sub("", path.parent.relative_to(folder).as_posix())
+        found[name] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[str]:
+    """Run the fixture server, and yield its URL.
+
+    Raises:
+        Broken: It did not come up, or did not live until the end; what it printed is in the message.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tests.conformance.server", "--port", str(port)]
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, cwd=HERE.parents[1], stdin=subprocess.DEVNULL, stdout=log,
+                                   stderr=subprocess.STDOUT)
+        try:
+            up = eventually(lambda: process.poll() is not None or _answers(port), START_SECONDS)
+            if up and process.poll() is None:
+                yield f"http://localhost:{port}/mcp"
+            if process.poll() is not None or not up:
+                log.seek(0)
+                raise Broken(f"the server, {process.poll()}:\n{log.read().decode('utf-8', 'replace')[-4000:]}")
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+def servers(url: str, *arguments: str) -> dict[str, Verdict]:
+    """Run scenarios against a server, and judge each that has a result."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        run(["server", "--url", url, *_limits(out), *arguments], Path(folder), SET_SECONDS)
+        named = {name[len("server-"):]: checks for name, checks in results(out).items()}
+    return {name: Verdict.of(name, checks) for name, checks in named.items()}
+
+
+def client(scenario: str, revision: str) -> Verdict:
+    """Run one scenario with our client at a revision, and judge it."""
+    command = f"{sys.executable} {HERE / 'client.py'}"
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        try:
+            code, _ = run(["client", "--command", command, "--scenario", scenario, "--spec-version", revision,
+                           *_limits(out)], Path(folder), SCENARIO_SECONDS + 15)
+        except Broken as error:
+            return Verdict(scenario, problem=str(error))
+        checks = results(out).get(scenario)
+        return Verdict(scenario) if checks is None else Verdict.of(scenario, checks, code)
+
+
+def _limits(out: Path) -> list[str]:
+    return ["--timeout", str(int(SCENARIO_SECONDS * 1000)), "--output-dir", str(out)]
