@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Sequence
 
 from .environments import InstallFailed
-from .roster import PEERS, Peer
+from .roster import PEERS, WAYS, Peer
 from .sessions import Outcome, hold, sessions_of
 
 
@@ -23,9 +23,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", metavar="PEER", action="append", choices=[peer.name for peer in PEERS],
                         help="this peer alone; may be given several times")
     parser.add_argument("--role", choices=["server", "client"], help="the role of the foreign side")
+    parser.add_argument("--way", choices=WAYS, help="over this alone")
     parser.add_argument("--revision", help="these sessions alone: a revision, auto or handshake")
     parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2), help="sessions at a time")
-    parser.add_argument("--wire", type=Path, metavar="FOLDER", help="write down what went over the wire")
+    parser.add_argument("--wire", type=Path, metavar="FOLDER", help="write down what went over stdio")
     parser.add_argument("--verbose", action="store_true", help="show each failed session's stderr")
     return parser.parse_args(arguments)
 
@@ -46,13 +47,13 @@ def install(peers: Sequence[Peer]) -> bool:
 
 
 def show_grid(outcomes: Sequence[Outcome]) -> None:
-    row = "{:<20}{:<12}{:<8}{:<11}{:<12}{:>7}{:>13}  {}"
-    print("\n" + row.format("peer", "version", "role", "asked", "revision", "checks", "peer's fault", "failed"))
+    row = "{:<20}{:<12}{:<8}{:<7}{:<11}{:<12}{:>7}{:>13}  {}"
+    print("\n" + row.format("peer", "version", "role", "way", "asked", "revision", "checks", "peer's fault", "failed"))
     for outcome in outcomes:
-        peer, role, asked = outcome.session
+        peer, role, asked, way = outcome.session
         failed = ", ".join(name for name, result in outcome.checks.items() if result is not True)
         tally = f"{outcome.passed}/{len(outcome.checks)}"
-        print(row.format(peer.name, peer.version, role, asked.revision, outcome.revision, tally,
+        print(row.format(peer.name, peer.version, role, way, asked.revision, outcome.revision, tally,
                          len(outcome.known) or "", failed))
 
 
@@ -82,7 +83,8 @@ def main(arguments: Sequence[str]) -> int:
     if not install(peers):
         return 1
     wanted = [session for peer in peers for session in sessions_of(peer)
-              if options.role in (None, session.role) and options.revision in (None, session.asked.revision)]
+              if options.role in (None, session.role) and options.way in (None, session.way)
+              and options.revision in (None, session.asked.revision)]
     if options.wire:
         options.wire.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(options.jobs) as pool:

@@ -310,11 +310,12 @@ FEATURES = {
         prompt_contents=check_prompt_contents, prompt_errors=check_prompt_errors, completion=check_completion,
         log_levels=check_log_levels, list_changes=check_list_changes, subscriptions=check_subscriptions,
         listen=check_listen, sampling=check_sampling, refused=check_refused, roots=check_roots,
-        many_askers=check_many_askers, cancel_asking=check_cancel_asking, descriptions=check_descriptions,
+        many_askers=check_many_askers, descriptions=check_descriptions,
     ),
     **checks(R3, form=check_form, many=check_many, twice=check_twice, asking_prompt=check_asking_prompt,
              asking_resource=check_asking_resource),
     **checks(R4, icons=check_icons, url=check_url, sampling_tools=check_sampling_tools),
     **checks(R4, R4, url_error=check_url_error),
     **checks(R5, cache_hints=check_cache_hints, rounds_by_hand=check_rounds_by_hand),
+    **checks(cancel_asking=check_cancel_asking),  # the last: a server may end over it
 }

@@ -1,6 +1,6 @@
 """The shared checks by a minimcp client, against a foreign server.
 
-Usage: our_client.py KIND REVISION COMMAND... where KIND is a key of CHECKS and REVISION a revision, "auto" or
+Usage: our_client.py KIND REVISION COMMAND... (or URL) where KIND is a key of CHECKS and REVISION a revision, "auto" or
 "handshake". Prints one JSON object: the revision in use and, for each check, true or what went wrong.
 """
 
@@ -66,9 +66,14 @@ def session(kind: str, revision: str, command: list[str]) -> dict[str, Any]:
     report: dict[str, Any] = {"revision": None, "checks": results}
     host = Host()
     roots = [os.getcwd()] if kind == "filesystem" else ROOTS
-    options: dict[str, Any] = {"handlers": host, "roots": roots, "sampling": ("tools",), "env": ENVIRONMENT}
+    options: dict[str, Any] = {"handlers": host, "roots": roots, "sampling": ("tools",)}
+    target: Any = command
+    if command[0].startswith("http"):
+        (target,) = command
+    else:
+        options["env"] = ENVIRONMENT
     try:
-        with minimcp.connect(command, revision=revision, timeout=SECONDS, **options) as client:
+        with minimcp.connect(target, revision=revision, timeout=SECONDS, **options) as client:
             report["revision"] = client.revision
             name = client.server_info.name if client.server_info else None
             results["connect"] = name == SERVER_NAMES[kind] or f"name {name!r}"

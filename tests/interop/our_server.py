@@ -1,7 +1,8 @@
-"""The shared tools on a minimcp server over stdio, for foreign clients.
+"""The shared tools on a minimcp server, for foreign clients.
 
-Usage: our_server.py LIFE where LIFE is a file that gets one line when the server starts and one when it has
-ended by itself: a server that had to be killed is seen by its missing line.
+Usage: our_server.py LIFE [WAY] where LIFE is a file that gets one line when the server starts and one when it has
+ended by itself: a server that had to be killed is seen by its missing line. WAY is "http" or "sse", at the port in
+the variable PORT; without, it serves over stdio.
 """
 
 from __future__ import annotations
@@ -148,5 +149,8 @@ def write_life(line: str) -> None:
 
 if __name__ == "__main__":
     write_life("started")
-    server.run()
+    if sys.argv[2:]:
+        server.run(sys.argv[2], port=int(os.environ["PORT"]))
+    else:
+        server.run()
     write_life("ended")

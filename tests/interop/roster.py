@@ -6,7 +6,7 @@ somebody else's with tools of its own names its set of checks in `our_client.CHE
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Mapping, NamedTuple
 
 from .environments import Environment, NodeEnvironment, PythonEnvironment
 
@@ -26,6 +26,10 @@ def exactly(*revisions: str) -> tuple[Asked, ...]:
     return tuple(Asked(revision, revision) for revision in revisions)
 
 
+WAYS = ("stdio", "http", "sse")
+"""How messages go: over stdio, Streamable HTTP, or the HTTP+SSE of 2024-11-05."""
+
+
 class Fault(NamedTuple):
     """A check that a peer fails in some revisions, because the peer is wrong; it has to fail, or this has to go.
 
@@ -34,6 +38,8 @@ class Fault(NamedTuple):
         check: The name of the check.
         reason: What the peer does, what the specification says, and where in the peer that stands.
         since: The first revision; and the last one.
+        ways: Where it shows.
+        always: False for a race, in which the check passes often.
     """
 
     role: str
@@ -41,6 +47,8 @@ class Fault(NamedTuple):
     reason: str
     since: str = R1
     until: str = R5
+    ways: tuple[str, ...] = WAYS
+    always: bool = True
 
 
 class Peer(NamedTuple):
@@ -48,7 +56,8 @@ class Peer(NamedTuple):
 
     `server` and `client` are scripts: a path below `peers/`, or, for something that is served as it came, a
     path inside node_modules or the name of a module. An empty one means that the peer does not play that
-    role.
+    role. What it serves and speaks over HTTP stands apart, by the way: fewer revisions do there. A server gets
+    "http" or "sse" as its argument then, or what `way_names` says, and its port in the variable PORT.
     """
 
     name: str
@@ -61,7 +70,13 @@ class Peer(NamedTuple):
     client: str = ""
     speaks: tuple[Asked, ...] = ()
     faults: tuple[Fault, ...] = ()
+    serves_at: Mapping[str, tuple[Asked, ...]] = {}
+    speaks_at: Mapping[str, tuple[Asked, ...]] = {}
+    way_names: Mapping[str, str] = {}
 
+
+ONE_ERA = (*exactly(R2, R4), Asked("auto", R4))
+BOTH_ERAS = (*exactly(R2, R4, R5), Asked("auto", R5))
 
 ZOD = "zod@4.6.7"
 REFERENCE = ["mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19", "mcp-server-fetch==2026.10.24", "mcp==2.3.0"]
@@ -71,7 +86,9 @@ PEERS = (
         "python-sdk-1", "1.30.0", PythonEnvironment("python-sdk-1", ["mcp==1.30.0"]),
         server="python_server.py",
         serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)),
+        serves_at={"http": ONE_ERA, "sse": (*exactly(R2), Asked("auto", R4))},
         client="python_client.py", speaks=exactly(*HANDSHAKE),
+        speaks_at={"http": exactly(R2, R4), "sse": exactly(R4)},
         faults=(
             Fault("server", "no resource",
                   'As "code of no resource": neither the code nor data says that there is no such resource.'),
@@ -79,18 +96,31 @@ PEERS = (
                   "A resource that does not exist should be answered by the error -32002 (server/resources, error "
                   "handling). FastMCP.read_resource raises ValueError or ResourceError, which the low-level server "
                   "answers with the code 0, a code of nobody."),
+            Fault("server", "cancel asking",
+                  "The receiver of a cancellation that comes when the request is done ignores it (basic/utilities/"
+                  "cancellation). When it comes while the low-level Server._handle_request awaits message.respond(), "
+                  "outside the try that expects it, RequestResponder.__exit__ does not return what its cancel scope "
+                  "returns: CancelledError leaves the task, and the whole session ends. Over HTTP the cancellation "
+                  "and the answer to the question are two POSTs, which may overtake one another.",
+                  ways=("http", "sse"), always=False),
         ),
     ),
     Peer(
         "python-sdk-2", "2.3.0", PythonEnvironment("python-sdk-2", ["mcp==2.3.0"]),
         server="python_server.py",
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
+        serves_at={"http": BOTH_ERAS},
         client="python_client.py", speaks=(*exactly(*ALL), Asked("auto", R5)),
+        speaks_at={"http": BOTH_ERAS, "sse": exactly(R4)},
         faults=(
             Fault("server", "code of no resource",
                   "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
                   "(server/resources, error handling). MCPServer._handle_read_resource says -32602 in every "
                   "revision, which is right in 2026-07-28 alone.", until=R4),
+            Fault("client", "large",
+                  "sse_client sets no bound of its own, so the one of httpx2 holds: 1 MiB for an event. A longer "
+                  "message is no error of its call: the connection is lost.", ways=("sse",)),
+            Fault("client", "close", 'As "large": the error comes out of sse_client once more.', ways=("sse",)),
         ),
     ),
     Peer(
@@ -98,7 +128,9 @@ PEERS = (
         NodeEnvironment("typescript-sdk-1", ["@modelcontextprotocol/sdk@1.32.2", ZOD]),
         server="typescript_server.mjs",
         serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)),
+        serves_at={"http": ONE_ERA, "sse": (*exactly(R2), Asked("auto", R4))},
         client="typescript_client.mjs", speaks=exactly(*HANDSHAKE),
+        speaks_at={"http": exactly(R2, R4), "sse": exactly(R4)},
         faults=(
             Fault("server", "no resource",
                   'As "code of no resource": neither the code nor data says that there is no such resource.'),
@@ -117,12 +149,18 @@ PEERS = (
         ]),
         server="typescript_server.mjs",
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
+        serves_at={"http": BOTH_ERAS},
         client="typescript_client.mjs", speaks=(*exactly(*ALL), Asked("auto", R5)),
+        speaks_at={"http": BOTH_ERAS, "sse": exactly(R4)},
         faults=(
             Fault("server", "code of no resource",
                   "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
                   "(server/resources, error handling). McpServer throws ResourceNotFoundError, whose code is -32602 "
                   "in every revision, which is right in 2026-07-28 alone.", until=R4),
+            Fault("client", "unknown method",
+                  "In 2026-07-28 an unknown method is answered by HTTP 404 with the error -32601 in the body "
+                  "(basic/transports). StreamableHTTPClientTransport._send hands on the body of a 400 alone; of a 404 "
+                  "it makes an SdkHttpError, CLIENT_HTTP_NOT_IMPLEMENTED.", since=R5, ways=("http",)),
         ),
     ),
     Peer(
@@ -130,6 +168,7 @@ PEERS = (
         NodeEnvironment("server-everything", ["@modelcontextprotocol/server-everything@2026.8.31"]),
         server="@modelcontextprotocol/server-everything/dist/index.js", server_arguments=("stdio",),
         serves=(*exactly(*HANDSHAKE), Asked("handshake", R4), Asked("auto", R4)), tools="everything",
+        serves_at={"http": ONE_ERA, "sse": (*exactly(R2), Asked("auto", R4))}, way_names={"http": "streamableHttp"},
         faults=(
             Fault("server", "task only",
                   "A call of a tool that runs only as a task has to be answered by the error -32601 (2025-11-25, "
@@ -185,10 +224,13 @@ PEERS = (
         "fastmcp", "4.1.2", PythonEnvironment("fastmcp", ["fastmcp==4.1.2"]),
         server="fastmcp_server.py",
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)), tools="fastmcp",
+        serves_at={"http": BOTH_ERAS},
         client="fastmcp_client.py", speaks=(Asked("legacy", R4), Asked("auto", R5)),
+        speaks_at={"http": (Asked("legacy", R4), Asked("auto", R5))},
     ),
     Peer(
         "inspector", "2.12.0", NodeEnvironment("inspector", ["@modelcontextprotocol/inspector@2.12.0"]),
         client="inspector_client.mjs", speaks=exactly(R4),
+        speaks_at={"http": exactly(R4)},
     ),
 )

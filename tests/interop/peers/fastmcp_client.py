@@ -1,7 +1,7 @@
 """Checks of our server by the client of the package FastMCP.
 
-Usage: fastmcp_client.py MODE COMMAND... where MODE is "auto" or "legacy". Prints one JSON object: the revision and,
-for each check, true or what went wrong.
+Usage: fastmcp_client.py MODE COMMAND... (or URL) where MODE is "auto" or "legacy". Prints one JSON object: the
+revision and, for each check, true or what went wrong.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Awaitable, Callable
 
 import anyio
 from fastmcp import Client
-from fastmcp.client.transports import StdioTransport
+from fastmcp.client.transports import ClientTransport, StdioTransport, StreamableHttpTransport
 from fastmcp.exceptions import ToolError
 from mcp import MCPError
 
@@ -173,7 +173,10 @@ CHECKS: dict[str, Callable[[Client, Host], Awaitable[None]]] = {
 async def hold(mode: str, command: list[str]) -> dict[str, Any]:
     results: dict[str, Any] = {}
     host = Host()
-    transport = StdioTransport(command[0], command[1:], keep_alive=False)
+    if command[0].startswith("http"):
+        transport: ClientTransport = StreamableHttpTransport(command[0])
+    else:
+        transport = StdioTransport(command[0], command[1:], keep_alive=False)
     async with Client(
         transport, mode=mode, roots=ROOTS, log_handler=host.log, elicitation_handler=host.elicit,
         sampling_handler=host.sample,

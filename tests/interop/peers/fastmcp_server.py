@@ -1,7 +1,12 @@
-"""Tools, resources, prompts and a question on a server of the package FastMCP."""
+"""Tools, resources, prompts and a question on a server of the package FastMCP.
+
+Usage: fastmcp_server.py [WAY] where WAY is "http" or "sse", at the port in the variable PORT; without, over stdio.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,4 +176,7 @@ async def complete(ref: Any, argument: Any, context: Any) -> Any:
 
 
 if __name__ == "__main__":
-    server.run("stdio", show_banner=False)
+    if sys.argv[1:]:
+        server.run(sys.argv[1], show_banner=False, host="127.0.0.1", port=int(os.environ["PORT"]))
+    else:
+        server.run("stdio", show_banner=False)

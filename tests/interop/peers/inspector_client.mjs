@@ -1,7 +1,7 @@
 // Checks of our server by the command line of the MCP Inspector: one process, and so one session, for each.
 //
-// Usage: inspector_client.mjs REVISION COMMAND... Prints one JSON object: the revision and, for each check, true or
-// what went wrong.
+// Usage: inspector_client.mjs REVISION COMMAND... (or URL). Prints one JSON object: the revision and, for each
+// check, true or what went wrong.
 
 import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
@@ -16,7 +16,10 @@ const UNICODE = "Grüße, 世界 \u{1f600} \u2028 end";
 async function run(...options) {
   const line = [inspector, "--cli", ...command, ...options];
   try {
-    const { stdout } = await promisify(execFile)(process.execPath, line, { timeout: 60000 });
+    const running = promisify(execFile)(process.execPath, line, { timeout: 60000 });
+    // It does not end as long as it could be told something.
+    running.child.stdin.end();
+    const { stdout } = await running;
     return { code: 0, result: JSON.parse(stdout) };
   } catch (error) {
     if (typeof error.code !== "number") throw error;

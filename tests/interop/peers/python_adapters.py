@@ -9,6 +9,8 @@ from typing import Any, AsyncIterator
 import anyio
 import mcp.client.session
 from mcp import StdioServerParameters
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
 from python_host import Host, dump, types
 
 try:
@@ -26,6 +28,11 @@ MEMBERS = {
 }
 
 
+def web_client(url: str) -> Any:
+    """The SDK's transport to a URL, by its path."""
+    return sse_client(url) if url.endswith("/sse") else streamable_http_client(url)
+
+
 class Version1:
     """What the checks need, on a ClientSession of 1.x."""
 
@@ -38,8 +45,11 @@ class Version1:
     async def open(cls, revision: str, command: list[str]) -> AsyncIterator[Version1]:
         types.LATEST_PROTOCOL_VERSION = revision
         host = Host()
-        parameters = StdioServerParameters(command=command[0], args=command[1:])
-        async with (stdio_client(parameters) as (reading, writing),
+        if command[0].startswith("http"):
+            transport = web_client(command[0])
+        else:
+            transport = stdio_client(StdioServerParameters(command=command[0], args=command[1:]))
+        async with (transport as (reading, writing, *_),
                     ClientSession(reading, writing, **host.callbacks()) as session):
             yield cls(session, await session.initialize(), host)
 
@@ -129,8 +139,11 @@ class Version2:
         if revision in mcp.client.session.HANDSHAKE_PROTOCOL_VERSIONS:
             mode, mcp.client.session.LATEST_HANDSHAKE_VERSION = "legacy", revision
         host = Host()
-        parameters = StdioServerParameters(command=command[0], args=command[1:])
-        async with Client(parameters, mode=mode, log_level="debug", **host.callbacks()) as client:
+        if command[0].startswith("http"):
+            target = web_client(command[0])
+        else:
+            target = StdioServerParameters(command=command[0], args=command[1:])
+        async with Client(target, mode=mode, log_level="debug", **host.callbacks()) as client:
             yield cls(client, host)
 
     async def call(self, name: str, arguments: Any = None, *, progress: Any = None,

@@ -192,7 +192,7 @@ CHECKS: dict[str, Check] = {
     "list": check_list, "echo": check_echo, "add": check_add, "record": check_record,
     "progress": check_progress, "held progress": check_held_progress, "image": check_image,
     "tool error": check_tool_error, "bad arguments": check_bad_arguments, "unknown tool": check_unknown_tool,
-    "unknown method": check_unknown_method, "parallel": check_parallel, "large": check_large,
+    "unknown method": check_unknown_method, "parallel": check_parallel,
     "ping": check_ping, "log": check_log, "cancel": check_cancel, "timeout": check_timeout,
     "alive after": check_alive,
 }
@@ -232,6 +232,8 @@ async def session(revision: str, command: list[str]) -> dict[str, Any]:
             for name, (check, (since, until)) in FEATURES.items():
                 if since <= peer.revision <= until:
                     results[name] = await run(check, peer)
+            # The last one: a client that cannot take it loses its connection.
+            results["large"] = await run(check_large, peer)
     except Exception as error:
         results["connect" if "connect" not in results else "close"] = told(error)
     return report

@@ -1,8 +1,13 @@
-"""The shared tools on a server of the official Python SDK, 1.x or 2.x, over stdio."""
+"""The shared tools on a server of the official Python SDK, 1.x or 2.x.
+
+Usage: python_server.py [WAY] where WAY is "http" or "sse", at the port in the variable PORT; without, over stdio.
+"""
 
 from __future__ import annotations
 
 import base64
+import os
+import sys
 
 import anyio
 from mcp.server.stdio import stdio_server
@@ -141,5 +146,15 @@ async def serve() -> None:
         await features.low.run(reading, writing, features.initialization())
 
 
+def serve_web(way: str) -> None:
+    import uvicorn
+
+    # Its transports over HTTP ask the low-level server what to declare.
+    declared = features.initialization()
+    features.low.create_initialization_options = lambda *args, **options: declared
+    app = server.sse_app() if way == "sse" else server.streamable_http_app()
+    uvicorn.run(app, host="127.0.0.1", port=int(os.environ["PORT"]), log_level="warning", timeout_graceful_shutdown=2)
+
+
 if __name__ == "__main__":
-    anyio.run(serve)
+    serve_web(sys.argv[1]) if sys.argv[1:] else anyio.run(serve)

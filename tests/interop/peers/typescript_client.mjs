@@ -1,7 +1,7 @@
 // The shared checks by a client of the TypeScript SDK: 1.x, or 2.x where that is installed.
 //
-// Usage: typescript_client.mjs REVISION COMMAND... where REVISION is a revision or "auto" (2.x only). Prints one
-// JSON object: the revision in use and, for each check, true or what went wrong.
+// Usage: typescript_client.mjs REVISION COMMAND... (or URL) where REVISION is a revision or "auto" (2.x only). Prints
+// one JSON object: the revision in use and, for each check, true or what went wrong.
 
 import assert from 'node:assert/strict';
 import { z } from 'zod';
@@ -20,21 +20,31 @@ const SECONDS_PER_CHECK = 15;
 
 const version2 = await import('@modelcontextprotocol/client').catch(() => null);
 
+// The class of the SDK that opens a command or a URL, and what it is told.
+function transportTo(command, Stdio, Http, Sse) {
+  if (!command[0].startsWith('http')) return [Stdio, { command: command[0], args: command.slice(1), stderr: 'inherit' }];
+  return [command[0].endsWith('/sse') ? Sse : Http, new URL(command[0])];
+}
+
 async function open1(revision, command) {
   const { Client } = await import('@modelcontextprotocol/sdk/client/index.js');
   const { StdioClientTransport } = await import('@modelcontextprotocol/sdk/client/stdio.js');
+  const { StreamableHTTPClientTransport } = await import('@modelcontextprotocol/sdk/client/streamableHttp.js');
+  const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
   const types = await import('@modelcontextprotocol/sdk/types.js');
 
   // This version always offers the newest revision: let the transport offer another.
-  class Offering extends StdioClientTransport {
-    send(message) {
+  const offering = (Transport) => class extends Transport {
+    send(message, ...options) {
       const { method, params } = message;
-      return super.send(method === 'initialize' ? { ...message, params: { ...params, protocolVersion: revision } } : message);
+      const changed = { ...message, params: { ...params, protocolVersion: revision } };
+      return super.send(method === 'initialize' ? changed : message, ...options);
     }
     setProtocolVersion(agreed) {
       this.agreed = agreed;
+      super.setProtocolVersion?.(agreed);
     }
-  }
+  };
 
   const client = new Client({ name: 'interop-client', version: '0' }, { capabilities: CAPABILITIES });
   const schemas = {
@@ -51,7 +61,8 @@ async function open1(revision, command) {
   const host = new Host();
   host.attach((method, handler) => client.setRequestHandler(schemas[method], handler),
     (method, handler) => client.setNotificationHandler(schemas[method], handler));
-  const transport = new Offering({ command: command[0], args: command.slice(1), stderr: 'inherit' });
+  const [Transport, target] = transportTo(command, StdioClientTransport, StreamableHTTPClientTransport, SSEClientTransport);
+  const transport = new (offering(Transport))(target);
   await client.connect(transport);
   const call = (name, args = {}, options = {}) => client.callTool({ name, arguments: args }, undefined, options);
   return {
@@ -74,7 +85,9 @@ async function open2(revision, command) {
   const host = new Host();
   host.attach((method, handler) => client.setRequestHandler(method, handler),
     (method, handler) => client.setNotificationHandler(method, handler));
-  await client.connect(new StdioClientTransport({ command: command[0], args: command.slice(1), stderr: 'inherit' }));
+  const { StreamableHTTPClientTransport, SSEClientTransport } = version2;
+  const [Transport, target] = transportTo(command, StdioClientTransport, StreamableHTTPClientTransport, SSEClientTransport);
+  await client.connect(new Transport(target));
   const agreed = client.getNegotiatedProtocolVersion();
   const modern = !HANDSHAKE.includes(agreed);
   const metaOf = (level) => (modern ? { 'io.modelcontextprotocol/logLevel': level } : {});

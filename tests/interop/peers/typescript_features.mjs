@@ -23,11 +23,11 @@ export const CACHE_HINTS = {
 
 // `sdk` is { ResourceTemplate, completable, optional(completer), onRequest(method, handler),
 // log(extra, level, data, logger), modern() }.
-export function addFeatures(server, sdk, pixel) {
+export function addFeatures(server, sdk, pixel, shared = null) {
   addResources(server, sdk, pixel);
   addPrompts(server, sdk, pixel);
   addContents(server, sdk, pixel);
-  addChanges(server, sdk);
+  addChanges(server, sdk, shared);
 }
 
 function addResources(server, { ResourceTemplate }, pixel) {
@@ -92,7 +92,7 @@ function addContents(server, { log }, pixel) {
     });
 }
 
-function addChanges(server, { onRequest, modern }) {
+function addChanges(server, { onRequest, modern }, shared) {
   const subscribed = new Set();
   onRequest('resources/subscribe', ({ params }) => (subscribed.add(params.uri), {}));
   onRequest('resources/unsubscribe', ({ params }) => (subscribed.delete(params.uri), {}));
@@ -104,22 +104,37 @@ function addChanges(server, { onRequest, modern }) {
     _meta: { 'example.com/colour': 'blue' },
   };
   server.registerTool('touch', touch, async ({ uri }) => {
-    if (modern() || subscribed.has(uri)) await server.server.sendResourceUpdated({ uri });
+    if (modern() && shared) shared.notify.resourceUpdated(uri);
+    else if (modern() || subscribed.has(uri)) await server.server.sendResourceUpdated({ uri });
     return said('touched');
   });
 
   let added = [];
   const none = z.object({});
-  server.registerTool('grow', { description: 'Add a tool, a prompt and a resource.', inputSchema: none }, () => {
+  const grow = () => {
     added = [
       server.registerTool('grown', { description: 'Came later.', inputSchema: none }, () => said('grown')),
       server.registerPrompt('grown', {}, () => ({ messages: [] })),
       server.registerResource('grown', 'note://grown', {}, () => ({ contents: [] })),
     ];
+  };
+  // A server that serves one request only is made anew as the last one was left.
+  const left = (grown) => {
+    if (!modern() || !shared) return;
+    shared.grown = grown;
+    shared.notify.toolsChanged();
+    shared.notify.promptsChanged();
+    shared.notify.resourcesChanged();
+  };
+  if (shared?.grown) grow();
+  server.registerTool('grow', { description: 'Add a tool, a prompt and a resource.', inputSchema: none }, () => {
+    grow();
+    left(true);
     return said('grown');
   });
   server.registerTool('shrink', { description: 'Take them away again.', inputSchema: none }, () => {
     for (const each of added) each.remove();
+    left(false);
     return said('shrunk');
   });
 }

@@ -1,8 +1,12 @@
-// The shared tools on a server of the TypeScript SDK over stdio: 1.x, or 2.x (both eras) where that is installed.
+// The shared tools on a server of the TypeScript SDK: 1.x, or 2.x (both eras) where that is installed.
+//
+// Usage: typescript_server.mjs [WAY] where WAY is "http" or "sse" (1.x only), at the port in the variable PORT;
+// without, over stdio.
 
 import { z } from 'zod';
 import { CACHE_HINTS, addFeatures } from './typescript_features.mjs';
 import { addQuestions1, addQuestions2 } from './typescript_questions.mjs';
+import { Shared, listen, listenOlder, toRequest, toResponse, withSessions } from './typescript_web.mjs';
 
 const PIXEL =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
@@ -123,10 +127,25 @@ async function serve1() {
   const { StdioServerTransport } = await import('@modelcontextprotocol/sdk/server/stdio.js');
   const { completable } = await import('@modelcontextprotocol/sdk/server/completable.js');
   const types = await import('@modelcontextprotocol/sdk/types.js');
+  const make = () => make1({ McpServer, ResourceTemplate, completable, types });
+  if (way === 'http') {
+    const { StreamableHTTPServerTransport } = await import('@modelcontextprotocol/sdk/server/streamableHttp.js');
+    const serve = withSessions(make, StreamableHTTPServerTransport);
+    listen((request, response) =>
+      serve(request.headers['mcp-session-id'], (transport) => transport.handleRequest(request, response)));
+  } else if (way === 'sse') {
+    const { SSEServerTransport } = await import('@modelcontextprotocol/sdk/server/sse.js');
+    listenOlder(make, SSEServerTransport);
+  } else {
+    await make().connect(new StdioServerTransport());
+  }
+}
+
+function make1({ McpServer, ResourceTemplate, completable, types }) {
   const server = new McpServer(identity, options);
   register(server, (extra) => ({
     signal: extra.signal,
-    log: (data) => server.sendLoggingMessage({ level: 'info', data }),
+    log: (data) => server.sendLoggingMessage({ level: 'info', data }, extra.sessionId),
     progress: progressOf(extra._meta, extra.sendNotification),
   }));
   const schemas = {
@@ -138,16 +157,17 @@ async function serve1() {
     ResourceTemplate, completable, modern: () => false,
     optional: (completer) => completable(z.string().optional(), completer),
     onRequest: (method, handler) => server.server.setRequestHandler(schemas[method], handler),
-    log: (extra, level, data, logger) => server.sendLoggingMessage({ level, data, logger }),
+    log: (extra, level, data, logger) => server.sendLoggingMessage({ level, data, logger }, extra.sessionId),
   }, PIXEL);
   addQuestions1(server, { ...types, ResourceTemplate });
-  await server.connect(new StdioServerTransport());
+  return server;
 }
 
 async function serve2(sdk) {
   const { serveStdio } = await import('@modelcontextprotocol/server/stdio');
   const codec = sdk.createRequestStateCodec({ key: new TextEncoder().encode('a key of the interop grid: 32 bytes') });
-  serveStdio(() => {
+  const shared = way === 'http' ? new Shared() : null;
+  const make = () => {
     const requestState = { verify: codec.verify };
     const server = new sdk.McpServer(identity, { ...options, cacheHints: CACHE_HINTS, requestState });
     register(server, (context) => ({
@@ -160,11 +180,26 @@ async function serve2(sdk) {
       modern: () => server.server.getNegotiatedProtocolVersion() === '2026-07-28',
       onRequest: (method, handler) => server.server.setRequestHandler(method, handler),
       log: (context, level, data, logger) => context.mcpReq.log(level, data, logger),
-    }, PIXEL);
+    }, PIXEL, shared);
     addQuestions2(server, sdk, codec);
     return server;
+  };
+  if (way !== 'http') {
+    serveStdio(make);
+    return;
+  }
+  const older = withSessions(make, sdk.WebStandardStreamableHTTPServerTransport);
+  const modern = sdk.createMcpHandler(make, { legacy: 'reject' });
+  shared.notify = modern.notify;
+  listen(async (incoming, outgoing) => {
+    const request = toRequest(incoming, outgoing);
+    const id = request.headers.get('mcp-session-id');
+    const legacy = await sdk.isLegacyRequest(request);
+    const answer = legacy ? await older(id, (transport) => transport.handleRequest(request)) : await modern.fetch(request);
+    await toResponse(answer, outgoing);
   });
 }
 
+const [way] = process.argv.slice(2);
 const version2 = await import('@modelcontextprotocol/server').catch(() => null);
 await (version2 === null ? serve1() : serve2(version2));
