@@ -211,8 +211,17 @@ class Web:
         self._http_servers.append(server)
         return server
 
-    def _run_http(self, host: str, port: int, path: str, *, newer: bool, older: bool) -> None:
-        """Serve until a signal comes or `close` is called."""
+    def _run_http(
+        self,
+        host: str,
+        port: int,
+        path: str,
+        *,
+        newer: bool,
+        older: bool,
+        started: Optional[Callable[[RunningHttp], None]] = None,
+    ) -> None:
+        """Serve until a signal comes or `close` is called; told what runs, ``started`` may say so."""
         from .run import serve_until_told
 
         def start(wake: Callable[[], None]) -> RunningHttp:
@@ -220,6 +229,8 @@ class Web:
             self._wakers += wakers
             running = self._start_http(host, port, path, newer=newer, older=older)
             log.info("%s serves at %s", self.name, running.url)
+            if started is not None:
+                started(running)
             return running
 
         wakers: list[Callable[[], None]] = []

@@ -52,7 +52,7 @@ def test_examples_are_short() -> None:
 
 
 def test_the_chapters_are_numbered_and_each_sets_a_task() -> None:
-    assert [int(path.name[:2]) for path in COURSE] == list(range(1, 13))
+    assert [int(path.name[:2]) for path in COURSE] == list(range(1, 15))
     for path in COURSE:
         text = path.read_text(encoding="utf-8")
         assert "https://modelcontextprotocol.io/specification/" in text.split('"""')[1], path.name

@@ -18,7 +18,7 @@ COMMANDS = {
     "read": ("reading", "read a resource of a server"),
     "prompt": ("prompting", "get a prompt of a server"),
     "ping": ("pinging", "ask whether a server is there"),
-    "run": ("running", "serve the server object in a Python file over stdin and stdout"),
+    "run": ("running", "serve the server object in a Python file, over stdin and stdout or HTTP"),
     "vendor": ("vendoring", "copy this package into a tree of your own, or check such a copy"),
 }
 """Command to the file that holds it, and what it does."""

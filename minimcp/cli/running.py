@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from argparse import SUPPRESS, ArgumentTypeError, Namespace
 from typing import Any, Sequence
+from urllib.parse import urljoin
 
 from ..marks import has_marks
-from .ending import UsageError
+from .ending import UsageError, complain
 from .parsing import Parser
 from .screen import say
 
@@ -19,14 +22,75 @@ def command(arguments: Sequence[str], prog: str) -> int:
         arguments: Those after the command's name.
         prog: The program and the command.
     """
-    parser = Parser(prog, "Serve the server object, or plain class, in a Python file over stdin and stdout.", None)
+    options = _parser(prog).parse_args(arguments)
+    if options.http is None:
+        for name in ("sse", "reload"):
+            if getattr(options, name):
+                raise UsageError(f"--{name} goes with --http, as in --http 8000 --{name}")
+    if options.reload and not options.until_stdin_ends:  # its child serves
+        from .reloading import run_again_and_again
+
+        return run_again_and_again(split_name(options.file)[0], arguments, options.http)
+    path, name = split_name(options.file)
+    server = pick(load(path), name, path)
+    if options.http is None:
+        server.run()
+        return 0
+    return _serve(server, options, prog)
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(prog, "Serve the server object, or plain class, in a Python file: to the program that started it, "
+                          "over stdin and stdout, or over HTTP, until Ctrl-C.", None)
     parser.add_argument(
         "file", metavar="FILE[:NAME]", help="the file, and the variable that holds the server if there are several"
     )
-    path, name = split_name(parser.parse_args(arguments).file)
-    server = pick(load(path), name, path)
-    server.run()
+    parser.add_argument("--http", type=_address, metavar="[HOST:]PORT",
+                        help="serve over Streamable HTTP there, and say at which URL; port 0 takes a free one. A host "
+                             "that other machines reach needs the server's allowed_hosts (default: 127.0.0.1)")
+    parser.add_argument("--sse", action="store_true",
+                        help="serve clients that know only HTTP+SSE too, at /sse of the same port")
+    parser.add_argument("--reload", action="store_true", help="start anew when the file or a module beside it changes")
+    parser.add_argument("--until-stdin-ends", action="store_true", help=SUPPRESS)
+    return parser
+
+
+def _address(text: str) -> tuple[str, int]:
+    """``[HOST:]PORT``; an address of IPv6 stands in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 1 << 16 and bool(host) == bool(colon)):
+        raise ArgumentTypeError(f"{text!r} is no [HOST:]PORT, as in 8000 or 127.0.0.1:8000")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _serve(server: Any, options: Namespace, prog: str) -> int:
+    """Serve over HTTP until a signal comes."""
+    host, port = options.http
+
+    def started(running: Any) -> None:
+        say(f"{server.name} serves at {running.url}", file=sys.stderr)
+        if options.sse:
+            from ..transports.sse_server import STREAM_PATH
+
+            say(f"and at {urljoin(running.url, STREAM_PATH)} for clients that know only HTTP+SSE", file=sys.stderr)
+        if options.until_stdin_ends:
+            threading.Thread(target=_close_with_stdin, args=(server,), name="minimcp-cli-stdin", daemon=True).start()
+
+    try:
+        server._run_http(host, port, "/mcp", newer=True, older=options.sse, started=started)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        complain(prog, f"cannot listen at {host}, port {port}: {error.strerror or error}")
+        return 3
     return 0
+
+
+def _close_with_stdin(server: Any) -> None:
+    """Close the server when the process that started this one closes the pipe, or is gone."""
+    while os.read(0, 4096):
+        pass
+    server.close()
 
 
 def split_name(given: str) -> tuple[str, str]:

@@ -1,0 +1,79 @@
+"""A server inside a web application: `server.wsgi()` is an application of PEP 3333, to be mounted beside its pages.
+
+Here the host is wsgiref, which Python has, so that this runs everywhere; it is for trying out. In Flask:
+    app.wsgi_app = DispatcherMiddleware(app.wsgi_app, {"/mcp": server.wsgi()})  # werkzeug.middleware.dispatcher
+In Django's wsgi.py, where the application is made:
+    pages, tools = get_wsgi_application(), server.wsgi()
+    def application(environ, start):
+        return (tools if environ["PATH_INFO"] == "/mcp" else pages)(environ, start)
+Several processes: give each the same `state_keys`, and `sessions=False` unless a client always reaches the same one.
+
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (Streamable HTTP)
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterable
+from socketserver import ThreadingMixIn
+from typing import Any
+from urllib.request import urlopen
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+import minimcp
+from minimcp import Context
+
+KEY = secrets.token_bytes(32)  # from the settings of the site, in earnest: the same in all processes
+server = minimcp.Server("site", state_keys=[KEY], sessions=False)
+visits: list[str] = []
+tools = server.wsgi("/mcp")
+
+
+@server.tool
+def count_visits() -> int:
+    """Count the visits to the site: a tool sees what the application sees."""
+    return len(visits)
+
+
+@server.tool
+def forget_visits(ctx: Context) -> str:
+    """Forget them, if the user agrees."""
+    sure = ctx.elicit(f"Forget {len(visits)} visits?", {"sure": bool}).require()["sure"]
+    if sure:
+        visits.clear()
+    return "forgotten" if sure else "kept"
+
+
+def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    """The site: its pages, and the tools beside them."""
+    if environ["PATH_INFO"] == "/mcp":
+        return tools(environ, start_response)
+    visits.append(environ["PATH_INFO"])
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"Welcome.\n"]
+
+
+class Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing for each request."""
+
+
+class Host(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+if __name__ == "__main__":
+    with Host(("127.0.0.1", 0), Quiet) as host:
+        host.set_app(application)
+        threading.Thread(target=host.serve_forever, daemon=True).start()
+        site = f"http://127.0.0.1:{host.server_port}"
+        print(urlopen(f"{site}/about").read().decode().strip())
+        with minimcp.connect(f"{site}/mcp", elicit=lambda request: {"sure": True}) as client:
+            print(client.revision, client.call_tool("count_visits").value, client.call_tool("forget_visits").text)
+        with minimcp.connect(f"{site}/mcp", revision="handshake") as client:
+            print(client.revision, client.call_tool("count_visits").value)
+        host.shutdown()
+    server.close()
+
+# Exercise: ask for forget_visits in the older era, too. What is in the way, and which option of Server opens it?

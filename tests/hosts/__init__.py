@@ -1,0 +1,1 @@
+"""The server as a WSGI application in real hosts: `python -m tests.hosts`."""

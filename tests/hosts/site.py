@@ -1,0 +1,102 @@
+"""What every host serves: a few tools, as an application of PEP 3333, in Flask, in Django, or by the library itself.
+
+Told by the environment: MINIMCP_HOSTS_FOLDER, where tools leave files for whoever looks; MINIMCP_HOSTS_SESSIONS, "yes"
+or "no"; MINIMCP_HOSTS_KEY, which all processes share.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, Callable, Iterable
+
+from minimcp import Context, Server, ToolError
+
+FOLDER = Path(os.environ["MINIMCP_HOSTS_FOLDER"])
+SECONDS = 10.0
+"""How long a tool waits for what it needs."""
+
+server = Server(
+    "hosts", sessions=os.environ["MINIMCP_HOSTS_SESSIONS"] == "yes",
+    state_keys=[os.environ["MINIMCP_HOSTS_KEY"].encode()],
+)
+app = server.wsgi("/mcp")
+
+
+@server.tool
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@server.tool
+def fail() -> str:
+    """Fail."""
+    raise ToolError("out of stock")
+
+
+@server.tool
+def steps(name: str, ctx: Context) -> str:
+    """Report a step, and go on when the client has seen it: a host that holds the report back is found out."""
+    ctx.progress(1, 2, "begun")
+    for _ in range(int(SECONDS / 0.05)):
+        if (FOLDER / name).exists():
+            ctx.progress(2, 2, "seen")
+            return "seen"
+        ctx.sleep(0.05)
+    return "the client saw nothing before the answer"
+
+
+@server.tool
+def choose(name: str, ctx: Context) -> str:
+    """Ask, and leave the ids of the processes that this ran in."""
+    with open(FOLDER / name, "a") as file:
+        file.write(f"{os.getpid()}\n")
+    return str(ctx.elicit("Which?", {"which": str}, key="which").require()["which"])
+
+
+@server.tool
+def work(name: str, ctx: Context) -> str:
+    """Report again and again; leave a file when nobody wants it any more."""
+    try:
+        for step in range(int(SECONDS / 0.05)):
+            ctx.progress(step)
+            ctx.sleep(0.05)
+    finally:
+        (FOLDER / name).write_text("cancelled" if ctx.cancelled else "done")
+    return "done"
+
+
+def flask() -> Callable[..., Any]:
+    """An application of Flask with the server beside its pages."""
+    from flask import Flask
+    from werkzeug.middleware.dispatcher import DispatcherMiddleware
+
+    site = Flask("site")
+    site.add_url_rule("/", "page", lambda: "a page")
+    site.wsgi_app = DispatcherMiddleware(site.wsgi_app, {"/mcp": app})  # type: ignore[method-assign]
+    return site
+
+
+def django() -> Callable[..., Iterable[bytes]]:
+    """An application of Django with the server beside its pages."""
+    from django.conf import settings
+    from django.core.wsgi import get_wsgi_application
+    from django.http import HttpResponse
+    from django.urls import path
+
+    settings.configure(
+        SECRET_KEY="hosts", ROOT_URLCONF=__name__, ALLOWED_HOSTS=["127.0.0.1"], DEBUG=False, MIDDLEWARE=[],
+    )
+    globals()["urlpatterns"] = [path("", lambda request: HttpResponse("a page"))]
+    pages = get_wsgi_application()
+
+    def application(environ: Any, start: Any) -> Iterable[bytes]:
+        return (app if environ["PATH_INFO"] == "/mcp" else pages)(environ, start)
+
+    return application
+
+
+if __name__ == "__main__":
+    server.run("http", port=int(sys.argv[1]))
