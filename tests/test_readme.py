@@ -90,6 +90,28 @@ def test_server_and_client_in_one_program(files: Path) -> None:
     assert json.loads(_run(["both.py"], files)) == [{"number": 1, "degrees": 3}]
 
 
+ALONE = """
+import sys
+sys.path.insert(0, {root!r})
+from http.client import HTTPConnection
+from minimcp import Server
+
+body = '{{"jsonrpc": "2.0", "id": 1, "method": "ping"}}'
+headers = {{"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}}
+with Server("alone", sessions=False).start_http() as running:
+    connection = HTTPConnection("127.0.0.1", running.port)
+    connection.request("POST", "/mcp", body, headers)
+    response = connection.getresponse()
+    assert response.status == 200, (response.status, response.read())
+    connection.close()
+assert not {{"requests", "urllib3", "jsonschema", "asyncio"}} & set(sys.modules)
+"""
+
+
+def test_to_serve_over_http_the_standard_library_is_enough(tmp_path: Path) -> None:
+    _run(["-I", "-S", "-c", ALONE.format(root=str(ROOT))], tmp_path)
+
+
 MOUNTED = """
 from http.client import HTTPConnection
 from socketserver import ThreadingMixIn
