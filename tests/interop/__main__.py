@@ -17,6 +17,8 @@ from .environments import InstallFailed
 from .roster import PEERS, WAYS, Peer
 from .sessions import Outcome, hold, sessions_of
 
+INSTALLERS = 4
+
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__)
@@ -33,17 +35,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def install(peers: Sequence[Peer]) -> bool:
     """Make the environments; say which could not be made, and return whether all were."""
-    good = True
-    for peer in peers:
-        begun = time.monotonic()
-        try:
-            peer.environment.ready()
-        except InstallFailed as error:
-            good = False
-            print(f"{peer.name} {peer.version} CANNOT BE INSTALLED:\n{error}\n", flush=True)
-        else:
-            print(f"{peer.name} {peer.version} ready ({time.monotonic() - begun:.1f} s)", flush=True)
-    return good
+    with ThreadPoolExecutor(INSTALLERS) as pool:  # they wait for the network, mostly
+        return all(list(pool.map(_install, peers)))
+
+
+def _install(peer: Peer) -> bool:
+    begun = time.monotonic()
+    try:
+        peer.environment.ready()
+    except InstallFailed as error:
+        print(f"{peer.name} {peer.version} CANNOT BE INSTALLED:\n{error}\n", flush=True)
+        return False
+    print(f"{peer.name} {peer.version} ready ({time.monotonic() - begun:.1f} s)", flush=True)
+    return True
 
 
 def show_grid(outcomes: Sequence[Outcome]) -> None:
