@@ -14,7 +14,18 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
 from ..wire.messages import EVERY
-from . import both, client_answers, client_ends, mutants, server_ends, server_lines, server_load, server_tools, table
+from . import (
+    anchors,
+    both,
+    client_answers,
+    client_ends,
+    mutants,
+    server_ends,
+    server_lines,
+    server_load,
+    server_tools,
+    table,
+)
 from .catalogue import CLIENT, LATER, ROWS
 from .trial import ABSENT, BADNESS, FAIL, HTTP, PASS, WARN, Options, Outcome, Subject, Trial, find, run
 
@@ -49,6 +60,8 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write a summary")
     parser.add_argument("--table", nargs="*", type=Path, metavar="FILE",
                         help="print the table of the summaries in these files; of this run when none is named")
+    parser.add_argument("--anchors", type=Path, metavar="FILE",
+                        help="print what faults cost beside other libraries, by the summary in this file, and stop")
     return parser.parse_args(given)
 
 
@@ -95,6 +108,9 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
     if options.list:
         lines = [f"{row.id}  {row.role:7} {row.fault}: {row.expected}" for row in ROWS.values()]
         print("\n".join([*lines, *(f"{id}  {HTTP}" for id in LATER)]))
+        return 0
+    if options.anchors:
+        print(anchors.table(json.loads(options.anchors.read_text("utf-8"))))
         return 0
     if options.table:
         print(table.section([json.loads(path.read_text("utf-8")) for path in options.table]))

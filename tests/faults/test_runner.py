@@ -12,7 +12,7 @@ from typing import Any, List, Tuple
 import pytest
 
 from ..support import ROOT
-from . import __main__ as runner, mutants, table
+from . import __main__ as runner, anchors, mutants, table
 from .catalogue import LATER, ROWS
 from .trial import ABSENT, CASES, FAIL, HTTP, PASS, WARN, Options, Outcome, Subject, run
 
@@ -181,3 +181,23 @@ def test_the_readme_has_the_table() -> None:
     explained = readme.split(table.ENDS)[1].split("---")[0]
     assert all(id in explained for id in worse), worse
     assert max(map(len, lines)) <= 120
+
+
+def test_the_table_of_costs_is_the_one_that_the_readme_shows() -> None:
+    readme = (ROOT / "README.rst").read_text("utf-8")
+    shown = readme.split(anchors.BEGINS)[1].split(anchors.ENDS)[0].strip("\n").splitlines()
+    starts: List[Any] = [*(found.start() for found in re.finditer("=+", shown[0])), None]
+    cells = [[line[begin:end].strip() for begin, end in zip(starts, starts[1:])] for line in shown[3:-1]]
+    assert [[fault, *others] for fault, _, *others in cells] == [[one.fault, *one.others] for one in anchors.ANCHORS]
+    assert all(ours and ours != "no" for _, ours, *_ in cells)
+
+
+def test_a_row_that_does_not_pass_takes_its_figures_along() -> None:
+    anchor = anchors.Anchor("x", "C12 C13", "{C12 time}, {C13 growth} more, {C13 calls}", ("", "", ""))
+    rows = {
+        "C12": {"verdict": "pass", "metrics": {"time": [0.4123, "s"]}},
+        "C13": {"verdict": "pass", "metrics": {"growth": [67.43, "MB"], "calls": [100000, ""]}},
+    }
+    assert anchors.cell(anchor, rows) == "0.41 s, 67 MB more, 100,000"
+    rows["C13"]["verdict"] = "warn"
+    assert anchors.cell(anchor, rows) == "no"
