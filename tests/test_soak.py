@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import random
 import threading
@@ -103,10 +104,15 @@ def test_the_command_fails_when_something_grows(
         threads.append(threading.Thread(target=over.wait, name="planted", daemon=True))
         threads[-1].start()
 
+    def memory() -> None:
+        """New pages, and many: what a busy process has freed before is no growth, nor are two per cent of it."""
+        kept.append(mmap.mmap(-1, 8 << 20))
+        kept[-1].write(b"x" * (8 << 20))
+
     planted = {
         "descriptors": lambda: kept.append(os.open(os.devnull, os.O_RDONLY)),
         "threads": thread,
-        "memory": lambda: kept.append(b"x" * (1 << 20)),
+        "memory": memory,
         "hang": lambda: False,
     }
     monkeypatch.setattr(Leaking, "plant", staticmethod(planted.get(leak, lambda: None)))
