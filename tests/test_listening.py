@@ -122,9 +122,9 @@ def test_a_stream_that_does_not_begin_leaves_nothing(fault: str) -> None:
 @pytest.mark.requirement("M:SUB-16")
 def test_a_stream_may_be_silent_for_longer_than_a_call() -> None:
     host = Host()
-    with minimcp.connect(host, timeout=0.05) as client, client.listen(tools_list_changed=True) as changes:
+    with minimcp.connect(host, timeout=0.5) as client, client.listen(tools_list_changed=True) as changes:
         with pytest.raises(RequestTimeout):
-            changes.next(0.2)
+            changes.next(0.7)
         host.pipe.give(about(host.listens()[0], TOOLS))
         assert changes.next(WAIT).kind == "tools_list_changed"
 

@@ -74,7 +74,7 @@ def test_the_server_must_take_the_word_that_all_is_well() -> None:
 
     with Peer({"notifications/initialized": hang}, handshake=True) as peer:
         with pytest.raises(RequestTimeout, match="a message was not taken within"):
-            minimcp.connect(peer.url, connect_timeout=0.3)
+            minimcp.connect(peer.url, connect_timeout=1.5)
 
 
 def test_no_thread_for_a_request_is_the_end_of_that_one_only(monkeypatch: pytest.MonkeyPatch) -> None:
