@@ -15,7 +15,7 @@ from minimcp.errors import ConnectionLost, RequestTimeout
 from minimcp.transports.http_client import HttpPipe
 
 from ..scripted import no_threads
-from ..support import WAIT
+from ..support import WAIT, eventually
 from ..web import DONE, Heard, Peer, Wire
 
 
@@ -80,7 +80,9 @@ def test_the_server_must_take_the_word_that_all_is_well() -> None:
 def test_no_thread_for_a_request_is_the_end_of_that_one_only(monkeypatch: pytest.MonkeyPatch) -> None:
     with Peer() as peer, connect(peer) as client:
         client.call_tool("t")
-        client._channel._pipe._workers.close()  # type: ignore[attr-defined]
+        workers = client._channel._pipe._workers  # type: ignore[attr-defined]
+        assert eventually(lambda: " 0 running" in repr(workers)), "the thread of the first call would take the second"
+        workers.close()
         with no_threads(monkeypatch), pytest.raises(ConnectionLost, match="no more threads"):
             client.call_tool("t")
         with no_threads(monkeypatch):
