@@ -7,6 +7,7 @@ own once it is connected: whoever waits has a deadline and calls `Sending.end`, 
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import Any, Mapping, Optional, Union
 from urllib.parse import urlsplit
@@ -162,6 +163,7 @@ class Fetcher:
         self._headers = {"User-Agent": f"minimcp/{VERSION}", **given}
         self._settings = self._session.merge_environment_settings(url, dict(proxies or {}), True, verify, cert)
         self._ways: dict[str, tuple[Any, str]] = {}
+        self._close_lock = threading.Lock()
         self._is_long = _is_auth_base(auth)
         try:
             authorization = self._prepared("GET", url, {}, None).headers.get("Authorization")
@@ -276,10 +278,15 @@ class Fetcher:
         return token
 
     def close(self) -> None:
-        """Close the connections that are kept; those in use close when they are given back."""
-        self._session.close()
-        for pool, _ in list(self._ways.values()):
-            pool.close()
+        """Close the connections that are kept; those in use close when they are given back. Never waits."""
+        if not self._close_lock.acquire(blocking=False):
+            return  # somebody does it just now, and a pool breaks when two close it at once
+        try:
+            self._session.close()
+            for pool, _ in list(self._ways.values()):
+                pool.close()
+        finally:
+            self._close_lock.release()
 
     def close_descriptors(self) -> None:
         """Let go of all connections in a forked process, without a word to the server."""

@@ -93,6 +93,24 @@ def test_a_pause_ends_when_it_is_given_up() -> None:
     assert task.result() is False and sending.pause(WAIT) is False
 
 
+def test_two_threads_may_close_it_at_once() -> None:
+    fetcher, closed = Fetcher("http://127.0.0.1:1/"), []
+
+    class Pool:
+        """Breaks, as those of the package do, when two threads close it at once."""
+
+        def close(self) -> None:
+            closed.append(len(closed))
+            assert len(closed) == 1
+            Task(fetcher.close).result()
+
+    fetcher._ways["x"] = Pool(), ""
+    fetcher.close()
+    assert closed == [0]
+    fetcher._ways.clear()
+    fetcher.close()
+
+
 def test_a_body_that_is_longer_than_it_may_be() -> None:
     with Peer({"GET": lambda heard, wire: wire.whole(200, b"x" * 100)}) as peer:
         fetcher = Fetcher(peer.url)
