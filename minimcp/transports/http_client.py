@@ -158,8 +158,10 @@ class HttpPipe(PostingPipe):
         self.loss = SessionGone(f"{self.name}: the server has ended the session")
         refused = copy(self.loss)
         refused.refused = True
-        self._closing.set()
-        self._take([Ended(id, refused)])
+        try:
+            self._take([Ended(id, refused)])  # first: the end of all would end this one as lost
+        finally:
+            self._closing.set()
 
     # ------------------------------------------------------------ streams
 
