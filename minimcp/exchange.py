@@ -1,7 +1,7 @@
 """One inbound request on its way to an answer, and the border where exceptions become wire errors. Floor 3.
 
 An `Exchange` knows its request, who sent it and whether it was cancelled. Where its messages go is its `Outlet`'s
-business: over stdio and in memory that is the shared pipe.
+business: over stdio and in memory the shared pipe, over HTTP the response to its own POST.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
 """
 

@@ -1,4 +1,4 @@
-"""Serving over this process's own stdin and stdout until the input ends, a signal comes or somebody closes. Floor 6.
+"""Serving until the input ends, a signal comes or somebody closes: over stdin and stdout, or HTTP. Floor 6.
 
 The main thread waits for that and does nothing else, until a request comes that wants it (``executor="main"``). From
 then on it pumps, and a stand-in does the waiting: so a handler on the main thread hears of the end like any other, and

@@ -160,7 +160,7 @@ def at_the_timeout(t: Trial) -> None:
         counts.update("answers" if one.ok else str(one.error) for one in replies)
     for name, value in counts.items():
         t.note(name, value, "")
-    time.sleep(0.2)
+    time.sleep(0.2)  # the last answers come late: none may be taken for the answer to the next call
     reply = client.call("echo", text="after")
     t.expect(reply.text == "after", f"a call afterwards: {reply.text or reply.error}")
 

@@ -1,4 +1,4 @@
-"""Connected ends of every kind."""
+"""Connected ends of every kind, and a server that the tests of its HTTP side look at from within."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Iterator
 
 import pytest
 
+from minimcp import Server
+from minimcp.transports.http_server import Endpoint
+
 from .ends import KINDS, Connector
+from .http_app import Stage, core_of, stage_server
 
 
 @pytest.fixture(params=sorted(KINDS))
@@ -15,3 +19,24 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connector]:
     """Makes an end of ours and a peer's, over each kind of pipe in turn."""
     with ExitStack() as undo:
         yield Connector(request.param, undo)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """What the tools of `server` wait for, and tell."""
+    return Stage()
+
+
+@pytest.fixture
+def server(stage: Stage) -> Iterator[Server]:
+    """A server with a tool for everything that a response can be."""
+    server = stage_server(stage)
+    yield server
+    stage.go.set()
+    server.close()
+
+
+@pytest.fixture
+def core(server: Server) -> Endpoint:
+    """The HTTP side of `server`, without sockets."""
+    return core_of(server)

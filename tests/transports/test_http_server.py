@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
 
@@ -17,24 +17,6 @@ from ..support import WAIT, eventually
 from .http_app import NEWEST, Recording, Served, Stage, alone, call, core_of, message, post, serve, stage_server
 
 requirement = pytest.mark.requirement
-
-
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
-@pytest.fixture
-def server(stage: Stage) -> Iterator[Server]:
-    server = stage_server(stage)
-    yield server
-    stage.go.set()
-    server.close()
-
-
-@pytest.fixture
-def core(server: Server) -> Endpoint:
-    return core_of(server)
 
 
 def code(response: Recording) -> Any:

@@ -19,11 +19,6 @@ PROGRESS = {"_meta": {"progressToken": 1}}
 
 
 @pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
-@pytest.fixture
 def server(stage: Stage) -> Iterator[Server]:
     server = stage_server(stage)
 
@@ -40,11 +35,6 @@ def server(stage: Stage) -> Iterator[Server]:
     yield server
     stage.go.set()
     server.close()
-
-
-@pytest.fixture
-def core(server: Server) -> Endpoint:
-    return core_of(server)
 
 
 def called(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
 
@@ -13,19 +13,6 @@ from minimcp.transports.http_server_stream import Stream
 
 from ..support import WAIT
 from .http_app import Recording, Served, Shaken, Stage, alone, call, core_of, serve, stage_server
-
-
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
-@pytest.fixture
-def server(stage: Stage) -> Iterator[Server]:
-    server = stage_server(stage)
-    yield server
-    stage.go.set()
-    server.close()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
 
@@ -19,24 +19,6 @@ from .http_app import NEWEST, Served, Shaken, Stage, alone, call, core_of, messa
 requirement = pytest.mark.requirement
 
 PROGRESS = {"_meta": {"progressToken": 1}}
-
-
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
-@pytest.fixture
-def server(stage: Stage) -> Iterator[Server]:
-    server = stage_server(stage)
-    yield server
-    stage.go.set()
-    server.close()
-
-
-@pytest.fixture
-def core(server: Server) -> Endpoint:
-    return core_of(server)
 
 
 def called(name: str, arguments: Any = None, **more: Any) -> Any:

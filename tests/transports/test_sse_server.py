@@ -12,22 +12,9 @@ from minimcp.transports.http_common import HttpRequest
 from minimcp.transports.sse_server import _MOST_WAITING, SsePipe, SseServer
 
 from ..support import WAIT, eventually
-from .http_app import Recording, Served, Stage, message, stage_server
+from .http_app import Recording, Served, Stage, message
 
 requirement = pytest.mark.requirement
-
-
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
-@pytest.fixture
-def server(stage: Stage) -> Iterator[Server]:
-    server = stage_server(stage)
-    yield server
-    stage.go.set()
-    server.close()
 
 
 def sse_of(server: Server, **changes: Any) -> SseServer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Tuple
 from wsgiref.validate import validator
 
 import pytest
@@ -15,22 +15,9 @@ from minimcp.transports.http_server_settings import Refusal
 from minimcp.transports.wsgi import PIECES, Mailbox, Recorder, WsgiApp
 
 from ..support import WAIT, eventually
-from .http_app import NEWEST, Stage, alone, call, message, post, stage_server
+from .http_app import NEWEST, Stage, alone, call, message, post
 
 requirement = pytest.mark.requirement
-
-
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
-@pytest.fixture
-def server(stage: Stage) -> Iterator[Server]:
-    server = stage_server(stage)
-    yield server
-    stage.go.set()
-    server.close()
 
 
 class Host:
