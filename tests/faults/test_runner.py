@@ -44,7 +44,7 @@ SERVERS: Tuple[Tuple[str, str, str, str], ...] = (
     ("none", "C26", ABSENT, "no tool deaf_slow"),
     ("silent", "C01", WARN, "no answer to x"),
     ("silent", "C10", FAIL, "no answer to"),
-    ("dies", "C01", FAIL, "closed its output"),
+    ("dies", "C01", FAIL, "closed its "),  # output or input: whichever is looked at first
     ("hangs", "C01", FAIL, "nothing came within"),
     ("lenient", "C04", FAIL, "was served"),
     ("mangles", "C02", FAIL, "was served"),

@@ -115,7 +115,7 @@ class RawServer:
                 except BlockingIOError:
                     continue
                 except BrokenPipeError:
-                    raise Gone(f"the server stopped reading: {self.stderr()[-2000:]}") from None
+                    raise Gone(f"the server closed its input: {self.stderr()[-2000:]}") from None
                 until = time.monotonic() + wait
         return taken
 
