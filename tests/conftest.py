@@ -19,7 +19,7 @@ import pytest
 
 from .support import KEPT, KEPT_THREADS, Held, eventually, held
 
-SETTLE = 2.0
+SETTLE = 10.0
 """Seconds that the threads, descriptors and children of a test may take to go away after it."""
 
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, FrozenSet, Iterator, NamedTuple, Optional, Sequence, Set
 
-WAIT = 10.0
-"""Seconds. Every wait in the tests is bounded by this and ends in a failure, never in a hang."""
+WAIT = 30.0
+"""Seconds. Every wait in the tests is bounded by this and ends in a failure, never in a hang; a machine may stand still."""
 
 ROOT = Path(__file__).resolve().parent.parent
 """The top of the repository."""
