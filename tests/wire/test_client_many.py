@@ -18,7 +18,7 @@ from ..support import WAIT, eventually
 from .clients import ERAS, InThread, Script, make_scripted, spoken, wall_below  # noqa: F401
 from .conftest import Talking
 
-NEVER = 9.0
+NEVER = 60.0
 """Seconds: a timeout that a test must not reach."""
 
 
