@@ -191,6 +191,10 @@ def _rss(field: str) -> int:
     raise AssertionError(f"no {field}")
 
 
+PATIENCE = (0.1, 0.5, 2.0, 8.0)
+"""Timeouts, each tried when in the one before nothing had begun yet: a machine that stands still is given more time."""
+
+
 class InThread:
     """Run a function on a thread of the test's own and hand over how it ended."""
 
