@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, FrozenSet, Iterator, NamedTuple, Optional, Sequence, Set
 
 WAIT = 30.0
-"""Seconds. Every wait in the tests is bounded by this and ends in a failure, never in a hang; a machine may stand still."""
+"""Seconds, for machines that stand still. Every wait in the tests is bounded by this: it fails and never hangs."""
 
 ROOT = Path(__file__).resolve().parent.parent
 """The top of the repository."""

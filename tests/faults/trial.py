@@ -126,7 +126,8 @@ class Trial:
         if revision is not None and revision not in self.subject.revisions:
             raise Missing(f"does not speak {revision}")
         command = others.pop("command", self.subject.server)
-        server = Server(command, None, max(START, 3 * self.options.patience), **others)  # a start is no matter of the case
+        # a start is no matter of the case
+        server = Server(command, None, max(START, 3 * self.options.patience), **others)
         self._started.append(server)
         server.tools = self.subject.tools
         if revision == MODERN:

@@ -229,4 +229,4 @@ def _end_quietly(callers: _Callers, relay: Relay, record: Record, events: Callab
             record.note("settled", on=wire.number)
     if ended in ANSWERS and not relay.wires[-1].broken and not relay.wires[-1].finished:
         record.note("settled", on=relay.wires[-1].number)
-        eventually(lambda: not any(wrong.rule == ALL_ANSWERED for wrong in check(events())), 2.0)
+        eventually(lambda: not any(wrong.rule == ALL_ANSWERED for wrong in check(events())))

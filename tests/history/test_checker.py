@@ -123,7 +123,7 @@ MUTATIONS: Dict[str, Tuple[str, Change]] = {
     "a handler that runs too early": ("runs once for each copy", _moved("run", "b", "", ("reached", "b"))),
     "a copy that is run beside the other": ("copies run one after the other",
                                             _all(_twice("run", "d"), _moved("reached", "d", "", ("fault", "d")))),
-    "an answer that wakes nobody": ("ends soon", _with("end", "b", at=106.0)),
+    "an answer that wakes nobody": ("ends soon", _with("end", "b", at=130.0)),
     "an answer that is written twice": ("each copy is answered once", _twice("answered", "b")),
     "three answers to two copies": ("each copy is answered once", _twice("answered", "d")),
     "an answer that is never written": ("what was done is answered", _without("answered", "b")),

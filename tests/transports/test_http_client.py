@@ -26,9 +26,11 @@ from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
 
 
 @pytest.fixture(autouse=True)
-def nothing_known() -> None:
-    """A port may be another test's server by now."""
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port may be another test's server by now; and peers on a slow machine have time to answer GET and DELETE."""
     recognition._known.clear()
+    for module, name in ((http_client, "GET_PATIENCE"), (http_client, "LINGER_SECONDS"), (posting, "FAREWELL_SECONDS")):
+        monkeypatch.setattr(module, name, WAIT)
 
 
 def connect(peer: Peer, **options: Any) -> minimcp.Client:
@@ -85,8 +87,8 @@ def test_giving_up_closes_the_response(begins: bool) -> None:
             gone.set()
 
     with Peer({"tools/call": hang}) as peer, connect(peer) as client:
-        with pytest.raises(minimcp.RequestTimeout, match="/mcp: tools/call 'slow': no answer within 0.2 s"):
-            client.call_tool("slow", timeout=0.2)
+        with pytest.raises(minimcp.RequestTimeout, match="/mcp: tools/call 'slow': no answer within 1 s"):
+            client.call_tool("slow", timeout=1)
         assert gone.wait(WAIT)
         token = minimcp.CancelToken()
         future = client.submit(client.call_tool, "slow", cancel=token)
@@ -428,9 +430,9 @@ def test_a_stream_that_is_cut_is_resumed() -> None:
     def call(heard: Heard, wire: Wire) -> None:
         wire.stream()
         wire.event("", id="e-1", retry=300)
+        peer.call_id = wire.id  # type: ignore[attr-defined]
         at.append(time.monotonic())
         wire.end() if heard.message["params"]["name"] == "polled" else wire.cut()
-        peer.call_id = wire.id  # type: ignore[attr-defined]
 
     def get(heard: Heard, wire: Wire) -> None:
         if "last-event-id" not in heard.headers:
@@ -590,7 +592,7 @@ def test_cancelling_in_a_session_is_said() -> None:
 
     with Peer({"tools/call": hang}, handshake=True) as peer, connect(peer) as client:
         with pytest.raises(minimcp.RequestTimeout):
-            client.call_tool("slow", timeout=0.1)
+            client.call_tool("slow", timeout=1)
         told = peer.wait_for("notifications/cancelled")
         assert told.message["params"]["requestId"] == peer.all("tools/call")[0].message["id"]
 
@@ -661,7 +663,7 @@ def test_nobody_is_there() -> None:
         minimcp.connect("http://no-such-host.invalid/")
     def no_tls(listener: socket.socket) -> None:
         with listener.accept()[0] as sock:
-            sock.recv(10)
+            sock.recv(65536)  # all of it: what is left unread would be answered by a reset
             sock.sendall(b"HTTP/1.1 400 No\r\n\r\n")
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -703,7 +705,7 @@ def test_tls_and_what_it_is_checked_by() -> None:
             connect(peer, verify="/no/such/gone.pem")
         with connect(peer, verify=pem, cert=pem) as client:
             with pytest.raises(minimcp.RequestTimeout):
-                client.call_tool("t", timeout=0.2)
+                client.call_tool("t", timeout=1)
             future = client.submit(client.call_tool, "t")
             peer.wait_for("tools/call", 2)
             client.close()  # wakes a thread that reads through TLS

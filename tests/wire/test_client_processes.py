@@ -51,7 +51,7 @@ def test_k20_a_polite_server_ends_at_the_end_of_its_input(scripted: Script, revi
 
 
 def never_too_early(monkeypatch: pytest.MonkeyPatch, server: ScriptedServer) -> None:
-    """However slow the server is: it gets SIGTERM when it has noted the end of its input, SIGKILL when it has SIGTERM."""
+    """However slow the server is, it has noted the end of its input before SIGTERM comes, and that before SIGKILL."""
     for name, noted in (("terminate", "eof"), ("kill", "signal")):
         real = getattr(Process, name)
 
