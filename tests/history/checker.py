@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from .record import Event
+from .server import GRACE
 
 ANSWERS = frozenset({"value", "tool error", "error", "refused"})
 """Endings that came as an answer of the server."""
@@ -181,13 +182,19 @@ def _runs_once_for_each_copy(story: Story, call: str) -> Iterator[str]:
 def _copies_run_one_after_the_other(story: Story, call: str) -> Iterator[str]:
     if story.happened(len(story.events), "fault", {"replace"}, story.connections(call)):
         return  # the new server knows nothing of what the old one does
-    free = True
+    running, ids = 0, 1
     for _, event in story.of[call]:
-        if event.kind == "run" and not free:
+        if (event.kind, event.what) == ("delivered", "round"):
+            ids += 1  # the next request has one of its own, and a late copy of the last may run beside it
+        elif (event.kind, event.what) == ("reached", "cancel"):
+            running = 0
+        elif event.kind == "done":
+            running = max(0, running - 1)
+        elif event.kind == "run" and running == ids:
             yield "its handler began while it ran already, for the same id"
             return
-        over = event.kind == "done" or (event.kind, event.what) == ("reached", "cancel")
-        free = over or (free and event.kind != "run")
+        else:
+            running += event.kind == "run"
 
 
 def _each_copy_is_answered_once(story: Story, call: str) -> Iterator[str]:
@@ -200,12 +207,20 @@ def _each_copy_is_answered_once(story: Story, call: str) -> Iterator[str]:
             return
 
 
+def _grace_was_over(story: Story, on: Set[int]) -> bool:
+    """Whether a server that was at the end of its input went before all had been answered."""
+    at = {event.what or event.kind: event.at for _, event in story.of[""] if event.on in on}
+    return at.get("over", 0.0) - at.get("finish", float("inf")) >= GRACE
+
+
 def _what_was_done_is_answered(story: Story, call: str) -> Iterator[str]:
     on = story.connections(call)
     settled = next((n for n, event in story.of[""] if event.kind == "settled" and event.on in on), None)
     if settled is None:
         return  # the connection did not live to the end
     if story.happened(len(story.events), "fault", {"replace"}, on) or story.count(call, "reached", "cancel"):
+        return
+    if _grace_was_over(story, on):
         return
     done = sum(n < settled for n, _ in story.all(call, "done"))
     answers = story.count(call, "answered", "answer") + story.count(call, "answered", "round")

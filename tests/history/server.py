@@ -14,6 +14,10 @@ ERROR = 4660
 """The code of the errors that ``refuse`` answers with."""
 
 
+GRACE = 0.2
+"""Seconds that it gives its handlers at the end of its input."""
+
+
 def padded(tag: str, size: int) -> str:
     """What ``echo`` returns: as long as it should be, and not to be taken for anything else."""
     return f"{tag} {tag[-1] * size}"
@@ -25,7 +29,7 @@ def make_server(note: Callable[[str, str], Any]) -> Server:
     Args:
         note: Takes "run" or "done", and the tag of the call.
     """
-    server = Server("history", version="1", drain_grace=0.2, ask_timeout=2.0)
+    server = Server("history", version="1", drain_grace=GRACE, ask_timeout=2.0)
 
     @server.middleware
     def noted(ctx: Context, call_next: Callable[[], Any]) -> Any:
