@@ -184,10 +184,8 @@ def _copies_run_one_after_the_other(story: Story, call: str) -> Iterator[str]:
         return  # the new server knows nothing of what the old one does
     running, ids = 0, 1
     for _, event in story.of[call]:
-        if (event.kind, event.what) == ("delivered", "round"):
-            ids += 1  # the next request has one of its own, and a late copy of the last may run beside it
-        elif (event.kind, event.what) == ("reached", "cancel"):
-            running = 0
+        if (event.kind, event.what) in (("delivered", "round"), ("reached", "cancel")):
+            ids += 1  # the next request has one of its own, or an old one that is free: a late copy may run beside it
         elif event.kind == "done":
             running = max(0, running - 1)
         elif event.kind == "run" and running == ids:
