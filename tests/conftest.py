@@ -17,9 +17,9 @@ from typing import Any, Generator, Iterator, List, Set
 
 import pytest
 
-from .support import KEPT, KEPT_THREADS, Held, eventually, held
+from .support import KEPT, KEPT_THREADS, WAIT, Held, eventually, held
 
-SETTLE = 2.0
+SETTLE = WAIT
 """Seconds that the threads, descriptors and children of a test may take to go away after it."""
 
 
