@@ -66,6 +66,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(config.stash[MANIFEST_LINE])
 
 
+@pytest.fixture(autouse=True, scope="session")
+def patient() -> Iterator[None]:
+    """A connection that ends gives its own threads half a second for last words; a busy machine may need it alone.
+
+    Tests of what happens when that time is over set it themselves.
+    """
+    from minimcp import channel
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("FAREWELL_SECONDS", "LAST_WORDS_SECONDS", "CLOSE_SECONDS"):
+            patch.setattr(channel, name, WAIT)
+        yield
+
+
 def _left_behind(before: Held) -> List[str]:
     now, then = held().named(), before.named()
     opened, closed = now - then - KEPT, then - now

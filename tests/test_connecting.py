@@ -11,7 +11,7 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp import Server, StdioServer
+from minimcp import Server, StdioServer, channel
 from minimcp.connecting import read_target
 from minimcp.transports.child import ChildPipe
 from minimcp.types import Implementation
@@ -359,6 +359,7 @@ def test_a_trace_of_every_message() -> None:
 
 @pytest.mark.parametrize("thread", ["x-memory-1", "x-memory-reader", "x-memory-control", "minimcp-memory-control"])
 def test_without_threads_there_is_one_flat_error(thread: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "FAREWELL_SECONDS", 0.01)
     server = Server("x")
     server.tool(lambda: "", name="empty", description="Nothing.")
     with no_threads(monkeypatch, thread), pytest.raises(minimcp.ConnectionFailed, match="process.* thread") as caught:

@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Cancelled, CancelToken, ConnectionLost, Context, Server
+from minimcp import Cancelled, CancelToken, ConnectionLost, Context, Server, channel as channel_module
 from minimcp.channel import Channel
 from minimcp.deadline import Deadline
 from minimcp.errors import RequestTimeout
@@ -379,8 +379,11 @@ def receive(pipe: MemoryPipe, number: int) -> List[Any]:
     return frames
 
 
-def test_rule_6_a_server_that_does_not_read_costs_its_callers_their_timeout_only() -> None:
+def test_rule_6_a_server_that_does_not_read_costs_its_callers_their_timeout_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """K: a call of 5 MB to a deaf server ends after its own timeout, and others after theirs."""
+    monkeypatch.setattr(channel_module, "FAREWELL_SECONDS", 0.01)
     deaf = [sys.executable, "-c", "import sys, time\nsys.stdin.buffer.readline()\n" + DEAF]
     with minimcp.connect(deaf, revision="2025-06-18", timeout=WAIT) as client:
         big = Task(client.request, "vendor/big", {"text": "x" * 5_000_000})
