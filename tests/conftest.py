@@ -19,7 +19,7 @@ import pytest
 
 from .support import KEPT, KEPT_THREADS, WAIT, Held, eventually, held
 
-SETTLE = WAIT
+SETTLE = 10.0
 """Seconds that the threads, descriptors and children of a test may take to go away after it."""
 
 
@@ -67,7 +67,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(autouse=True, scope="session")
-def patient() -> Iterator[None]:
+def time_for_last_words() -> Iterator[None]:
     """A connection that ends gives its own threads half a second for last words; a busy machine may need it alone.
 
     Tests of what happens when that time is over set it themselves.
@@ -107,6 +107,21 @@ def _after_settling(before: Held) -> List[str]:
     eventually(lambda: not _left_behind(before), max(0.0, end - time.monotonic()))
     threads = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in known]
     return threads + _left_behind(before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def leaves_nothing_to_the_next_file() -> Iterator[None]:
+    """The same for all tests of a file and its fixtures: what these let go of is gone when the next file begins.
+
+    Which file that is, and in which process, nobody knows.
+    """
+    before = held()
+    yield
+    KEPT.clear()
+    KEPT_THREADS.clear()
+    left = _after_settling(before) if held() != before else ()
+    if left:
+        pytest.fail("left behind by the file: " + "; ".join(left), pytrace=False)
 
 
 @pytest.fixture(autouse=True)

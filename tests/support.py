@@ -134,7 +134,7 @@ def run_python(
     cwd: Optional[Path] = None,
     env: Optional[Dict[str, str]] = None,
     stdin: bytes = b"",
-    seconds: float = 6 * WAIT,
+    seconds: float = 2 * WAIT,
 ) -> "subprocess.CompletedProcess[bytes]":
     """Run this Python with `arguments`, bounded, and hand over how it ended and what it printed."""
     options: Dict[str, Any] = {"cwd": str(cwd or ROOT), "input": stdin, "timeout": seconds}

@@ -20,7 +20,7 @@ def test_clean():
     thread.start()
 
 def test_thread():
-    tests.conftest.SETTLE = 0.2  # from here on nothing goes away in any time
+    tests.conftest.SETTLE = 0.2  # from here on nothing goes away by itself
     threading.Thread(target=release.wait, daemon=True, name="left-over").start()
 
 def test_descriptor():
