@@ -34,6 +34,13 @@ server.run()
 """
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time for a process that ends, and for the last that it says: a busy machine may not let it at once."""
+    for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS"):
+        monkeypatch.setattr(ChildPipe, name, WAIT)
+
+
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     file = tmp_path / "quick.py"
@@ -193,6 +200,7 @@ def test_a_server_that_dies_of_the_probe_and_without_it(tmp_path: Path, reason: 
 
 def test_a_server_that_never_agrees_is_ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", 6 * WAIT)
+    monkeypatch.setattr(ChildPipe, "SETTLE_SECONDS", 0.1)  # it lives on
     stubborn = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: time.sleep(60)"
     half = "import os, time\nos.close(1)\nwhile True: time.sleep(60)"
     for code, seconds, kind in ((stubborn, 0.4, minimcp.RequestTimeout), (half, WAIT, minimcp.ConnectionFailed)):
