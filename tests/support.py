@@ -33,7 +33,6 @@ class MovedTime:
         return time.monotonic() + self.ahead
 
 
-
 def eventually(condition: Callable[[], object], seconds: float = WAIT) -> bool:
     """Look at `condition` until it is true; False when it is still not after `seconds`.
 
