@@ -90,23 +90,23 @@ GROWN = re.compile(r"(minimcp-.+)-(?:\d+|watcher)")
 """A worker or the watcher of a connection: they come when they are needed, which the scheduler decides."""
 
 
-def _grown_by(before: Held) -> Set[threading.Thread]:
-    """The threads by which connections grew that were there before the test: theirs, not the test's."""
+def _begun_since(before: Held) -> Set[threading.Thread]:
+    """The test's threads: those by which connections grow that were there before are theirs, whenever they come."""
     readers = {thread.name for thread in before.threads}
     found = ((thread, GROWN.fullmatch(thread.name)) for thread in threading.enumerate())
-    return {thread for thread, match in found if match and f"{match[1]}-reader" in readers}
+    new = {thread for thread, match in found if not match or f"{match[1]}-reader" not in readers}
+    return new - before.threads - KEPT_THREADS
 
 
 def _after_settling(before: Held) -> List[str]:
     """What is still there, or gone, when all had its time to end."""
-    end, known = time.monotonic() + SETTLE, before.threads | KEPT_THREADS | _grown_by(before)
-    while time.monotonic() < end and set(threading.enumerate()) - known:  # one that ends may begin another
-        for thread in set(threading.enumerate()) - known:
+    end = time.monotonic() + SETTLE
+    while time.monotonic() < end and _begun_since(before):  # one that ends may begin another
+        for thread in _begun_since(before):
             eventually(lambda thread=thread: thread.ident is not None)  # it may only just begin
             thread.join(max(0.0, end - time.monotonic()))
     eventually(lambda: not _left_behind(before), max(0.0, end - time.monotonic()))
-    threads = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in known]
-    return threads + _left_behind(before)
+    return [f"thread {thread.name}" for thread in _begun_since(before)] + _left_behind(before)
 
 
 @pytest.fixture(autouse=True, scope="module")

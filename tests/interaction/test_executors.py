@@ -419,7 +419,7 @@ def test_code_in_c_that_never_returns_ends_with_the_process() -> None:
 
 
 def test_a_main_tool_is_answered_after_the_end_of_the_input() -> None:
-    process = Process()
+    process = Process(drain_grace=6 * WAIT)
     for id in (1, 2, 3):
         process.call(id, "where_main")
     code, answers, err = process.end()
