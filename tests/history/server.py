@@ -19,16 +19,19 @@ def padded(tag: str, size: int) -> str:
     return f"{tag} {tag[-1] * size}"
 
 
-def make_server(note: Callable[[str, str], Any]) -> Server:
+def make_server(note: Callable[[str, str], Any], **options: Any) -> Server:
     """A server whose handlers say when they begin and when they return.
 
     Args:
         note: Takes "run" or "done", and the tag of the call.
+        options: More of `Server`.
     """
-    server = Server("history", version="1", drain_grace=0.2, ask_timeout=2.0)
+    server = Server("history", version="1", drain_grace=0.2, ask_timeout=2.0, **options)
 
     @server.middleware
     def noted(ctx: Context, call_next: Callable[[], Any]) -> Any:
+        if ctx.method != "tools/call":
+            return call_next()
         tag = ctx.params["arguments"]["tag"]
         note("run", tag)
         try:
