@@ -16,7 +16,7 @@ from .deadline import Deadline
 from .errors import AuthorizationError, ConnectionLost, ProtocolViolation
 from .failures import describe
 from .log import one_line
-from .sending import Cuttable, Sending, flat, here, words
+from .sending import Cuttable, KeptBriefly, Sending, flat, here, words
 from .version import VERSION
 
 CONNECT_SECONDS = 10.0
@@ -312,7 +312,7 @@ def _adapter(connections: weakref.WeakSet[Any]) -> Any:
 
     def ours(pool: Any) -> Any:
         connection = type("Connection", (Cuttable, pool.ConnectionCls), {"kept_in": connections})
-        return type("Pool", (pool,), {"ConnectionCls": connection})
+        return type("Pool", (KeptBriefly, pool), {"ConnectionCls": connection})
 
     def adapted(manager: Any) -> Any:
         if not hasattr(manager, "minimcp_pools"):
