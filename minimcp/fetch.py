@@ -53,6 +53,11 @@ class Answer:
         self.headers: Mapping[str, str] = raw.headers
         self._where, self._raw = where, raw
 
+    @property
+    def framed(self) -> bool:
+        """Whether the head says where the body ends; one that broke off in the middle may look as if it did not."""
+        return "Content-Length" in self.headers or "Transfer-Encoding" in self.headers
+
     def read(self) -> bytes:
         """Wait for bytes of the body; none at its end.
 

@@ -20,8 +20,8 @@ here = threading.local()
 
 
 KEPT_SECONDS = 1.5
-"""How long a connection may be idle and still be used again. Servers close such ones, the hasty ones after 2 s, and what
-is sent at that moment is lost: nobody knows whether it has run, so it cannot be sent again."""
+"""How long a connection may be idle and still be used again. Servers close such ones, the hasty ones after 2 s, and
+what is sent at that moment is lost: nobody knows whether it has run, so it cannot be sent again."""
 
 
 class Sending:

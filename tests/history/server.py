@@ -1,4 +1,7 @@
-"""The server of these runs, in this process or, with the path of a journal, as a process of its own."""
+"""The server of these runs, in this process or, with the path of a journal, as a process of its own.
+
+With "http" behind the path it serves over HTTP, prints its port, and ends at the end of its input.
+"""
 
 from __future__ import annotations
 
@@ -79,4 +82,10 @@ def make_server(note: Callable[[str, str], Any], **options: Any) -> Server:
 
 
 if __name__ == "__main__":
-    make_server(Journal(Path(sys.argv[1])).note).run()
+    journaled = make_server(Journal(Path(sys.argv[1])).note)
+    if sys.argv[2:] == ["http"]:
+        with journaled.start_http() as running:
+            print(running.port, flush=True)
+            sys.stdin.read()
+    else:
+        journaled.run()

@@ -137,8 +137,9 @@ class Series:
 
     def __init__(self, pid: int, name: str = "", kept: int = 0) -> None:
         self._pid = pid
+        more = {"descriptors": kept}
         self.kinds = [
-            kind._replace(name=f"{name} {kind.name}".strip(), allowed=kept if kind.name == "descriptors" else kind.allowed)
+            kind._replace(name=f"{name} {kind.name}".strip(), allowed=more.get(kind.name, kind.allowed))
             for kind in KINDS
         ]
         self.values: List[List[float]] = [[] for _ in self.kinds]

@@ -63,7 +63,8 @@ def _progress(heard: Heard, wire: Wire) -> None:
 
 
 @pytest.mark.requirement("M:HTTP-4", "M:HTTP-22", "M:PROG-9")
-def test_an_answer_as_events_with_progress_before_it() -> None:
+def test_an_answer_as_events_with_progress_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minimcp.sending.KEPT_SECONDS", WAIT)
     with Peer({"tools/call": _progress}) as peer, connect(peer) as client:
         for _ in range(3):
             seen: List[float] = []
@@ -127,6 +128,11 @@ WRONG: Dict[str, Any] = {
     "unasked": lambda heard, wire: wire.whole(200, zlib.compress(b"{}"), Content_Encoding="gzip"),
     "ends too early": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
                                                    b"Content-Length: 99\r\n\r\n{") or wire.cut(),
+    "broke in the middle": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCon")
+    or wire.cut(),
+    "broke in the middle of": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nConte") or wire.cut(),
+    "broke in the middle of the response": lambda heard, wire: wire.raw(b"HTTP/1.1 200") or wire.cut(),
+    "HTTP 204 with": lambda heard, wire: wire.raw(b"HTTP/1.1 204 No\r\n\r\n") or wire.cut(),
     "the connection broke": lambda heard, wire: wire.cut(),
     "the connection broke.*BadStatusLine": lambda heard, wire: wire.raw(b"SSH-2.0 hello\r\n\r\n") or wire.cut(),
     "ends too early.*base 16": lambda heard, wire: wire.raw(
