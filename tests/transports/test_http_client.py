@@ -305,6 +305,29 @@ def test_arguments_are_mirrored_and_wrong_tools_left_out(caplog: pytest.LogCaptu
         assert peer.all("tools/call")[3].headers["mcp-name"].startswith("=?base64?")
 
 
+@pytest.mark.requirement("M:MRTR-C15")
+def test_each_round_has_all_headers() -> None:
+    schema = {"type": "object", "properties": {"r": {"type": "string", "x-mcp-header": "R"}}}
+    question = {"message": "?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+    asking = {
+        "resultType": "input_required", "requestState": "s",
+        "inputRequests": {"who": {"method": "elicitation/create", "params": {"mode": "form", **question}}},
+    }
+
+    def call(heard: Heard, wire: Wire) -> None:
+        wire.result(DONE if "inputResponses" in heard.message["params"] else asking)
+
+    said: Any = {"tools/list": lambda heard, wire: wire.result(_tools(schema)), "tools/call": call}
+    with Peer(said) as peer, connect(peer, elicit=lambda request: {"name": "Ann"}) as client:
+        client.list_tools()
+        assert client.call_tool("t0", {"r": "x"}).text == "done"
+        first, second = peer.all("tools/call")
+    changed = {name for name in first.headers if first.headers[name] != second.headers.get(name)}
+    assert changed <= {"content-length"} and first.headers.keys() == second.headers.keys()
+    assert (second.headers["mcp-param-r"], second.headers["mcp-name"]) == ("x", "t0")
+    assert second.headers["mcp-method"] == "tools/call" and "mcp-protocol-version" in second.headers
+
+
 @pytest.mark.requirement("M:XH-16")
 def test_an_integer_that_is_too_large_is_not_sent() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}}

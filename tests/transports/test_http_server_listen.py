@@ -125,6 +125,7 @@ def test_where_streams_are_off_get_is_not_served(server: Server) -> None:
         assert response.status == 405 and response.headers["Allow"] == "POST, DELETE"
 
 
+@requirement("SEC-06")
 def test_streams_are_limited(server: Server) -> None:
     core = core_of(server, max_streams=1)
     one, two = Shaken(core), Shaken(core)
