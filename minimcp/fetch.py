@@ -16,7 +16,7 @@ from .deadline import Deadline
 from .errors import AuthorizationError, ConnectionLost, ProtocolViolation
 from .failures import describe
 from .log import one_line
-from .sending import Cuttable, Sending, flat, here, words
+from .sending import Cuttable, KeptBriefly, Sending, flat, here, words
 from .version import VERSION
 
 CONNECT_SECONDS = 10.0
@@ -52,6 +52,11 @@ class Answer:
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
         self._where, self._raw = where, raw
+
+    @property
+    def framed(self) -> bool:
+        """Whether the head says where the body ends; one that broke off in the middle may look as if it did not."""
+        return "Content-Length" in self.headers or "Transfer-Encoding" in self.headers
 
     def read(self) -> bytes:
         """Wait for bytes of the body; none at its end.
@@ -312,7 +317,7 @@ def _adapter(connections: weakref.WeakSet[Any]) -> Any:
 
     def ours(pool: Any) -> Any:
         connection = type("Connection", (Cuttable, pool.ConnectionCls), {"kept_in": connections})
-        return type("Pool", (pool,), {"ConnectionCls": connection})
+        return type("Pool", (KeptBriefly, pool), {"ConnectionCls": connection})
 
     def adapted(manager: Any) -> Any:
         if not hasattr(manager, "minimcp_pools"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 import weakref
 from typing import Any, Callable, Optional
 
@@ -16,6 +17,11 @@ from .log import one_line
 
 here = threading.local()
 """Of each thread: ``sending``, what it sends now."""
+
+
+KEPT_SECONDS = 1.5
+"""How long a connection may be idle and still be used again. Servers close such ones, the hasty ones after 2 s, and
+what is sent at that moment is lost: nobody knows whether it has run, so it cannot be sent again."""
 
 
 class Sending:
@@ -76,6 +82,7 @@ class Cuttable:
         self._owner: Optional[Sending] = None
         self._early: Any = None
         self._was_cut = False
+        self.idle_since = float("inf")
         self.kept_in.add(self)
 
     def _serve(self) -> None:
@@ -122,6 +129,21 @@ class Cuttable:
         sock = self.sock
         if sock is not None and sock.fileno() >= 0:
             os.close(sock.detach())
+
+
+class KeptBriefly:
+    """What is mixed into the pools of `urllib3`: what was idle for longer than `KEPT_SECONDS` is connected anew."""
+
+    def _get_conn(self, *args: Any, **keywords: Any) -> Any:
+        connection = super()._get_conn(*args, **keywords)  # type: ignore[misc]
+        if time.monotonic() - connection.idle_since > KEPT_SECONDS:
+            connection.close()
+        return connection
+
+    def _put_conn(self, connection: Any) -> None:
+        if connection is not None:
+            connection.idle_since = time.monotonic()
+        super()._put_conn(connection)  # type: ignore[misc]
 
 
 # ------------------------------------------------------------ words

@@ -149,7 +149,7 @@ def test_a_url_is_shown_whole_and_answered_without_content() -> None:
     assert [(each.url, each.host, each.elicitation_id) for each in seen] == [(url, "x.y", "e")]
 
 
-@pytest.mark.requirement("ELIC-04")
+@pytest.mark.requirement("ELIC-04", "SEC-09")
 def test_questions_that_are_none_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     form = {"message": "?", "requestedSchema": FORM}
     wrong: List[Any] = [

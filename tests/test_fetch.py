@@ -65,6 +65,19 @@ def test_a_late_end_harms_no_other_request_on_the_same_connection() -> None:
         fetcher.close()
 
 
+@pytest.mark.parametrize(("kept", "connections"), [(WAIT, 1), (-1.0, 3)])
+def test_a_connection_that_was_idle_is_not_used_again(
+    kept: float, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minimcp.sending.KEPT_SECONDS", kept)
+    with Peer({"GET": lambda heard, wire: wire.whole(200, b"x", "text/plain")}) as peer:
+        fetcher = Fetcher(peer.url)
+        for _ in range(3):
+            assert fetcher.send(Sending(), "GET", {}).body(None) == b"x"
+        fetcher.close()
+        assert len(peer._socks) == connections
+
+
 @pytest.mark.parametrize("when", ["head", "body"])
 def test_whoever_waits_is_woken(when: str) -> None:
     waits = threading.Event()

@@ -20,6 +20,7 @@ from ..errors import (
     MISSING_CAPABILITY,
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
+    Cancelled,
     CapabilityNotSupported,
     ConnectionLost,
     InternalError,
@@ -172,9 +173,10 @@ class Reply(Answers):
             return
         try:
             self.stream.event(line)
-        except ConnectionLost:
+        except ConnectionLost as error:
             if not self._handshake:
-                raise
+                self.lost()
+                raise Cancelled("the client has closed the connection") from error
 
     def owe(self, id: Id, line: bytes) -> None:
         if self._waiting:

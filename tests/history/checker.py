@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from .record import Event
 from .server import GRACE
@@ -114,7 +114,7 @@ def _ends_rightfully(story: Story, call: str) -> Iterator[str]:
             yield f"it ended with {event.what} {event.payload!r}: {reason}"
 
 
-def _by_answer(story: Story, call: str, place: int, begun: Event) -> str:
+def by_answer(story: Story, call: str, place: int, begun: Event) -> str:
     what, tool = story.events[place].what, begun.what
     if what != GIVES.get(tool) and not (tool == "ask" and what == "tool error" and _troubled(story, call)):
         return f"{tool} does not answer so"
@@ -135,12 +135,12 @@ def _by_refusal(story: Story, call: str, place: int, begun: Event) -> str:
     return "" if replaced else "its request came once, to a server that knew of the handshake"
 
 
-def _by_timeout(story: Story, call: str, place: int, begun: Event) -> str:
+def by_timeout(story: Story, call: str, place: int, begun: Event) -> str:
     took = story.events[place].at - begun.at
     return f"after {took:.4f} s of {begun.value:g}" if took < begun.value - EARLY else ""
 
 
-def _by_cancel(story: Story, call: str, place: int, begun: Event) -> str:
+def by_cancel(story: Story, call: str, place: int, begun: Event) -> str:
     return "" if any(n < place for n, _ in story.all(call, "cancel")) else "nobody had cancelled it"
 
 
@@ -152,10 +152,10 @@ def _by_loss(story: Story, call: str, place: int, begun: Event) -> str:
 
 
 ENDINGS: Dict[str, Callable[[Story, str, int, Event], str]] = {
-    **dict.fromkeys(("value", "tool error", "error"), _by_answer),
+    **dict.fromkeys(("value", "tool error", "error"), by_answer),
     "refused": _by_refusal,
-    "timeout": _by_timeout,
-    "cancelled": _by_cancel,
+    "timeout": by_timeout,
+    "cancelled": by_cancel,
     **dict.fromkeys(("lost", "failed"), _by_loss),
 }
 """What makes an ending rightful: each returns what is wrong with it, or nothing."""
@@ -254,6 +254,7 @@ def _what_was_delivered_is_not_lost(story: Story, call: str) -> Iterator[str]:
 
 ALL_ANSWERED = "what was done is answered"
 
+
 def _ends_soon(story: Story, call: str) -> Iterator[str]:
     answers = [event.at for _, event in story.all(call, "delivered", "answer")]
     for _, event in story.all(call, "end"):
@@ -288,10 +289,10 @@ RULES: Dict[str, Rule] = {
 """What holds for every call."""
 
 
-def check(events: Sequence[Event]) -> List[Wrong]:
+def check(events: Sequence[Event], rules: Mapping[str, Rule] = RULES) -> List[Wrong]:
     """What should not have happened; empty when all is well."""
     story = Story(events)
-    found = [Wrong(rule, call, words) for rule, look in RULES.items() for call in dict.fromkeys(story.calls)
+    found = [Wrong(rule, call, words) for rule, look in rules.items() for call in dict.fromkeys(story.calls)
              for words in look(story, call)]
     begun = set(story.calls)
     strange = Counter(event.call for event in events if event.call and event.call not in begun)

@@ -65,7 +65,8 @@ def _progress(heard: Heard, wire: Wire) -> None:
 
 
 @pytest.mark.requirement("M:HTTP-4", "M:HTTP-22", "M:PROG-9")
-def test_an_answer_as_events_with_progress_before_it() -> None:
+def test_an_answer_as_events_with_progress_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minimcp.sending.KEPT_SECONDS", WAIT)
     with Peer({"tools/call": _progress}) as peer, connect(peer) as client:
         for _ in range(3):
             seen: List[float] = []
@@ -129,6 +130,11 @@ WRONG: Dict[str, Any] = {
     "unasked": lambda heard, wire: wire.whole(200, zlib.compress(b"{}"), Content_Encoding="gzip"),
     "ends too early": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
                                                    b"Content-Length: 99\r\n\r\n{") or wire.cut(),
+    "broke in the middle": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCon")
+    or wire.cut(),
+    "broke in the middle of": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nConte") or wire.cut(),
+    "broke in the middle of the response": lambda heard, wire: wire.raw(b"HTTP/1.1 200") or wire.cut(),
+    "HTTP 204 with": lambda heard, wire: wire.raw(b"HTTP/1.1 204 No\r\n\r\n") or wire.cut(),
     "the connection broke": lambda heard, wire: wire.cut(),
     "the connection broke.*BadStatusLine": lambda heard, wire: wire.raw(b"SSH-2.0 hello\r\n\r\n") or wire.cut(),
     "ends too early.*base 16": lambda heard, wire: wire.raw(
@@ -299,6 +305,29 @@ def test_arguments_are_mirrored_and_wrong_tools_left_out(caplog: pytest.LogCaptu
         assert sent["mcp-param-region"] == "" and "mcp-param-n" not in sent
         client.call_tool("ツール\r\nX: y")
         assert peer.all("tools/call")[3].headers["mcp-name"].startswith("=?base64?")
+
+
+@pytest.mark.requirement("M:MRTR-C15")
+def test_each_round_has_all_headers() -> None:
+    schema = {"type": "object", "properties": {"r": {"type": "string", "x-mcp-header": "R"}}}
+    question = {"message": "?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+    asking = {
+        "resultType": "input_required", "requestState": "s",
+        "inputRequests": {"who": {"method": "elicitation/create", "params": {"mode": "form", **question}}},
+    }
+
+    def call(heard: Heard, wire: Wire) -> None:
+        wire.result(DONE if "inputResponses" in heard.message["params"] else asking)
+
+    said: Any = {"tools/list": lambda heard, wire: wire.result(_tools(schema)), "tools/call": call}
+    with Peer(said) as peer, connect(peer, elicit=lambda request: {"name": "Ann"}) as client:
+        client.list_tools()
+        assert client.call_tool("t0", {"r": "x"}).text == "done"
+        first, second = peer.all("tools/call")
+    changed = {name for name in first.headers if first.headers[name] != second.headers.get(name)}
+    assert changed <= {"content-length"} and first.headers.keys() == second.headers.keys()
+    assert (second.headers["mcp-param-r"], second.headers["mcp-name"]) == ("x", "t0")
+    assert second.headers["mcp-method"] == "tools/call" and "mcp-protocol-version" in second.headers
 
 
 @pytest.mark.requirement("M:XH-16")

@@ -407,6 +407,28 @@ def test_mirrored_arguments_are_compared(core: Endpoint, arguments: Any, headers
     assert fits or code(response) == -32020
 
 
+@requirement("M:XH-26")
+def test_what_is_compared_is_what_is_listed(server: Server, core: Endpoint) -> None:
+    def listed() -> Any:
+        tools = serve(core, alone("tools/list")).json["result"]["tools"]
+        properties = next(tool for tool in tools if tool["name"] == "mirrored")["inputSchema"]["properties"]
+        return {name: schema["x-mcp-header"] for name, schema in properties.items() if "x-mcp-header" in schema}
+
+    def fits(**headers: str) -> bool:
+        return serve(core, call("mirrored", {"place": "x"}, headers=headers)).status == 200
+
+    assert listed() == {"place": "Place", "number": "Number"}
+    assert fits(**{"Mcp-Param-Place": "x"}) and not fits(**{"Mcp-Param-Spot": "x"})
+
+    @server.tool(name="mirrored", headers={"place": "Spot"}, replace=True)
+    def renamed(place: str = "") -> str:
+        """Have it in another one."""
+        return place
+
+    assert listed() == {"place": "Spot"}
+    assert fits(**{"Mcp-Param-Spot": "x"}) and not fits(**{"Mcp-Param-Place": "x"})
+
+
 @requirement("M:XH-24")
 def test_a_bad_annotation_is_refused_when_it_is_registered() -> None:
     server = Server("x")

@@ -125,6 +125,20 @@ def test_where_streams_are_off_get_is_not_served(server: Server) -> None:
         assert response.status == 405 and response.headers["Allow"] == "POST, DELETE"
 
 
+def test_a_stream_that_ends_with_its_session_is_forgotten(server: Server) -> None:
+    core = core_of(server)
+    for leaves in (False, True):
+        client = Shaken(core)
+        stream = listening(client)
+        assert list(core._ticker._streams)
+        if leaves:
+            stream.writer.lose()
+        client.delete()
+        stream.finished()
+        assert not list(core._ticker._streams)
+
+
+@requirement("SEC-06")
 def test_streams_are_limited(server: Server) -> None:
     core = core_of(server, max_streams=1)
     one, two = Shaken(core), Shaken(core)

@@ -185,6 +185,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.requirement("SEC-06")
 @for_each("status, data", REFUSED)
 @for_each("before", [b"", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"])
 def test_what_is_refused_ends_the_connection(status: int, data: bytes, before: bytes) -> None:
@@ -628,6 +629,7 @@ SLOW = {
 DRIPPING = ("head", "body", "chunks")
 
 
+@pytest.mark.requirement("SEC-06")
 @pytest.mark.parametrize("kind", SLOW)
 def test_slow_peers_are_shed(application: Application, kind: str) -> None:
     """200 at once, while others are served."""
