@@ -177,6 +177,8 @@ class WsgiApp:
         if isinstance(body, bytes):
             headers.append(("Content-Length", str(len(body))))
         start_response(f"{response.status} {REASONS[response.status]}", headers)
+        if environ["REQUEST_METHOD"] == "HEAD":
+            return []  # not every host drops a body here, and the next response would begin with it
         return [body] if isinstance(body, bytes) else body
 
     def _request(self, environ: Mapping[str, Any]) -> HttpRequest:
