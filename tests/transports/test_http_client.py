@@ -584,6 +584,28 @@ def test_a_session_that_was_ended_is_begun_anew_and_only_what_was_refused_is_sen
         assert client.call_tool("t").text == "done"
 
 
+def test_a_value_is_unwrapped_though_its_session_was_begun_anew_for_the_call() -> None:
+    server = minimcp.Server("test")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    with server.start_http() as running, minimcp.connect(running.url, revision="handshake", timeout=WAIT) as client:
+        server._http_servers[0].sessions.close("forgotten")
+        assert client.call_tool("add", {"a": 1, "b": 2}).value == 3
+    server.close()
+
+
+def test_a_server_that_knows_no_session_is_not_asked_for_ever_and_what_may_be_wrong_is_said() -> None:
+    gone = {"tools/call": lambda heard, wire: wire.whole(404)}
+    with Peer(gone, handshake=True) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.ConnectionLost, match="ended the session, and the one before it: .* sessions=False"):
+            client.call_tool("t")
+        assert len(peer.all("initialize")) == 2 and len(peer.all("tools/call")) == 2
+
+
 @pytest.mark.requirement("SHTTP-20")
 def test_cancelling_in_a_session_is_said() -> None:
     def hang(heard: Heard, wire: Wire) -> None:
