@@ -111,7 +111,8 @@ class Web:
         Args:
             path: Where it answers, exactly; below a prefix that it is mounted at, either with it or without.
             max_streams: Streams of notices that may be open at once; each holds a thread of the host. With 0 there are
-                none: GET is answered 405, `subscriptions/listen` with an error. None sets no limit.
+                none: GET is answered 405 unless it asks for the rest of a call's stream, `subscriptions/listen` with
+                an error. None sets no limit.
             allowed_hosts: Names that the server is known by; None takes the server's own option.
             allowed_origins: Other pages that may send requests; None takes the server's own option.
 

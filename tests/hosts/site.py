@@ -80,6 +80,14 @@ def grow(name: str) -> str:
 
 
 @server.tool
+def later(ctx: Context) -> bool:
+    """Let the client go in the middle of the call; whether it can be."""
+    gone = ctx.close_stream(0.05)
+    ctx.sleep(0.2)
+    return gone
+
+
+@server.tool
 def note(text: str, ctx: Context) -> list[str]:
     """Keep a text in the session, and return all that are kept."""
     assert ctx.session is not None

@@ -16,7 +16,7 @@ from . import raw
 from .running import SECONDS
 
 CLIENTS = 20
-TOOLS = ["add", "choose", "fail", "grow", "note", "silent", "steps", "where", "work"]
+TOOLS = ["add", "choose", "fail", "grow", "later", "note", "silent", "steps", "where", "work"]
 
 
 class Visit(NamedTuple):
@@ -116,6 +116,12 @@ def check_question(visit: Visit) -> None:
             if len(ran_in) == visit.processes or not visit.modern:
                 return
     raise AssertionError("40 questions were all answered on the process that asked")
+
+
+def check_coming_back(visit: Visit) -> None:
+    """Who is let go in mid-call comes back for the answer."""
+    with visit.connect() as client:
+        expect(client.call_tool("later").value, visit.sessions)
 
 
 def check_refused(visit: Visit) -> None:
@@ -261,6 +267,8 @@ def checks(visit: Visit) -> dict[str, Callable[[Visit], None]]:
     else:
         found["question refused"] = check_refused
     found["gone"] = check_gone
+    if not visit.modern:
+        found["coming back"] = check_coming_back
     if visit.modern:
         found["silent and gone"] = check_silent
     found[f"{CLIENTS} clients"] = check_crowd
