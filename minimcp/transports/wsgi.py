@@ -1,7 +1,8 @@
 """An HTTP server as an application of PEP 3333, and as a function: its handlers run on threads of their own. Floor 5.
 
 The host's thread drains a mailbox, which the thread of the handler fills: so a client that is gone is noticed at the
-next write.
+next write. One thread would not do: a host pulls the pieces of a body, and a handler pushes them from the depth of its
+own calls. The ``write`` that hosts offer for that is for their thread alone, and comments come from another one.
 """
 
 from __future__ import annotations

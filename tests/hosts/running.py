@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 from tests.interop.environments import InstallFailed, PythonEnvironment, install
-from tests.readme import blocks
+from tests.readme import README, blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 20.0
@@ -132,6 +133,15 @@ class Place:
         }
         return self._run([*ENVIRONMENT.command(host.module), *host.arguments(port)], port, variables)
 
+    def serve_readme(self, command: Sequence[str], port: int) -> None:
+        """Run a host of README's ``wsgi.py`` by a command line that README has; returns when it listens."""
+        for name in ("server.py", "wsgi.py"):
+            (self.folder / name).write_text(blocks("file")[name], "utf-8")
+        option = "--listen" if command[0].startswith("waitress") else "--bind"
+        script = str(Path(ENVIRONMENT.command("pip")[0]).with_name(command[0]))
+        variables = {"PYTHONPATH": f"{ROOT}{os.pathsep}{self.folder}", "PYTHONDONTWRITEBYTECODE": "1"}
+        self._run([script, f"{option}=127.0.0.1:{port}", *command[1:]], port, variables)
+
     def proxy(self, site: str, **ports: int) -> int:
         """Run nginx, and return where it listens.
 
@@ -214,6 +224,13 @@ def nginx() -> str:
     if found is None:
         raise InstallFailed("nginx is not there, though it is installed")
     return found
+
+
+def readme_commands() -> list[list[str]]:
+    """The command lines that README has for hosts of its ``wsgi.py``."""
+    found = re.findall(r"``((?:gunicorn|waitress-serve|cheroot) [^`]*wsgi:application[^`]*)``", README)
+    assert len(found) == 3, found
+    return [command.split() for command in found]
 
 
 def readme_site(*ports: int) -> str:

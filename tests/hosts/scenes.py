@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import urllib.request
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Any, Callable, Iterator
 
 import minimcp
 
-from .running import BUNDLED, SECONDS, SEVERAL, Host, Place, end, free_port, gunicorn, readme_site
+from .running import BUNDLED, SECONDS, SEVERAL, Host, Place, end, free_port, gunicorn, readme_commands, readme_site
 from .visit import OpenCall, Visit, check_call, check_crowd, check_progress, check_question, expect, text_of
 
 Step = tuple[str, Callable[[], object]]
@@ -197,6 +198,22 @@ def scattered(place: Place) -> Iterator[Step]:
     yield "one new session, then ConnectionLost", call
 
 
+def readme(place: Place) -> Iterator[Step]:
+    """README's ``wsgi.py``, by README's command lines."""
+
+    def visit(command: list[str]) -> None:
+        port = free_port()
+        place.serve_readme(command, port)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=SECONDS) as response:
+            expect(response.read(), b"Hello")
+        for revision in ("auto", "handshake"):
+            with minimcp.connect(f"http://127.0.0.1:{port}/mcp", revision=revision, timeout=SECONDS) as client:
+                expect(client.call_tool("forecast", {"city": "Oslo", "days": 1}).is_error, False)
+
+    for command in readme_commands():
+        yield command[0], partial(visit, command)
+
+
 # ------------------------------------------------------------ streams of notices
 
 
@@ -300,6 +317,7 @@ SCENES: dict[str, Scene] = {
     "sticky gunicorn": sticky(ONE),
     "scattered": scattered,
     "notices": notices,
+    "readme": readme,
     "proxied": proxied(BUNDLED),
     "proxied gunicorn": proxied(ONE),
     "mute": mute,
