@@ -80,7 +80,9 @@ class Cuttable:
         super().__init__(*args, **keywords)
         self._owner_lock = threading.RLock()  # a signal handler may end what its own thread is ending
         self._owner: Optional[Sending] = None
-        self._early: Any = None
+        self._wire: Any = None
+        """The socket from the first moment until it is closed: ``sock`` comes later, and is None while the response is
+        read after which the server closes."""
         self._was_cut = False
         self.idle_since = float("inf")
         self.kept_in.add(self)
@@ -101,7 +103,7 @@ class Cuttable:
             if self._owner is not sending:
                 return
             self._was_cut = True
-            for sock in (self.sock, self._early):
+            for sock in (self.sock, self._wire):
                 try:
                     socket.socket.shutdown(getattr(sock, "socket", sock), socket.SHUT_RDWR)
                 except (OSError, TypeError):
@@ -109,13 +111,13 @@ class Cuttable:
 
     def _new_conn(self) -> Any:
         self._serve()
-        self._early = super()._new_conn()  # type: ignore[misc]
-        return self._early
+        self._wire = super()._new_conn()  # type: ignore[misc]
+        return self._wire
 
     def connect(self) -> None:
         """As in `http.client`; whoever was cut meanwhile does not go on."""
         super().connect()  # type: ignore[misc]
-        self._early = None
+        self._wire = self.sock
         if self._was_cut:
             raise OSError("given up while connecting")
 
@@ -126,7 +128,7 @@ class Cuttable:
 
     def close_descriptor(self) -> None:
         """Close the socket without a word, in a forked process."""
-        sock = self.sock
+        sock = self.sock or self._wire
         if sock is not None and sock.fileno() >= 0:
             os.close(sock.detach())
 
@@ -183,4 +185,6 @@ def words(error: BaseException) -> str:
     chain = [each for each in _chain(error) if str(each)]
     inner = next((each for each in reversed(chain) if isinstance(each, OSError) and each.strerror), None)
     told = inner or (chain[-1] if chain else error)
+    if isinstance(told, ValueError) and str(told).endswith("base 16: b''"):  # where the size of a chunk should be
+        return "the connection was closed"
     return one_line(f"{type(told).__name__}: {told}", 300)

@@ -23,7 +23,7 @@ from ..log import Log
 from ..revisions import Revision
 from ..sse import MEDIA_TYPE
 from ..workers import Workers
-from .http_common import JSON_TYPE, Doorkeeper, HttpRequest, ResponseWriter, accepts
+from .http_common import JSON_TYPE, LAST_EVENT_HEADER, Doorkeeper, HttpRequest, ResponseWriter, accepts
 from .http_server_body import body_of
 from .http_server_gate import Admitted, Gate, Sender
 from .http_server_listen import Listening
@@ -135,7 +135,7 @@ class Endpoint:
         """What may be done here by the client that this comes from."""
         if not self.settings.sessions or self._gate.is_alone(request.headers):
             return ["POST"]
-        with_get = streams and self.settings.max_streams != 0
+        with_get = streams and (self.settings.max_streams != 0 or LAST_EVENT_HEADER in request.headers)
         return [verb for verb in VERBS if verb != "GET" or with_get]
 
     # ------------------------------------------------------------ POST

@@ -147,6 +147,7 @@ WRONG: Dict[str, Any] = {
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n"
     ) or wire.cut(),
     "ended before the answer": lambda heard, wire: wire.stream() or wire.end(),
+    "ended before the answer.*too early: the connection was closed$": lambda heard, wire: wire.stream() or wire.cut(),
 }
 
 
@@ -612,6 +613,28 @@ def test_a_session_that_was_ended_is_begun_anew_and_only_what_was_refused_is_sen
         assert [heard.message["params"]["name"] for heard in peer.all("tools/call")] == ["hang", "t", "t"]
         assert len(peer.all("initialize")) == 2 and len(peer.all("server/discover")) == 1
         assert client.call_tool("t").text == "done"
+
+
+def test_a_value_is_unwrapped_though_its_session_was_begun_anew_for_the_call() -> None:
+    server = minimcp.Server("test")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    with server.start_http() as running, minimcp.connect(running.url, revision="handshake", timeout=WAIT) as client:
+        server._http_servers[0].sessions.close("forgotten")
+        assert client.call_tool("add", {"a": 1, "b": 2}).value == 3
+    server.close()
+
+
+def test_a_server_that_knows_no_session_is_not_asked_for_ever_and_what_may_be_wrong_is_said() -> None:
+    gone = {"tools/call": lambda heard, wire: wire.whole(404)}
+    with Peer(gone, handshake=True) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.ConnectionLost, match="ended the session, and the one before it: .* sessions=False"):
+            client.call_tool("t")
+        assert len(peer.all("initialize")) == 2 and len(peer.all("tools/call")) == 2
 
 
 @pytest.mark.requirement("SHTTP-20")

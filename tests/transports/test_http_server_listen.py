@@ -243,6 +243,18 @@ def test_a_stream_may_be_left_before_anything_was_said(server: Server, core: End
     assert answer[0]["result"]["content"][0]["text"] == "True True"
 
 
+def test_the_rest_of_a_call_is_to_be_had_where_there_are_no_other_streams(server: Server, stage: Stage) -> None:
+    core = core_of(server, max_streams=0)
+    client = Shaken(core)
+    held = held_stream(client, stage)
+    rest = listening(client, Last_Event_ID=held.writer.events[-1].id)
+    assert rest.writer.status == 200, rest.writer.body
+    stage.go.set()
+    answer = rest.finished().messages[-1]
+    assert answer["result"]["content"][0]["text"] == "released: True"
+    assert serve(core, client.get()).status == 405
+
+
 @requirement("SHTTP-53")
 def test_the_stream_of_the_session_goes_on_too(server: Server, core: Endpoint) -> None:
     client = Shaken(core)
