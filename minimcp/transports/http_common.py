@@ -31,15 +31,24 @@ class Headers(Mapping[str, str]):
 
     Args:
         given: A mapping or pairs; a name may come several times.
+
+    ``known`` is what their readers have found out, for when the same come again: never anything about Content-Length.
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ("_values", "known")
 
     def __init__(self, given: Union[Mapping[str, str], HeaderPairs, None] = None) -> None:
         self._values: dict[str, list[str]] = {}
+        self.known: dict[Any, Any] = {}
         pairs: Any = given.items() if isinstance(given, Mapping) else given or ()
         for name, value in pairs:
             self._values.setdefault(name.lower(), []).append(value.strip(" \t"))
+
+    def with_length(self, digits: str) -> Headers:
+        """The same with another Content-Length; what is known of the one is known of the other."""
+        twin = Headers.__new__(Headers)
+        twin._values, twin.known = {**self._values, "content-length": [digits]}, self.known
+        return twin
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()][0]
@@ -184,8 +193,11 @@ def is_json(content_type: Optional[str]) -> bool:
 
 def accepts(headers: Headers, *wanted: str) -> bool:
     """Whether the Accept headers take all of these types, by name or by a range that it lies in."""
-    accept = tuple(headers.all("Accept"))
-    return all(_accepts(accept, kind) for kind in wanted)
+    known: Optional[bool] = headers.known.get(wanted)
+    if known is None:
+        accept = tuple(headers.all("Accept"))
+        known = headers.known[wanted] = all(_accepts(accept, kind) for kind in wanted)
+    return known
 
 
 @lru_cache(_REMEMBERED)
@@ -258,7 +270,12 @@ class Doorkeeper:
 
     def refusal(self, headers: Headers) -> Optional[tuple[int, str]]:
         """The status and the words to refuse a request with; None lets it in."""
-        return self._verdict(tuple(headers.all("Host")), tuple(headers.all("Origin")))
+        if self in headers.known:
+            return None
+        refusal = self._verdict(tuple(headers.all("Host")), tuple(headers.all("Origin")))
+        if refusal is None:
+            headers.known[self] = True
+        return refusal
 
     def _judge(self, hosts: tuple[str, ...], origins: tuple[str, ...]) -> Optional[tuple[int, str]]:
         if not self._any_host:

@@ -189,7 +189,7 @@ class Connection:
         self.writer = writer = Writer(head, self.client, self.send, self._keeps_alive, self._began, self.has_room)
         try:
             given = Body(self, writer) if body is None else body
-            self._terms.application.serve(HttpRequest(head.method, head.path, head.fields, given, self.client), writer)
+            self._terms.application.serve(HttpRequest(head.method, head.path, head.headers, given, self.client), writer)
         except _Unwinding as unwinding:
             if unwinding.refusal is None:
                 return BODY
@@ -226,9 +226,8 @@ class Connection:
         if self._terms.closing or not head.keep_alive:
             return False
         try:
-            data = self.receive() if self.stream.body() is None else None
-            if data:
-                self.stream.feed(data)
+            if self.stream.body() is None:
+                self.stream.feed(self.receive() or b"")
             return self.stream.body() is not None
         except BadRequest:
             return False

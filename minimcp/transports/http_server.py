@@ -111,12 +111,10 @@ class Endpoint:
         refusal = self._door.refusal(request.headers)
         if refusal is not None:
             raise Refusal(*refusal)
-        if request.path.partition("?")[0] != self.settings.path:
+        if request.path != self.settings.path and request.path.partition("?")[0] != self.settings.path:
             raise Refusal(404, f"there is nothing here: the server is at {self.settings.path}", code=None)
-        verbs = self._verbs(request, streams)
-        if request.method not in verbs:
-            status = 405 if request.method in KNOWN_VERBS else 501
-            raise Refusal(status, "this is served with POST", (("Allow", ", ".join(verbs)),), code=None)
+        if request.method != "POST":
+            self._check_verb(request, streams)
         if self._closing:
             raise Refusal(503, "the server is closing")
         authenticate = self.settings.authenticate
@@ -131,12 +129,15 @@ class Endpoint:
             self.sessions.end(session, "the client has ended it")
             writer.send(200, [], b"")
 
-    def _verbs(self, request: HttpRequest, streams: bool) -> list[str]:
-        """What may be done here by the client that this comes from."""
-        if not self.settings.sessions or self._gate.is_alone(request.headers):
-            return ["POST"]
-        with_get = streams and self.settings.max_streams != 0
-        return [verb for verb in VERBS if verb != "GET" or with_get]
+    def _check_verb(self, request: HttpRequest, streams: bool) -> None:
+        """Refuse what may not be done here by the client that this comes from."""
+        verbs = ["POST"]
+        if self.settings.sessions and not self._gate.is_alone(request.headers):
+            with_get = streams and self.settings.max_streams != 0
+            verbs = [verb for verb in VERBS if verb != "GET" or with_get]
+        if request.method not in verbs:
+            status = 405 if request.method in KNOWN_VERBS else 501
+            raise Refusal(status, "this is served with POST", (("Allow", ", ".join(verbs)),), code=None)
 
     # ------------------------------------------------------------ POST
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from .http_common import JSON_TYPE, HttpRequest, is_json
+from .http_common import JSON_TYPE, Headers, HttpRequest, is_json
 from .http_server_settings import Refusal
 
 _PIECE = 64 * 1024
@@ -21,16 +21,22 @@ def body_of(request: HttpRequest, limit: Optional[int]) -> bytes:
         Refusal: It is of another type, is encoded, or is too long.
     """
     headers = request.headers
-    if not is_json(headers.get("Content-Type")):
-        raise Refusal(415, f"the body is {JSON_TYPE}, and the header Content-Type says so")
-    if headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise Refusal(415, "the body is not compressed")
+    if body_of not in headers.known:
+        _check_type(headers)
+        headers.known[body_of] = True
     length = headers.get("Content-Length", "0")
     too_long = limit is not None and length.isdigit() and int(length[:20]) > limit
     body = b"" if too_long else _read(request.body, limit)
     if too_long or (limit is not None and len(body) > limit):
         raise Refusal(413, f"the body is longer than {limit} bytes, the max_body_bytes of this server")
     return body
+
+
+def _check_type(headers: Headers) -> None:
+    if not is_json(headers.get("Content-Type")):
+        raise Refusal(415, f"the body is {JSON_TYPE}, and the header Content-Type says so")
+    if headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Refusal(415, "the body is not compressed")
 
 
 def _read(body: Any, limit: Optional[int]) -> bytes:
