@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import lru_cache
 from typing import Callable, Iterable, Optional, Union
 
 from ..errors import ConnectionLost
@@ -18,6 +19,8 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _LAST_CHUNK = b"0\r\n\r\n"
 _PIECE_BYTES = 64 * 1024
+_REMEMBERED = 64
+_CHUNKED = b"Transfer-Encoding: chunked\r\n"
 _log = Log("http")
 
 _OURS = frozenset({"connection", "content-length", "date", "transfer-encoding"})
@@ -50,20 +53,27 @@ def response_head(
     Raises:
         ValueError: A header would be two, or none.
     """
-    lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}", f"Date: {_date()}"]
+    fixed, framing = _fixed(status, tuple(headers), keep_alive, newer), b""
+    if status not in _NO_BODY:
+        framing = b"Content-Length: %d\r\n" % length if length is not None else _CHUNKED if newer else b""
+    return b"%bDate: %b\r\n%b\r\n" % (fixed, _date(), framing)
+
+
+@lru_cache(_REMEMBERED)
+def _fixed(status: int, headers: tuple[tuple[str, str], ...], keep_alive: bool, newer: bool) -> bytes:
+    """What most responses have in common."""
+    lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}"]
     for name, value in headers:
         line = f"{name}: {value}"
         if FIELD.fullmatch(line) is None:
             raise ValueError(f"this is no header: {line!r}")
         if name.lower() not in _OURS:
             lines.append(line)
-    if status not in _NO_BODY:
-        lines += [f"Content-Length: {length}"] if length is not None else ["Transfer-Encoding: chunked"] * newer
     if not keep_alive:
         lines.append("Connection: close")
     elif not newer:
         lines.append("Connection: keep-alive")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+    return ("\r\n".join(lines) + "\r\n").encode("latin-1")
 
 
 def has_body(method: str, status: int) -> bool:
@@ -76,19 +86,19 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-_now = (0, "")
+_now = (0, b"")
 
 
-def _date() -> str:
+def _date() -> bytes:
     """This second, in the words of RFC 9110, whatever the language of the process is."""
     global _now
-    second, text = int(time.time()), ""
+    second = int(time.time())
     if _now[0] == second:
         return _now[1]
     year, month, day, hour, minute, past, weekday = time.gmtime(second)[:7]
     text = f"{_DAYS[weekday]}, {day:02} {_MONTHS[month - 1]} {year} {hour:02}:{minute:02}:{past:02} GMT"
-    _now = (second, text)
-    return text
+    _now = (second, text.encode())
+    return _now[1]
 
 
 class Writer(ResponseWriter):
