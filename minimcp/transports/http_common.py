@@ -193,11 +193,8 @@ def is_json(content_type: Optional[str]) -> bool:
 
 def accepts(headers: Headers, *wanted: str) -> bool:
     """Whether the Accept headers take all of these types, by name or by a range that it lies in."""
-    known: Optional[bool] = headers.known.get(wanted)
-    if known is None:
-        accept = tuple(headers.all("Accept"))
-        known = headers.known[wanted] = all(_accepts(accept, kind) for kind in wanted)
-    return known
+    accept = tuple(headers.all("Accept"))
+    return all(_accepts(accept, kind) for kind in wanted)
 
 
 @lru_cache(_REMEMBERED)
@@ -270,12 +267,7 @@ class Doorkeeper:
 
     def refusal(self, headers: Headers) -> Optional[tuple[int, str]]:
         """The status and the words to refuse a request with; None lets it in."""
-        if self in headers.known:
-            return None
-        refusal = self._verdict(tuple(headers.all("Host")), tuple(headers.all("Origin")))
-        if refusal is None:
-            headers.known[self] = True
-        return refusal
+        return self._verdict(tuple(headers.all("Host")), tuple(headers.all("Origin")))
 
     def _judge(self, hosts: tuple[str, ...], origins: tuple[str, ...]) -> Optional[tuple[int, str]]:
         if not self._any_host:

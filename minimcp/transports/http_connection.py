@@ -121,9 +121,6 @@ class Connection:
         self.stream.feed(data)
         if self._head is not None:
             return self.stream.body() is not None
-        return self._has_head()
-
-    def _has_head(self) -> bool:
         self._head = self.stream.head()
         return self._head is not None
 
@@ -204,14 +201,15 @@ class Connection:
         if not writer.finish():
             return LEAVING
         self.stream.forward()
-        self._head, self._continued = None, False
+        self._continued = False
         return NEXT
 
     def _began(self) -> None:
         self._terms.watch(self)
 
     def _await_next(self) -> int:
-        if self._has_head():
+        self._head = self.stream.head()
+        if self._head is not None:
             return NEXT
         if not (self._terms.closing or self._terms.crowded) and wait(self.socket, LINGER_SECONDS):
             data = self.receive()

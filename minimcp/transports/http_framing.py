@@ -32,7 +32,7 @@ _KNOWN_LINES, _KNOWN_BYTES = 64, 256
 _KNOWN_HEADS, _KNOWN_HEAD_BYTES = 4, 1024
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST_LINE = re.compile(rf"({_TOKEN}) ([!-\"$-~]+) HTTP/([0-9]\.[0-9])")
-_LENGTH_LINE = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: *([0-9]{1,15})(?=\r\n|\Z)")
+_LENGTH = re.compile(rb"\r\nContent-Length:[\t ]*([0-9]+)[\t ]*(?:\r\n|\Z)", re.IGNORECASE)
 FIELD = re.compile(rf"({_TOKEN}):([\t -~\x80-\xff]*)")
 _ABSOLUTE = re.compile(r"https?://([^/?]+)(/?.*)", re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=\-]*(?::[0-9]*)?|\[[0-9A-Fa-f:.]+\](?::[0-9]*)?")
@@ -205,7 +205,7 @@ class RequestStream:
         self._looked = 0  # how many of them have been searched for the end of the head
         self._header_bytes, self._body_bytes = header_bytes, body_bytes
         self._known: dict[str, Field] = {}
-        self._heads: dict[bytes, Head] = {}
+        self._heads: list[tuple[bytes, bytes, Head]] = []
         self.forward()
 
     def forward(self) -> None:
@@ -237,22 +237,17 @@ class RequestStream:
         return self._head
 
     def _parsed(self, block: bytes) -> Head:
-        """The head in these bytes: a peer says the same each time, but for the line with the length of the body.
-
-        Without that line it is known only when it was read with one such line, so nothing else in it has a length.
-        """
-        found = _LENGTH_LINE.search(block)
-        if found is None:
-            return parse_head(block, self._known)
-        rest = block[: found.start()] + block[found.end() :]
-        known = self._heads.get(rest)
-        if known is not None:
-            return known.with_length(found[1])
+        """The head in these bytes: a peer says the same each time, but for the digits of Content-Length."""
+        for before, after, known in self._heads:
+            if block.startswith(before) and block.endswith(after):
+                digits = block[len(before) : len(block) - len(after)]
+                if digits.isdigit() and len(digits) < 16:
+                    return known.with_length(digits)
         head = parse_head(block, self._known)
-        if len(rest) <= _KNOWN_HEAD_BYTES:
-            if len(self._heads) == _KNOWN_HEADS:
-                self._heads.clear()
-            self._heads[rest] = head
+        found = _LENGTH.search(block)
+        if found is not None and len(block) <= _KNOWN_HEAD_BYTES:
+            self._heads.append((block[: found.start(1)], block[found.end(1) :], head))
+            del self._heads[:-_KNOWN_HEADS]
         return head
 
     def _head_block(self) -> Optional[bytes]:

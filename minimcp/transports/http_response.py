@@ -76,11 +76,6 @@ def _fixed(status: int, headers: tuple[tuple[str, str], ...], keep_alive: bool, 
     return ("\r\n".join(lines) + "\r\n").encode("latin-1")
 
 
-def has_body(method: str, status: int) -> bool:
-    """Whether there is a body after the head of this response."""
-    return method != "HEAD" and status not in _NO_BODY
-
-
 def chunk(data: bytes) -> bytes:
     """One piece of a body, which is not empty, as a chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
@@ -157,12 +152,13 @@ class Writer(ResponseWriter):
             length = None if body is None else len(body)
             data = response_head(status, headers, length=length, keep_alive=keep, newer=newer)
             self.begun, self._ended, self._keep_alive = True, whole, keep
-            self._mute = not has_body(self._head.method, status)
+            self._mute = self._head.method == "HEAD" or status in _NO_BODY
             shown = b"" if body is None or self._mute else body
             error = self._put(data + shown[:_PIECE_BYTES])
             if error is None and len(shown) > _PIECE_BYTES:
                 error = self._put(memoryview(shown)[_PIECE_BYTES:])  # so much is not copied
-        self._settle(error)
+        if error is not None:
+            raise self._lost(error)
 
     def write(self, data: bytes) -> None:
         """As `ResponseWriter.write`; it is lost, too, what comes after the end."""
@@ -173,7 +169,8 @@ class Writer(ResponseWriter):
             error = None
             if data and not self._mute:
                 error = self._put(chunk(data) if self._head.newer else data)
-        self._settle(error)
+        if error is not None:
+            raise self._lost(error)
 
     def has_room(self) -> bool:
         """As `ResponseWriter.has_room`."""
@@ -197,10 +194,11 @@ class Writer(ResponseWriter):
             return error
         return None
 
-    def _settle(self, error: Optional[OSError]) -> None:
-        if error is not None:
-            self.lose()
-            raise ConnectionLost(f"{self._client}: {error}") from error
+    def _lost(self, error: OSError) -> ConnectionLost:
+        self.lose()
+        lost = ConnectionLost(f"{self._client}: {error}")
+        lost.__cause__ = error
+        return lost
 
     def _check(self) -> None:
         if self.gone or self._ended:

@@ -251,6 +251,7 @@ class Gate:
     ) -> Admitted:
         assert self._sessions is not None
         session.peer = peer = admitted[0]
+        session.revision = peer.revision
         peer.principal = principal
         try:
             self._sessions.add(session)
