@@ -161,11 +161,13 @@ _lenient = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _may_be_deeper(text: str, limit: int) -> bool:
-    """Whether there are brackets enough for more than `limit` levels; in nearly all long texts there are not.
+    """Whether there are brackets enough for more than `limit` levels; nearly always there are not.
 
     What surrounds the deepest place is opened before it and closed behind it: all of it is opened in the first half of
     the text if that place lies there, and closed in the second half if not.
     """
+    if len(text) <= 2 * limit:
+        return False
     half = len(text) // 2
     opened = text.count("[", 0, half) + text.count("{", 0, half)
     return opened > limit or text.count("]", half) + text.count("}", half) > limit
@@ -202,9 +204,8 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
         return _diagnose(line, max_depth)
     if end < len(text):
         return _diagnose(line, max_depth)
-    if max_depth is not None and len(text) > 2 * max_depth and _may_be_deeper(text, max_depth):
-        if _deeper_than(value, max_depth):
-            return _broken(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
+    if max_depth is not None and _may_be_deeper(text, max_depth) and _deeper_than(value, max_depth):
+        return _broken(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
     if type(value) is list:
         return [_message(item) for item in value]
     return _message(value)

@@ -162,7 +162,7 @@ class Endpoint:
                 writer.send(202, [], b"")
 
     def _check_headers(self, headers: Headers) -> None:
-        """Look at what the headers of a POST say about bodies; remember those that Host and Origin were right of too."""
+        """Look at what the headers of a POST say about bodies; those whose Host and Origin are right are remembered."""
         wanted = (JSON_TYPE,) if self.settings.json_response else (JSON_TYPE, MEDIA_TYPE)
         if not accepts(headers, *wanted):
             raise Refusal(406, f"the header Accept names {' and '.join(wanted)}")
