@@ -155,8 +155,10 @@ class Fetcher:
     ) -> None:
         try:
             import requests
+            from urllib3 import Retry, Timeout
         except ImportError as error:
             raise ImportError(NEEDS_REQUESTS) from error
+        self._once, self._timeout = Retry(False, redirect=False), Timeout(connect=CONNECT_SECONDS, read=None)
         self.shown = shown(url)
         self._url, self._auth = url, auth
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -218,14 +220,12 @@ class Fetcher:
             here.sending = None
 
     def _directly(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]) -> Any:
-        from urllib3 import Timeout
-
         pool, path = self._ways.get(url) or self._way(url)
         if self._session.cookies:
             headers = {**headers, **self._cookies(url)}
         raw = pool.urlopen(
-            method, path, body=body, headers=headers, retries=False, redirect=False, assert_same_host=False,
-            timeout=Timeout(connect=CONNECT_SECONDS, read=None), preload_content=False, decode_content=False,
+            method, path, body=body, headers=headers, retries=self._once, redirect=False, assert_same_host=False,
+            timeout=self._timeout, preload_content=False, decode_content=False,
         )
         if "Set-Cookie" in raw.headers:
             self._keep_cookies(url, raw)

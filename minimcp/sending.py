@@ -85,6 +85,7 @@ class Cuttable:
         read after which the server closes."""
         self._was_cut = False
         self.idle_since = float("inf")
+        self._gathered: Optional[list[bytes]] = None
         self.kept_in.add(self)
 
     def _serve(self) -> None:
@@ -121,10 +122,23 @@ class Cuttable:
         if self._was_cut:
             raise OSError("given up while connecting")
 
-    def request(self, *args: Any, **keywords: Any) -> Any:
-        """As in `http.client`; from now on this serves whoever this thread sends for."""
+    def request(self, *args: Any, **keywords: Any) -> None:
+        """As in `http.client`, but in one piece; from now on this serves whoever this thread sends for."""
         self._serve()
-        return super().request(*args, **keywords)  # type: ignore[misc]
+        gathered: list[bytes] = []
+        self._gathered = gathered
+        try:
+            super().request(*args, **keywords)  # type: ignore[misc]
+        finally:
+            self._gathered = None
+        self.send(b"".join(gathered))
+
+    def send(self, data: Any) -> None:
+        """As in `http.client`; what belongs to one request is kept until all of it is here."""
+        if self._gathered is None:
+            super().send(data)  # type: ignore[misc]
+        else:
+            self._gathered.append(data)
 
     def close_descriptor(self) -> None:
         """Close the socket without a word, in a forked process."""

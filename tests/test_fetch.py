@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+import weakref
+from typing import Any, List
 
 import pytest
 
 from minimcp.errors import ConnectionFailed, ConnectionLost, ProtocolViolation
 from minimcp.fetch import Fetcher, shown
-from minimcp.sending import Sending
+from minimcp.sending import Cuttable, Sending
 
 from .scripted import Task
 from .support import WAIT, run_python
@@ -50,6 +51,38 @@ def test_what_was_given_up_before_is_not_sent() -> None:
             fetcher.send(sending, "GET", {})
         fetcher.close()
         assert not peer.heard
+
+
+class Pieces:
+    """A connection that sends a request in two pieces, as `http.client` does."""
+
+    def __init__(self) -> None:
+        self.sock: Any = None
+        self.sent: List[bytes] = []
+
+    def request(self, body: bytes) -> None:
+        self.send(b"head ")
+        if not body:
+            raise ValueError("no body")
+        self.send(body)
+
+    def send(self, data: bytes) -> None:
+        self.sent.append(data)
+
+
+class Whole(Cuttable, Pieces):  # type: ignore[misc]
+    """The same as the pools have it."""
+
+    kept_in: Any = weakref.WeakSet()
+
+
+def test_a_request_is_sent_in_one_piece_or_not_at_all() -> None:
+    whole = Whole()
+    whole.request(b"body")
+    with pytest.raises(ValueError, match="no body"):
+        whole.request(b"")
+    whole.send(b"more")
+    assert whole.sent == [b"head body", b"more"]
 
 
 def test_a_late_end_harms_no_other_request_on_the_same_connection() -> None:

@@ -157,7 +157,9 @@ class Reply(Answers):
         self._mail.put(line)
 
     def answer(self, exchange: Exchange, line: bytes) -> Optional[bytes]:
-        return self.fitting(exchange, line) if self.leave(exchange) else None
+        if self._exchanges.pop(exchange, None) is None:
+            return None  # it is answered already, or nobody waits any more
+        return fitting(exchange, line, self._max_bytes)
 
     def fitting(self, exchange: Exchange, line: bytes, beside: int = 0) -> bytes:
         return fitting(exchange, line, self._max_bytes, beside)

@@ -17,7 +17,7 @@ from ..pipe import Frame, Pipe, nothing
 from ..sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from ..workers import waiting
 from .http_common import Doorkeeper, HttpRequest, ResponseWriter, accepts
-from .http_server_body import body_of
+from .http_server_body import body_of, check_type
 from .http_server_settings import HttpSettings, Refusal
 from .http_server_stream import STREAM_HEADERS
 
@@ -163,6 +163,7 @@ class SseServer:
         pipe = self._pipes.get(id)
         if pipe is None or pipe.principal != principal:
             raise Refusal(404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one")
+        check_type(request.headers)
         if not pipe.put(body_of(request, self._settings.max_body_bytes)):
             raise Refusal(503, "too many messages of this session wait already")
         writer.send(202, [], b"")
