@@ -26,13 +26,14 @@ from . import (
     server_tools,
     table,
 )
-from .catalogue import CLIENT, LATER, ROWS
-from .trial import ABSENT, BADNESS, FAIL, HTTP, PASS, WARN, Options, Outcome, Subject, Trial, find, run
+from .catalogue import CLIENT, HTTP as OVER_HTTP, LATER, ROWS
+from .trial import ABSENT, BADNESS, FAIL, HTTP, PASS, WARN, Options, Outcome, Subject, Trial, find, find_http, run
 
 CASES_ARE_IN = (both, client_answers, client_ends, mutants, server_ends, server_lines, server_load, server_tools)
 
 TESTS = Path(__file__).resolve().parent.parent
 OUR_SERVER = (sys.executable, str(TESTS / "wire" / "servers" / "plain.py"))
+OUR_HTTP = (sys.executable, str(TESTS / "faults" / "ours" / "http_server.py"))
 OUR_ADAPTER = (sys.executable, str(TESTS / "faults" / "ours" / "adapter.py"))
 
 
@@ -46,6 +47,7 @@ def our_name() -> str:
 def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Throw faults at servers and clients.")
     parser.add_argument("--server", metavar="COMMAND", help="the server to try (ours); see the package's docstring")
+    parser.add_argument("--http", metavar="COMMAND", help='the HTTP server to try (ours); "{port}" becomes a free port')
     parser.add_argument("--client", metavar="COMMAND", help="the client adapter to try (ours)")
     parser.add_argument("--name", default=our_name(), help="what the subject is called in tables")
     parser.add_argument("--only", metavar="C05,K02", help="these rows alone")
@@ -96,8 +98,8 @@ def summary(outcomes: List[Outcome], options: argparse.Namespace, subject: Subje
     return {
         "name": options.name, "date": time.strftime("%Y-%m-%d"), "python": platform.python_version(),
         "seed": options.seed, "full": options.full, "mutations": options.mutations, "slack": options.slack,
-        "server": shlex.join(subject.server), "client": shlex.join(subject.adapter),
-        "revisions": list(subject.revisions),
+        "server": shlex.join(subject.server), "client": shlex.join(subject.adapter), "http": shlex.join(subject.http),
+        "revisions": list(subject.revisions), "http_revisions": list(subject.http_revisions),
         "verdicts": {verdict: sum(one.verdict == verdict for one in outcomes) for verdict in BADNESS},
         "rows": [one._asdict() for one in outcomes],
     }  # fmt: skip
@@ -116,15 +118,25 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
         print(table.section([json.loads(path.read_text("utf-8")) for path in options.table]))
         return 0
     options.seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
-    foreign = bool(options.server or options.client)
-    server = tuple(shlex.split(options.server)) if options.server else () if foreign else OUR_SERVER
-    adapter = tuple(shlex.split(options.client)) if options.client else () if foreign else OUR_ADAPTER
+    foreign = bool(options.server or options.client or options.http)
+    given = ((options.server, OUR_SERVER), (options.client, OUR_ADAPTER), (options.http, OUR_HTTP))
+    server, adapter, http = (
+        tuple(shlex.split(command)) if command else () if foreign else ours for command, ours in given
+    )
     trying = Options(
         options.seed, options.patience, options.slack, options.full, options.mutations, options.json_test_suite
     )
-    subject = find(Subject(server, adapter), trying) if server else Subject(server, adapter)
-    if not foreign and subject.revisions != EVERY:
-        raise SystemExit(f"our server speaks only {', '.join(subject.revisions)}")
+    chosen = rows(options.only)
+    roles = {ROWS[id].role for id in chosen if id in ROWS}
+    subject = Subject(server, adapter, http=http, tunable=not foreign)
+    if server and (roles - {OVER_HTTP} or options.mutant):
+        subject = find(subject, trying)
+        if not foreign and subject.revisions != EVERY:
+            raise SystemExit(f"our server speaks only {', '.join(subject.revisions)}")
+    if http and OVER_HTTP in roles:
+        subject = find_http(subject, trying)
+        if not foreign and subject.http_revisions != EVERY:
+            raise SystemExit(f"our HTTP server speaks only {', '.join(subject.http_revisions)}")
     if options.mutant:
         trial = Trial("C20", subject, trying)
         try:
@@ -132,10 +144,11 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
         finally:
             trial.close()
         return 0
-    print(f"{options.name}: {', '.join(subject.revisions) or 'no server'}; seed {options.seed}", flush=True)
+    spoken = dict.fromkeys((*subject.revisions, *subject.http_revisions))
+    print(f"{options.name}: {', '.join(spoken) or 'no server'}; seed {options.seed}", flush=True)
     outcomes = []
-    for id in rows(options.only):
-        if id in ROWS and not (server if ROWS[id].role != CLIENT else adapter):
+    for id in chosen:
+        if id in ROWS and not {CLIENT: adapter, OVER_HTTP: http}.get(ROWS[id].role, server):
             outcomes.append(Outcome(id, ABSENT, "no such subject was named", {}, 0.0))
         else:
             outcomes.append(run(id, subject, trying))

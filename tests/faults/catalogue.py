@@ -79,10 +79,14 @@ _STDIO: Tuple[Tuple[str, str, str, str], ...] = (
     ("K25", CLIENT, "10,000 tools; hostile schemas", "listed, within 2 s"),
 )
 
-_HTTP = (*(f"C{number}" for number in range(39, 65)), *(f"K{number}" for number in range(11, 20)))
+_HTTP_BYTES: Tuple[Tuple[str, str, str, str], ...] = ()  # C39 to C52: what comes, how slowly, and who leaves
 
-ROWS: Dict[str, Row] = {row[0]: Row(*row) for row in _STDIO}
-"""Every row that concerns stdio or both roles; each has a case."""
+_HTTP_PROTOCOL: Tuple[Tuple[str, str, str, str], ...] = ()  # C53 to C64: sessions, streams, many clients, the end
 
-LATER: Tuple[str, ...] = tuple(sorted(_HTTP))
-"""The rows that concern HTTP alone."""
+_HTTP_LATER = (*(f"C{number}" for number in range(39, 65)), *(f"K{number}" for number in range(11, 20)))
+
+ROWS: Dict[str, Row] = {row[0]: Row(*row) for row in sorted((*_STDIO, *_HTTP_BYTES, *_HTTP_PROTOCOL))}
+"""Every row that has a case, by its name."""
+
+LATER: Tuple[str, ...] = tuple(id for id in sorted(_HTTP_LATER) if id not in ROWS)
+"""The rows that have none yet; all concern HTTP."""
