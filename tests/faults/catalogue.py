@@ -79,7 +79,22 @@ _STDIO: Tuple[Tuple[str, str, str, str], ...] = (
     ("K25", CLIENT, "10,000 tools; hostile schemas", "listed, within 2 s"),
 )
 
-_HTTP_BYTES: Tuple[Tuple[str, str, str, str], ...] = ()  # C39 to C52: what comes, how slowly, and who leaves
+_HTTP_BYTES: Tuple[Tuple[str, str, str, str], ...] = (  # what comes, how slowly, and who leaves
+    ("C39", HTTP, "the lines of C01 to C10 as bodies", "400 with a code, never 5xx"),
+    ("C40", HTTP, "50 MB announced, sent, in chunks; short bodies", "413; 408; memory bounded"),
+    ("C41", HTTP, "requests that can be read in two ways", "refused, then the end"),
+    ("C42", HTTP, "Host and Origin of others, everywhere", "403, 421, before the body"),
+    ("C43", HTTP, "other media types and codings", "415"),
+    ("C44", HTTP, "64 KB and 1 MB of header, URL; 1,000 headers", "431, 414, then the end"),
+    ("C45", HTTP, "slow heads, slow bodies, silence, idleness", "all shed in time, others served"),
+    ("C46", HTTP, "more connections than there may be", "503 and the end; recovers in 1 s"),
+    ("C47", HTTP, "clients that leave during a call, half by RST", "nothing left; handlers are told"),
+    ("C48", HTTP, "streams opened and dropped; a second one", "freed within 15 s; 409"),
+    ("C49", HTTP, "clients that do not read their stream", "dropped in time, others served"),
+    ("C50", HTTP, "tools that raise; streams that are gone", "a whole answer, no traceback"),
+    ("C51", HTTP, "other methods, and made-up ones", "405 with Allow; 501"),
+    ("C52", HTTP, "HTTP/1.0, pipelining, Expect, after refusals", "right, or a clean end"),
+)
 
 _HTTP_PROTOCOL: Tuple[Tuple[str, str, str, str], ...] = ()  # C53 to C64: sessions, streams, many clients, the end
 

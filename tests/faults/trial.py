@@ -55,6 +55,7 @@ class Options(NamedTuple):
         full: Use the numbers of the catalogue, where the usual run takes fewer.
         mutations: How many mutated messages C20 sends.
         suite: A folder of y_*.json, n_*.json and i_*.json for C21; None takes a small table instead.
+        share: What the counts of a row over HTTP are multiplied by, for tests of the runner.
     """
 
     seed: int = 1
@@ -63,6 +64,7 @@ class Options(NamedTuple):
     full: bool = False
     mutations: int = 10_000
     suite: Optional[Path] = None
+    share: float = 1.0
 
 
 class Outcome(NamedTuple):
@@ -121,7 +123,7 @@ class Trial:
 
     def count(self, usual: int, full: int) -> int:
         """How many of something: the usual number or the catalogue's."""
-        found = full if self.options.full else usual
+        found = max(1, int((full if self.options.full else usual) * self.options.share))
         self.note("tried", found, "")
         return found
 
