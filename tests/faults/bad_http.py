@@ -1,4 +1,4 @@
-"""``python bad_http.py FAULT``: a small HTTP server with one fault, for the tests of the runner. Standard library alone.
+"""``python bad_http.py FAULT``: a small HTTP server with one fault, for tests of the runner: standard library alone.
 
 Without a fault ("none") it does right what the cases ask that it is tried with, so it is the fault that they find. It
 has a thread for each connection, which is no fault as long as there are few.

@@ -75,9 +75,9 @@ class Slow:
 
 @case("C45")
 def slow_loris(t: Trial) -> None:
-    each = t.count(200, 2_000 if t.subject.tunable else 200)
+    each = t.count(200, 200)
     make_room(4 * each)
-    site = t.site(head=2, body=3, idle=1.5, connections=8 * each)
+    site = t.site(head=2, body=3, idle=1.5)
     session = site.session()
     site.alive(t.options.slack)
     files = site.descriptors()
@@ -155,6 +155,7 @@ def full(t: Trial) -> None:
     session = site.session()
     site.alive(t.options.slack)
     ping = session.request(ping_of(session))
+    files = site.settled(site.descriptors, 0, 0.2)
     with contextlib.ExitStack() as stack:
         for _ in range(most):
             stack.enter_context(site.visitor()).send(HEAD)
@@ -168,6 +169,7 @@ def full(t: Trial) -> None:
     begun = time.monotonic()
     site.settled(lambda: float(beyond(site, ping) != "served"), 0)
     t.below("recovers after", time.monotonic() - begun, 1)
+    t.expect(site.settled(site.descriptors, files) <= files, "descriptors are left")
     idle_make_room(t, site, ping)
     site.alive(t.options.slack)
     t.calm(site)

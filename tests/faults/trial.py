@@ -187,6 +187,7 @@ class Trial:
         """Another connection is served meanwhile: usually within the bound, and never worse than five times that."""
         usual, worst = site.probes()
         self.below(what, max(usual, self.metrics.get(what, (0.0, ""))[0]), bound)
+        self.note(f"{what}, slowest", max(worst, self.metrics.get(f"{what}, slowest", (0.0, ""))[0]), "s")
         self.expect(worst <= 5 * bound * self.options.slack, f"{what}: {worst:.2f} s once")
 
     def calm(self, site: Site) -> None:
