@@ -44,19 +44,23 @@ class Slow:
         deadline: Seconds that they have.
         begins: What each sends at once.
         drips: What each sends again and again.
+        whole: Whether what it sends is a request: its response is waited for, so that the crowd grows no faster than
+            the server serves.
     """
 
-    def __init__(self, name: str, deadline: float, begins: bytes, drips: bytes = b"") -> None:
-        self.name, self.deadline, self.begins, self.drips = name, deadline, begins, drips
+    def __init__(self, name: str, deadline: float, begins: bytes, drips: bytes = b"", *, whole: bool = False) -> None:
+        self.name, self.deadline, self.begins, self.drips, self.whole = name, deadline, begins, drips, whole
         self.since: Dict[Visitor, float] = {}
         self.lived: List[float] = []
 
     def open(self, stack: contextlib.ExitStack, site: Site) -> Visitor:
         """One more."""
         visitor = stack.enter_context(site.visitor())
-        self.since[visitor] = time.monotonic()
         if self.begins:
             visitor.send(self.begins)
+        if self.whole:
+            visitor.answer()
+        self.since[visitor] = time.monotonic()
         visitor.socket.setblocking(False)
         return visitor
 
@@ -87,7 +91,7 @@ def slow_loris(t: Trial) -> None:
         Slow("slow head", terms.head, HEAD, b"x"),
         Slow("slow body", terms.body, headless(session, "Content-Length: 4000").partition(b"{")[0], b"{"),
         Slow("silent", terms.head, b""),
-        Slow("idle", terms.idle, answered),
+        Slow("idle", terms.idle, answered, whole=True),
     )
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
         threads = shed(t, site, kinds, each, stack, selector)
