@@ -114,7 +114,7 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
 
         name = type(target).__name__
         way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(type(target)) else ""
-        raise TypeError(f"a server is named by a command, a file or a Server object, not by {name}{way}")
+        raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {name}{way}")
     if os.path.isfile(target) or (len(target.split()) == 1 and target.endswith(tuple(SCRIPTS))):
         return "a file", _run_file(target, cwd)
     import shlex

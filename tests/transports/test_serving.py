@@ -735,6 +735,8 @@ def test_the_port_is_taken(serving: HttpServing) -> None:
 def test_where_nobody_can_listen() -> None:
     with pytest.raises(ValueError, match="port is 0 to 65535"):
         HttpServing(Application(), port=65536)
+    with pytest.raises(TypeError, match="port is a number from 0 to 65535, not the str '80'"):
+        HttpServing(Application(), port="80")  # type: ignore[arg-type]
     with pytest.raises(OSError, match="cannot listen on port 0 of 192.0.2.1"):
         HttpServing(Application(), host="192.0.2.1")
 
