@@ -19,6 +19,9 @@ from . import (
     both,
     client_answers,
     client_ends,
+    client_web,
+    client_web_ends,
+    client_web_trust,
     mutants,
     server_ends,
     server_lines,
@@ -29,7 +32,10 @@ from . import (
 from .catalogue import CLIENT, LATER, ROWS
 from .trial import ABSENT, BADNESS, FAIL, HTTP, PASS, WARN, Options, Outcome, Subject, Trial, find, run
 
-CASES_ARE_IN = (both, client_answers, client_ends, mutants, server_ends, server_lines, server_load, server_tools)
+CASES_ARE_IN = (
+    both, client_answers, client_ends, client_web, client_web_ends, client_web_trust, mutants, server_ends,
+    server_lines, server_load, server_tools,
+)  # fmt: skip
 
 TESTS = Path(__file__).resolve().parent.parent
 OUR_SERVER = (sys.executable, str(TESTS / "wire" / "servers" / "plain.py"))

@@ -146,6 +146,11 @@ class Trial:
         self._started.append(client)
         return client
 
+    def keep(self, started: Any) -> Any:
+        """Have something else ended with the case: it has `stderr()` and `dispose()`."""
+        self._started.append(started)
+        return started
+
     # Judging one line.
 
     def refused(self, server: Server, line: bytes, codes: Tuple[int, ...], id: Any = None, name: str = "") -> None:
