@@ -121,7 +121,7 @@ def large(t: Trial) -> None:
     for way in WAYS:
         reply = client.call("big", 60, bytes=50_000_000, way=way)
         size = len(reply.text or "")
-        t.expect(size > 49_999_000, f"{size} of 50,000,000 bytes arrived, {way}: {reply.error}: {reply.message}"[:150])
+        assert size > 49_999_000, f"{size} of 50,000,000 bytes arrived, {way}: {reply.error}: {reply.message}"[:150]
         t.below(f"time of 50 MB, {way}, the adapter's own hop included", reply.seconds, 2.5)
     t.below("growth, that hop included", client.memory("VmHWM") - base, 400, "MB")
     linear(t, client)
@@ -137,7 +137,7 @@ def linear(t: Trial, client: Client) -> None:
         for megabytes in (4, 8, 16):
             size = megabytes * web_tools.MEGABYTE
             reply = client.call("big", 60, bytes=size, padded=True, way="event", piece=1024)
-            t.expect(reply.text == "whole", f"an event of {megabytes} MB: {reply.error}: {reply.message}"[:150])
+            assert reply.text == "whole", f"an event of {megabytes} MB: {reply.error}: {reply.message}"[:150]
             best[megabytes] = min(best.get(megabytes, reply.seconds), reply.seconds)
         if best[16] <= 6 * best[4]:
             break

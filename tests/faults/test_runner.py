@@ -109,6 +109,7 @@ def test_every_row_has_a_case_or_waits_for_http() -> None:
     assert set(CASES) == set(ROWS)
     assert not set(ROWS) & set(LATER)
     wanted = {f"C{number:02}" for number in range(1, 71)} | {f"K{number:02}" for number in range(1, 26)}
+    wanted |= {f"K{number:02}H" for number in range(3, 9)}
     assert {*ROWS, *LATER} == wanted
     assert run("C39", bad_server("none"), PATIENT).verdict == HTTP
 

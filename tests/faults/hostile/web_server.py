@@ -46,7 +46,10 @@ class Hostile(Peer):
     def tool(self, heard: Heard, wire: Wire) -> None:
         """Misbehave as the name says."""
         name = heard.message["params"]["name"]
-        web_tools.TOOLS[name](self, heard, wire)
+        if name in web_tools.TOOLS:
+            web_tools.TOOLS[name](self, heard, wire)
+        else:
+            wire.error(-32602, "no such tool")
 
     @property
     def bomb(self) -> bytes:
