@@ -27,6 +27,7 @@ above, as far as a case needs them, and these:
 ============================= ====================================================================================
 ``count(n)``                  reports n steps of progress
 ``pour(events, size)``        sends so many log messages of so many characters, at the level "error"
+``grow(name)``                adds a tool of this name, which changes the list of tools
 ``spoil()``                   sends a log message, then raises ValueError("secret words of a traceback")
 ``log(level, data)``          sends one log message
 ``report_when_released(name)`` reports 1 and waits until ``release`` is called with this name, then reports 2
