@@ -21,7 +21,8 @@ from .log import Log
 from .meanings import exception_of
 from .negotiation import Era
 from .outgoing import NEVER_CANCELLED
-from .pipe import SessionGone, nothing
+from .pipe import Busy, SessionGone, nothing
+from .repeating import patiently, waited
 from .rounds import Rounds, together, until_cancelled
 from .table import PendingCall
 from .types import Progress
@@ -110,18 +111,35 @@ class Calls:
         cancel: Optional[CancelToken],
         on_progress: Optional[OnProgress],
     ) -> Result:
-        """Ask, and once more where the server now speaks another revision, or refused for a session that it ended."""
-        try:
-            return self._ask(method, params, deadline, cancel, on_progress)
-        except SessionGone as gone:
-            if not gone.refused or self.renewed is None:
-                raise
-            self.channel.wait_until_ended(deadline.remaining())
-            return self._ask_anew(self.renewed(deadline, cancel), method, params, deadline, cancel, on_progress)
-        except UnsupportedRevision as error:
-            if not self._adopts(error):
-                raise
-            return self._ask(method, params, deadline, cancel, on_progress)
+        """Ask, and again where the server did not run it: for its revision, for a session that it ended, for now."""
+        def ask() -> Result:
+            try:
+                return self._living(deadline, cancel)._ask(method, params, deadline, cancel, on_progress)
+            except SessionGone as gone:
+                if not self._refused(gone):
+                    raise
+                return self._ask_anew(self._next(deadline, cancel), method, params, deadline, cancel, on_progress)
+            except UnsupportedRevision as error:
+                if not self._adopts(error):
+                    raise
+                return self._ask(method, params, deadline, cancel, on_progress)
+
+        return patiently(self.channel, ask, deadline, cancel)
+
+    def _refused(self, outcome: object) -> bool:
+        """Whether this is the server's word that it did not run a request, because it has ended the session."""
+        return isinstance(outcome, SessionGone) and outcome.refused and self.renewed is not None
+
+    def _living(self, deadline: Deadline, cancel: Optional[CancelToken]) -> Calls:
+        """These, or those of the next session if this one has ended already: nothing is sent here any more."""
+        has_ended = self.renewed is not None and isinstance(self.channel.calls.table.cause, SessionGone)
+        return self._next(deadline, cancel) if has_ended else self
+
+    def _next(self, deadline: Deadline, cancel: Optional[CancelToken]) -> Calls:
+        """The calls of the next session. Errors as `Links.living`."""
+        assert self.renewed is not None
+        self.channel.wait_until_ended(deadline.remaining())
+        return self.renewed(deadline, cancel)
 
     @staticmethod
     def _ask_anew(link: Calls, *asked: Any) -> Result:
@@ -194,7 +212,8 @@ class Calls:
     ) -> list[Union[Result, Exception]]:
         """Send many requests of one method from this thread; their results, or what went wrong, in the same order.
 
-        What the server refuses for its revision is sent once more in one that it names, as `request` does.
+        What the server refuses is sent once more where `request` does so: for its revision, for a session that has
+        ended, and because it takes no more now.
 
         Args:
             method: Of all of them.
@@ -208,15 +227,24 @@ class Calls:
             ValueError, TypeError: Some params are no JSON; nothing was sent.
         """
         check_token(cancel)
+        living = self._living(deadline, cancel)
+        if living is not self:
+            return living.at_once(method, params, deadline, cancel)
         outcomes = self._wave(method, params, deadline, cancel)
-        refused = [place for place, outcome in enumerate(outcomes) if self._adopts(outcome)]
-        if refused:
+        calls, refused = self, [place for place, outcome in enumerate(outcomes) if self._adopts(outcome)]
+        gone = [place for place, outcome in enumerate(outcomes) if self._refused(outcome)]
+        busy = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, Busy)}
+        if refused or gone or busy:
             try:
+                if gone:
+                    refused, calls = gone, self._next(deadline, cancel)
+                elif not refused and waited(self.channel, list(busy.values()), deadline, cancel):
+                    refused = list(busy)
                 check_token(cancel)
-                again = self._wave(method, [params[place] for place in refused], deadline, cancel)
+                again = calls._wave(method, [params[place] for place in refused], deadline, cancel)
             except McpError as error:  # what was answered before is not lost with it
-                again = [copy(error) for _ in refused]
-            for place, outcome in zip(refused, again):
+                again = [copy(error) for _ in refused or gone]
+            for place, outcome in zip(refused or gone, again):
                 outcomes[place] = outcome
         self._finish(method, params, outcomes, deadline, cancel)
         return outcomes

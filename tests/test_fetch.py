@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 import weakref
 from typing import Any, List
 
 import pytest
 
 from minimcp.errors import ConnectionFailed, ConnectionLost, ProtocolViolation
-from minimcp.fetch import Fetcher, shown
+from minimcp.fetch import Answer, Fetcher, shown
 from minimcp.sending import Cuttable, Sending
 
 from .scripted import Task
@@ -41,6 +42,45 @@ def test_nothing_is_imported_that_is_not_needed() -> None:
 def test_options_that_cannot_be(options: Any) -> None:
     with pytest.raises(ValueError, match="https://localhost/: .*file"):
         Fetcher("https://localhost/", **options)
+
+
+class Pieces:
+    """A response whose body comes in so many pieces of two bytes."""
+
+    status, headers = 200, {}  # type: Any, Any
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def read1(self, size: int) -> bytes:
+        self.left -= 1
+        return b"%02d" % (self.left % 100) if self.left >= 0 else b""
+
+
+def test_a_body_in_tiny_pieces_costs_no_more_than_its_bytes() -> None:
+    tracemalloc.start()
+    try:
+        body = Answer("a test", Pieces(50_000)).body(None)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(body) == 100_000 and body.startswith(b"9998") and body.endswith(b"0100")
+    assert peak < 400_000  # a list of pieces would take 4 MB
+
+
+def test_the_start_of_a_body_in_tiny_pieces() -> None:
+    pieces = Pieces(10**9)
+    assert len(Answer("a test", pieces).start(65_536)) == 65_536
+    assert pieces.left == 10**9 - 32_768
+    assert Answer("a test", Pieces(2)).start(3) == b"010"
+    assert Answer("a test", Pieces(1)).start(3) == b"00"
+
+
+def test_who_keeps_the_refusal_does_not_keep_the_body() -> None:
+    with pytest.raises(ProtocolViolation, match="longer than 100000 bytes") as caught:
+        Answer("a test", Pieces(10**9)).body(100_000)
+    [found] = [each.frame.f_locals["found"] for each in caught.traceback if "found" in each.frame.f_locals]
+    assert len(found) == 0
 
 
 def test_what_was_given_up_before_is_not_sent() -> None:

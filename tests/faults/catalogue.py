@@ -79,10 +79,57 @@ _STDIO: Tuple[Tuple[str, str, str, str], ...] = (
     ("K25", CLIENT, "10,000 tools; hostile schemas", "listed, within 2 s"),
 )
 
-_HTTP = (*(f"C{number}" for number in range(39, 65)), *(f"K{number}" for number in range(11, 20)))
+_HTTP_BYTES: Tuple[Tuple[str, str, str, str], ...] = (  # what comes, how slowly, and who leaves
+    ("C39", HTTP, "the lines of C01 to C10 as bodies", "400 with a code, never 5xx"),
+    ("C40", HTTP, "50 MB announced, sent, in chunks; short bodies", "413; 408; memory bounded"),
+    ("C41", HTTP, "requests that can be read in two ways", "refused, then the end"),
+    ("C42", HTTP, "Host and Origin of others, everywhere", "403, 421, before the body"),
+    ("C43", HTTP, "other media types and codings", "415"),
+    ("C44", HTTP, "64 KB and 1 MB of header, URL; 1,000 headers", "431, 414, then the end"),
+    ("C45", HTTP, "slow heads, slow bodies, silence, idleness", "all shed in time, others served"),
+    ("C46", HTTP, "more connections than there may be", "503 and the end; recovers in 1 s"),
+    ("C47", HTTP, "clients that leave during a call, half by RST", "nothing left; handlers are told"),
+    ("C48", HTTP, "streams opened and dropped; a second one", "freed within 15 s; 409"),
+    ("C49", HTTP, "clients that do not read their stream", "dropped in time, others served"),
+    ("C50", HTTP, "tools that raise; streams that are gone", "a whole answer, no traceback"),
+    ("C51", HTTP, "other methods, and made-up ones", "405 with Allow; 501"),
+    ("C52", HTTP, "HTTP/1.0, pipelining, Expect, after refusals", "right, or a clean end"),
+)
 
-ROWS: Dict[str, Row] = {row[0]: Row(*row) for row in _STDIO}
-"""Every row that concerns stdio or both roles; each has a case."""
+_HTTP_PROTOCOL: Tuple[Tuple[str, str, str, str], ...] = (  # sessions, streams, many clients, the end
+    ("C53", HTTP, "paths that look like ours, other hosts", "refused; ours alone is served"),
+    ("C54", HTTP, "ids of no session, ended, expired, malformed", "404; 400"),
+    ("C55", HTTP, "one id at once, in one session and in two", "each its own answer"),
+    ("C56", HTTP, "line ends and marks in texts, headers, logs", "returned exactly, nothing forged"),
+    ("C57", HTTP, "headers that contradict the body", "400 with -32020"),
+    ("C58", HTTP, "sessions without end; idle; ended; open streams", "503; freed; 4 kB, 32 kB each"),
+    ("C59", HTTP, "streams cut and come back to; ids of others", "exact continuation; 400"),
+    ("C60", HTTP, "SIGTERM: idle, a stream, in flight; at once again", "1 s, 1 s, 5 s; the port is free"),
+    ("C61", HTTP, "50 clients x 20; 1,000 clients at once; a burst", "0 wrong, backlog 128"),
+    ("C62", HTTP, "what the log says of all that", "1 line a fault, no traceback"),
+    ("C63", HTTP, "proxies that cut, tear, hold back, compress", "comments come; goes on"),
+    ("C64", HTTP, "HTTP+SSE: POST before GET, ids of others; both", "404; each its own answer"),
+)
 
-LATER: Tuple[str, ...] = tuple(sorted(_HTTP))
-"""The rows that concern HTTP alone."""
+_HTTP_CLIENT: Tuple[Tuple[str, str, str, str], ...] = (
+    ("K03H", CLIENT, "over HTTP: other ids on our own stream", "never taken as ours"),
+    ("K04H", CLIENT, "over HTTP: answers of a wrong shape", "an error at once"),
+    ("K05H", CLIENT, "over HTTP: 20,000 notifications in a stream", "below 1 s"),
+    ("K06H", CLIENT, "over HTTP: 50 MB; 4, 8, 16 MB; the limit", "linear time; exact to a byte"),
+    ("K07H", CLIENT, "over HTTP: invalid UTF-8, deep, NaN, huge", "the event dropped, the call lives"),
+    ("K08H", CLIENT, "over HTTP: endless events, comments, bodies", "the limit or the timeout"),
+    ("K11", CLIENT, "drips, hangs and resets, at every place", "the total timeout holds"),
+    ("K12", CLIENT, "1 MB of gzip that are 1 GB", "refused, below 100 MB"),
+    ("K13", CLIENT, "redirects: elsewhere, in a circle, to http", "not followed, no token sent on"),
+    ("K14", CLIENT, "401 and 429 that want too much; retry", "nothing fetched, waits are capped"),
+    ("K15", CLIENT, "pages, nothing, and other types of content", "an error with status and 200 B"),
+    ("K16", CLIENT, "bodies and streams that are cut", "an error at once, no half"),
+    ("K17", CLIENT, "streams to resume; sessions that are gone", "few tries, nothing sent twice"),
+    ("K18", CLIENT, "HTTP+SSE: endpoints elsewhere", "refused, and nothing sent there"),
+    ("K19", CLIENT, "session ids of controls, blanks, 60 KB", "refused before they are sent"),
+)
+
+ROWS: Dict[str, Row] = {
+    row[0]: Row(*row) for row in sorted((*_STDIO, *_HTTP_BYTES, *_HTTP_PROTOCOL, *_HTTP_CLIENT))
+}
+"""Every row, by its name; H at the end of a name says that it is the row of that name over HTTP."""
