@@ -15,13 +15,14 @@ from .channel import Channel
 from .deadline import Deadline
 from .eras import HandshakeEra
 from .errors import Cancelled, CapabilityNotSupported, McpError, UnsupportedRevision
+from .failures import Busy
 from .functions import refuse_async
 from .jsonrpc import Failure, Json
 from .log import Log
 from .meanings import exception_of
 from .negotiation import Era
 from .outgoing import NEVER_CANCELLED
-from .pipe import Busy, SessionGone, nothing
+from .pipe import SessionGone, nothing
 from .repeating import patiently, waited
 from .rounds import Rounds, together, until_cancelled
 from .table import PendingCall

@@ -68,14 +68,6 @@ class SessionGone(ConnectionLost):
     refused = False
 
 
-class Busy(ConnectionLost):
-    """The server takes no more requests for so many ``seconds``: this one it did not run."""
-
-    def __init__(self, message: str, seconds: int) -> None:
-        super().__init__(message)
-        self.seconds = seconds
-
-
 Frame = Union[bytes, TooLong, Addressed, Ended]
 """One received line without its line feed, or what stands in its place."""
 

@@ -8,8 +8,8 @@ from .cancel import CancelToken
 from .channel import Channel
 from .deadline import Deadline
 from .errors import RequestTimeout
+from .failures import Busy
 from .outgoing import OURS
-from .pipe import Busy
 from .rounds import until_cancelled
 
 BUSY_TRIES, LONGEST_BUSY = 3, 60

@@ -136,14 +136,14 @@ class Cuttable:
 
     def _reach(self) -> socket.socket:
         """As `socket.create_connection`, for somebody who may give up meanwhile."""
-        until, failed = Deadline(self.timeout), OSError("its name has no address")
-        found = socket.getaddrinfo(self._dns_host, self.port, type=socket.SOCK_STREAM)
+        failed = OSError("its name has no address")
+        found = socket.getaddrinfo(self._dns_host.strip("[]"), self.port, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, address in found:
             sock = socket.socket(family, kind, protocol)
             try:
                 for option in self.socket_options or ():
                     sock.setsockopt(*option)
-                self._join(sock, address, until)
+                self._join(sock, address, Deadline(self.timeout))
                 sock.settimeout(self.timeout)
                 return sock
             except BaseException as error:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import tracemalloc
 import weakref
-from typing import Any, List
+from contextlib import ExitStack
+from typing import Any, Iterator, List
 
 import pytest
 
+from minimcp import fetch
 from minimcp.errors import ConnectionFailed, ConnectionLost, ProtocolViolation
 from minimcp.fetch import Answer, Fetcher, shown
 from minimcp.sending import Cuttable, Sending
 
 from .scripted import Task
-from .support import WAIT, run_python
+from .support import WAIT, eventually, run_python
 from .web import Heard, Peer, Wire
 
 
@@ -81,6 +84,66 @@ def test_who_keeps_the_refusal_does_not_keep_the_body() -> None:
         Answer("a test", Pieces(10**9)).body(100_000)
     [found] = [each.frame.f_locals["found"] for each in caught.traceback if "found" in each.frame.f_locals]
     assert len(found) == 0
+
+
+def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer({"GET": lambda heard, wire: wire.whole(200, b"x", "text/plain")}) as peer:
+        addresses = [("127.0.0.1", 1), ("127.0.0.1", peer.port)]
+
+        def names(host: str, port: int, **more: Any) -> Any:
+            assert host == "several.example"
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in addresses]
+
+        monkeypatch.setattr(socket, "getaddrinfo", names)
+        fetcher = Fetcher("http://several.example/mcp")
+        assert fetcher.send(Sending(), "GET", {}).body(None) == b"x"
+        fetcher.close()
+    fetcher = Fetcher("http://several.example/mcp")
+    for left, words in ((1, "refused"), (0, "no address")):
+        del addresses[left:]
+        with pytest.raises(ConnectionFailed, match=words):
+            fetcher.send(Sending(), "GET", {})
+    fetcher.close()
+
+
+def test_an_address_in_brackets() -> None:
+    with ExitStack() as stack:
+        try:
+            listener = stack.enter_context(socket.create_server(("::1", 0), family=socket.AF_INET6))
+        except OSError:
+            return  # a system without: nothing to be reached by it
+        thread = Task(lambda: listener.accept()[0].close())
+        with pytest.raises(ConnectionLost):
+            Fetcher(f"http://[::1]:{listener.getsockname()[1]}/").send(Sending(), "GET", {})
+        thread.result()
+
+
+@pytest.fixture
+def full() -> Iterator[int]:
+    """A port where connections are never made: the queue is full, and the system lets the next ones wait."""
+    with socket.socket() as listener, socket.socket() as one, socket.socket() as two:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for first in (one, two):
+            first.setblocking(False)
+            first.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+def test_connecting_takes_no_longer_than_it_may(full: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "CONNECT_SECONDS", 0.2)
+    with pytest.raises(ConnectionFailed, match=r"not connected within 0\.2 s"):
+        Fetcher(f"http://127.0.0.1:{full}/").send(Sending(), "GET", {})
+
+
+def test_connecting_can_be_given_up(full: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "CONNECT_SECONDS", 100 * WAIT)
+    sending = Sending()
+    task = Task(lambda: Fetcher(f"http://127.0.0.1:{full}/").send(sending, "GET", {}))
+    assert eventually(lambda: sending._connection is not None)
+    sending.end()
+    with pytest.raises(ConnectionFailed, match="given up while connecting"):
+        task.result()
 
 
 def test_what_was_given_up_before_is_not_sent() -> None:

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 from ..deadline import Deadline
 from ..eras import LISTEN
 from ..errors import AuthorizationError, ConnectionLost, McpError, ProtocolViolation, RequestTimeout
-from ..failures import describe
+from ..failures import Busy, describe
 from ..fetch import Answer, Auth, Fetcher, shown
 from ..jsonrpc import Failure, Id, decode
 from ..log import Log, one_line
-from ..pipe import Busy, Ended, Frame, Pipe, SessionGone, nothing
+from ..pipe import Ended, Frame, Pipe, SessionGone, nothing
 from ..sending import Sending
 from ..table import closed_gate
 from ..workers import Workers

@@ -137,7 +137,7 @@ class Client:
         except (ValueError, RecursionError):
             if FAULT == "dies":
                 raise
-            return False, None
+            return (True, {"content": [{"text": "whatever"}]}) if FAULT == "takes" else (False, None)
         if not isinstance(message, dict) or "method" in message:
             if FAULT == "deaf":
                 raise ValueError("no answer")

@@ -162,7 +162,9 @@ def bad_events(t: Trial) -> None:
     for web, client in visits(t):
         for tool in web_tools.FIRST:
             reply = client.call(tool, text="after")
-            t.expect(reply.text == "after", f"{tool}: {reply.error or reply.text}: {reply.message}"[:150])
+            if reply.text != "after":  # an error is no harm, if it comes at once
+                worse = t.warn if reply.error and reply.seconds <= 1 * t.options.slack else t.fail
+                worse(f"{tool}: {reply.error or reply.text}: {reply.message}"[:150])
         for tool in web_tools.REPLIES:
             for way in WAYS:
                 reply = client.call(tool, 3, way=way)

@@ -61,7 +61,9 @@ def unreachable(t: Trial, client: Client) -> None:
 
 @case("K12")
 def bomb(t: Trial) -> None:
-    client = visitor(t, hostile(t))
+    web = hostile(t)
+    t.note("the bomb", len(web.bomb) / 1_000_000, "MB")  # and so it is there
+    client = visitor(t, web)
     client.alive()
     t.note("before", client.memory(), "MB")
     for tool in ("bomb", "bomb-stream", "bomb-error"):

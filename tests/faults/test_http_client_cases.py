@@ -31,14 +31,15 @@ TRIED: Tuple[Tuple[str, str, str, str], ...] = (
     ("credulous", "K03H", FAIL, "other-ids: not yours"),
     ("deaf", "K05H", FAIL, "the call was lost"),
     ("none", "K06H", FAIL, "of 50,000,000 bytes arrived"),  # its limit is 1 MB
-    ("dies", "K07H", FAIL, "invalid-utf8"),
+    ("dies", "K07H", WARN, "invalid-utf8"),
+    ("takes", "K07H", FAIL, "invalid-utf8"),
     ("inflates", "K12", FAIL, "memory at most"),
     ("follows", "K13", FAIL, "asked 4 times"),
     ("fetches", "K14", FAIL, "fetched"),
     ("wordy", "K15", FAIL, "characters of error"),
     ("vague", "K15", WARN, "does not name its status"),
     ("half", "K16", FAIL, "cut-unterminated: a success"),
-    ("posts", "K18", FAIL, "posted to"),
+    ("posts", "K18", FAIL, "messages went to another origin"),
     ("echoes", "K19", FAIL, "was sent back"),
 )  # fmt: skip
 
