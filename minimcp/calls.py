@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from .answering import Answerer
+from .arguments import DEFAULT, check_token, moment, shown
 from .cancel import CancelToken
 from .channel import Channel
 from .deadline import Deadline
@@ -35,15 +36,6 @@ Result = dict[str, Json]
 
 AT_ONCE = 64
 """Requests that leave together at most when many are sent at once."""
-
-
-class _Default:
-    def __repr__(self) -> str:
-        return "the client's"
-
-
-DEFAULT: Any = _Default()
-"""As ``timeout=``: what the client was connected with."""
 
 
 class Calls:
@@ -354,46 +346,6 @@ def _explained(method: str, params: Mapping[str, Json], error: Exception) -> Exc
     from .remedies import explained
 
     return explained(method, params, error)
-
-
-def shown(value: object) -> str:
-    """A wrong argument, for a message: "the str 'x'"."""
-    return f"the {type(value).__name__} {repr(value):.60}"
-
-
-def moment(
-    name: str, seconds: Optional[float], make: Callable[[Optional[float]], Deadline] = Deadline
-) -> Deadline:
-    """When this many seconds are over.
-
-    Args:
-        name: Of the argument, for the message.
-        seconds: Its value; None never comes.
-        make: Makes the moment.
-
-    Raises:
-        TypeError: It is no number.
-        ValueError: It is negative.
-    """
-    try:
-        if seconds is not None and not seconds >= 0:
-            raise ValueError(f"{name} is at least 0 seconds, not {seconds}; None waits for ever")
-        return make(seconds)
-    except TypeError:
-        raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None
-
-
-def check_token(cancel: Optional[CancelToken]) -> None:
-    """Return if something with this ``cancel=`` may begin.
-
-    Raises:
-        TypeError: It is no token.
-        Cancelled: It is cancelled.
-    """
-    if cancel is not None and not isinstance(cancel, CancelToken):
-        raise TypeError(f"cancel is a CancelToken or None, not {shown(cancel)}")
-    if cancel is not None and cancel.cancelled:
-        raise Cancelled(cancel.reason or "the token was cancelled before the call")
 
 
 def _pass_on(given: CancelToken, token: CancelToken) -> None:

@@ -236,8 +236,8 @@ class Server(Registration, Web):
         self._executors.open()
         role = ServerRole(self._registry, ended)
         channel = Channel(pipe, role, limits=self._limits, name=name, trace=self._trace)
-        role.later, role.end = channel.later, partial(channel.close, self._limits.drain_grace)
-        role.headers = pipe.headers
+        role.later, role.headers = channel.later, pipe.headers
+        role.end = partial(channel.close, self._limits.drain_grace)
         with self._state_lock:
             self._channels[role] = channel
         return channel.open()

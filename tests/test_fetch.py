@@ -156,7 +156,7 @@ def test_what_was_given_up_before_is_not_sent() -> None:
         assert not peer.heard
 
 
-class Pieces:
+class InTwo:
     """A connection that sends a request in two pieces, as `http.client` does."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class Pieces:
         self.sent.append(data)
 
 
-class Whole(Cuttable, Pieces):  # type: ignore[misc]
+class Whole(Cuttable, InTwo):  # type: ignore[misc]
     """The same as the pools have it."""
 
     kept_in: Any = weakref.WeakSet()
