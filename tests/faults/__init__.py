@@ -27,6 +27,7 @@ above, as far as a case needs them, and these:
 ============================= ====================================================================================
 ``count(n)``                  reports n steps of progress
 ``pour(events, size)``        sends so many log messages of so many characters, at the level "error"
+``grow(name)``                adds a tool of this name, which changes the list of tools
 ``spoil()``                   sends a log message, then raises ValueError("secret words of a traceback")
 ``watch(name)``               sleeps until it is cancelled, and remembers how it ended
 ``wait_for(name, what)``      waits until a ``watch`` of this name has reached "begin" or "end"; says how it ended

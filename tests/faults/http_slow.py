@@ -8,6 +8,7 @@ import selectors
 import time
 from typing import Dict, Iterator, List, Tuple
 
+from ..wire.messages import MODERN
 from .http_bodies import headless, ping_of
 from .http_raw import Session, Site, Visitor, events
 from .raw import shown
@@ -227,8 +228,33 @@ def slow_readers(t: Trial) -> None:
             for visitor in deaf:
                 t.expect(not whole(visitor), "a stream that nobody read ended as if it were whole")
         t.below("growth", max(0.0, site.memory("VmHWM") - base), 40, "MB")
+        if session.revision != MODERN and "grow" in site.tools:
+            unread_notices(t, site, session)
         site.alive(t.options.slack)
     t.calm(site)
+
+
+NOTICES = 20_000
+"""More than the buffers of the system hold."""
+
+
+def unread_notices(t: Trial, site: Site, session: Session) -> None:
+    """The stream of a session that nobody reads is dropped, and whoever makes the notices for it does not wait."""
+    files = site.settled(site.descriptors, 0, 0.2)
+    with site.visitor(taking=2048) as deaf, site.visitor() as busy:
+        t.expect(deaf.send(session.listen()).head()[0] == 200, "no stream of a session")
+        made, slowest = 0, 0.0
+        while made < NOTICES and site.descriptors() > files + 1:  # the busy one is open
+            for _ in range(100):
+                begun, made = time.monotonic(), made + 1
+                busy.send(session.call("grow", {"name": f"grown-{made}"})).answer()
+                slowest = max(slowest, time.monotonic() - begun)
+        busy.close()
+        wait = site.terms.write + t.options.patience * t.options.slack
+        t.expect(site.settled(site.descriptors, files, wait) <= files, "the stream of a session that nobody reads is left")
+        t.expect(not whole(deaf), "the stream of a session that nobody read ended as if it were whole")
+    t.note("notices before it was dropped", made, "")
+    t.below("slowest call beside it", slowest, 1)
 
 
 def pouring(site: Site, session: Session) -> Visitor:
