@@ -259,7 +259,7 @@ def unread_notices(t: Trial, site: Site, session: Session) -> None:
 
 def pouring(site: Site, session: Session) -> Visitor:
     """A connection with a small buffer, on which a call sends many events."""
-    visitor = site.visitor(taking=4096)
+    visitor = site.visitor(taking=32768)
     return visitor.send(pour(session, EVENTS))
 
 
@@ -272,7 +272,7 @@ def pour(session: Session, count: int) -> bytes:
 def reads(t: Trial, site: Site, session: Session) -> None:
     """Who reads slowly, but in time, gets all of it."""
     wanted = 300
-    with site.visitor(taking=4096) as visitor:
+    with site.visitor(taking=32768) as visitor:
         visitor.send(pour(session, wanted))
         status, _ = visitor.head()
         body = b"".join(slowly(visitor))
