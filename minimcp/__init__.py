@@ -68,6 +68,7 @@ _LATE = {
     "paths": "resolve_inside",
     "serial": "Serial",
     "server": "Server serve",
+    "testing": "testing",
     "transports.child": "StdioServer",
     "transports.http_common": "HttpRequest HttpResponse",
     "transports.http_server_stream": "EventStore",
@@ -82,6 +83,7 @@ _LATE = {
 """Names that are imported when somebody asks for them: a client does not pay for the server, nor a server for it."""
 
 if TYPE_CHECKING:
+    from . import testing as testing
     from .cancel import CancelToken
     from .client import Client
     from .connecting import connect

@@ -117,11 +117,21 @@ class Calls:
             if not gone.refused or self.renewed is None:
                 raise
             self.channel.wait_until_ended(deadline.remaining())
-            return self.renewed(deadline, cancel)._ask(method, params, deadline, cancel, on_progress)
+            return self._ask_anew(self.renewed(deadline, cancel), method, params, deadline, cancel, on_progress)
         except UnsupportedRevision as error:
             if not self._adopts(error):
                 raise
             return self._ask(method, params, deadline, cancel, on_progress)
+
+    @staticmethod
+    def _ask_anew(link: Calls, *asked: Any) -> Result:
+        """Ask in the session that takes the place of one that the server has ended."""
+        try:
+            return link._ask(*asked)
+        except SessionGone as gone:
+            gone.args = (f"{gone}, and the one before it: do several processes serve this URL? They need a proxy that "
+                         "sends a client to the same one always, or sessions=False",)
+            raise
 
     def _adopts(self, outcome: object) -> bool:
         """Whether this is the server's word that it speaks another revision, which is spoken from now on."""
@@ -148,6 +158,10 @@ class Calls:
             )
         except (TypeError, ValueError) as error:
             raise _explained(method, params, error) from None
+        except SessionGone as gone:  # before this was sent
+            gone = copy(gone)
+            gone.refused = True
+            raise gone from None
         result = self._outcome(call, params, deadline, cancel)
         if cancel is not None and cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
             raise Cancelled(cancel.reason or "cancelled")

@@ -260,11 +260,11 @@ def _agree(
         return agree(pipe, plan)
     except ConnectionLost as lost:
         if found.server is None or plan.per_request is None or plan.handshake is None or not pipe.was_read():
-            raise _failed(lost, str(lost) + _pinned(plan)) from lost
+            raise _failed(lost, str(lost) + _pinned(plan)) from None  # which says all that the loss does
         try:
             return agree(start(lost.stderr_tail), plan.without_probe())
         except ConnectionLost as again:
-            raise _failed(again, _both(lost, again)) from lost
+            raise _failed(again, _both(lost, again)) from None
 
 
 def _unless(cancel: Optional[CancelToken], channel: Channel, agree: Callable[[], Link]) -> Link:

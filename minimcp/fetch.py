@@ -16,7 +16,7 @@ from .deadline import Deadline
 from .errors import AuthorizationError, ConnectionLost, ProtocolViolation
 from .failures import describe
 from .log import one_line
-from .sending import Cuttable, Sending, flat, here, words
+from .sending import Cuttable, KeptBriefly, Sending, flat, here, words
 from .version import VERSION
 
 CONNECT_SECONDS = 10.0
@@ -52,6 +52,11 @@ class Answer:
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
         self._where, self._raw = where, raw
+
+    @property
+    def framed(self) -> bool:
+        """Whether the head says where the body ends; one that broke off in the middle may look as if it did not."""
+        return "Content-Length" in self.headers or "Transfer-Encoding" in self.headers
 
     def read(self) -> bytes:
         """Wait for bytes of the body; none at its end.
@@ -150,8 +155,10 @@ class Fetcher:
     ) -> None:
         try:
             import requests
+            from urllib3 import Retry, Timeout
         except ImportError as error:
             raise ImportError(NEEDS_REQUESTS) from error
+        self._once, self._timeout = Retry(False, redirect=False), Timeout(connect=CONNECT_SECONDS, read=None)
         self.shown = shown(url)
         self._url, self._auth = url, auth
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -213,14 +220,12 @@ class Fetcher:
             here.sending = None
 
     def _directly(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]) -> Any:
-        from urllib3 import Timeout
-
         pool, path = self._ways.get(url) or self._way(url)
         if self._session.cookies:
             headers = {**headers, **self._cookies(url)}
         raw = pool.urlopen(
-            method, path, body=body, headers=headers, retries=False, redirect=False, assert_same_host=False,
-            timeout=Timeout(connect=CONNECT_SECONDS, read=None), preload_content=False, decode_content=False,
+            method, path, body=body, headers=headers, retries=self._once, redirect=False, assert_same_host=False,
+            timeout=self._timeout, preload_content=False, decode_content=False,
         )
         if "Set-Cookie" in raw.headers:
             self._keep_cookies(url, raw)
@@ -312,7 +317,7 @@ def _adapter(connections: weakref.WeakSet[Any]) -> Any:
 
     def ours(pool: Any) -> Any:
         connection = type("Connection", (Cuttable, pool.ConnectionCls), {"kept_in": connections})
-        return type("Pool", (pool,), {"ConnectionCls": connection})
+        return type("Pool", (KeptBriefly, pool), {"ConnectionCls": connection})
 
     def adapted(manager: Any) -> Any:
         if not hasattr(manager, "minimcp_pools"):

@@ -134,7 +134,7 @@ class Intake:
             if admitted is None:
                 return
             exchange = Exchange(request, *admitted, outlet, size)
-            exchange.server = self._role.facts
+            exchange.server, exchange.headers = self._role.facts, self._role.headers
             self._inbound.add(exchange)
         except RpcError as error:
             outlet.owe(request.id, encode(failure(request.id, error)))

@@ -15,7 +15,8 @@ def late_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
 
     Args:
         package: Its ``__name__``.
-        modules: From a module, as seen from the package ("features.context"), to names in it, parted by blanks.
+        modules: From a module, as seen from the package ("features.context"), to names in it, parted by blanks; its own
+            name stands for the module itself.
     """
     homes = {name: module for module, names in modules.items() for name in names.split()}
 
@@ -24,11 +25,12 @@ def late_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = f"{package}.{homes[name]}"
         try:
-            value = getattr(__import__(module, fromlist=[name]), name)
+            home = __import__(module, fromlist=[name])
         except ModuleNotFoundError as error:
             if error.name != module:
                 raise
             raise AttributeError(f"{name} is not in this copy of {package}, which holds the core alone") from None
+        value = home if homes[name] == name else getattr(home, name)
         setattr(sys.modules[package], name, value)
         return value
 

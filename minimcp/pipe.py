@@ -6,7 +6,8 @@ of what is inside them. The `Channel` above it has one thread in `receive` and n
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence, Union
+from types import MappingProxyType
+from typing import Any, Callable, Mapping, Sequence, Union
 
 from .deadline import Deadline
 from .errors import ConnectionLost
@@ -82,6 +83,9 @@ class Pipe:
 
     name: str
     """Shown in logs and errors: the command, "stdio", "memory"."""
+
+    headers: Mapping[str, str] = MappingProxyType({})
+    """Of the HTTP request that opened the connection; empty where none did."""
 
     def receive(self, before_wait: Callable[[], None] = nothing) -> list[Frame]:
         """Wait for lines and return all that are complete, in order, at least one; an empty list at the end.

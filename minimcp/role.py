@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Mapping, Optional
 
 from .eras import Peer
 from .errors import ConnectionLost
-from .exchange import Outlet, Route
+from .exchange import NO_HEADERS, Outlet, Route
 from .jsonrpc import Notification, Request
 
 
@@ -27,6 +27,9 @@ class Role:
 
     error_without_id = True
     """How an error is written now whose request's id could not be read: True leaves the id out, False writes null."""
+
+    headers: Mapping[str, str] = NO_HEADERS
+    """Of the HTTP request that opened the connection; empty where it was none."""
 
     facts: Any = None
     """What exchanges carry along for the features that serve them."""

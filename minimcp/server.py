@@ -237,6 +237,7 @@ class Server(Registration, Web):
         role = ServerRole(self._registry, ended)
         channel = Channel(pipe, role, limits=self._limits, name=name, trace=self._trace)
         role.later, role.end = channel.later, partial(channel.close, self._limits.drain_grace)
+        role.headers = pipe.headers
         with self._state_lock:
             self._channels[role] = channel
         return channel.open()

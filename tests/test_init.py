@@ -6,6 +6,8 @@ import pytest
 
 import minimcp
 
+from .support import run_python
+
 SERVER = """
     Server Context ToolError RpcError InvalidParams Cancelled Declined LogHandler Serial current_context Completion
     Text Image Audio ResourceLink EmbeddedResource CallToolResult
@@ -33,7 +35,12 @@ def test_every_public_name_is_there() -> None:
     assert sorted(minimcp.__all__) == minimcp.__all__ == sorted(set(minimcp.__all__))
     for name in minimcp.__all__:
         assert getattr(minimcp, name) is not None and name in dir(minimcp)
-    assert set(" ".join(minimcp._LATE.values()).split()) <= set(minimcp.__all__)
+    assert set(" ".join(minimcp._LATE.values()).split()) - {"testing"} <= set(minimcp.__all__)
     misspelt = "Sever"
     with pytest.raises(AttributeError, match="'minimcp' has no attribute 'Sever'"):
         getattr(minimcp, misspelt)
+
+
+def test_what_tests_of_a_server_need_is_there_after_one_import() -> None:
+    done = run_python(["-c", "import minimcp; minimcp.testing.context().progress(1); minimcp.testing.Transcript()"])
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -25,7 +25,7 @@ def test_the_table_is_what_type_checkers_read(path: str) -> None:
     source = (PACKAGE / path / "__init__.py").read_text(encoding="utf-8")
     guarded = next(node for node in ast.parse(source).body if isinstance(node, ast.If))
     told = {
-        alias.asname or alias.name: node.module
+        alias.asname or alias.name: node.module or alias.name
         for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
     table = {name: module for module, names in PACKAGES[path]._LATE.items() for name in names.split()}
@@ -37,8 +37,8 @@ def test_late_names(package: Any) -> None:
     for module, names in package._LATE.items():
         home = importlib.import_module(f"{package.__name__}.{module}")
         for name in names.split():
-            assert getattr(package, name) is getattr(home, name) is vars(package)[name]
-            assert name in dir(package) and name in package.__all__
+            assert getattr(package, name) is (home if name == module else getattr(home, name)) is vars(package)[name]
+            assert name in dir(package) and (name == module or name in package.__all__)
     misspelt = "Misspelt"
     with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'Misspelt'"):
         getattr(package, misspelt)

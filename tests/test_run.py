@@ -290,6 +290,7 @@ def test_without_a_thread_for_the_stand_in_it_pumps_between_looks(
 def test_a_handler_that_does_not_return_is_struck(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     scene = Scene(monkeypatch, FakeChannel())
     monkeypatch.setattr(module, "LAST_SECONDS", 0.05)
+    monkeypatch.setattr(module, "STRUCK_SECONDS", WAIT)
     if way == "raise_signal":
         monkeypatch.delattr(signal, "pthread_kill")
     struck = []

@@ -243,7 +243,10 @@ class Context(ClientFeatures):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of the HTTP request, names without regard to case; empty where it came by another way."""
+        """The headers of the HTTP request that it came by, names without regard to case; empty where it was none.
+
+        Over HTTP+SSE those of the request that opened the stream.
+        """
         return self._exchange.headers
 
     @property

@@ -121,9 +121,6 @@ class Connection:
         self.stream.feed(data)
         if self._head is not None:
             return self.stream.body() is not None
-        return self._has_head()
-
-    def _has_head(self) -> bool:
         self._head = self.stream.head()
         return self._head is not None
 
@@ -189,7 +186,7 @@ class Connection:
         self.writer = writer = Writer(head, self.client, self.send, self._keeps_alive, self._began, self.has_room)
         try:
             given = Body(self, writer) if body is None else body
-            self._terms.application.serve(HttpRequest(head.method, head.path, head.fields, given, self.client), writer)
+            self._terms.application.serve(HttpRequest(head.method, head.path, head.headers, given, self.client), writer)
         except _Unwinding as unwinding:
             if unwinding.refusal is None:
                 return BODY
@@ -204,14 +201,15 @@ class Connection:
         if not writer.finish():
             return LEAVING
         self.stream.forward()
-        self._head, self._continued = None, False
+        self._continued = False
         return NEXT
 
     def _began(self) -> None:
         self._terms.watch(self)
 
     def _await_next(self) -> int:
-        if self._has_head():
+        self._head = self.stream.head()
+        if self._head is not None:
             return NEXT
         if not (self._terms.closing or self._terms.crowded) and wait(self.socket, LINGER_SECONDS):
             data = self.receive()
@@ -226,9 +224,8 @@ class Connection:
         if self._terms.closing or not head.keep_alive:
             return False
         try:
-            data = self.receive() if self.stream.body() is None else None
-            if data:
-                self.stream.feed(data)
+            if self.stream.body() is None:
+                self.stream.feed(self.receive() or b"")
             return self.stream.body() is not None
         except BadRequest:
             return False

@@ -22,8 +22,11 @@ def listen(host: str, port: int) -> socket.socket:
 
     Raises:
         OSError: Nobody can listen there; the message says why.
+        TypeError: The port is no int.
         ValueError: The port is none.
     """
+    if not isinstance(port, int):
+        raise TypeError(f"port is a number from 0 to 65535, not the {type(port).__name__} {port!r}")
     if not 0 <= port <= 65535:
         raise ValueError(f"port is 0 to 65535, not {port}")
     try:

@@ -114,7 +114,7 @@ class Listening:
             serve_mail(stream, mail, stream.finish, until=lambda: not stream.is_at(writer))
         finally:
             stream.unwatch(waker)
-            if not stream.connected:
+            if stream.done or not stream.connected:
                 self._ticker.discard(stream)
 
     def _resume(self, session: Session, last: str, writer: ResponseWriter) -> None:

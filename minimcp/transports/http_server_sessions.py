@@ -43,8 +43,8 @@ class Session:
     """
 
     __slots__ = (
-        "id", "key", "role", "principal", "peer", "table", "unsolicited", "streams", "replies", "used_at", "ended",
-        "shut", "_mail", "_mail_lock", "_numbers",
+        "id", "key", "role", "principal", "peer", "revision", "table", "unsolicited", "streams", "replies", "used_at",
+        "ended", "shut", "_mail", "_mail_lock", "_numbers",
     )
 
     def __init__(
@@ -53,6 +53,7 @@ class Session:
         self.id, self.key = secrets.token_urlsafe(32), secrets.token_hex(6)
         self.role, self.principal = make_role(self.later, partial(end, self)), principal
         self.peer: Optional[Peer] = None
+        self.revision: Revision  # of the peer
         self.table = RequestTable()
         self._mail: Mail = SimpleQueue()
         self._mail_lock = threading.Lock()
@@ -62,12 +63,6 @@ class Session:
         self.used_at = time.monotonic()
         self.ended = self.shut = False
         self._numbers = count(1)
-
-    @property
-    def revision(self) -> Revision:
-        """What was agreed on."""
-        assert self.peer is not None
-        return self.peer.revision
 
     def new_stream_name(self) -> str:
         """A name that no other stream of any session has."""
@@ -175,10 +170,11 @@ class Sessions:
         session = self._sessions.get(id)
         if session is None or session.principal != principal:
             return None
-        if self._is_over(session, time.monotonic()):
+        now = time.monotonic()
+        if self._is_over(session, now):
             self.end(session, "it was not used")
             return None
-        session.used_at = time.monotonic()
+        session.used_at = now
         return session
 
     def end(self, session: Session, reason: str) -> None:

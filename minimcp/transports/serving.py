@@ -157,10 +157,11 @@ class HttpServing:
     def _run(self) -> None:
         try:
             while not self._is_over():
-                for key, _ in self._selector.select(self._patience()):
+                ready, now = self._selector.select(self._patience()), time.monotonic()
+                for key, _ in ready:
                     key.data()
                 self._take_posts()
-                self._look_at_the_time()
+                self._look_at_the_time(now)
         except Exception as error:  # a fault of ours
             _log.error("%r ended: %r", self, error, exc_info=error)
         finally:
@@ -306,8 +307,8 @@ class HttpServing:
         self._kept.discard(connection)
         connection.close()
 
-    def _look_at_the_time(self) -> None:
-        now = time.monotonic()
+    def _look_at_the_time(self, now: float) -> None:
+        """Have done with those whose time was over when what they had sent was asked for last, and not since then."""
         for connection in [connection for connection in self._kept if connection.due <= now]:
             if connection.phase == LEAVING or not connection.stream.begun:
                 self._drop(connection)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Mapping, Optional
 from urllib.parse import parse_qs
 
 from ..errors import INTERNAL_ERROR, ConnectionLost
@@ -17,7 +17,7 @@ from ..pipe import Frame, Pipe, nothing
 from ..sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from ..workers import waiting
 from .http_common import Doorkeeper, HttpRequest, ResponseWriter, accepts
-from .http_server_body import body_of
+from .http_server_body import body_of, check_type
 from .http_server_settings import HttpSettings, Refusal
 from .http_server_stream import STREAM_HEADERS
 
@@ -34,12 +34,13 @@ class SsePipe(Pipe):
     Args:
         writer: Of the event stream, which has begun.
         principal: Who opened it; None where nobody is authenticated.
+        headers: Of the request that opened the stream.
     """
 
-    __slots__ = ("principal", "_writer", "_frames", "_arrived", "_write_lock", "_ended")
+    __slots__ = ("principal", "headers", "_writer", "_frames", "_arrived", "_write_lock", "_ended")
 
-    def __init__(self, writer: ResponseWriter, principal: Optional[str]) -> None:
-        self.name, self.principal = "sse", principal
+    def __init__(self, writer: ResponseWriter, principal: Optional[str], headers: Mapping[str, str]) -> None:
+        self.name, self.principal, self.headers = "sse", principal, headers
         self._writer = writer
         self._frames: list[Frame] = []
         self._arrived = threading.Condition(threading.Lock())
@@ -145,7 +146,7 @@ class SseServer:
         most = self._settings.max_streams
         if most is not None and len(self._pipes) >= most:
             raise Refusal(503, f"no more than {most} streams may be open here (max_streams)")
-        id, pipe = secrets.token_urlsafe(32), SsePipe(writer, principal)
+        id, pipe = secrets.token_urlsafe(32), SsePipe(writer, principal, request.headers)
         self._pipes[id] = pipe
         try:
             writer.begin(200, list(STREAM_HEADERS))
@@ -162,6 +163,7 @@ class SseServer:
         pipe = self._pipes.get(id)
         if pipe is None or pipe.principal != principal:
             raise Refusal(404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one")
+        check_type(request.headers)
         if not pipe.put(body_of(request, self._settings.max_body_bytes)):
             raise Refusal(503, "too many messages of this session wait already")
         writer.send(202, [], b"")

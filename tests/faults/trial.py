@@ -21,6 +21,10 @@ BADNESS = (HTTP, PASS, ABSENT, WARN, FAIL)
 """From good to bad. A warning: the subject lives and nobody is deceived, but it is not what the row expects."""
 
 
+START = 30.0
+"""Seconds that any start may take, whatever the patience."""
+
+
 class Subject(NamedTuple):
     """What is tried.
 
@@ -140,7 +144,8 @@ class Trial:
         if revision is not None and revision not in self.subject.revisions:
             raise Missing(f"does not speak {revision}")
         command = others.pop("command", self.subject.server)
-        server = Server(command, None, 3 * self.options.patience, **others)  # a start is no matter of the case
+        # a start is no matter of the case
+        server = Server(command, None, max(START, 3 * self.options.patience), **others)
         self._started.append(server)
         server.tools = self.subject.tools
         if revision == MODERN:
@@ -301,7 +306,7 @@ def find(subject: Subject, options: Options) -> Subject:
 
 def _speaks(subject: Subject, options: Options, revision: str) -> Optional[FrozenSet[str]]:
     """The tools that a server shows in a revision with a handshake; None when it does not speak the revision."""
-    server = Server(subject.server, None, 3 * options.patience)  # all start at once
+    server = Server(subject.server, None, max(START, 3 * options.patience))  # all start at once
     try:
         if revision == MODERN:
             server.write(request("d", "server/discover", modern()))

@@ -49,12 +49,12 @@ class Verdict(NamedTuple):
         """A row of the table."""
         word = "GROWN" if self.has_grown else "flat"
         return (
-            f"{self.kind.name:<20}{self.first:>10.1f}{self.second:>12.1f}{self.last:>12.1f}"
+            f"{self.kind.name:<24}{self.first:>10.1f}{self.second:>12.1f}{self.last:>12.1f}"
             f"{self.last - self.second:>+10.1f}{self.allowed:>10.1f}  {self.kind.unit:<4} {word}"
         )
 
 
-HEADING = f"{'':<20}{'first':>10}{'2nd quarter':>12}{'4th quarter':>12}{'more':>10}{'allowed':>10}"
+HEADING = f"{'':<24}{'first':>10}{'2nd quarter':>12}{'4th quarter':>12}{'more':>10}{'allowed':>10}"
 
 
 def judge(kind: Kind, values: Sequence[float]) -> Verdict:
@@ -108,6 +108,10 @@ KINDS = (
 )
 """What is sampled of each process."""
 
+KEPT = 64
+"""Descriptors more that a process over HTTP may have: a connection is kept for each call that there was at once. A deed
+that leaves one behind leaves hundreds."""
+
 
 RESTING = 2
 """Threads more than at the beginning that a process may have when nothing has happened for a while."""
@@ -126,17 +130,24 @@ class Series:
     """The samples of one process.
 
     Args:
+        pid: Which.
         name: Put before the names of its kinds; empty for none.
+        kept: Descriptors more that it may have.
     """
 
-    def __init__(self, name: str = "") -> None:
-        self.kinds = [kind._replace(name=f"{name} {kind.name}".strip()) for kind in KINDS]
+    def __init__(self, pid: int, name: str = "", kept: int = 0) -> None:
+        self._pid = pid
+        more = {"descriptors": kept}
+        self.kinds = [
+            kind._replace(name=f"{name} {kind.name}".strip(), allowed=more.get(kind.name, kind.allowed))
+            for kind in KINDS
+        ]
         self.values: List[List[float]] = [[] for _ in self.kinds]
 
-    def sample(self, pid: int) -> None:
+    def sample(self) -> None:
         """Look at the process now."""
         for kind, values in zip(KINDS, self.values):
-            values.append(READERS[kind.name](pid))
+            values.append(READERS[kind.name](self._pid))
 
     def verdicts(self) -> List[Verdict]:
         """What became of each. Raises ValueError as `judge`."""

@@ -252,17 +252,13 @@ def test_a_client_that_leaves_takes_its_request_back(core: Endpoint, stage: Stag
     assert held.finished().status == 0
 
 
-def test_a_peer_that_vanishes_while_it_is_written_to_ends_the_call(
-    core: Endpoint, stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_peer_that_vanishes_while_it_is_written_to_ends_the_call(core: Endpoint, stage: Stage) -> None:
     held = Served(core, call("hold", token=1))
     assert stage.entered.wait(WAIT)
     held.writer.gone = True  # nobody has noticed yet
     stage.go.set()
     assert held.finished().status == 0
     assert len(core._replies) == 0
-    assert stage.cancelled.wait(WAIT)
-    assert not caplog.records, "a client that leaves is no fault of the tool's"
 
 
 @requirement("M:HTTP-21")
@@ -409,6 +405,28 @@ def test_mirrored_arguments_are_compared(core: Endpoint, arguments: Any, headers
     response = serve(core, call("mirrored", arguments, headers=headers))
     assert (response.status == 200) is fits
     assert fits or code(response) == -32020
+
+
+@requirement("M:XH-26")
+def test_what_is_compared_is_what_is_listed(server: Server, core: Endpoint) -> None:
+    def listed() -> Any:
+        tools = serve(core, alone("tools/list")).json["result"]["tools"]
+        properties = next(tool for tool in tools if tool["name"] == "mirrored")["inputSchema"]["properties"]
+        return {name: schema["x-mcp-header"] for name, schema in properties.items() if "x-mcp-header" in schema}
+
+    def fits(**headers: str) -> bool:
+        return serve(core, call("mirrored", {"place": "x"}, headers=headers)).status == 200
+
+    assert listed() == {"place": "Place", "number": "Number"}
+    assert fits(**{"Mcp-Param-Place": "x"}) and not fits(**{"Mcp-Param-Spot": "x"})
+
+    @server.tool(name="mirrored", headers={"place": "Spot"}, replace=True)
+    def renamed(place: str = "") -> str:
+        """Have it in another one."""
+        return place
+
+    assert listed() == {"place": "Spot"}
+    assert fits(**{"Mcp-Param-Spot": "x"}) and not fits(**{"Mcp-Param-Place": "x"})
 
 
 @requirement("M:XH-24")

@@ -7,7 +7,7 @@ from typing import Any, Iterator, List
 
 import pytest
 
-from minimcp import ConnectionLost, Server
+from minimcp import ConnectionLost, Context, Server
 from minimcp.transports.http_common import HttpRequest
 from minimcp.transports.sse_server import _MOST_WAITING, SsePipe, SseServer
 
@@ -72,6 +72,20 @@ def test_messages_go_up_by_post_and_down_by_events(sse: SseServer) -> None:
     assert accepted.status == 202 and accepted.body == b""
     answer = client.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
     assert answer["result"]["content"][0]["text"] == "3"
+    client.writer.lose()
+    client.stream.finished()
+
+
+def test_a_handler_sees_the_headers_of_the_stream(server: Server, sse: SseServer) -> None:
+    @server.tool
+    def team(ctx: Context) -> str:
+        """Say which team asks."""
+        return ctx.headers["x-team"]
+
+    client = Old(sse, **{"X-Team": "red"})
+    client.open()
+    answer = client.request("tools/call", {"name": "team", "arguments": {}})
+    assert answer["result"]["content"][0]["text"] == "red"
     client.writer.lose()
     client.stream.finished()
 
@@ -167,7 +181,7 @@ def test_a_fault_of_ours_is_told_without_words(server: Server, caplog: pytest.Lo
 def test_a_pipe_ends_once_and_takes_only_so_much() -> None:
     writer = Recording()
     writer.begin(200, [])
-    pipe = SsePipe(writer, None)
+    pipe = SsePipe(writer, None, {})
     assert all(pipe.put(b"{}") for _ in range(_MOST_WAITING)) and not pipe.put(b"{}")
     assert len(pipe.receive()) == _MOST_WAITING and pipe.is_heard()
     assert pipe.send(b"1\n2\n", WAIT) == 4
