@@ -16,7 +16,6 @@ from .channel import Channel
 from .deadline import Deadline
 from .eras import HandshakeEra
 from .errors import Cancelled, CapabilityNotSupported, McpError, UnsupportedRevision
-from .failures import Busy
 from .functions import refuse_async
 from .jsonrpc import Failure, Json
 from .log import Log
@@ -24,7 +23,7 @@ from .meanings import exception_of
 from .negotiation import Era
 from .outgoing import NEVER_CANCELLED
 from .pipe import SessionGone, nothing
-from .repeating import patiently, waited
+from .repeating import patiently, send_again
 from .rounds import Rounds, together, until_cancelled
 from .table import PendingCall
 from .types import Progress
@@ -109,26 +108,27 @@ class Calls:
             try:
                 return self._living(deadline, cancel)._ask(method, params, deadline, cancel, on_progress)
             except SessionGone as gone:
-                if not self._refused(gone):
+                if not self.refuses(gone):
                     raise
-                return self._ask_anew(self._next(deadline, cancel), method, params, deadline, cancel, on_progress)
+                following = self.next_session(deadline, cancel)
+                return self._ask_anew(following, method, params, deadline, cancel, on_progress)
             except UnsupportedRevision as error:
-                if not self._adopts(error):
+                if not self.adopts(error):
                     raise
                 return self._ask(method, params, deadline, cancel, on_progress)
 
         return patiently(self.channel, ask, deadline, cancel)
 
-    def _refused(self, outcome: object) -> bool:
+    def refuses(self, outcome: object) -> bool:
         """Whether this is the server's word that it did not run a request, because it has ended the session."""
         return isinstance(outcome, SessionGone) and outcome.refused and self.renewed is not None
 
     def _living(self, deadline: Deadline, cancel: Optional[CancelToken]) -> Calls:
         """These, or those of the next session if this one has ended already: nothing is sent here any more."""
         has_ended = self.renewed is not None and isinstance(self.channel.calls.table.cause, SessionGone)
-        return self._next(deadline, cancel) if has_ended else self
+        return self.next_session(deadline, cancel) if has_ended else self
 
-    def _next(self, deadline: Deadline, cancel: Optional[CancelToken]) -> Calls:
+    def next_session(self, deadline: Deadline, cancel: Optional[CancelToken]) -> Calls:
         """The calls of the next session. Errors as `Links.living`."""
         assert self.renewed is not None
         self.channel.wait_until_ended(deadline.remaining())
@@ -144,7 +144,7 @@ class Calls:
                          "sends a client to the same one always, or sessions=False",)
             raise
 
-    def _adopts(self, outcome: object) -> bool:
+    def adopts(self, outcome: object) -> bool:
         """Whether this is the server's word that it speaks another revision, which is spoken from now on."""
         refused = isinstance(outcome, UnsupportedRevision) and outcome.from_peer
         return refused and not isinstance(self.era, HandshakeEra) and self.era.adopt(outcome)  # type: ignore[arg-type]
@@ -223,32 +223,19 @@ class Calls:
         living = self._living(deadline, cancel)
         if living is not self:
             return living.at_once(method, params, deadline, cancel)
-        outcomes = self._wave(method, params, deadline, cancel)
-        calls, refused = self, [place for place, outcome in enumerate(outcomes) if self._adopts(outcome)]
-        gone = [place for place, outcome in enumerate(outcomes) if self._refused(outcome)]
-        busy = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, Busy)}
-        if refused or gone or busy:
-            try:
-                if gone:
-                    refused, calls = gone, self._next(deadline, cancel)
-                elif not refused and waited(self.channel, list(busy.values()), deadline, cancel):
-                    refused = list(busy)
-                check_token(cancel)
-                again = calls._wave(method, [params[place] for place in refused], deadline, cancel)
-            except McpError as error:  # what was answered before is not lost with it
-                again = [copy(error) for _ in refused or gone]
-            for place, outcome in zip(refused or gone, again):
-                outcomes[place] = outcome
+        outcomes = self.wave(method, params, deadline, cancel)
+        send_again(self, method, params, outcomes, deadline, cancel)
         self._finish(method, params, outcomes, deadline, cancel)
         return outcomes
 
-    def _wave(
+    def wave(
         self,
         method: str,
         params: Sequence[Mapping[str, Json]],
         deadline: Deadline,
         cancel: Optional[CancelToken],
     ) -> list[Union[Result, Exception]]:
+        """As `at_once`, but what is refused is left at that, and so are questions."""
         pending = self._send(method, params)
         outcomes: list[Union[Result, Exception]] = []
         try:

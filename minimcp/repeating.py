@@ -1,16 +1,23 @@
-"""When a request is sent again that the server takes not for now: HTTP 429, which says that it was not run. Floor 6."""
+"""When requests are sent again: only if the server says that it did not run them. Floor 6.
+
+It may speak another revision now, have ended the session, or take no more for now (HTTP 429).
+"""
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Sequence, TypeVar
+from copy import copy
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, TypeVar
 
 from .cancel import CancelToken
 from .channel import Channel
 from .deadline import Deadline
-from .errors import RequestTimeout
+from .errors import Cancelled, McpError, RequestTimeout
 from .failures import Busy
 from .outgoing import OURS
 from .rounds import until_cancelled
+
+if TYPE_CHECKING:
+    from .calls import Calls
 
 BUSY_TRIES, LONGEST_BUSY = 3, 60
 """How often a request is sent again, and after how many seconds at most; of many at once each is sent once more."""
@@ -55,3 +62,41 @@ def waited(channel: Channel, busy: Sequence[Busy], deadline: Deadline, cancel: O
     finally:
         forget()
     return True
+
+
+def send_again(
+    calls: Calls,
+    method: str,
+    params: Sequence[Mapping[str, Any]],
+    outcomes: list[Any],
+    deadline: Deadline,
+    cancel: Optional[CancelToken],
+) -> None:
+    """Of many requests send those once more that were refused; what comes of them takes the place of the refusals.
+
+    Args:
+        calls: What they were sent by.
+        method: Of all of them.
+        params: One for each request.
+        outcomes: What came of each; changed in place.
+        deadline: Of all of them together.
+        cancel: Ends all of them; None for calls that nobody cancels.
+    """
+    places = [place for place, outcome in enumerate(outcomes) if calls.adopts(outcome)]
+    gone = [place for place, outcome in enumerate(outcomes) if calls.refuses(outcome)]
+    busy = [place for place, outcome in enumerate(outcomes) if isinstance(outcome, Busy)]
+    again: list[Any] = []
+    try:
+        if gone:
+            places = gone
+            calls = calls.next_session(deadline, cancel)
+        elif busy and not places and waited(calls.channel, [outcomes[place] for place in busy], deadline, cancel):
+            places = busy
+        if places:
+            if cancel is not None and cancel.cancelled:
+                raise Cancelled(cancel.reason or "cancelled")
+            again = calls.wave(method, [params[place] for place in places], deadline, cancel)
+    except McpError as error:  # what was answered before is not lost with it
+        again = [copy(error) for _ in places]
+    for place, outcome in zip(places, again):
+        outcomes[place] = outcome

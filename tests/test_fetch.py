@@ -47,7 +47,7 @@ def test_options_that_cannot_be(options: Any) -> None:
         Fetcher("https://localhost/", **options)
 
 
-class Pieces:
+class TinyPieces:
     """A response whose body comes in so many pieces of two bytes."""
 
     status, headers = 200, {}  # type: Any, Any
@@ -63,7 +63,7 @@ class Pieces:
 def test_a_body_in_tiny_pieces_costs_no_more_than_its_bytes() -> None:
     tracemalloc.start()
     try:
-        body = Answer("a test", Pieces(50_000)).body(None)
+        body = Answer("a test", TinyPieces(50_000)).body(None)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -72,16 +72,16 @@ def test_a_body_in_tiny_pieces_costs_no_more_than_its_bytes() -> None:
 
 
 def test_the_start_of_a_body_in_tiny_pieces() -> None:
-    pieces = Pieces(10**9)
+    pieces = TinyPieces(10**9)
     assert len(Answer("a test", pieces).start(65_536)) == 65_536
     assert pieces.left == 10**9 - 32_768
-    assert Answer("a test", Pieces(2)).start(3) == b"010"
-    assert Answer("a test", Pieces(1)).start(3) == b"00"
+    assert Answer("a test", TinyPieces(2)).start(3) == b"010"
+    assert Answer("a test", TinyPieces(1)).start(3) == b"00"
 
 
 def test_who_keeps_the_refusal_does_not_keep_the_body() -> None:
     with pytest.raises(ProtocolViolation, match="longer than 100000 bytes") as caught:
-        Answer("a test", Pieces(10**9)).body(100_000)
+        Answer("a test", TinyPieces(10**9)).body(100_000)
     [found] = [each.frame.f_locals["found"] for each in caught.traceback if "found" in each.frame.f_locals]
     assert len(found) == 0
 
