@@ -39,19 +39,21 @@ Auth = Any
 class Answer:
     """The head of a response, and its body as it comes. For one thread at a time.
 
-    ``headers`` knows names without regard to case: ``headers.get("Content-Type")``.
+    ``headers`` knows names without regard to case: ``headers.get("Content-Type")``. ``cut`` is the loss of a body that
+    ended too early when `start` read it; None for others.
 
     Args:
         where: What was asked, for messages.
         raw: The response, as `urllib3` gives it.
     """
 
-    __slots__ = ("status", "headers", "_where", "_raw")
+    __slots__ = ("status", "headers", "cut", "_where", "_raw")
 
     def __init__(self, where: str, raw: Any) -> None:
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
         self._where, self._raw = where, raw
+        self.cut: Optional[ConnectionLost] = None
 
     @property
     def framed(self) -> bool:
@@ -103,7 +105,9 @@ class Answer:
                 if not piece:
                     break
                 found += piece
-        except (ConnectionLost, ProtocolViolation):
+        except ConnectionLost as lost:
+            self.cut = lost
+        except ProtocolViolation:
             pass  # what there is says enough
         return bytes(found[:limit])
 
