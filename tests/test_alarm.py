@@ -131,6 +131,7 @@ def test_a_countdown_that_is_stopped_never_rings(alarm: Alarm) -> None:
         countdown._left = left
         countdown.stop()
         countdown.resume()
+        assert eventually(lambda: not alarm_threads())
         countdown.stop()
     other = Countdown(alarm, LATER, rung.set)
     other.stop()

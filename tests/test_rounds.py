@@ -468,6 +468,7 @@ def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatc
         assert not threading.Event().wait(0.1) and task.thread.is_alive()
         slow.gate.set()
         assert eventually(lambda: len(legs(server)) == 2 and not client._answerer.clock.stands())
+        assert not threading.Event().wait(0.1) and task.thread.is_alive(), "it has its time still"
         later()
         with pytest.raises(minimcp.RequestTimeout):
             task.result()

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence
 
 from ..wire.harness import Gone, RawServer
@@ -132,11 +133,9 @@ class Server(RawServer):
 def _children(pid: int) -> List[int]:
     """Process ids of all descendants, for commands that are a wrapper of the server."""
     found: List[int] = []
-    try:
+    with suppress(OSError):  # it has ended
         for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as listing:
+            with suppress(OSError), open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as listing:
                 for child in map(int, listing.read().split()):
                     found += [child, *_children(child)]
-    except OSError:
-        pass
     return found

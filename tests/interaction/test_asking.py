@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
@@ -226,14 +227,18 @@ def test_many_handlers_may_wait_for_their_client_at_once() -> None:
 def test_the_time_of_a_tool_stands_while_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = MovedTime()
     monkeypatch.setattr("minimcp.alarm.time", moved)
-    with serving(R4, {"elicitation/create": lambda question: None}) as client:
+    server, looked = build(), threading.Event()
+    with RawClient(server, R4, {**REPLIES, "elicitation/create": lambda question: None}) as client:
         call = client.begin("tools/call", name="hurried", arguments={})
         question = client.read()
         moved.ahead += 2 * questions_server.HURRY  # longer than the tool may run
+        server._registry.tools.alarm.at(0, looked.set)
+        assert looked.wait(WAIT), "what is over by now has rung before"
         client.write({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
         assert client.answer(call)["result"]["content"][0]["text"] == "decline"
         client.replies["elicitation/create"] = {"action": "decline"}
         assert client.call("late", after=WAIT) == ["late did not finish within 0.05 s"]
+    server.close()
 
 
 def test_a_client_that_does_not_answer_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
@@ -348,9 +353,11 @@ def test_a_server_keeps_nothing_of_a_client_that_never_comes_back() -> None:
     assert server._registry.facts.states is not Server("quiet")._registry.facts.states
     server = build()
     with RawClient(server, R5, REPLIES) as client:
+        before = set(threading.enumerate())
         for _ in range(300):
             assert ask_once(client)["result"]["resultType"] == "input_required"
+        assert len(set(threading.enumerate()) - before) < 30, "a few workers, as many as were busy at once"
         channel = next(iter(server._channels.values()))
-        assert eventually(lambda: "0 running, 0 queued" in repr(channel.workers)), "no thread waits for it"
+        assert eventually(lambda: "0 running, 0 queued" in repr(channel.workers))
         assert len(channel.inbound) == 0 and len(channel.calls.table) == 0
     server.close()
