@@ -96,11 +96,16 @@ HOSTS = {
 }
 
 
+_given: dict[int, None] = {}
+
+
 def free_port() -> int:
-    """A port where nobody listens, below those that a kernel gives to who asks for any: it stays free."""
+    """A port where nobody listens, below those that a kernel gives to who asks for any: it stays free. Thread-safe."""
     for port in random.sample(range(20_000, 30_000), 1_000):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
+            if port not in _given:  # and nobody else tries this one while it is bound
+                _given[port] = None
+                return port
     raise OSError("no free port")
 
 
