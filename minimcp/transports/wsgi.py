@@ -12,12 +12,20 @@ from queue import SimpleQueue
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
 from ..errors import ConnectionLost
+from ..log import Log
 from .http_common import Headers, HttpRequest, HttpResponse, ResponseWriter
 from .http_response import REASONS
 from .http_server import Endpoint
 
+log = Log("http")
+
+_PIECE_BYTES = 64 * 1024
 PIECES = 64
 """What may wait in a mailbox before its writer waits too."""
+
+SKIPPED_BYTES = 16 * 1024 * 1024
+"""How much of a body is read that is not wanted: many clients send all of it before they look at the answer, and a
+proxy that cannot do so answers with status 502 instead."""
 
 
 class Recorder(ResponseWriter):
@@ -172,10 +180,12 @@ class WsgiApp:
         self._server, self._patience = server, patience
 
     def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        response = respond(self._server, self._request(environ), stream=True, patience=self._patience)
+        request = self._request(environ)
+        response = respond(self._server, request, stream=True, patience=self._patience)
         body = response.body
         headers = list(response.headers)
         if isinstance(body, bytes):
+            request.body.skip()
             headers.append(("Content-Length", str(len(body))))
         start_response(f"{response.status} {REASONS[response.status]}", headers)
         if environ["REQUEST_METHOD"] == "HEAD":
@@ -213,3 +223,13 @@ class _Input:
         if self._left is not None:
             self._left -= len(piece)
         return piece
+
+    def skip(self) -> None:
+        """Read what nobody wanted, up to a bound. Never raises."""
+        left = SKIPPED_BYTES
+        try:
+            while left > 0:
+                piece = self.read(min(left, _PIECE_BYTES))
+                left = left - len(piece) if piece else 0
+        except Exception as error:  # whatever a host raises when its client has gone
+            log.debug("the rest of a body: %s", error)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple, Sequence
@@ -20,6 +21,9 @@ from tests.interop.environments import InstallFailed
 from .running import ENVIRONMENT, HOSTS, Host, Place, end, free_port, nginx
 from .scenes import SCENES, Scene
 from .visit import OpenCall, Visit, checks
+
+AT_ONCE = 3
+"""Most of the time is spent waiting."""
 
 PLAIN = """
 server {
@@ -93,6 +97,40 @@ def play(scene: Scene) -> Outcome:
     return at_place(steps)
 
 
+class Job(NamedTuple):
+    """A host in one era, or a scene."""
+
+    name: str
+    what: str
+    work: Callable[[], Outcome]
+
+
+def jobs(names: Sequence[str]) -> list[Job]:
+    """Those of these names; without names, all."""
+    found = [
+        Job(name, era, partial(visit_host, host, revision))
+        for name, host in HOSTS.items()
+        for era, revision in (("2026-07-28", "auto"), ("handshake", "handshake"))
+    ]
+    found += [Job(name, "scene", partial(play, scene)) for name, scene in SCENES.items()]
+    return [job for job in found if not names or job.name in names]
+
+
+class Done(NamedTuple):
+    """The line to print for a job, and whether all was as it should be."""
+
+    line: str
+    good: bool
+
+
+def timed(job: Job) -> Done:
+    """Do a job."""
+    begun = time.monotonic()
+    passed, failed = job.work()
+    said = f"FAILED: {', '.join(failed)}" if failed else ", ".join(passed)
+    return Done(f"{job.name:<16} {job.what:<10} {said} ({time.monotonic() - begun:.1f} s)", not failed)
+
+
 def main(names: Sequence[str]) -> int:
     """Install, visit every host in both eras, play every scene, and return the exit code."""
     try:
@@ -101,25 +139,13 @@ def main(names: Sequence[str]) -> int:
     except InstallFailed as error:
         print(error)
         return 1
-    total = good = 0
-
-    def count(name: str, era: str, work: Callable[[], Outcome]) -> None:
-        nonlocal total, good
-        begun = time.monotonic()
-        passed, failed = work()
-        said = f"FAILED: {', '.join(failed)}" if failed else ", ".join(passed)
-        print(f"{name:<14} {era:<10} {said} ({time.monotonic() - begun:.1f} s)", flush=True)
-        total, good = total + 1, good + (not failed)
-
-    for name, host in HOSTS.items():
-        if not names or name in names:
-            for era, revision in (("2026-07-28", "auto"), ("handshake", "handshake")):
-                count(name, era, partial(visit_host, host, revision))
-    for name, scene in SCENES.items():
-        if not names or name in names:
-            count(name, "scene", partial(play, scene))
-    print(f"{good} passed, {total - good} failed")
-    return 0 if good == total else 1
+    passed: list[bool] = []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for done in pool.map(timed, jobs(names)):
+            print(done.line, flush=True)
+            passed.append(done.good)
+    print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
+    return 0 if passed and all(passed) else 1
 
 
 if __name__ == "__main__":

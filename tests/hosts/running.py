@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import time
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
@@ -72,7 +73,7 @@ class Host(NamedTuple):
 def gunicorn(*more: str, app: str = f"{SITE}:app") -> Callable[[int], Sequence[str]]:
     """The arguments of gunicorn with threads."""
     return lambda port: [
-        "-k", "gthread", "--threads", "16", "--timeout", "2", "--graceful-timeout", "1", "--no-control-socket", *more,
+        "-k", "gthread", "--threads", "16", "--timeout", "4", "--graceful-timeout", "1", "--no-control-socket", *more,
         "-b", f"127.0.0.1:{port}", app,
     ]
 
@@ -96,11 +97,16 @@ HOSTS = {
 }
 
 
+_given: dict[int, None] = {}
+
+
 def free_port() -> int:
-    """A port where nobody listens, below those that a kernel gives to who asks for any: it stays free."""
+    """A port where nobody listens, below those that a kernel gives to who asks for any: it stays free. Thread-safe."""
     for port in random.sample(range(20_000, 30_000), 1_000):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
+            if port not in _given:  # and nobody else tries this one while it is bound
+                _given[port] = None
+                return port
     raise OSError("no free port")
 
 
@@ -177,10 +183,10 @@ class Place:
 def running(
     command: Sequence[str], port: int, variables: Mapping[str, str], log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a process from when it listens until the block ends.
+    """Run a process from when it answers until the block ends: some listen before they can.
 
     Raises:
-        AssertionError: It does not come to listen.
+        AssertionError: It does not come to answer.
     """
     with open(log, "ab") as file:
         process = subprocess.Popen(
@@ -189,14 +195,26 @@ def running(
     try:
         until = time.monotonic() + SECONDS
         while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), SECONDS):
+            if _answers(port):
                 break
             if process.poll() is not None or time.monotonic() > until:
-                raise AssertionError(f"{' '.join(command)} does not listen")
+                raise AssertionError(f"{' '.join(command)} does not answer")
             time.sleep(0.05)
         yield process
     finally:
         end(process, signal.SIGTERM)
+
+
+def _answers(port: int) -> bool:
+    connection = HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    try:
+        connection.request("GET", "/")
+        connection.getresponse().read()
+        return True
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def end(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:

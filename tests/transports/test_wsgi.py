@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import threading
+from contextlib import closing
 from typing import Any, Dict, Iterable, List, Mapping, Tuple
 from wsgiref.validate import validator
 
 import pytest
 
 from minimcp import ConnectionLost, Context, HttpRequest, HttpResponse, Server
+from minimcp.transports import wsgi
 from minimcp.transports.http_server_settings import Refusal
 from minimcp.transports.wsgi import PIECES, Mailbox, Recorder, WsgiApp
 
@@ -104,6 +106,27 @@ def test_a_body_is_read_as_far_as_the_host_vouches_for_it(server: Server) -> Non
     assert whole(host(request, CONTENT_LENGTH=""))[0] == 400
     assert whole(host(request, CONTENT_LENGTH="", **{"wsgi.input_terminated": True}))[0] == 200
     assert whole(host(request, **{"wsgi.input": None}))[0] == 400
+
+
+class Drip(io.BytesIO):
+    """A body that breaks off."""
+
+    def read(self, size: Any = -1) -> bytes:
+        raise OSError("the client has gone")
+
+
+def test_what_nobody_wanted_of_a_body_is_read_up_to_a_bound_so_that_the_client_sees_why(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wsgi, "SKIPPED_BYTES", 1000)
+    with closing(Server("small", max_body_bytes=100)) as server:
+        host, request = Host(server.wsgi()), alone("server/discover")
+        for path, length, left in (("/mcp", 900, 50), ("/mcp", 5000, 4050), ("/other", 900, 50)):
+            body = io.BytesIO(b" " * (length + 50))
+            answer = whole(host(request, CONTENT_LENGTH=str(length), PATH_INFO=path, **{"wsgi.input": body}))
+            assert answer[0] == (404 if path == "/other" else 413)
+            assert len(body.read()) == left
+        assert whole(host(request, CONTENT_LENGTH="900", **{"wsgi.input": Drip()}))[0] == 413
 
 
 def test_hosts_may_be_named_for_one_mount(server: Server) -> None:
