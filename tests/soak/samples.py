@@ -115,7 +115,7 @@ that leaves one behind leaves hundreds."""
 
 
 RESTING = 2
-"""Threads more than at the beginning that a process may have when nothing has happened for a while."""
+"""Threads, or descriptors, more than at the beginning that a process may have when nothing has happened for a while."""
 
 
 def has_come_to_rest(pids: Dict[int, float]) -> bool:

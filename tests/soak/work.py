@@ -15,7 +15,7 @@ from minimcp import CancelToken, Client
 
 from ..history.server import padded
 from ..support import ROOT, WAIT, eventually
-from .samples import descriptors_of
+from .samples import RESTING, descriptors_of
 from .server import COMMAND, make, settle
 from .web import WAYS, WebServer
 
@@ -83,7 +83,7 @@ class Work:
         for client in (*self._clients, self.doomed):
             client.close()
         self._server.close()
-        if not eventually(lambda: descriptors_of(self._web.pid) <= self._web_rest):
+        if not eventually(lambda: descriptors_of(self._web.pid) <= self._web_rest + RESTING):
             self.faults.append("LEFT: descriptors of the web server")
         self._web.close()
 
