@@ -38,6 +38,10 @@ STEADY = 30.0
 PATIENCE = 5.0
 """Seconds that a server gets to agree to the background stream where no call of the program waits for it."""
 
+RUN_OUT = 1.0
+"""Seconds that a stream stays open when another has taken its place, where streams are no one line: what the server
+sent on it before may still be on its way."""
+
 _FAREWELL = 2.0
 """Seconds that a server gets to hear of the subscriptions that end with a stream."""
 
@@ -74,10 +78,17 @@ class Listening:
         self._retired: list[threading.Thread] = []
         """Threads of streams that others took the place of: they are about to end."""
         self._pause = FIRST_PAUSE
+        self._over = threading.Event()
+        """The connection has ended."""
 
     @property
     def _by_request(self) -> bool:
         return not self._calls.era.revision.handshake
+
+    @property
+    def _in_order(self) -> bool:
+        """Whether what the server sends on several streams comes in the order in which it was sent."""
+        return getattr(self._calls.channel._pipe, "in_order", True)
 
     @property
     def subscribed(self) -> tuple[str, ...]:
@@ -120,6 +131,8 @@ class Listening:
         calls, era = self._calls.channel.calls, self._calls.era
         call, line = calls.prepare(LISTEN, lambda id: era.dress({"notifications": wanted.to_wire()}, {}))
         stream = Stream(call, forward)
+        if old is not None and not self._in_order:
+            stream.told = set()
         self._streams.requests[call.id] = stream
         if old is not None:
             old.successor = stream
@@ -283,7 +296,24 @@ class Listening:
         if old is not None:
             if new is not None and old.call.ended:
                 self._tell_gap(old, uris)
+            if new is None or new.told is None or not self._runs_out(old, new):
+                self._close(old)
+
+    def _runs_out(self, old: Stream, new: Stream) -> bool:
+        """Have the old stream closed when what is on its way has come; whether there is a thread for that."""
+
+        def close() -> None:
+            self._over.wait(RUN_OUT)
             self._close(old)
+            new.told = None
+
+        thread = threading.Thread(target=close, name="minimcp-listening-end", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+        self._retired.append(thread)
+        return True
 
     def _check_honored(self, honored: Filter, needed: set[str]) -> None:
         refused = needed.difference(honored.resource_subscriptions)
@@ -330,6 +360,7 @@ class Listening:
 
     def join(self) -> None:
         """Wait for the threads that keep the background stream open; the connection must have ended."""
+        self._over.set()
         for keeper in (*self._retired, self._keeper):
             if keeper is not None and keeper is not threading.current_thread():
                 keeper.join(_FAREWELL)

@@ -18,12 +18,12 @@ from .features.registry import Registry
 from .jsonrpc import Json
 from .limits import Limits
 from .log import tracer
-from .options import check_options, refuse_others
+from .options import check_options
 from .pipe import Pipe
 from .places import ExecutorOption, Executors
 from .registration import Registration
 from .revisions import choose
-from .server_options import SERVER_OPTIONS, announced, check_server, scope, states
+from .server_options import SERVER_OPTIONS, announced, check_run, check_server, scope, states
 from .server_role import ServerRole
 from .session import Offer
 from .types import Icon, Implementation
@@ -339,8 +339,7 @@ def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
     Raises:
         TypeError, ValueError: As `Server.of` and `Server.run`; or an option is none of theirs.
     """
-    name = f"Server('name', {type(handlers).__name__}(...), ...).run()"
-    refuse_others(options, ("host", "port", "path", "legacy_sse"), "serve", f"{name} takes those of a server")
+    check_run(options, handlers, Server)
     Server.of(handlers).run(transport, **options)
 
 

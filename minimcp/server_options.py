@@ -51,6 +51,27 @@ def check_server(name: Any, misspelt: Mapping[str, Any], function: Any) -> None:
         raise ValueError("the name of a server is not empty")
 
 
+def check_run(given: Mapping[str, Any], handlers: Any, server: Any) -> None:
+    """Refuse an option of `serve` that `Server.run` does not have.
+
+    Args:
+        given: By name.
+        handlers: What is served.
+        server: The class whose options these are.
+
+    Raises:
+        TypeError: There is one; the message says where it goes.
+    """
+    others = [name for name in given if name not in server.run.__kwdefaults__]
+    if others and others[0] in server.__init__.__kwdefaults__:
+        made = f"Server('name', {type(handlers).__name__}(...), {others[0]}=...)"
+        raise TypeError(f"serve(...) has no option {others[0]}=, a server has it: {made}.run()")
+    if others:
+        from .remedies import refuse_options
+
+        refuse_options("serve(...)", others, server.run)
+
+
 def scope(given: str) -> str:
     """Who may keep a list, if it is one of the words for it. Raises ValueError for another."""
     if given not in ("private", "public"):

@@ -70,7 +70,8 @@ class Stream:
 
     ``first`` is what came first: the `Filter` that the server agreed to, or a notice that should not have been the
     first; None as long as nothing has come. ``successor`` is the stream that shall take the place of this one, and
-    ``given_up`` says that nobody wants this one any more.
+    ``given_up`` says that nobody wants this one any more. ``told`` is what was forwarded of this one, where the one
+    before may still bring what came to pass before this one was there: it does not come in order; None elsewhere.
 
     Args:
         call: Ends with the stream.
@@ -82,6 +83,7 @@ class Stream:
         self.first: Union[Filter, Notification, None] = None
         self.successor: Optional[Stream] = None
         self.given_up = False
+        self.told: Optional[set[tuple[str, Optional[str]]]] = None
         self._uris: frozenset[str] = frozenset()
         self._waiting: OrderedDict[tuple[str, Optional[str]], Change] = OrderedDict()
 
@@ -103,10 +105,26 @@ class Stream:
             self.call.wait_for(lambda: self.first, deadline)
         return self.first
 
-    def counts(self) -> bool:
-        """Whether its notices are wanted: not when its successor is there, which hears of the same."""
-        successor = self.successor
-        return successor is None or successor.given_up or not isinstance(successor.first, Filter)
+    def counts(self, notification: Notification) -> bool:
+        """Whether a notice of it is wanted: not when its successor is there, which hears of the same.
+
+        What does not come in order may be older than the successor. Then only what the successor has told of since, or
+        does not listen to, is told already or not wanted.
+        """
+        later = self.successor
+        if later is None or later.given_up or not isinstance(later.first, Filter):
+            return True
+        change = None if later.told is None else read_change(notification)
+        if later.told is None or change is None or (change.kind, change.uri) in later.told:
+            return False
+        return later.wants(change) and later.counts(notification)
+
+    def _tell(self, notification: Notification) -> None:
+        change = None if self.told is None else read_change(notification)
+        if self.told is not None and change is not None:
+            self.told.add((change.kind, change.uri))
+        if self.forward is not None:
+            self.forward(notification)
 
     def take(self, notification: Notification) -> None:
         """A notice has come (the reader's thread)."""
@@ -114,8 +132,8 @@ class Stream:
             acknowledged = notification.method == ACKNOWLEDGED
             self.open(Filter.from_wire(notification.params) if acknowledged else notification)
         elif self.forward is not None:
-            if self.counts():
-                self.forward(notification)
+            if self.counts(notification):
+                self._tell(notification)
         else:
             change = read_change(notification)
             if change is not None:

@@ -210,7 +210,7 @@ class Web:
         server = Endpoint(
             self._registry, self._session_role, settings, limits=self._limits, trace=self._trace
         )
-        self._http_servers.append(server)
+        self._http_servers = [*(each for each in self._http_servers if not each.closing), server]
         return server
 
     def _run_http(

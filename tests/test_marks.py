@@ -203,10 +203,16 @@ def test_serve_runs_it(tmp_path: Path) -> None:
 
 
 def test_serve_says_where_options_of_a_server_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = r"serve\(\) has no option 'executor', but host, .*: Server\('name', Notes\(...\), ...\).run\(\) takes"
+    words = r"has no option executor=, a server has it: Server\('name', Notes\(...\), executor=...\).run\(\)"
     with pytest.raises(TypeError, match=words):
         minimcp.serve(Notes(), executor="pool")
+    with pytest.raises(TypeError, match=r"serve\(...\) has no option prot=: did you mean port="):
+        minimcp.serve(Notes(), "http", prot=8000)
     seen: List[Any] = []
-    monkeypatch.setattr(minimcp.Server, "run", lambda *given, **options: seen.append((given[1:], options)))
+
+    def run(server: Server, transport: str, *, port: int = 8000, legacy_sse: bool = False) -> None:
+        seen.append((server.name, transport, port, legacy_sse))
+
+    monkeypatch.setattr(minimcp.Server, "run", run)
     minimcp.serve(Notes(), "http", port=0, legacy_sse=True)
-    assert seen == [(("http",), {"port": 0, "legacy_sse": True})]
+    assert seen == [("notes", "http", 0, True)]

@@ -16,7 +16,7 @@ import pytest
 
 from .soak import __main__ as command
 from .soak.chart import svg
-from .soak.samples import FEWEST, KEPT, KINDS, Series, judge
+from .soak.samples import FEWEST, KEPT, KINDS, Series, children_of, judge
 from .soak.web import VANISHING, WAYS
 from .soak.work import DEEDS, Work
 from .transports.http_peer import Peer
@@ -62,6 +62,14 @@ def test_this_process_can_be_sampled() -> None:
     assert threads >= threading.active_count() and descriptors > 2 and children == 0 and memory > 5
     assert blocks == 5.0
     assert [kind.name for kind in series.kinds][0] == "server threads"
+
+
+def test_a_thread_that_ends_meanwhile_disturbs_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    listdir, listings = os.listdir, [["no such thread"]]
+    monkeypatch.setattr(os, "listdir", lambda path: listings.pop() if listings else listdir(path))
+    assert children_of(os.getpid()) == 0 and not listings
+    with pytest.raises(FileNotFoundError):
+        children_of(2**30)
 
 
 def test_a_process_over_http_may_keep_more_connections() -> None:

@@ -83,6 +83,14 @@ def test_it_runs_in_the_background_on_this_machine_only(server: Server) -> None:
     running.close()
 
 
+def test_what_was_closed_is_forgotten(server: Server) -> None:
+    for _ in range(3):
+        with server.start_http(port=0):
+            pass
+    with server.start_http(port=0):
+        assert len(server._http_servers) == len(server._running_http) == 1
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "example.com", "::"])
 def test_other_machines_are_let_in_only_by_name(server: Server, host: str) -> None:
     with pytest.raises(ValueError, match="allowed_hosts"):

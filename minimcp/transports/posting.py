@@ -123,6 +123,9 @@ class PostingPipe(Pipe):
         self._reads = False
         self.loss: Optional[ConnectionLost] = None
 
+    in_order = False
+    """Each stream comes by a connection of its own."""
+
     # ------------------------------------------------------------ as a pipe
 
     def attach(self, take: Callable[[Sequence[Frame]], None], waits: Callable[[Id], bool]) -> None:

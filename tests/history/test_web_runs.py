@@ -10,6 +10,7 @@ from minimcp import Client
 from minimcp.errors import ConnectionLost
 from minimcp.transports.http_client import HttpPipe
 
+from ..support import WAIT
 from . import web_relay
 from .__main__ import main
 from .checker import check
@@ -58,6 +59,7 @@ def echoes(revision: str) -> WebPlan:
 def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> WebPlan:
     monkeypatch.setattr(web_relay, "CHANCES", ())
     monkeypatch.setattr(web_relay, "OTHERS", ())
+    monkeypatch.setattr("tests.history.web_run.TIMEOUT", WAIT)  # what is swapped or run twice has to come
     return echoes(request.param)
 
 

@@ -86,11 +86,17 @@ def descriptors_of(pid: int) -> int:
 
 def children_of(pid: int) -> int:
     """How many children a process has, zombies included."""
-    found = 0
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-            found += len(file.read().split())
-    return found
+    while True:
+        found = 0
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
+                    found += len(file.read().split())
+            return found
+        except (FileNotFoundError, ProcessLookupError):
+            if not os.path.exists(f"/proc/{pid}"):
+                raise
+            # a thread has ended meanwhile: its children are another one's now, so that all are counted again
 
 
 READERS: Dict[str, Callable[[int], float]] = {
@@ -115,7 +121,7 @@ that leaves one behind leaves hundreds."""
 
 
 RESTING = 2
-"""Threads more than at the beginning that a process may have when nothing has happened for a while."""
+"""Threads, or descriptors, more than at the beginning that a process may have when nothing has happened for a while."""
 
 
 def has_come_to_rest(pids: Dict[int, float]) -> bool:

@@ -423,6 +423,44 @@ def test_a_stream_of_changes() -> None:
         assert closed.wait(WAIT)
 
 
+def test_what_the_stream_before_still_brings_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams are connections of their own: what was sent before the next one began may come after that."""
+    monkeypatch.setattr("minimcp.listening.RUN_OUT", WAIT)
+    streams: List[Wire] = []
+    over = threading.Event()
+
+    def listen(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        streams.append(wire)
+        wire.event(_about(wire, "subscriptions/acknowledged", notifications=heard.message["params"]["notifications"]))
+        over.wait(WAIT)
+
+    told: List[str] = []
+    discovered = {**DISCOVERED, "capabilities": {"resources": {"subscribe": True}}}
+    said: Any = {"subscriptions/listen": listen, "server/discover": lambda heard, wire: wire.result(discovered)}
+    with Peer(said) as peer, connect(peer, on_resource_updated=told.append) as client:
+        for uri in ("a:1", "a:2", "a:3"):
+            client.subscribe(uri)
+        client.unsubscribe("a:3")
+        first, _, third, last = streams
+        for wire, uris, then in (
+            (last, ["a:1"], ["a:1"]),
+            (first, ["a:1", "a:2"], ["a:1", "a:2"]),  # the last one has told of a:1 since, but not of a:2
+            (third, ["a:3", "a:2"], ["a:1", "a:2", "a:2"]),  # nobody wants to hear of a:3 any more
+            (last, ["a:2"], ["a:1", "a:2", "a:2", "a:2"]),
+        ):
+            for uri in uris:
+                wire.event(_about(wire, "resources/updated", uri=uri))
+            assert eventually(lambda then=then: len(told) >= len(then)) and told == then
+        over.set()
+
+
+def _about(wire: Wire, method: str, **params: Any) -> Any:
+    """A notice on a stream."""
+    meta = {"io.modelcontextprotocol/subscriptionId": wire.id}
+    return {"method": f"notifications/{method}", "params": {**params, "_meta": meta}}
+
+
 # ------------------------------------------------------------ with a handshake
 
 
