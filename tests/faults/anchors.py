@@ -66,7 +66,7 @@ ANCHORS = (
     Anchor("client: 5 MB that nobody reads", "K10", "{K10 a timeout of 1 s} of 1 s", ("8 s of 3 s", NOT, NOT)),
     Anchor("client: an event above 1 MiB", "K06H", "taken, up to 64 MiB", ("an error", SAME, NOT)),
     Anchor("client: 1 MB of gzip that are 1 GB", "K12", "refused, {K12 memory at most}",
-           ("3.1 GB, 20 s of 10 s", "3.2 GB, 18 s of 10 s", NOT)),
+           ("3.1 GB, for 20 s", "3.2 GB, for 18 s", NOT)),
 )
 
 
