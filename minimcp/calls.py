@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from .answering import Answerer
+from .arguments import DEFAULT, check_token, moment, shown
 from .cancel import CancelToken
 from .channel import Channel
 from .deadline import Deadline
@@ -34,15 +35,6 @@ Result = dict[str, Json]
 
 AT_ONCE = 64
 """Requests that leave together at most when many are sent at once."""
-
-
-class _Default:
-    def __repr__(self) -> str:
-        return "the client's"
-
-
-DEFAULT: Any = _Default()
-"""As ``timeout=``: what the client was connected with."""
 
 
 class Calls:
@@ -118,7 +110,8 @@ class Calls:
             except SessionGone as gone:
                 if not self.refuses(gone):
                     raise
-                return self.next_session(deadline, cancel)._ask(method, params, deadline, cancel, on_progress)
+                following = self.next_session(deadline, cancel)
+                return self._ask_anew(following, method, params, deadline, cancel, on_progress)
             except UnsupportedRevision as error:
                 if not self.adopts(error):
                     raise
@@ -140,6 +133,16 @@ class Calls:
         assert self.renewed is not None
         self.channel.wait_until_ended(deadline.remaining())
         return self.renewed(deadline, cancel)
+
+    @staticmethod
+    def _ask_anew(link: Calls, *asked: Any) -> Result:
+        """Ask in the session that takes the place of one that the server has ended."""
+        try:
+            return link._ask(*asked)
+        except SessionGone as gone:
+            gone.args = (f"{gone}, and the one before it: do several processes serve this URL? They need a proxy that "
+                         "sends a client to the same one always, or sessions=False",)
+            raise
 
     def adopts(self, outcome: object) -> bool:
         """Whether this is the server's word that it speaks another revision, which is spoken from now on."""
@@ -166,6 +169,10 @@ class Calls:
             )
         except (TypeError, ValueError) as error:
             raise _explained(method, params, error) from None
+        except SessionGone as gone:  # before this was sent
+            gone = copy(gone)
+            gone.refused = True
+            raise gone from None
         result = self._outcome(call, params, deadline, cancel)
         if cancel is not None and cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
             raise Cancelled(cancel.reason or "cancelled")
@@ -326,46 +333,6 @@ def _explained(method: str, params: Mapping[str, Json], error: Exception) -> Exc
     from .remedies import explained
 
     return explained(method, params, error)
-
-
-def shown(value: object) -> str:
-    """A wrong argument, for a message: "the str 'x'"."""
-    return f"the {type(value).__name__} {repr(value):.60}"
-
-
-def moment(
-    name: str, seconds: Optional[float], make: Callable[[Optional[float]], Deadline] = Deadline
-) -> Deadline:
-    """When this many seconds are over.
-
-    Args:
-        name: Of the argument, for the message.
-        seconds: Its value; None never comes.
-        make: Makes the moment.
-
-    Raises:
-        TypeError: It is no number.
-        ValueError: It is negative.
-    """
-    try:
-        if seconds is not None and not seconds >= 0:
-            raise ValueError(f"{name} is at least 0 seconds, not {seconds}; None waits for ever")
-        return make(seconds)
-    except TypeError:
-        raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None
-
-
-def check_token(cancel: Optional[CancelToken]) -> None:
-    """Return if something with this ``cancel=`` may begin.
-
-    Raises:
-        TypeError: It is no token.
-        Cancelled: It is cancelled.
-    """
-    if cancel is not None and not isinstance(cancel, CancelToken):
-        raise TypeError(f"cancel is a CancelToken or None, not {shown(cancel)}")
-    if cancel is not None and cancel.cancelled:
-        raise Cancelled(cancel.reason or "the token was cancelled before the call")
 
 
 def _pass_on(given: CancelToken, token: CancelToken) -> None:

@@ -16,7 +16,7 @@ from .deadline import Deadline
 from .errors import AuthorizationError, ConnectionLost, ProtocolViolation
 from .failures import describe
 from .log import one_line
-from .sending import Cuttable, Sending, flat, here, words
+from .sending import Cuttable, KeptBriefly, Sending, flat, here, words
 from .version import VERSION
 
 CONNECT_SECONDS = 10.0
@@ -39,19 +39,26 @@ Auth = Any
 class Answer:
     """The head of a response, and its body as it comes. For one thread at a time.
 
-    ``headers`` knows names without regard to case: ``headers.get("Content-Type")``.
+    ``headers`` knows names without regard to case: ``headers.get("Content-Type")``. ``cut`` is the loss of a body that
+    ended too early when `start` read it; None for others.
 
     Args:
         where: What was asked, for messages.
         raw: The response, as `urllib3` gives it.
     """
 
-    __slots__ = ("status", "headers", "_where", "_raw")
+    __slots__ = ("status", "headers", "cut", "_where", "_raw")
 
     def __init__(self, where: str, raw: Any) -> None:
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
         self._where, self._raw = where, raw
+        self.cut: Optional[ConnectionLost] = None
+
+    @property
+    def framed(self) -> bool:
+        """Whether the head says where the body ends; one that broke off in the middle may look as if it did not."""
+        return "Content-Length" in self.headers or "Transfer-Encoding" in self.headers
 
     def read(self) -> bytes:
         """Wait for bytes of the body; none at its end.
@@ -98,7 +105,9 @@ class Answer:
                 if not piece:
                     break
                 found += piece
-        except (ConnectionLost, ProtocolViolation):
+        except ConnectionLost as lost:
+            self.cut = lost
+        except ProtocolViolation:
             pass  # what there is says enough
         return bytes(found[:limit])
 
@@ -148,8 +157,10 @@ class Fetcher:
     ) -> None:
         try:
             import requests
+            from urllib3 import Retry, Timeout
         except ImportError as error:
             raise ImportError(NEEDS_REQUESTS) from error
+        self._once, self._timeout = Retry(False, redirect=False), Timeout(connect=CONNECT_SECONDS, read=None)
         self.shown = shown(url)
         self._url, self._auth = url, auth
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -211,14 +222,12 @@ class Fetcher:
             here.sending = None
 
     def _directly(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]) -> Any:
-        from urllib3 import Timeout
-
         pool, path = self._ways.get(url) or self._way(url)
         if self._session.cookies:
             headers = {**headers, **self._cookies(url)}
         raw = pool.urlopen(
-            method, path, body=body, headers=headers, retries=False, redirect=False, assert_same_host=False,
-            timeout=Timeout(connect=CONNECT_SECONDS, read=None), preload_content=False, decode_content=False,
+            method, path, body=body, headers=headers, retries=self._once, redirect=False, assert_same_host=False,
+            timeout=self._timeout, preload_content=False, decode_content=False,
         )
         if "Set-Cookie" in raw.headers:
             self._keep_cookies(url, raw)
@@ -314,7 +323,7 @@ def _adapter(connections: weakref.WeakSet[Any]) -> Any:
         is_plain = pool.ConnectionCls._new_conn is HTTPConnection._new_conn
         more = {"kept_in": connections, "is_plain": is_plain, "no_connection": NewConnectionError}
         connection = type("Connection", (Cuttable, pool.ConnectionCls), more)
-        return type("Pool", (pool,), {"ConnectionCls": connection})
+        return type("Pool", (KeptBriefly, pool), {"ConnectionCls": connection})
 
     def adapted(manager: Any) -> Any:
         if not hasattr(manager, "minimcp_pools"):

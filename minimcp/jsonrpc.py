@@ -139,7 +139,7 @@ class _NotFinite(ValueError):
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    members = dict(pairs)
+    members = dict(pairs) if pairs else {}  # an empty dict that is made of a list takes more room
     if len(members) != len(pairs):
         raise _Duplicate
     return members
@@ -198,9 +198,11 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
         A message, a `Broken`, or a list of both for an array. Never raises, whatever the bytes are.
     """
     try:
-        text = line.decode()
-        value = _strict.decode(text)
+        text = line.decode().strip(" \t\n\r")
+        value, end = _strict.raw_decode(text)
     except (ValueError, RecursionError):
+        return _diagnose(line, max_depth)
+    if end < len(text):
         return _diagnose(line, max_depth)
     if max_depth is not None and _may_be_deeper(text, max_depth) and _deeper_than(value, max_depth):
         return _broken(value, INVALID_REQUEST, f"nested deeper than {max_depth}")

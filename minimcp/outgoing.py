@@ -76,6 +76,8 @@ class Outgoing:
         try:
             self._post(line)
         except BaseException as error:  # one of a signal handler's does not stop the request: it is sent by others
+            if isinstance(error, ConnectionLost) and call.ended and not isinstance(call.ending, BaseException):
+                return call  # it was sent and answered: what could not be written is what others had added behind it
             sent = not isinstance(error, ConnectionLost) and method not in NEVER_CANCELLED
             self.retire(call, Cancelled("the caller gave up"), tell=sent)
             raise

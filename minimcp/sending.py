@@ -10,6 +10,7 @@ import os
 import selectors
 import socket
 import threading
+import time
 import weakref
 from typing import Any, Callable, Optional
 
@@ -24,6 +25,11 @@ _UNDER_WAY = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN, errn
 
 here = threading.local()
 """Of each thread: ``sending``, what it sends now."""
+
+
+KEPT_SECONDS = 1.5
+"""How long a connection may be idle and still be used again. Servers close such ones, the hasty ones after 2 s, and
+what is sent at that moment is lost: nobody knows whether it has run, so it cannot be sent again."""
 
 
 class Sending:
@@ -90,8 +96,12 @@ class Cuttable:
         super().__init__(*args, **keywords)
         self._owner_lock = threading.RLock()  # a signal handler may end what its own thread is ending
         self._owner: Optional[Sending] = None
-        self._early: Any = None
+        self._wire: Any = None
+        """The socket from the first moment until it is closed: ``sock`` comes later, and is None while the response is
+        read after which the server closes."""
         self._was_cut = False
+        self.idle_since = float("inf")
+        self._gathered: Optional[list[bytes]] = None
         self.kept_in.add(self)
 
     def _serve(self) -> None:
@@ -110,7 +120,7 @@ class Cuttable:
             if self._owner is not sending:
                 return
             self._was_cut = True
-            for sock in (self.sock, self._early):
+            for sock in (self.sock, self._wire):
                 try:
                     socket.socket.shutdown(getattr(sock, "socket", sock), socket.SHUT_RDWR)
                 except (OSError, TypeError):
@@ -119,10 +129,10 @@ class Cuttable:
     def _new_conn(self) -> Any:
         self._serve()
         try:
-            self._early = self._reach() if self.is_plain else super()._new_conn()  # type: ignore[misc]
+            self._wire = self._reach() if self.is_plain else super()._new_conn()  # type: ignore[misc]
         except OSError as error:
             raise self.no_connection(self, f"no connection: {error}") from error
-        return self._early
+        return self._wire
 
     def _reach(self) -> socket.socket:
         """As `socket.create_connection`, for somebody who may give up meanwhile."""
@@ -161,20 +171,48 @@ class Cuttable:
     def connect(self) -> None:
         """As in `http.client`; whoever was cut meanwhile does not go on."""
         super().connect()  # type: ignore[misc]
-        self._early = None
+        self._wire = self.sock
         if self._was_cut:
             raise OSError("given up while connecting")
 
-    def request(self, *args: Any, **keywords: Any) -> Any:
-        """As in `http.client`; from now on this serves whoever this thread sends for."""
+    def request(self, *args: Any, **keywords: Any) -> None:
+        """As in `http.client`, but in one piece; from now on this serves whoever this thread sends for."""
         self._serve()
-        return super().request(*args, **keywords)  # type: ignore[misc]
+        gathered: list[bytes] = []
+        self._gathered = gathered
+        try:
+            super().request(*args, **keywords)  # type: ignore[misc]
+        finally:
+            self._gathered = None
+        self.send(b"".join(gathered))
+
+    def send(self, data: Any) -> None:
+        """As in `http.client`; what belongs to one request is kept until all of it is here."""
+        if self._gathered is None:
+            super().send(data)  # type: ignore[misc]
+        else:
+            self._gathered.append(data)
 
     def close_descriptor(self) -> None:
         """Close the socket without a word, in a forked process."""
-        sock = self.sock
+        sock = self.sock or self._wire
         if sock is not None and sock.fileno() >= 0:
             os.close(sock.detach())
+
+
+class KeptBriefly:
+    """What is mixed into the pools of `urllib3`: what was idle for longer than `KEPT_SECONDS` is connected anew."""
+
+    def _get_conn(self, *args: Any, **keywords: Any) -> Any:
+        connection = super()._get_conn(*args, **keywords)  # type: ignore[misc]
+        if time.monotonic() - connection.idle_since > KEPT_SECONDS:
+            connection.close()
+        return connection
+
+    def _put_conn(self, connection: Any) -> None:
+        if connection is not None:
+            connection.idle_since = time.monotonic()
+        super()._put_conn(connection)  # type: ignore[misc]
 
 
 # ------------------------------------------------------------ words
@@ -214,4 +252,6 @@ def words(error: BaseException) -> str:
     chain = [each for each in _chain(error) if str(each)]
     inner = next((each for each in reversed(chain) if isinstance(each, OSError) and each.strerror), None)
     told = inner or (chain[-1] if chain else error)
+    if isinstance(told, ValueError) and str(told).endswith("base 16: b''"):  # where the size of a chunk should be
+        return "the connection was closed"
     return one_line(f"{type(told).__name__}: {told}", 300)

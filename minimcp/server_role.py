@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+from typing import Callable, Mapping, Optional
 
 from .eras import Peer
 from .errors import ConnectionLost, InvalidRequest
-from .exchange import Exchange, Outlet, Route
+from .exchange import NO_HEADERS, Exchange, Outlet, Route
 from .features.registry import Registry
 from .jsonrpc import Json, Notification, Request
 from .log import Log
@@ -29,6 +29,8 @@ class ServerRole(Role):
         on_end: Called when the connection has ended, on the reader's thread.
     """
 
+    __slots__ = ("session", "facts", "headers", "later", "end", "_registry", "_on_end", "_shut_down")
+
     hot = True
     answers_rubbish = True
 
@@ -36,6 +38,7 @@ class ServerRole(Role):
         self._registry, self._on_end = registry, on_end
         self.session = ServerSession(registry.offer)
         self.facts = registry.facts
+        self.headers: Mapping[str, str] = NO_HEADERS
         self.later: Optional[Later] = None
         self.end: Callable[[], None] = nothing
         self._shut_down = False

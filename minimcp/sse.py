@@ -152,19 +152,19 @@ def format_event(
         ValueError: The type or the id has a line end or a NUL in it.
     """
     content = data.encode() if isinstance(data, str) else data
-    head = "".join(
-        f"{name}: {_one_line(name, str(value))}\n"
-        for name, value in (("event", event), ("id", id), ("retry", retry))
-        if value is not None
-    ).encode()
+    head = "" if event is None else _field("event", event)
+    if id is not None:
+        head += _field("id", id)
+    if retry is not None:
+        head += f"retry: {retry}\n"
     if content.endswith(b"\n"):
         content = content[:-1]
     if b"\n" in content or b"\r" in content:
         content = b"\ndata: ".join(content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"))
-    return b"".join((head, b"data: ", content, b"\n\n"))
+    return b"%bdata: %b\n\n" % (head.encode(), content)
 
 
-def _one_line(name: str, value: str) -> str:
-    if any(mark in value for mark in "\r\n\0"):
+def _field(name: str, value: str) -> str:
+    if "\n" in value or "\r" in value or "\0" in value:
         raise ValueError(f"the {name} of an event is one line without NUL, not {value!r:.80}")
-    return value
+    return f"{name}: {value}\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Optional, Sequence, Union
 
@@ -66,7 +67,7 @@ def read_target(
 
         way = f"connect(Server.of({target.__name__}()))" if has_marks(target) else "give an instance of it"
         raise TypeError(f"{target.__name__} is a class: {way}")
-    if isinstance(target, str) and target.startswith(("http://", "https://")):
+    if isinstance(target, str) and target.lower().startswith(("http://", "https://")):
         from .transports.posting import HttpServer
 
         _refuse(local, "env and cwd do not apply to a server with a URL")
@@ -128,6 +129,8 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
         first = "sys.executable" if runner is sys.executable else repr(runner)
         way = f"write connect([{first}, {', '.join(map(repr, words))}])"
         raise ConnectionFailed(f"{target!r} was taken for a command line, and {words[0]} is no program: {way}")
+    if len(words) == 1 and re.fullmatch(r"[\w.-]+:\d+(/.*)?", target) and not _is_program(target):
+        raise ConnectionFailed(f"{target!r} was taken for a command line: write http:// or https:// before a URL")
     return "a command line", words
 
 

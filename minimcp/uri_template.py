@@ -45,6 +45,12 @@ class UriTemplate:
     def __repr__(self) -> str:
         return f"<UriTemplate {self.text!r}>"
 
+    @property
+    def shape(self) -> str:
+        """The same for templates that match the same URIs: the text, with places for the names that no URI shows."""
+        places = {name: str(place) for place, name in enumerate(self.variables)}
+        return "".join(part if isinstance(part, str) else _shape(part, places) for part in self._parts)
+
     def expand(self, values: Mapping[str, Any]) -> str:
         """The URI for these values, by all four levels of RFC 6570.
 
@@ -88,6 +94,11 @@ class UriTemplate:
                 return None
             found += values
         return _agreed(found)
+
+
+def _shape(part: Expression, places: Mapping[str, str]) -> str:
+    sign, names = part.operator, [each._replace(name=places[each.name]) for each in part.variables]
+    return f"{{{sign} {part.variables if sign.named else names}}}"
 
 
 # ---------------------------------------------------------------- the row of steps

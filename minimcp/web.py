@@ -5,19 +5,16 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence, Union
 
 from .features.registry import Registry
 from .limits import Limits
-from .log import Log
 from .notices import Later
 from .options import FLAG, SEVERAL, check_options, count, seconds
-from .pipe import nothing
 from .places import Executors
 from .server_role import ServerRole
-
-log = Log("http")
 
 if TYPE_CHECKING:
     from .transports.http_common import HttpRequest, HttpResponse
@@ -26,6 +23,10 @@ if TYPE_CHECKING:
     from .transports.http_server_settings import HttpSettings
     from .transports.http_server_stream import EventStore
     from .transports.wsgi import WsgiApp
+
+
+def _forget(role: ServerRole) -> None:
+    """Nobody keeps a session's role but the session."""
 
 
 class WebOptions:
@@ -111,7 +112,8 @@ class Web:
         Args:
             path: Where it answers, exactly; below a prefix that it is mounted at, either with it or without.
             max_streams: Streams of notices that may be open at once; each holds a thread of the host. With 0 there are
-                none: GET is answered 405, `subscriptions/listen` with an error. None sets no limit.
+                none: GET is answered 405 unless it asks for the rest of a call's stream, `subscriptions/listen` with
+                an error. None sets no limit.
             allowed_hosts: Names that the server is known by; None takes the server's own option.
             allowed_origins: Other pages that may send requests; None takes the server's own option.
 
@@ -221,16 +223,17 @@ class Web:
         older: bool,
         started: Optional[Callable[[RunningHttp], None]] = None,
     ) -> None:
-        """Serve until a signal comes or `close` is called; told what runs, ``started`` may say so."""
+        """Serve until a signal comes or `close` is called; ``started`` is told what runs, or else the user is."""
         from .run import serve_until_told
 
         def start(wake: Callable[[], None]) -> RunningHttp:
             wakers.append(wake)
             self._wakers += wakers
             running = self._start_http(host, port, path, newer=newer, older=older)
-            log.info("%s serves at %s", self.name, running.url)
             if started is not None:
                 started(running)
+            elif sys.stderr is not None:
+                print(f"{self.name} serves at {running.url}", file=sys.stderr, flush=True)
             return running
 
         wakers: list[Callable[[], None]] = []
@@ -265,6 +268,6 @@ class Web:
                 served.close(grace)
 
     def _session_role(self, later: Later, end: Callable[[], None]) -> ServerRole:
-        role = ServerRole(self._registry, lambda role: nothing())
+        role = ServerRole(self._registry, _forget)
         role.later, role.end = later, end
         return role

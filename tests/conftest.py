@@ -17,9 +17,9 @@ from typing import Any, Generator, Iterator, List, Set
 
 import pytest
 
-from .support import KEPT, KEPT_THREADS, Held, eventually, held
+from .support import KEPT, KEPT_THREADS, WAIT, Held, eventually, held
 
-SETTLE = 2.0
+SETTLE = 10.0
 """Seconds that the threads, descriptors and children of a test may take to go away after it."""
 
 
@@ -66,6 +66,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(config.stash[MANIFEST_LINE])
 
 
+@pytest.fixture(autouse=True, scope="session")
+def time_for_last_words() -> Iterator[None]:
+    """What ends, a connection or a stream, gets a moment for last words; a busy machine may need that alone.
+
+    Tests of what happens when that time is over set it themselves.
+    """
+    from minimcp import channel, listening
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("FAREWELL_SECONDS", "LAST_WORDS_SECONDS", "CLOSE_SECONDS"):
+            patch.setattr(channel, name, WAIT)
+        patch.setattr(listening, "_FAREWELL", WAIT)
+        yield
+
+
 def _left_behind(before: Held) -> List[str]:
     now, then = held().named(), before.named()
     opened, closed = now - then - KEPT, then - now
@@ -76,23 +91,38 @@ GROWN = re.compile(r"(minimcp-.+)-(?:\d+|watcher)")
 """A worker or the watcher of a connection: they come when they are needed, which the scheduler decides."""
 
 
-def _grown_by(before: Held) -> Set[threading.Thread]:
-    """The threads by which connections grew that were there before the test: theirs, not the test's."""
+def _begun_since(before: Held) -> Set[threading.Thread]:
+    """The test's threads: those by which connections grow that were there before are theirs, whenever they come."""
     readers = {thread.name for thread in before.threads}
     found = ((thread, GROWN.fullmatch(thread.name)) for thread in threading.enumerate())
-    return {thread for thread, match in found if match and f"{match[1]}-reader" in readers}
+    new = {thread for thread, match in found if not match or f"{match[1]}-reader" not in readers}
+    return new - before.threads - KEPT_THREADS
 
 
 def _after_settling(before: Held) -> List[str]:
     """What is still there, or gone, when all had its time to end."""
-    end, known = time.monotonic() + SETTLE, before.threads | KEPT_THREADS | _grown_by(before)
-    while time.monotonic() < end and set(threading.enumerate()) - known:  # one that ends may begin another
-        for thread in set(threading.enumerate()) - known:
+    end = time.monotonic() + SETTLE
+    while time.monotonic() < end and _begun_since(before):  # one that ends may begin another
+        for thread in _begun_since(before):
             eventually(lambda thread=thread: thread.ident is not None)  # it may only just begin
             thread.join(max(0.0, end - time.monotonic()))
     eventually(lambda: not _left_behind(before), max(0.0, end - time.monotonic()))
-    threads = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in known]
-    return threads + _left_behind(before)
+    return [f"thread {thread.name}" for thread in _begun_since(before)] + _left_behind(before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def leaves_nothing_to_the_next_file() -> Iterator[None]:
+    """The same for all tests of a file and its fixtures: what these let go of is gone when the next file begins.
+
+    Which file that is, and in which process, nobody knows.
+    """
+    before = held()
+    yield
+    KEPT.clear()
+    KEPT_THREADS.clear()
+    left = _after_settling(before) if held() != before else ()
+    if left:
+        pytest.fail("left behind by the file: " + "; ".join(left), pytrace=False)
 
 
 @pytest.fixture(autouse=True)

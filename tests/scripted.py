@@ -78,8 +78,8 @@ class ScriptedPipe(Pipe):
 
     def send(self, data: bytes, seconds: float) -> int:
         with self._changed:
-            if self.room == 0:
-                self.stuck.set()
+            if self.room == 0 and seconds:
+                self.stuck.set()  # whoever sends has let go of nothing, and waits
             if seconds:
                 self._changed.wait_for(lambda: self.room != 0 or self.closed, timeout=min(seconds, WAIT))
             if self.failing is not None:

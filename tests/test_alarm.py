@@ -10,7 +10,7 @@ import pytest
 from minimcp.alarm import Alarm, Countdown
 
 from .scripted import no_threads, wait_for
-from .support import WAIT, eventually
+from .support import eventually
 
 LATER = 3600.0
 
@@ -27,9 +27,13 @@ def alarm() -> Alarm:
 def test_it_rings_in_the_order_of_time(alarm: Alarm) -> None:
     rung: List[int] = []
     done = threading.Event()
+    holding, go = threading.Event(), threading.Event()
+    alarm.at(0, lambda: holding.set() or wait_for(go))  # type: ignore[func-returns-value]
+    wait_for(holding)  # so that nothing rings before all is ordered
     forget = alarm.at(LATER, lambda: rung.append(9))
-    alarm.at(0.02, lambda: rung.append(2) or done.set())  # type: ignore[func-returns-value]
-    alarm.at(0.0, lambda: rung.append(1))
+    alarm.at(-LATER, lambda: rung.append(2) or done.set())  # type: ignore[func-returns-value]
+    alarm.at(-2 * LATER, lambda: rung.append(1))
+    go.set()
     wait_for(done)
     assert rung == [1, 2]
     forget()
@@ -83,15 +87,16 @@ def test_no_thread_orders_nothing_and_hurts_nothing_later(alarm: Alarm, monkeypa
 
 
 def test_it_begins_anew_in_a_fork(alarm: Alarm) -> None:
-    rung = threading.Event()
+    rung, of_the_parent = threading.Event(), alarm._changed
     forget = alarm.at(LATER, rung.set)
+    assert eventually(lambda: of_the_parent._waiters)  # type: ignore[attr-defined]
     alarm.renew()  # as if its thread were not there
     alarm.at(0, rung.set)
     wait_for(rung)
     forget()
-    alarm_of_the_parent = [thread for thread in threading.enumerate() if thread.name == "test-alarm"]
-    for thread in alarm_of_the_parent:
-        thread.join(WAIT / 100)
+    with of_the_parent:  # here it is, and would wait for an hour
+        of_the_parent.notify_all()
+    assert eventually(lambda: not alarm_threads())
 
 
 # ------------------------------------------------------------ time of running
@@ -107,10 +112,11 @@ def test_a_countdown_rings_once_its_time_is_used_up(alarm: Alarm) -> None:
 
 def test_a_countdown_stands_while_anything_is_paused(alarm: Alarm) -> None:
     rung = threading.Event()
-    countdown = Countdown(alarm, 0.05, rung.set)
+    countdown = Countdown(alarm, LATER, rung.set)
     countdown.pause()
     countdown.pause()
-    assert alarm_threads() == [] or eventually(lambda: not alarm_threads())
+    countdown._left = 0.05
+    assert eventually(lambda: not alarm_threads())
     countdown.resume()
     assert not rung.wait(0.1) and alarm_threads() == []
     countdown.resume()
@@ -119,15 +125,16 @@ def test_a_countdown_stands_while_anything_is_paused(alarm: Alarm) -> None:
 
 def test_a_countdown_that_is_stopped_never_rings(alarm: Alarm) -> None:
     rung = threading.Event()
-    for seconds in (LATER, 0.05):
-        countdown = Countdown(alarm, seconds, rung.set)
+    for left in (LATER, 0.0):
+        countdown = Countdown(alarm, LATER, rung.set)
         countdown.pause()
+        countdown._left = left
         countdown.stop()
         countdown.resume()
         countdown.stop()
     other = Countdown(alarm, LATER, rung.set)
     other.stop()
-    assert not rung.is_set() and eventually(lambda: not alarm_threads())
+    assert eventually(lambda: not alarm_threads()) and not rung.is_set()
 
 
 def test_a_countdown_goes_on_with_what_is_left(alarm: Alarm) -> None:

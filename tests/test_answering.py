@@ -15,7 +15,7 @@ from minimcp import Answer, Audio, Image, Refused, SampleResult, Text, ToolUse
 from . import answering
 from .answering import R1, R2, R3, R4, Answering, initialized, result
 from .scripted import Task, cancelled, notice, wait_for
-from .support import WAIT, eventually
+from .support import WAIT, MovedTime, eventually
 
 HI = [{"role": "user", "content": {"type": "text", "text": "hi"}}]
 
@@ -149,7 +149,7 @@ def test_a_url_is_shown_whole_and_answered_without_content() -> None:
     assert [(each.url, each.host, each.elicitation_id) for each in seen] == [(url, "x.y", "e")]
 
 
-@pytest.mark.requirement("ELIC-04")
+@pytest.mark.requirement("ELIC-04", "SEC-09")
 def test_questions_that_are_none_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     form = {"message": "?", "requestedSchema": FORM}
     wrong: List[Any] = [
@@ -403,8 +403,10 @@ def test_closing_while_a_handler_answers() -> None:
 
 
 @pytest.mark.requirement("M:CAN-7")
-def test_the_clock_stands_while_a_handler_answers() -> None:
-    begun, gate = threading.Event(), threading.Event()
+def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, gate, moved = threading.Event(), threading.Event(), MovedTime()
+    for where in ("minimcp.clock", "minimcp.deadline"):
+        monkeypatch.setattr(where + ".time", moved)
 
     def elicit(request: Any) -> Any:
         begun.set()
@@ -420,13 +422,20 @@ def test_the_clock_stands_while_a_handler_answers() -> None:
 
     server = Answering({"x": work, "y": answer, "z": answering.silence})
     with minimcp.connect(server, revision=R4, elicit=elicit) as client:
-        task = Task(lambda: client.request("x", timeout=0.3))
+        def later() -> None:
+            """It is later than both calls may last, and they look at the clock."""
+            moved.ahead += 2 * WAIT
+            client._channel.calls.table.wake_all()
+
+        task = Task(lambda: client.request("x", timeout=WAIT))
         wait_for(begun)
-        late = Task(lambda: client.request("z", timeout=0.05))
-        pause = threading.Event()
-        assert not pause.wait(0.5), "longer than both calls may take"
-        assert task.thread.is_alive() and late.thread.is_alive()
+        late = Task(lambda: client.request("z", timeout=WAIT))
+        assert eventually(lambda: "z" in server.pipe.methods())
+        later()
+        assert not threading.Event().wait(0.1) and task.thread.is_alive() and late.thread.is_alive()
         gate.set()
+        assert eventually(lambda: not client._answerer.clock.stands())
+        later()
         with pytest.raises(minimcp.RequestTimeout):
             late.result()
         server.pipe.heard(1)

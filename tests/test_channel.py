@@ -203,7 +203,7 @@ def test_the_end_of_the_stream_ends_calls_and_lets_requests_finish() -> None:
     held = Held()
     role = ScriptedRole()
     role.serve("work", held)
-    with open_channel(role) as (channel, pipe, _):
+    with open_channel(role, drain_grace=10 * WAIT) as (channel, pipe, _):
         pipe.give(request(1, "work"))
         wait_for(held.begun)
         call = ask(channel)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import minimcp
-from minimcp import client as module
+from minimcp import client as module, tool_calls
 from minimcp.types import Implementation
 
 from .answering import R1, R4, R5, Answering, discovered, error, initialized, result, silence
-from .support import WAIT, eventually, run_python
+from .support import WAIT, eventually, let_go, run_python
 
 
 def test_facts() -> None:
@@ -105,12 +105,15 @@ def test_tools_are_not_listed_where_nothing_can_be_wrapped() -> None:
 
 
 @pytest.mark.parametrize("answer", [error(-32603), silence, result(tools=5)])
-def test_a_result_is_kept_when_the_tools_cannot_be_listed(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_result_is_kept_when_the_tools_cannot_be_listed(
+    answer: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING, "minimcp.client")
+    monkeypatch.setattr(tool_calls, "LOOK_UP_SECONDS", 0.05 if answer is silence else WAIT)
     server = wrapping(answer)
     with minimcp.connect(server, revision=R4) as client:
         for _ in range(2):
-            assert client.call_tool("mine", timeout=0.6).value == {"result": 3}
+            assert client.call_tool("mine", timeout=WAIT).value == {"result": 3}
         assert server.pipe.methods().count("tools/list") == 1
     assert len(caplog.records) == 1 and "mine" in caplog.text
 
@@ -187,13 +190,7 @@ def test_messages_by_hand_are_checked_before_they_are_sent() -> None:
 def test_a_client_that_is_collected_open_warns() -> None:
     server = Answering()
     held = [minimcp.connect(server, revision=R4)]
-
-    def drop() -> None:
-        held.clear()
-        gc.collect()
-
-    with pytest.warns(ResourceWarning, match="unclosed <Client"):
-        drop()
+    assert let_go(held, "unclosed <Client")
     assert eventually(lambda: server.pipe.closed)
 
 

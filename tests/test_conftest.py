@@ -12,7 +12,6 @@ import gc, os, subprocess, sys, threading
 import tests.conftest
 from tests.support import outlives_the_test
 
-tests.conftest.SETTLE = 0.2
 release = threading.Event()
 place, folder = os.open(os.devnull, os.O_RDONLY), os.open(os.curdir, os.O_RDONLY)
 
@@ -21,6 +20,7 @@ def test_clean():
     thread.start()
 
 def test_thread():
+    tests.conftest.SETTLE = 0.2  # from here on nothing goes away by itself
     threading.Thread(target=release.wait, daemon=True, name="left-over").start()
 
 def test_descriptor():

@@ -11,7 +11,7 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp import Server, StdioServer
+from minimcp import Server, StdioServer, channel
 from minimcp.connecting import read_target
 from minimcp.transports.child import ChildPipe
 from minimcp.types import Implementation
@@ -32,6 +32,13 @@ def where() -> list[str]:
     return [os.getcwd(), os.environ.get("MARK", "")]
 server.run()
 """
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time for a process that ends, and for the last that it says: a busy machine may not let it at once."""
+    for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS"):
+        monkeypatch.setattr(ChildPipe, name, WAIT)
 
 
 @pytest.fixture
@@ -102,6 +109,7 @@ def test_what_names_no_server() -> None:
         ([], ValueError, "empty"),
         ("", ValueError, "empty"),
         ("'open", ValueError, "a command line"),
+        ("localhost:8000/mcp", minimcp.ConnectionFailed, "command line: write http:// or https:// before a URL"),
     ):
         with pytest.raises(kind, match=text):
             read_target(target)
@@ -193,6 +201,7 @@ def test_a_server_that_dies_of_the_probe_and_without_it(tmp_path: Path, reason: 
 
 def test_a_server_that_never_agrees_is_ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", 6 * WAIT)
+    monkeypatch.setattr(ChildPipe, "SETTLE_SECONDS", 0.1)  # it lives on
     stubborn = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: time.sleep(60)"
     half = "import os, time\nos.close(1)\nwhile True: time.sleep(60)"
     for code, seconds, kind in ((stubborn, 0.4, minimcp.RequestTimeout), (half, WAIT, minimcp.ConnectionFailed)):
@@ -359,6 +368,7 @@ def test_a_trace_of_every_message() -> None:
 
 @pytest.mark.parametrize("thread", ["x-memory-1", "x-memory-reader", "x-memory-control", "minimcp-memory-control"])
 def test_without_threads_there_is_one_flat_error(thread: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "FAREWELL_SECONDS", 0.01)
     server = Server("x")
     server.tool(lambda: "", name="empty", description="Nothing.")
     with no_threads(monkeypatch, thread), pytest.raises(minimcp.ConnectionFailed, match="process.* thread") as caught:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import socket
 import threading
 import tracemalloc
+import weakref
 from contextlib import ExitStack
-from typing import Any, Iterator
+from typing import Any, Iterator, List
 
 import pytest
 
 from minimcp import fetch
 from minimcp.errors import ConnectionFailed, ConnectionLost, ProtocolViolation
 from minimcp.fetch import Answer, Fetcher, shown
-from minimcp.sending import Sending
+from minimcp.sending import Cuttable, Sending
 
 from .scripted import Task
 from .support import WAIT, eventually, run_python
@@ -155,6 +156,38 @@ def test_what_was_given_up_before_is_not_sent() -> None:
         assert not peer.heard
 
 
+class InTwo:
+    """A connection that sends a request in two pieces, as `http.client` does."""
+
+    def __init__(self) -> None:
+        self.sock: Any = None
+        self.sent: List[bytes] = []
+
+    def request(self, body: bytes) -> None:
+        self.send(b"head ")
+        if not body:
+            raise ValueError("no body")
+        self.send(body)
+
+    def send(self, data: bytes) -> None:
+        self.sent.append(data)
+
+
+class Whole(Cuttable, InTwo):  # type: ignore[misc]
+    """The same as the pools have it."""
+
+    kept_in: Any = weakref.WeakSet()
+
+
+def test_a_request_is_sent_in_one_piece_or_not_at_all() -> None:
+    whole = Whole()
+    whole.request(b"body")
+    with pytest.raises(ValueError, match="no body"):
+        whole.request(b"")
+    whole.send(b"more")
+    assert whole.sent == [b"head body", b"more"]
+
+
 def test_a_late_end_harms_no_other_request_on_the_same_connection() -> None:
     with Peer({"GET": lambda heard, wire: wire.whole(200, b"x", "text/plain")}) as peer:
         fetcher = Fetcher(peer.url)
@@ -168,23 +201,44 @@ def test_a_late_end_harms_no_other_request_on_the_same_connection() -> None:
         fetcher.close()
 
 
-@pytest.mark.parametrize("when", ["head", "body"])
-def test_whoever_waits_is_woken(when: str) -> None:
-    waits = threading.Event()
+@pytest.mark.parametrize(("kept", "connections"), [(WAIT, 1), (-1.0, 3)])
+def test_a_connection_that_was_idle_is_not_used_again(
+    kept: float, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minimcp.sending.KEPT_SECONDS", kept)
+    with Peer({"GET": lambda heard, wire: wire.whole(200, b"x", "text/plain")}) as peer:
+        fetcher = Fetcher(peer.url)
+        for _ in range(3):
+            assert fetcher.send(Sending(), "GET", {}).body(None) == b"x"
+        fetcher.close()
+        assert len(peer._socks) == connections
+
+
+@pytest.mark.parametrize("said", [
+    b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nx",
+    b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nx", b"HTTP/1.0 200 OK\r\n\r\nx",
+])
+def test_whoever_waits_is_woken_and_the_server_sees_it(said: bytes) -> None:
+    """Also where no other request will use the connection: of that one `http.client` knows nothing any more."""
+    waits, gone = threading.Event(), threading.Event()
 
     def hang(heard: Heard, wire: Wire) -> None:
-        if when == "body":
-            wire.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nx")
+        wire.raw(said)
         waits.set()
-        wire.sock.recv(1)
+        if wire.sock.recv(1) == b"":
+            gone.set()
 
     with Peer({"GET": hang}) as peer:
         fetcher, sending = Fetcher(peer.url), Sending()
         task = Task(lambda: fetcher.send(sending, "GET", {}).body(None))
         assert waits.wait(WAIT)
         sending.end()
-        with pytest.raises(ConnectionLost, match="the connection broke|ends too early"):
-            task.result()
+        assert gone.wait(WAIT)
+        if b"1.0" in said:
+            assert task.result() == b"x"  # such a body ends with its connection, whoever closed it
+        else:
+            with pytest.raises(ConnectionLost, match="the connection broke|ends too early"):
+                task.result()
         fetcher.close()
 
 

@@ -172,7 +172,6 @@ def test_what_an_unknown_name_is_told() -> None:
 def failing(tmp_path: Path) -> Dict[str, Any]:
     return {
         "refuses": Answering({"initialize": error(-32603, "not today")}),
-        "silent": Answering({"initialize": silence}),
         "absent": [str(tmp_path / "none")],
         "unset": {"command": "x", "args": ["${THIS_IS_NOT_SET}"]},
         "remote": {"url": "http://127.0.0.1:1/mcp"},
@@ -183,16 +182,18 @@ def failing(tmp_path: Path) -> Dict[str, Any]:
 def test_a_server_that_does_not_start_is_an_error_of_its_own(tmp_path: Path) -> None:
     import requests  # noqa: F401 - before the clock runs: on a busy machine this takes longer than an answer
 
-    with opened({"fine": answering("x"), **failing(tmp_path)}, connect_timeout=2) as group:
+    with opened({"fine": answering("x"), **failing(tmp_path)}, connect_timeout=WAIT) as group:
         assert list(group.clients) == ["fine"] and names(group) == ["fine__x"]
         kinds = {name: type(each) for name, each in group.errors.items()}
         assert kinds == {
-            "refuses": minimcp.ConnectionFailed, "silent": minimcp.RequestTimeout, "absent": minimcp.ConnectionFailed,
-            "unset": ValueError, "remote": minimcp.ConnectionFailed,
+            "refuses": minimcp.ConnectionFailed, "absent": minimcp.ConnectionFailed, "unset": ValueError,
+            "remote": minimcp.ConnectionFailed,
         }
         assert "the server 'refuses': " in str(group.errors["refuses"]) and "not today" in str(group.errors["refuses"])
         assert "no connection" in str(group.errors["remote"])
     assert list(group.errors) == list(kinds)
+    with opened({"silent": Answering({"initialize": silence})}, connect_timeout=0.05) as late:
+        assert isinstance(late.errors["silent"], minimcp.RequestTimeout) and not late.clients
 
 
 @pytest.mark.parametrize("name", ["refuses", "absent", "unset"])
@@ -255,12 +256,25 @@ def test_a_server_that_cannot_list_leaves_its_tools_out_until_it_can() -> None:
     with opened({"a": answering(tools_list=lists), "b": answering("y")}) as group:
         for kind in (minimcp.InternalError, minimcp.CapabilityNotSupported):
             assert names(group) == ["b__y"] and isinstance(group.errors["a"], kind)
-        assert [each.name for each in group.list_tools(timeout=0.5)] == ["b__y"]
-        assert isinstance(group.errors["a"], minimcp.RequestTimeout)
+        assert asked_for_a_moment(group, "a") == ["b__y"] and isinstance(group.errors["a"], minimcp.RequestTimeout)
         assert names(group) == ["b__y"] and isinstance(group.errors["a"], minimcp.ProtocolViolation)
         assert names(group) == ["a__x", "b__y"] and group.errors == {}
         with pytest.raises(TypeError, match="timeout"):
             group.list_tools(timeout="1")  # type: ignore[arg-type]
+
+
+def asked_for_a_moment(group: Group, name: str) -> List[str]:
+    """The names of all tools, where one server gets no time to answer and the others get enough."""
+    client: Any = group.clients[name]
+    ask = client.list_tools
+
+    def hasty(*, timeout: Any, cancel: Any) -> Any:
+        assert timeout == WAIT
+        return ask(timeout=0.01, cancel=cancel)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "list_tools", hasty)
+        return [each.name for each in group.list_tools(timeout=WAIT)]
 
 
 def test_one_may_be_closed_early_and_all_in_any_order() -> None:

@@ -219,10 +219,11 @@ def test_what_was_gathered_goes_out_when_a_handler_holds_the_lane(
 
 
 def test_a_handler_that_waits_gives_the_lane_away_and_then_its_permit(blind: Bench) -> None:
-    waits, order = threading.Event(), []  # type: threading.Event, List[str]
+    inside, waits, order = threading.Event(), threading.Event(), []  # type: threading.Event, threading.Event, List[str]
 
     def ask() -> None:
         with waiting():
+            inside.set()
             wait_for(waits)
         with waiting():  # a turn ends once; now it is a job like any other
             pass
@@ -231,6 +232,7 @@ def test_a_handler_that_waits_gives_the_lane_away_and_then_its_permit(blind: Ben
     asking, after = Job(b"asking\n", during=ask), Job(b"after\n")
     blind.put(asking, after)
     assert blind.next() == (b"after\n", 1)
+    wait_for(inside)
     assert "0 running" in repr(blind.workers)
     waits.set()
     assert blind.next() == (b"asking\n", 1)

@@ -7,16 +7,17 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
+from minimcp import deadline
 from minimcp.negotiation import MOST_PROBES, Plan, wanted_revisions
 
 from .answering import R1, R3, R4, R5, REVISIONS, Answering, discovered, error, initialized, result, silence
-from .support import WAIT
+from .support import WAIT, MovedTime
 
 
 def agreed(answers: Dict[str, Any], **options: Any) -> "tuple[str, List[str]]":
     """The revision that was agreed on, and the methods that were sent."""
     server = Answering(answers)
-    with minimcp.connect(server, connect_timeout=WAIT, **options) as client:
+    with minimcp.connect(server, **{"connect_timeout": WAIT, **options}) as client:
         return client.revision, server.pipe.methods()
 
 
@@ -65,11 +66,17 @@ def test_a_silent_server_gets_the_handshake() -> None:
 
 
 @pytest.mark.requirement("M:VER-C12")
-def test_a_slow_server_that_has_taken_the_probe_is_asked_again() -> None:
+def test_a_slow_server_that_has_taken_the_probe_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = MovedTime()
+    monkeypatch.setattr(deadline, "time", moved)
+
+    def slow(message: Dict[str, Any]) -> None:
+        moved.ahead += 2 * WAIT
+
     answers = {
-        "server/discover": [silence, discovered()], "initialize": error(-32022, data={"supported": [R5]}),
+        "server/discover": [slow, discovered()], "initialize": error(-32022, data={"supported": [R5]}),
     }
-    revision, methods = agreed(answers, probe_timeout=0.02)
+    revision, methods = agreed(answers, probe_timeout=WAIT, connect_timeout=6 * WAIT)
     assert revision == R5 and methods == ["server/discover", "initialize", "server/discover"]
 
 

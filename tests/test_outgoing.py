@@ -61,6 +61,17 @@ def test_an_answer_that_beats_the_write(bench: Bench) -> None:
     assert bench.calls.wait(bench.call(), soon()) == {"n": 1}
 
 
+@pytest.mark.parametrize("answer", [{"n": 1}, Failure(1, 7, "no", None)])
+def test_an_answer_that_beats_the_loss_of_what_others_wrote_behind_it(bench: Bench, answer: Any) -> None:
+    def lose(message: Any) -> None:
+        bench.calls.table.settle(message["id"], answer)
+        raise ConnectionLost("gone")
+
+    bench.when_posted = lose
+    assert bench.calls.wait(bench.call(), soon()) == answer
+    assert bench.owed == []
+
+
 def test_an_error_of_the_peer_is_handed_over(bench: Bench) -> None:
     call = bench.call()
     failure = Failure(1, -32601, "no")

@@ -124,6 +124,7 @@ def test_not_very_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert list(recognition._known) == [peer.url]
 
 
+@pytest.mark.requirement("M:VER-C20")
 def test_a_server_that_has_become_another_one_is_probed_again() -> None:
     with Peer() as peer:
         recognition._known[peer.url] = recognition.HttpPipe
@@ -149,8 +150,10 @@ def test_what_is_wanted_is_all_that_is_tried() -> None:
 class Old:
     """A server of HTTP+SSE: one stream that brings everything."""
 
-    def __init__(self, endpoint: str = "/messages?session=1", *, refusal: int = 405, code: int = 0) -> None:
-        self.endpoint, self.refusal, self.code = endpoint, refusal, code
+    def __init__(
+        self, endpoint: str = "/messages?session=1", *, refusal: int = 405, code: int = 0, version: str = "2024-11-05"
+    ) -> None:
+        self.endpoint, self.refusal, self.code, self.version = endpoint, refusal, code, version
         self.streams: List[Wire] = []
 
     def said(self) -> Dict[str, Any]:
@@ -175,7 +178,7 @@ class Old:
         wire.whole(202, b"Accepted", "text/plain")
         result: Any = {"content": [{"type": "text", "text": heard.path}]}
         if heard.method == "initialize":
-            result = {**INITIALIZED, "protocolVersion": "2024-11-05"}
+            result = {**INITIALIZED, "protocolVersion": self.version}
         self.streams[-1].event({"id": wire.id, "result": result}, event="message")
 
 

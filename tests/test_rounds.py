@@ -15,7 +15,7 @@ from minimcp import CancelToken, Refused, rounds as module
 from .answering import R4, R5, Answering, error, result, silence
 from .rows import for_each
 from .scripted import Task, no_threads, notice, wait_for
-from .support import WAIT, eventually
+from .support import WAIT, MovedTime, eventually
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 ELICIT = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": FORM}}
@@ -451,15 +451,24 @@ def test_a_pause_ends_with_cancel_and_close_and_time(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.requirement("M:MRTR-C11", "M:CAN-7")
-def test_the_clock_stands_while_a_handler_answers() -> None:
-    slow = Slow()
+def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, moved = Slow(), MovedTime()
+    for where in ("minimcp.clock", "minimcp.deadline"):
+        monkeypatch.setattr(where + ".time", moved)
     client, server = connected([asks("s", a=ELICIT), silence, DONE], handlers=slow)
     with client:
-        task = Task(lambda: client.call_tool("a", timeout=0.2))
+        def later() -> None:
+            """It is later than the call may last, and it looks at the clock."""
+            moved.ahead += 2 * WAIT
+            client._channel.calls.table.wake_all()
+
+        task = Task(lambda: client.call_tool("a", timeout=WAIT))
         wait_for(slow.begun)
-        assert not threading.Event().wait(0.4), "longer than the call may take"
-        assert task.thread.is_alive()
+        later()
+        assert not threading.Event().wait(0.1) and task.thread.is_alive()
         slow.gate.set()
+        assert eventually(lambda: len(legs(server)) == 2 and not client._answerer.clock.stands())
+        later()
         with pytest.raises(minimcp.RequestTimeout):
             task.result()
         assert len(legs(server)) == 2

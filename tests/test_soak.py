@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import random
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
 from xml.etree import ElementTree
 
 import pytest
 
 from .soak import __main__ as command
 from .soak.chart import svg
-from .soak.samples import FEWEST, KINDS, Series, judge
+from .soak.samples import FEWEST, KEPT, KINDS, Series, judge
+from .soak.web import VANISHING, WAYS
+from .soak.work import DEEDS, Work
+from .transports.http_peer import Peer
 
 DESCRIPTORS, MEMORY = KINDS[1], KINDS[3]
 
@@ -52,11 +56,39 @@ def test_few_samples_say_nothing() -> None:
 
 
 def test_this_process_can_be_sampled() -> None:
-    series = Series("server")
-    series.sample(os.getpid())
-    threads, descriptors, children, memory = (values[0] for values in series.values)
+    series = Series(os.getpid(), "server")
+    series.sample(5000)
+    threads, descriptors, children, memory, blocks = (values[0] for values in series.values)
     assert threads >= threading.active_count() and descriptors > 2 and children == 0 and memory > 5
+    assert blocks == 5.0
     assert [kind.name for kind in series.kinds][0] == "server threads"
+
+
+def test_a_process_over_http_may_keep_more_connections() -> None:
+    kinds = Series(1, kept=KEPT).kinds
+    few, many = (judge(kinds[1], [8] * 30 + [8 + more] * 30) for more in (KEPT, KEPT + 1))
+    assert (few.has_grown, many.has_grown) == (False, True)
+    assert [kind.allowed for kind in kinds if kind.name != "descriptors"] == [
+        kind.allowed for kind in KINDS if kind.name != "descriptors"
+    ]
+
+
+def test_every_deed_can_be_done() -> None:
+    work = Work(1)
+    try:
+        assert len(set(work.pids.values())) == 3
+        for _, deed, _ in DEEDS:
+            deed(work, random.Random(5))
+        for way in WAYS:
+            for seed in range(4):
+                peers: List[Peer] = []
+                VANISHING[way](work._web, random.Random(seed), peers)
+                for peer in peers:
+                    peer.close()
+        assert set(work.settle()) == set(work.pids)
+    finally:
+        work.close()
+    assert not work.faults
 
 
 def test_the_chart_is_a_picture() -> None:
@@ -70,14 +102,19 @@ class Leaking:
     """In the place of the work: it does nothing, but for what is planted in each round."""
 
     plant: Callable[[], Any] = staticmethod(lambda: None)
+    blocks: Callable[[], int] = staticmethod(lambda: 5000)
     fault = ""
 
     def __init__(self, seed: int) -> None:
         self.done, self.faults = Counter({"nothing": 1}), [self.fault] if self.fault else []
-        self.server_pid = os.getpid()
+        self.pids = {"": os.getpid(), "server": os.getpid()}
 
     def round(self, threads: int, seconds: float) -> bool:
         return self.plant() is not False
+
+    def settle(self) -> Dict[str, int]:
+        blocks = self.blocks()
+        return dict.fromkeys(self.pids, blocks)
 
     def close(self) -> None:
         pass
@@ -91,6 +128,7 @@ class Leaking:
         ("threads", "LEFT: thread planted"),
         ("threads", "LEFT: threads of idle connections"),
         ("memory", "GROWN"),
+        ("blocks", "GROWN"),
         ("fault", "call: AssertionError()"),
         ("hang", "round 1 hangs"),
     ],
@@ -116,6 +154,9 @@ def test_the_command_fails_when_something_grows(
         "hang": lambda: False,
     }
     monkeypatch.setattr(Leaking, "plant", staticmethod(planted.get(leak, lambda: None)))
+    if leak == "blocks":
+        monkeypatch.setattr(Leaking, "blocks", staticmethod(itertools.count(5000, 1000).__next__))
+    monkeypatch.setattr(command, "with_one_heap", lambda: None)
     monkeypatch.setattr(Leaking, "fault", "call: AssertionError()" if leak == "fault" else "")
     monkeypatch.setattr(command, "Work", Leaking)
     monkeypatch.setattr(command, "WAIT", 0.05)

@@ -148,15 +148,15 @@ def test_events_before_one_that_is_too_long_are_given_out() -> None:
 
 
 def seconds_for(size: int) -> float:
-    began = time.perf_counter()
+    began = time.thread_time()
     found = read(b"data: ", *[b"x" * 128] * (size // 128), b"\n\n")
     assert len(found[0].data) == size
-    return time.perf_counter() - began
+    return time.thread_time() - began
 
 
 def test_a_long_event_takes_linear_time() -> None:
     small = min(seconds_for(1 << 18) for _ in range(3))
-    assert seconds_for(1 << 22) < 16 * small * 4 + 0.5
+    assert min(seconds_for(1 << 22) for _ in range(3)) < 16 * small * 4 + 0.5
 
 
 def test_what_is_written_is_read_again() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -236,15 +237,6 @@ def main() -> str:
     import threading
     return threading.current_thread().name
 
-class Port(object):
-    pass
-
-import threading
-def tell():
-    while not server._running_http:
-        time.sleep(0.01)
-    print(server._running_http[0].port, flush=True)
-threading.Thread(target=tell, daemon=True).start()
 server.run("http", port=0)
 print("over", flush=True)
 """
@@ -252,10 +244,13 @@ print("over", flush=True)
 
 def start_child() -> Tuple[Any, int]:
     child = subprocess.Popen(
-        [sys.executable, "-c", SERVED], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=ROOT, text=True
+        [sys.executable, "-c", SERVED], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=ROOT, text=True,
     )
-    assert child.stdout is not None
-    return child, int(child.stdout.readline())
+    assert child.stderr is not None
+    told = re.fullmatch(r"(\S+) serves at http://127\.0\.0\.1:(\d+)/mcp\n", child.stderr.readline())
+    assert told is not None
+    return child, int(told[2])
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")

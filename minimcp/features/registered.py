@@ -201,6 +201,12 @@ class TextHandler:
         self._requires = required(requires, owner)
         self._kinds = {each.name: each.kind for each in self.signature.parameters}
 
+    def kind(self, name: str) -> Any:
+        """What a text for this argument has to be, as a JSON Schema; None when any text will do."""
+        schema = self.signature.input_schema["properties"].get(name, {})
+        told = {key: value for key, value in schema.items() if key not in ("title", "description", "default")}
+        return None if told in ({}, {"type": "string"}) else told
+
     def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """The keyword arguments that these texts stand for.
 

@@ -119,6 +119,14 @@ def _missing(uri: str) -> ResourceNotFound:
     return ResourceNotFound(f"Resource not found: {one_line(uri)}", {"uri": uri})
 
 
+def _takes_all(first: Readable, second: Readable) -> bool:
+    """Whether a template takes every URI that another one of the same shape does: any text, or the same types."""
+    if first.template is None or second.template is None or first.template.shape != second.template.shape:
+        return False
+    kinds = [[each.handler.kind(name) for name in each.template.variables] for each in (first, second) if each.template]
+    return all(mine in (None, theirs) for mine, theirs in zip(*kinds))
+
+
 def _place(readable: Readable) -> str:
     return where(readable.handler.function)
 
@@ -168,7 +176,8 @@ class Resources(Feature):
 
         Raises:
             TypeError: The function cannot be one; the message says what to write instead.
-            ValueError: The URI is taken or is none, or an option has a value that it cannot have.
+            ValueError: The URI is taken or is none, another template takes all that it matches, or an option has a
+                value that it cannot have.
         """
         template = _template(uri)
         kind = "resource" if template is None else "resource template"
@@ -203,10 +212,21 @@ class Resources(Feature):
             completers=read_completers(handler, complete),
         )
         table = self._resources if template is None else self._templates
+        if template is not None and not replace:
+            self._check_reached(uri, readable)
         table.add(uri, readable, replace=replace)
         table.advise(uri, shown.description)
         self.offered, self.completes = True, self.completes or any(readable.completers.values())
         self._changed()
+
+    def _check_reached(self, uri: str, readable: Readable) -> None:
+        """Return if a template that comes first does not take all that this one would match."""
+        for other in self._templates.all():
+            if other.shown.uri_template != uri and _takes_all(other, readable):
+                raise ValueError(
+                    f"the resource template {uri!r} matches nothing that {other.shown.uri_template!r} does not match"
+                    f" before: {_place(other)}; now {_place(readable)}"
+                )
 
     def remove(self, uri: str) -> None:
         """Take a resource or a template away, by exactly what it was registered with. Reads that run go on.

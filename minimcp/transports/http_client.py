@@ -155,6 +155,8 @@ class HttpPipe(PostingPipe):
         if kind == JSON_TYPE:
             self._take([Addressed(body, id)])
         if self._waits(id):
+            if answer.status == 200 and not body and not answer.framed:
+                raise ConnectionLost(f"{self.name}: the connection broke in the middle of the response")
             what = f"HTTP {answer.status} with {one_line(kind) or 'no content type'}: {one_line(body)}"
             raise ProtocolViolation(f"{self.name}: {message['method']} was answered by what is no answer: {what}")
 

@@ -31,15 +31,24 @@ class Headers(Mapping[str, str]):
 
     Args:
         given: A mapping or pairs; a name may come several times.
+
+    ``known`` is what their readers have found out, for when the same come again: never anything about Content-Length.
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ("_values", "known")
 
     def __init__(self, given: Union[Mapping[str, str], HeaderPairs, None] = None) -> None:
         self._values: dict[str, list[str]] = {}
+        self.known: dict[Any, Any] = {}
         pairs: Any = given.items() if isinstance(given, Mapping) else given or ()
         for name, value in pairs:
             self._values.setdefault(name.lower(), []).append(value.strip(" \t"))
+
+    def with_length(self, digits: str) -> Headers:
+        """The same with another Content-Length; what is known of the one is known of the other."""
+        twin = Headers.__new__(Headers)
+        twin._values, twin.known = {**self._values, "content-length": [digits]}, self.known
+        return twin
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()][0]

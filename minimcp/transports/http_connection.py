@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 import socket
+import threading
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ..deadline import Deadline
@@ -22,6 +23,9 @@ LINGER_SECONDS = 0.05
 NEXT, IDLE, HEAD, BODY, LEAVING, CLOSED = range(6)
 """What is awaited of a peer: nothing, as its next request is here; the beginning of one; the rest of its head; the rest
 of its body; that it closes; nothing any more."""
+
+HALF_BODIES = 16
+"""Bodies that have not come whole may have as many bytes together as so many of the longest; short ones always may."""
 
 _READ_BYTES = 64 * 1024
 _PIECE_BYTES = 64 * 1024
@@ -54,20 +58,30 @@ class Terms:
         application: Has `serve(request, writer)`.
         timing: What a peer has time for.
         header_bytes: Of the head of a request.
-        body_bytes: Of its body; None for any size.
+        body_bytes: Of its body; None for any size. `HALF_BODIES` tells what all may have that have not come whole.
     """
 
-    __slots__ = ("application", "timing", "header_bytes", "body_bytes", "closing", "crowded", "watch")
+    __slots__ = (
+        "application", "timing", "header_bytes", "body_bytes", "closing", "crowded", "watch", "_half", "_count_lock",
+    )  # fmt: skip
 
     def __init__(self, application: Any, timing: Timing, *, header_bytes: int, body_bytes: Optional[int]) -> None:
         self.application, self.timing = application, timing
         self.header_bytes, self.body_bytes = header_bytes, body_bytes
+        self._half = 0
+        self._count_lock = threading.Lock()
         self.closing = False
         """Each response is the last of its connection."""
         self.crowded = False
         """Workers have better to do than to wait for peers that may send more."""
         self.watch: Callable[[Connection], None]
         """Has the peer of a connection watched for leaving, from now on."""
+
+    def count(self, change: int) -> bool:
+        """So many bytes more, or fewer, are here of bodies that have not come whole; whether there is room for them."""
+        with self._count_lock:
+            self._half += change
+            return self.body_bytes is None or self._half <= HALF_BODIES * self.body_bytes
 
 
 class _Unwinding(BaseException):
@@ -88,7 +102,7 @@ class Connection:
 
     __slots__ = (
         "socket", "client", "stream", "phase", "due", "writer", "watched", "registered", "thread", "_terms", "_head",
-        "_continued",
+        "_continued", "_half",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, client: str, terms: Terms) -> None:
@@ -96,6 +110,7 @@ class Connection:
         self.stream = RequestStream(header_bytes=terms.header_bytes, body_bytes=terms.body_bytes)
         self._head: Optional[Head] = None
         self._continued = False
+        self._half = 0
         self.writer: Optional[Writer] = None
         # The rest is the business of the server's thread.
         self.phase, self.due = IDLE, 0.0
@@ -119,13 +134,24 @@ class Connection:
             BadRequest: It is refused.
         """
         self.stream.feed(data)
-        if self._head is not None:
-            return self.stream.body() is not None
-        return self._has_head()
+        if self._head is None:
+            self._head = self.stream.head()
+            return self._head is not None
+        whole = self.stream.body() is not None
+        self._count()
+        return whole
 
-    def _has_head(self) -> bool:
-        self._head = self.stream.head()
-        return self._head is not None
+    def _count(self) -> None:
+        """Have what is here of a body counted, until all of it is.
+
+        Raises:
+            BadRequest: It is long, and there is no room for it beside the others.
+        """
+        change = self.stream.half - self._half
+        if change:
+            self._half += change
+            if not self._terms.count(change) and self._half > _READ_BYTES:
+                raise BadRequest(503, f"{HALF_BODIES} long bodies are on their way already (max_body_bytes)")
 
     def has_left(self) -> bool:
         """Whether the peer has closed, or cut, the connection."""
@@ -155,8 +181,11 @@ class Connection:
             pass  # it has left
 
     def close(self) -> None:
-        """Close the socket."""
+        """Close the socket, and forget what has come."""
         self.socket.close()
+        if self._half:
+            self._terms.count(-self._half)
+            self._half = 0
 
     def cut(self) -> None:
         """End it now, from any thread: whoever reads or writes here is woken."""
@@ -189,7 +218,7 @@ class Connection:
         self.writer = writer = Writer(head, self.client, self.send, self._keeps_alive, self._began, self.has_room)
         try:
             given = Body(self, writer) if body is None else body
-            self._terms.application.serve(HttpRequest(head.method, head.path, head.fields, given, self.client), writer)
+            self._terms.application.serve(HttpRequest(head.method, head.path, head.headers, given, self.client), writer)
         except _Unwinding as unwinding:
             if unwinding.refusal is None:
                 return BODY
@@ -204,14 +233,15 @@ class Connection:
         if not writer.finish():
             return LEAVING
         self.stream.forward()
-        self._head, self._continued = None, False
+        self._continued = False
         return NEXT
 
     def _began(self) -> None:
         self._terms.watch(self)
 
     def _await_next(self) -> int:
-        if self._has_head():
+        self._head = self.stream.head()
+        if self._head is not None:
             return NEXT
         if not (self._terms.closing or self._terms.crowded) and wait(self.socket, LINGER_SECONDS):
             data = self.receive()
@@ -226,9 +256,8 @@ class Connection:
         if self._terms.closing or not head.keep_alive:
             return False
         try:
-            data = self.receive() if self.stream.body() is None else None
-            if data:
-                self.stream.feed(data)
+            if self.stream.body() is None:
+                self.stream.feed(self.receive() or b"")
             return self.stream.body() is not None
         except BadRequest:
             return False
@@ -247,6 +276,7 @@ class Connection:
                 self.send(CONTINUE)
             while True:
                 body = self.stream.body()
+                self._count()
                 if body is not None:
                     return body
                 if not wait(self.socket, deadline.wait()):

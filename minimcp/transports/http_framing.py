@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Callable, NamedTuple, Optional
 
+from .http_common import Headers
+
 HEADER_BYTES = 32 * 1024
 """Of a request's head, and of a trailer."""
 
@@ -27,8 +29,10 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE",
 _FRAMING = frozenset({"host", "content-length", "transfer-encoding"})
 _SEEN = _FRAMING | {"connection", "content-type", "expect"}
 _KNOWN_LINES, _KNOWN_BYTES = 64, 256
+_KNOWN_HEADS, _KNOWN_HEAD_BYTES = 4, 1024
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST_LINE = re.compile(rf"({_TOKEN}) ([!-\"$-~]+) HTTP/([0-9]\.[0-9])")
+_LENGTH = re.compile(rb"\r\nContent-Length:[\t ]*([0-9]+)[\t ]*(?:\r\n|\Z)", re.IGNORECASE)
 FIELD = re.compile(rf"({_TOKEN}):([\t -~\x80-\xff]*)")
 _ABSOLUTE = re.compile(r"https?://([^/?]+)(/?.*)", re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=\-]*(?::[0-9]*)?|\[[0-9A-Fa-f:.]+\](?::[0-9]*)?")
@@ -56,7 +60,7 @@ class Head(NamedTuple):
     Args:
         method: One of `METHODS`.
         path: With the query; ``*`` or an authority where the method allows them.
-        fields: Pairs of name, in lower case, and value.
+        headers: All of them.
         newer: Whether the peer knows HTTP/1.1.
         keep_alive: Whether it wants to send more on this connection.
         length: Bytes of the body; None when it comes in chunks.
@@ -65,11 +69,16 @@ class Head(NamedTuple):
 
     method: str
     path: str
-    fields: list[Field]
+    headers: Headers
     newer: bool
     keep_alive: bool
     length: Optional[int]
     expects: bool
+
+    def with_length(self, digits: bytes) -> Head:
+        """The same head, but for the length of the body."""
+        method, path, headers, newer, keep_alive, _, expects = self
+        return Head(method, path, headers.with_length(digits.decode()), newer, keep_alive, int(digits), expects)
 
 
 def parse_head(block: bytes, known: Optional[dict[str, Field]] = None) -> Head:
@@ -97,7 +106,8 @@ def parse_head(block: bytes, known: Optional[dict[str, Field]] = None) -> Head:
     newer = version == "1.1"
     path = _path(method, target, framing.get("host"), newer)
     length, expects = _length(framing, newer), _expects(framing.get("expect"), newer)
-    return Head(method, path, fields, newer, _keeps_alive(framing.get("connection"), newer), length, expects)
+    headers = Headers(fields)
+    return Head(method, path, headers, newer, _keeps_alive(framing.get("connection"), newer), length, expects)
 
 
 def _fields(lines: list[str], known: dict[str, Field]) -> tuple[list[Field], dict[str, str]]:
@@ -188,13 +198,14 @@ class RequestStream:
     For one thread at a time.
     """
 
-    __slots__ = ("_bytes", "_looked", "_header_bytes", "_body_bytes", "_head", "_chunks", "_body", "_known")
+    __slots__ = ("_bytes", "_looked", "_header_bytes", "_body_bytes", "_head", "_chunks", "_body", "_known", "_heads")
 
     def __init__(self, *, header_bytes: int = HEADER_BYTES, body_bytes: Optional[int]) -> None:
         self._bytes = bytearray()
         self._looked = 0  # how many of them have been searched for the end of the head
         self._header_bytes, self._body_bytes = header_bytes, body_bytes
         self._known: dict[str, Field] = {}
+        self._heads: list[tuple[bytes, bytes, Head]] = []
         self.forward()
 
     def forward(self) -> None:
@@ -207,6 +218,13 @@ class RequestStream:
     def begun(self) -> bool:
         """Whether bytes of a request have come."""
         return bool(self._head or self._bytes)
+
+    @property
+    def half(self) -> int:
+        """Bytes that are here of a body of which the rest is awaited."""
+        if self._head is None or self._body is not None:
+            return 0
+        return len(self._bytes) + (len(self._chunks.body) if self._chunks is not None else 0)
 
     def feed(self, data: bytes) -> None:
         """Take what the peer sent."""
@@ -221,9 +239,23 @@ class RequestStream:
         if self._head is None and self._bytes:
             block = self._head_block()
             if block is not None:
-                self._head = head = parse_head(block, self._known)
+                self._head = head = self._parsed(block)
                 self._check_size(head.length or 0)
         return self._head
+
+    def _parsed(self, block: bytes) -> Head:
+        """The head in these bytes: a peer says the same each time, but for the digits of Content-Length."""
+        for before, after, known in self._heads:
+            if block.startswith(before) and block.endswith(after):
+                digits = block[len(before) : len(block) - len(after)]
+                if digits.isdigit() and len(digits) < 16:
+                    return known.with_length(digits)
+        head = parse_head(block, self._known)
+        found = _LENGTH.search(block)
+        if found is not None and len(block) <= _KNOWN_HEAD_BYTES:
+            self._heads.append((block[: found.start(1)], block[found.end(1) :], head))
+            del self._heads[:-_KNOWN_HEADS]
+        return head
 
     def _head_block(self) -> Optional[bytes]:
         data = self._bytes

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import lru_cache
 from typing import Callable, Iterable, Optional, Union
 
 from ..errors import ConnectionLost
@@ -18,6 +19,8 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _LAST_CHUNK = b"0\r\n\r\n"
 _PIECE_BYTES = 64 * 1024
+_REMEMBERED = 64
+_CHUNKED = b"Transfer-Encoding: chunked\r\n"
 _log = Log("http")
 
 _OURS = frozenset({"connection", "content-length", "date", "transfer-encoding"})
@@ -50,25 +53,27 @@ def response_head(
     Raises:
         ValueError: A header would be two, or none.
     """
-    lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}", f"Date: {_date()}"]
+    fixed, framing = _fixed(status, tuple(headers), keep_alive, newer), b""
+    if status not in _NO_BODY:
+        framing = b"Content-Length: %d\r\n" % length if length is not None else _CHUNKED if newer else b""
+    return b"%bDate: %b\r\n%b\r\n" % (fixed, _date(), framing)
+
+
+@lru_cache(_REMEMBERED)
+def _fixed(status: int, headers: tuple[tuple[str, str], ...], keep_alive: bool, newer: bool) -> bytes:
+    """What most responses have in common."""
+    lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}"]
     for name, value in headers:
         line = f"{name}: {value}"
         if FIELD.fullmatch(line) is None:
             raise ValueError(f"this is no header: {line!r}")
         if name.lower() not in _OURS:
             lines.append(line)
-    if status not in _NO_BODY:
-        lines += [f"Content-Length: {length}"] if length is not None else ["Transfer-Encoding: chunked"] * newer
     if not keep_alive:
         lines.append("Connection: close")
     elif not newer:
         lines.append("Connection: keep-alive")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-
-
-def has_body(method: str, status: int) -> bool:
-    """Whether there is a body after the head of this response."""
-    return method != "HEAD" and status not in _NO_BODY
+    return ("\r\n".join(lines) + "\r\n").encode("latin-1")
 
 
 def chunk(data: bytes) -> bytes:
@@ -76,19 +81,19 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-_now = (0, "")
+_now = (0, b"")
 
 
-def _date() -> str:
+def _date() -> bytes:
     """This second, in the words of RFC 9110, whatever the language of the process is."""
     global _now
-    second, text = int(time.time()), ""
+    second = int(time.time())
     if _now[0] == second:
         return _now[1]
     year, month, day, hour, minute, past, weekday = time.gmtime(second)[:7]
     text = f"{_DAYS[weekday]}, {day:02} {_MONTHS[month - 1]} {year} {hour:02}:{minute:02}:{past:02} GMT"
-    _now = (second, text)
-    return text
+    _now = (second, text.encode())
+    return _now[1]
 
 
 class Writer(ResponseWriter):
@@ -147,12 +152,13 @@ class Writer(ResponseWriter):
             length = None if body is None else len(body)
             data = response_head(status, headers, length=length, keep_alive=keep, newer=newer)
             self.begun, self._ended, self._keep_alive = True, whole, keep
-            self._mute = not has_body(self._head.method, status)
+            self._mute = self._head.method == "HEAD" or status in _NO_BODY
             shown = b"" if body is None or self._mute else body
             error = self._put(data + shown[:_PIECE_BYTES])
             if error is None and len(shown) > _PIECE_BYTES:
                 error = self._put(memoryview(shown)[_PIECE_BYTES:])  # so much is not copied
-        self._settle(error)
+        if error is not None:
+            raise self._lost(error)
 
     def write(self, data: bytes) -> None:
         """As `ResponseWriter.write`; it is lost, too, what comes after the end."""
@@ -163,7 +169,8 @@ class Writer(ResponseWriter):
             error = None
             if data and not self._mute:
                 error = self._put(chunk(data) if self._head.newer else data)
-        self._settle(error)
+        if error is not None:
+            raise self._lost(error)
 
     def has_room(self) -> bool:
         """As `ResponseWriter.has_room`."""
@@ -187,10 +194,11 @@ class Writer(ResponseWriter):
             return error
         return None
 
-    def _settle(self, error: Optional[OSError]) -> None:
-        if error is not None:
-            self.lose()
-            raise ConnectionLost(f"{self._client}: {error}") from error
+    def _lost(self, error: OSError) -> ConnectionLost:
+        self.lose()
+        lost = ConnectionLost(f"{self._client}: {error}")
+        lost.__cause__ = error
+        return lost
 
     def _check(self) -> None:
         if self.gone or self._ended:

@@ -23,8 +23,8 @@ from ..log import Log
 from ..revisions import Revision
 from ..sse import MEDIA_TYPE
 from ..workers import Workers
-from .http_common import JSON_TYPE, Doorkeeper, HttpRequest, ResponseWriter, accepts
-from .http_server_body import body_of
+from .http_common import JSON_TYPE, LAST_EVENT_HEADER, Doorkeeper, Headers, HttpRequest, ResponseWriter, accepts
+from .http_server_body import body_of, check_type
 from .http_server_gate import Admitted, Gate, Sender
 from .http_server_listen import Listening
 from .http_server_reply import Reply
@@ -108,15 +108,14 @@ class Endpoint:
             log.debug("%s: %s", request.client, error)
 
     def _serve(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
-        refusal = self._door.refusal(request.headers)
-        if refusal is not None:
-            raise Refusal(*refusal)
-        if request.path.partition("?")[0] != self.settings.path:
+        if self not in request.headers.known:
+            refusal = self._door.refusal(request.headers)
+            if refusal is not None:
+                raise Refusal(*refusal)
+        if request.path != self.settings.path and request.path.partition("?")[0] != self.settings.path:
             raise Refusal(404, f"there is nothing here: the server is at {self.settings.path}", code=None)
-        verbs = self._verbs(request, streams)
-        if request.method not in verbs:
-            status = 405 if request.method in KNOWN_VERBS else 501
-            raise Refusal(status, "this is served with POST", (("Allow", ", ".join(verbs)),), code=None)
+        if request.method != "POST":
+            self._check_verb(request, streams)
         if self._closing:
             raise Refusal(503, "the server is closing")
         authenticate = self.settings.authenticate
@@ -131,17 +130,22 @@ class Endpoint:
             self.sessions.end(session, "the client has ended it")
             writer.send(200, [], b"")
 
-    def _verbs(self, request: HttpRequest, streams: bool) -> list[str]:
-        """What may be done here by the client that this comes from."""
-        if not self.settings.sessions or self._gate.is_alone(request.headers):
-            return ["POST"]
-        with_get = streams and self.settings.max_streams != 0
-        return [verb for verb in VERBS if verb != "GET" or with_get]
+    def _check_verb(self, request: HttpRequest, streams: bool) -> None:
+        """Refuse what may not be done here by the client that this comes from."""
+        verbs = ["POST"]
+        if self.settings.sessions and not self._gate.is_alone(request.headers):
+            with_get = streams and (self.settings.max_streams != 0 or LAST_EVENT_HEADER in request.headers)
+            verbs = [verb for verb in VERBS if verb != "GET" or with_get]
+        if request.method not in verbs:
+            status = 405 if request.method in KNOWN_VERBS else 501
+            raise Refusal(status, "this is served with POST", (("Allow", ", ".join(verbs)),), code=None)
 
     # ------------------------------------------------------------ POST
 
     def _post(self, request: HttpRequest, writer: ResponseWriter, principal: Optional[str], streams: bool) -> None:
-        body = self._body(request)
+        if self not in request.headers.known:
+            self._check_headers(request.headers)
+        body = body_of(request, self.settings.max_body_bytes)
         if self._trace is not None:
             self._trace("<--", body)
         message = decode(body, max_depth=self._limits.max_depth)
@@ -157,11 +161,13 @@ class Endpoint:
                 _hear(message, admitted.session)
                 writer.send(202, [], b"")
 
-    def _body(self, request: HttpRequest) -> bytes:
+    def _check_headers(self, headers: Headers) -> None:
+        """Look at what the headers of a POST say about bodies; those whose Host and Origin are right are remembered."""
         wanted = (JSON_TYPE,) if self.settings.json_response else (JSON_TYPE, MEDIA_TYPE)
-        if not accepts(request.headers, *wanted):
+        if not accepts(headers, *wanted):
             raise Refusal(406, f"the header Accept names {' and '.join(wanted)}")
-        return body_of(request, self.settings.max_body_bytes)
+        check_type(headers)
+        headers.known[self] = True
 
     def _request(
         self, message: Request, admitted: Admitted, request: HttpRequest, writer: ResponseWriter, streams: bool
@@ -182,7 +188,8 @@ class Endpoint:
             reply.run(exchange)
             reply.wait()
         finally:
-            self._listening.release(reply)
+            if listens:
+                self._listening.release(reply)
             self._end(reply, admitted.sender.session)
 
     def _array(
@@ -261,9 +268,7 @@ class Endpoint:
         if session is None or self._store is None:
             return Stream(writer, headers=headers, trace=self._trace)
         name, polling = session.new_stream_name(), (revision or session.revision).polling
-        stream = Stream(writer, headers=headers, store=self._store, name=name, primed=polling, trace=self._trace)
-        session.streams[name] = stream
-        return stream
+        return Stream(writer, headers=headers, store=self._store, name=name, primed=polling, trace=self._trace)
 
     def _why_full(self, exchange: Exchange, reply: Reply, streams: bool) -> str:
         """Why a request must not begin; empty when it may, and then a stream of notices has its place."""
@@ -276,18 +281,18 @@ class Endpoint:
 
     def _begin(self, reply: Reply, session: Optional[Session], streams: bool) -> None:
         self._replies[reply] = None
-        self._ticker.wake()
         if session is not None:
-            session.replies[reply] = None
+            session.replies.append(reply)
         if streams:
             self._ticker.add(reply.stream)
+        else:
+            self._ticker.wake()
 
     def _end(self, reply: Reply, session: Optional[Session]) -> None:
         self._replies.pop(reply, None)
         self._ticker.discard(reply.stream)
         if session is not None:
-            session.replies.pop(reply, None)
-            session.streams.pop(reply.stream.name, None)
+            session.replies.remove(reply)
             session.used_at = time.monotonic()
             if session.shut and not session.replies:
                 self.sessions.end(session, "it was shut down")

@@ -76,7 +76,7 @@ class Gate:
         """
         id = message.id if isinstance(message, Request) else None
         try:
-            version = _only(headers, VERSION_HEADER)
+            version = _said(headers, VERSION_HEADER)
             revision = BY_NAME.get(version or "")
             if isinstance(message, Request) and PerRequestEra.is_enveloped(message):
                 return self._stands_alone(message, headers, version, principal)
@@ -106,10 +106,10 @@ class Gate:
         except UnsupportedRevision as error:
             unsupported = error
         _check_version(version, request.params["_meta"][VERSION_KEY])
-        if _read(headers, METHOD_HEADER) != request.method:
+        if _mirror(headers, METHOD_HEADER) != request.method:
             raise HeaderMismatch(f"the header {METHOD_HEADER} is the method of the body, {one_line(request.method)}")
         named = request.params.get(NAMED_BY.get(request.method, ""))
-        if isinstance(named, str) and _read(headers, NAME_HEADER) != named:
+        if isinstance(named, str) and _mirror(headers, NAME_HEADER) != named:
             raise HeaderMismatch(f"the header {NAME_HEADER} is what the body names, {one_line(named)}")
         if unsupported is not None:
             raise unsupported
@@ -125,7 +125,7 @@ class Gate:
             name, value = PARAM_PREFIX + each.name, each.value(arguments)
             if value is None and name in headers:
                 raise HeaderMismatch(f"the header {name} is there, and its argument is not")
-            if plain_text(value) is not None and not each.agrees(_read(headers, name), value):
+            if plain_text(value) is not None and not each.agrees(_mirror(headers, name), value):
                 raise HeaderMismatch(f"the header {name} is not what the argument {'.'.join(each.path)} is")
 
     def _lacks_envelope(
@@ -162,19 +162,24 @@ class Gate:
         Raises:
             Refusal: It names none that there is, or its revision is none that is served.
         """
-        version = headers.get(VERSION_HEADER)
-        if version is not None and version not in self._offer.names:
-            names = ", ".join(self._offer.names)
-            raise Refusal(400, f"this server does not speak {one_line(version, 40)}, but {names}")
-        ids = headers.all(SESSION_HEADER)
-        if not ids:
-            raise Refusal(400, f"the header {SESSION_HEADER} is missing: initialize opens a session")
-        session = None if self._sessions is None or len(ids) > 1 else self._sessions.find(ids[0], principal)
-        if session is None and (len(ids) > 1 or not _SESSION_ID.fullmatch(ids[0])):
-            raise Refusal(400, f"the header {SESSION_HEADER} is no id of a session")
+        id = headers.known.get(self)
+        if id is None:
+            id = headers.known[self] = self._session_id(headers)
+        session = None if self._sessions is None else self._sessions.find(id, principal)
         if session is None:
             raise Refusal(404, "there is no such session, or not any more: initialize opens a new one")
         return session
+
+    def _session_id(self, headers: Headers) -> str:
+        version, ids = headers.get(VERSION_HEADER), headers.all(SESSION_HEADER)
+        if version is not None and version not in self._offer.names:
+            names = ", ".join(self._offer.names)
+            raise Refusal(400, f"this server does not speak {one_line(version, 40)}, but {names}")
+        if not ids:
+            raise Refusal(400, f"the header {SESSION_HEADER} is missing: initialize opens a session")
+        if len(ids) > 1 or not _SESSION_ID.fullmatch(ids[0]):
+            raise Refusal(400, f"the header {SESSION_HEADER} is no id of a session")
+        return ids[0]
 
     def sender_of_array(self, headers: Headers, principal: Optional[str]) -> Sender:
         """Who sends an array of messages.
@@ -246,6 +251,7 @@ class Gate:
     ) -> Admitted:
         assert self._sessions is not None
         session.peer = peer = admitted[0]
+        session.revision = peer.revision
         peer.principal = principal
         try:
             self._sessions.add(session)
@@ -264,17 +270,20 @@ class Gate:
         return Admitted(sender._replace(revision=peer.revision), peer, self._registry.route(request, peer))
 
 
-def _only(headers: Headers, name: str) -> Optional[str]:
+def _said(headers: Headers, name: str) -> Optional[str]:
     """The one value of a header; None where it is missing."""
+    if name in headers.known:
+        return headers.known[name]  # type: ignore[no-any-return]
     values = headers.all(name)
     if len(values) > 1:
         raise HeaderMismatch(f"the header {name} is there {len(values)} times")
-    return values[0] if values else None
+    value = headers.known[name] = values[0] if values else None
+    return value
 
 
-def _read(headers: Headers, name: str) -> str:
+def _mirror(headers: Headers, name: str) -> str:
     """What a header says that mirrors something."""
-    value = _only(headers, name)
+    value = _said(headers, name)
     if value is None:
         raise HeaderMismatch(f"the header {name} is missing")
     try:

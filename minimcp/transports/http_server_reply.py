@@ -20,6 +20,7 @@ from ..errors import (
     MISSING_CAPABILITY,
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
+    Cancelled,
     CapabilityNotSupported,
     ConnectionLost,
     InternalError,
@@ -42,6 +43,9 @@ STATUS = {
     MISSING_CAPABILITY: 400, UNSUPPORTED_VERSION: 400,
 }
 """Status of a response whose body is an error, where requests stand alone; of other errors it is 200."""
+
+GONE = "the client has closed the connection"
+"""Why a request that stands alone is cancelled."""
 
 _CODE = re.compile(rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(-?\d+)')
 
@@ -137,7 +141,7 @@ class Reply(Answers):
 
     def lost(self) -> None:
         """The client has gone, which takes its request back. Never blocks."""
-        self.cancel("the client has closed the connection")
+        self.cancel(GONE)
         self.stream.abandon()
 
     def requests(self) -> list[Exchange]:
@@ -156,7 +160,9 @@ class Reply(Answers):
         self._mail.put(line)
 
     def answer(self, exchange: Exchange, line: bytes) -> Optional[bytes]:
-        return self.fitting(exchange, line) if self.leave(exchange) else None
+        if self._exchanges.pop(exchange, None) is None:
+            return None  # it is answered already, or nobody waits any more
+        return fitting(exchange, line, self._max_bytes)
 
     def fitting(self, exchange: Exchange, line: bytes, beside: int = 0) -> bytes:
         return fitting(exchange, line, self._max_bytes, beside)
@@ -172,9 +178,10 @@ class Reply(Answers):
             return
         try:
             self.stream.event(line)
-        except ConnectionLost:
+        except ConnectionLost as error:
             if not self._handshake:
-                raise
+                self.lost()  # most writers have said so already
+                raise Cancelled(GONE) from error
 
     def owe(self, id: Id, line: bytes) -> None:
         if self._waiting:

@@ -306,6 +306,8 @@ class PostingPipe(Pipe):
             decoded = decode(body.strip())
             if isinstance(decoded, Failure):
                 return decoded
+            if answer.cut is not None:
+                return answer.cut
         if 300 <= status < 400:
             where = one_line(answer.headers.get("Location", "nowhere"))
             return ProtocolViolation(f"{told}: it redirects to {where}, and redirects are not followed: name that URL")

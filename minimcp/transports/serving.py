@@ -28,7 +28,7 @@ costs more than most requests do."""
 CROWD = 64
 """With more workers than this none waits for a peer that may send more."""
 
-END_SECONDS = 1.0
+END_SECONDS = 0.5
 """How long `close` waits for workers whose connections it has cut."""
 
 FAREWELL_SECONDS = 0.2
@@ -52,7 +52,7 @@ class HttpServing:
         path: What `url` ends with.
         max_connections: At the same time; an idle one makes room for a new one, else the new one gets status 503.
         max_header_bytes: Of the head of a request.
-        max_body_bytes: Of its body; None for any size.
+        max_body_bytes: Of its body; None for any size. Of bodies that have not come whole 16 of the longest find room.
         timing: What a peer has time for; None for the usual.
         drain_grace: Seconds that running requests get at `close`.
 
@@ -157,10 +157,11 @@ class HttpServing:
     def _run(self) -> None:
         try:
             while not self._is_over():
-                for key, _ in self._selector.select(self._patience()):
+                ready, now = self._selector.select(self._patience()), time.monotonic()
+                for key, _ in ready:
                     key.data()
                 self._take_posts()
-                self._look_at_the_time()
+                self._look_at_the_time(now)
         except Exception as error:  # a fault of ours
             _log.error("%r ended: %r", self, error, exc_info=error)
         finally:
@@ -306,8 +307,8 @@ class HttpServing:
         self._kept.discard(connection)
         connection.close()
 
-    def _look_at_the_time(self) -> None:
-        now = time.monotonic()
+    def _look_at_the_time(self, now: float) -> None:
+        """Have done with those whose time was over when what they had sent was asked for last, and not since then."""
         for connection in [connection for connection in self._kept if connection.due <= now]:
             if connection.phase == LEAVING or not connection.stream.begun:
                 self._drop(connection)
@@ -381,7 +382,7 @@ class HttpServing:
     def _abandon(self) -> None:
         """Close descriptors in a forked process, and nothing else: the connections are the parent's."""
         for connection in (*self._kept, *self._lent):
-            connection.close()
+            connection.socket.close()
         for each in (self._listener, self._selector, self._hearing, self._calling):
             if each is not None:
                 each.close()

@@ -1,7 +1,8 @@
 """An HTTP server as an application of PEP 3333, and as a function: its handlers run on threads of their own. Floor 5.
 
 The host's thread drains a mailbox, which the thread of the handler fills: so a client that is gone is noticed at the
-next write.
+next write. One thread would not do: a host pulls the pieces of a body, and a handler pushes them from the depth of its
+own calls. The ``write`` that hosts offer for that is for their thread alone, and comments come from another one.
 """
 
 from __future__ import annotations
@@ -177,6 +178,8 @@ class WsgiApp:
         if isinstance(body, bytes):
             headers.append(("Content-Length", str(len(body))))
         start_response(f"{response.status} {REASONS[response.status]}", headers)
+        if environ["REQUEST_METHOD"] == "HEAD":
+            return []  # not every host drops a body here, and the next response would begin with it
         return [body] if isinstance(body, bytes) else body
 
     def _request(self, environ: Mapping[str, Any]) -> HttpRequest:

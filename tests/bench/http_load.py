@@ -1,4 +1,7 @@
-"""The load generator for HTTP: raw sockets that stay open, a session of 2025-06-18 on each, the same bytes for all."""
+"""The load generator for HTTP: raw sockets that stay open, a session of 2025-06-18 on each, the same bytes for all.
+
+A client under test calls the hand-written server.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,9 @@ from . import load
 from .load import Broken, Measured, median
 
 CONNECTIONS = 32
+STREAMS = 200
+END = b"\r\n0\r\n\r\n"
+"""What the last event of a stream of chunks is followed by."""
 WAIT = 20.0
 
 
@@ -66,6 +72,20 @@ class Connection:
     def call(self, **arguments: Any) -> bytes:
         return self.request(self.child.call("echo", **arguments))
 
+    def open_stream(self) -> None:
+        """A GET, whose response stays open: returns when its head is there."""
+        self.socket.sendall(
+            f"GET /mcp HTTP/1.1\r\nHost: {self.host}\r\nAccept: text/event-stream\r\n{self.session}\r\n".encode()
+        )
+        data = b""
+        while b"\r\n\r\n" not in data:
+            more = self.socket.recv(65536)
+            if not more:
+                raise self.child.broken(f"closed a stream after {data[-400:]!r}")
+            data += more
+        if b"text/event-stream" not in data.lower():
+            raise self.child.broken(f"a GET was answered with {data[-400:]!r}")
+
     def read(self) -> bytes:
         """One whole response, of which nothing has been read before."""
         data = b""
@@ -79,6 +99,8 @@ class Connection:
     def ask(self, request: bytes) -> tuple[str, bytes]:
         self.socket.sendall(request)
         head, _, body = self.read().partition(b"\r\n\r\n")
+        if b"text/event-stream" in head.lower():
+            body = _events(body)[-1]
         return head.decode("latin-1"), body
 
     def expect(self, response: bytes) -> None:
@@ -102,8 +124,8 @@ class Child(load.Child):
         super().__init__(command, environment)
         self.connections: list[Connection] = []
         try:
-            url = self.read().decode().strip()
-            self.connections += [Connection(self, url) for _ in range(CONNECTIONS)]
+            self.url = self.read().decode().strip()
+            self.connections += [Connection(self, self.url) for _ in range(CONNECTIONS)]
         except Exception as error:
             self.close()
             raise Broken(f"no sessions over HTTP: {error!r}") from error
@@ -158,3 +180,77 @@ def many(child: load.Child, calls: int) -> Measured:
     for response in responses:
         child.connections[0].expect(response)
     return {"http-many": total / took, "http-many-cpu": cpu / total}
+
+
+def progress(child: load.Child, reports: int) -> Measured:
+    """Many reports on one response."""
+    assert isinstance(child, Child)
+    connection = child.connections[0]
+    connection.renew()
+    params = {"name": "count", "arguments": {"n": reports}, "_meta": {"progressToken": "p"}}
+    request = connection.request(child.frame("tools/call", params))
+    pieces, last = [], b""
+    begin = time.perf_counter()
+    connection.socket.sendall(request)
+    while not last.endswith(END):
+        pieces.append(connection.socket.recv(65536))
+        if not pieces[-1]:
+            raise child.broken(f"closed a connection after {last!r}")
+        last = (last + pieces[-1])[-len(END) :]
+    took = time.perf_counter() - begin
+    *notices, reply = _events(b"".join(pieces).partition(b"\r\n\r\n")[2])
+    load.expect(child, reply, "done")
+    if [json.loads(notice)["params"]["progress"] for notice in notices] != list(range(1, reports + 1)):
+        raise child.broken("progress out of order or incomplete")
+    return {"http-progress": took / reports}
+
+
+def _events(chunks: bytes) -> list[bytes]:
+    """The data of the events in a chunked body; those without data are for nobody."""
+    whole, at = [], 0
+    while not chunks.startswith(b"0\r\n", at):
+        end = chunks.index(b"\r\n", at)
+        size = int(chunks[at:end], 16)
+        whole.append(chunks[end + 2 : end + 2 + size])
+        at = end + 4 + size
+    return [line[6:] for line in b"".join(whole).splitlines() if line.startswith(b"data: ")]
+
+
+def streams(child: load.Child, count: int) -> Measured:
+    """What an open GET stream takes in memory, beyond its session and its connection."""
+    assert isinstance(child, Child)
+    opened = []
+    try:
+        opened += [Connection(child, child.url) for _ in range(count)]
+        before = child.resident()
+        for connection in opened:
+            connection.open_stream()
+        return {"http-stream": (child.resident() - before) / count}
+    finally:
+        for connection in opened:
+            connection.socket.close()
+
+
+class Client(load.Child):
+    """A client under test, with a hand-written server of its own that it calls.
+
+    Args:
+        server: The command of the server.
+        client: The command of the client, which gets the server's URL as its last argument.
+        environment: Of both.
+    """
+
+    def __init__(self, server: Sequence[str], client: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.server = load.Child(server, environment)
+        super().__init__([*client, self.server.read().decode().strip()], environment)
+
+    def close(self) -> Any:
+        status = super().close()
+        self.server.close()
+        return status
+
+
+def client(child: load.Child, calls: int) -> Measured:
+    """Have a client make its calls and report."""
+    one = json.loads(child.ask(b"sequential %d\n" % calls))
+    return {"http-client": one["p50"], "http-client-cpu": one["cpu"]}

@@ -2,18 +2,19 @@
 
 It is what a person writes who wants speed and nothing else, and the yardstick of every ratio. It checks no
 message, answers both eras alike (an envelope in ``_meta`` is not looked into) and cannot cancel anything.
-Started with ``records`` it has the tools with dataclasses, with ``many`` a list of 1,000 tools; with ``http`` it
-listens and prints its URL (`limit_http`).
+Started with ``records`` it has the tools with dataclasses, with ``many`` a list of 1,000 tools; with ``http`` or
+``events`` it listens and prints its URL (`limit_http`).
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
 import threading
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 encode = json.JSONEncoder(separators=(",", ":")).encode
 decode = json.JSONDecoder().decode
@@ -44,12 +45,17 @@ def add(params: dict[str, Any]) -> dict[str, Any]:
     return both(arguments["a"] + arguments["b"])
 
 
-def count(params: dict[str, Any]) -> dict[str, Any]:
+def counted(params: dict[str, Any]) -> Iterator[bytes]:
     total, token = params["arguments"]["n"], params["_meta"]["progressToken"]
     for done in range(1, total + 1):
         report = {"progressToken": token, "progress": done, "total": total}
         message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": report}
-        write(encode(message).encode() + b"\n")
+        yield encode(message).encode() + b"\n"
+
+
+def count(params: dict[str, Any]) -> dict[str, Any]:
+    for line in counted(params):
+        write(line)
     return text("done")
 
 
@@ -147,11 +153,19 @@ def handle(request: dict[str, Any], tools: dict[str, Any]) -> bytes:
     return encode({"jsonrpc": "2.0", "id": request["id"], "error": error}).encode() + b"\n"
 
 
+def handle_http(body: bytes) -> Any:
+    """The reply to what a POST brings; for `count` the lines of an event stream."""
+    request = decode(body.decode())
+    if request["method"] == "tools/call" and request["params"]["name"] == "count":
+        return itertools.chain(counted(request["params"]), [answer(request, text("done"))])
+    return handle(request, listing(False))
+
+
 def main(mode: str) -> None:
-    if mode == "http":
+    if mode in ("http", "events"):
         import limit_http
 
-        limit_http.main(lambda body: handle(decode(body.decode()), {}))
+        limit_http.main(handle_http)
         return
     if mode == "records":
         add_records()

@@ -12,7 +12,7 @@ from typing import Callable, NamedTuple, Optional
 
 from . import http_load, load
 from .load import Broken, Child, Measured
-from .subjects import Subject, environment
+from .subjects import Subject, environment, limit
 
 
 class Metric(NamedTuple):
@@ -25,7 +25,8 @@ class Metric(NamedTuple):
         scale: Factor from base units (seconds, bytes, 1/s) to that unit.
         target: The ratio to hold; None is told without a verdict.
         more: Whether more is better (a rate): the ratio is then turned round.
-        own: The target is for minimcp's value itself, not for its ratio to the limit.
+        own: The target is for minimcp's value itself, in the printed unit, not for its ratio to the limit.
+        versus: The column that the target compares with; its ratio is told where that column is.
 
     The target of ``linear`` is relative on purpose: ten times the bytes take the limit 12 to 19 times as long on
     one machine, because 1 MB fits its cache; a quadratic buffer would double that.
@@ -38,6 +39,7 @@ class Metric(NamedTuple):
     target: Optional[float] = None
     more: bool = False
     own: bool = False
+    versus: str = "limit"
 
 
 METRICS = (
@@ -68,6 +70,10 @@ METRICS = (
     Metric("http-one-cpu", "  server CPU per call"),
     Metric("http-many", "HTTP, 32 connections, calls per second", "1/s", 1.0, 1.5, more=True),
     Metric("http-many-cpu", "  server CPU per call"),
+    Metric("http-progress", "HTTP, 10,000 progress reports on one response, each", target=1.6),
+    Metric("http-stream", "HTTP, memory of an open GET stream", "kB", 1e-3, 32, own=True),
+    Metric("http-client", "HTTP client, one call at a time, p50; at most half the SDK's", target=0.5, versus="sdk"),
+    Metric("http-client-cpu", "  client CPU per call"),
 )
 
 Probe = Callable[[Subject, Optional[Child], int], Measured]
@@ -147,8 +153,11 @@ MEASUREMENTS = (
     ),
     Measurement(("http-one", "http-one-cpu"), "http", 500, 6, _on(http_load.one)),
     Measurement(("http-many", "http-many-cpu"), "http", 4000, 6, _on(http_load.many)),
+    Measurement(("http-stream",), "events", http_load.STREAMS, 1, _on(http_load.streams), paced=False),
+    Measurement(("http-progress",), "events", 10000, 1, _on(http_load.progress), paced=False),
+    Measurement(("http-client", "http-client-cpu"), "http-client", 500, 6, _on(http_load.client)),
 )
-MODES = ("none", "plain", "modern", "records", "many", "client", "http")
+MODES = ("none", "plain", "modern", "records", "many", "client", "http", "events", "http-client")
 
 
 def _open(subject: Subject, mode: str) -> Child:
@@ -157,9 +166,14 @@ def _open(subject: Subject, mode: str) -> Child:
         child = Child(subject.client(), environment())
         load.client(child, 64)
         return child
-    if mode == "http":
+    if mode in ("http", "events"):
         child = http_load.Child(subject.server(mode), environment())
-        http_load.many(child, 64)
+        if mode == "http":
+            http_load.many(child, 64)
+        return child
+    if mode == "http-client":
+        child = http_load.Client(limit().server("http"), subject.http_client(), environment())
+        http_load.client(child, 64)
         return child
     modern = mode == "modern"
     child = Child(subject.server("plain" if modern else mode), environment(), modern)

@@ -57,7 +57,7 @@ if __name__ == "__main__":
         for tool in ("echo", "add", "count", "sleep"):
             server.remove_tool(tool)
         add_many()
-    elif mode == "http":
+    elif mode in ("http", "events"):
         with server.start_http(port=0) as running:
             print(running.url, flush=True)
             sys.stdin.read()

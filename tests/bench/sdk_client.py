@@ -1,4 +1,7 @@
-"""The official Python SDK, client side: one client, one task or 64. Orders as in `client_loop`."""
+"""The official Python SDK, client side: one client, one task or 64. Orders as in `client_loop`.
+
+Arguments: the command of the server, or its URL alone.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,8 @@ async def tasks(client: Client, calls: int) -> dict[str, float]:
 
 
 async def main() -> None:
-    target = StdioServerParameters(command=sys.argv[1], args=sys.argv[2:])
+    over_http = sys.argv[1].startswith("http://")
+    target = sys.argv[1] if over_http else StdioServerParameters(command=sys.argv[1], args=sys.argv[2:])
     async with Client(target, mode="legacy") as client:
         for line in sys.stdin:
             order, calls = line.split()

@@ -47,8 +47,12 @@ def add_many() -> None:
         server.add_tool(forecast, name=f"tool_{number}", structured_output=False)
 
 
-def serve_http() -> None:
-    """Listen until the input ends: it has no port 0, so one is looked for that is free."""
+def serve_http(events: bool) -> None:
+    """Listen until the input ends: it has no port 0, so one is looked for that is free.
+
+    Args:
+        events: Whether requests are answered with event streams; without, reports of progress are dropped.
+    """
     import os
     import socket
     import threading
@@ -58,7 +62,7 @@ def serve_http() -> None:
         port = found.getsockname()[1]
     print(f"http://127.0.0.1:{port}/mcp", flush=True)
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
-    server.run("streamable-http", host="127.0.0.1", port=port, json_response=True)
+    server.run("streamable-http", host="127.0.0.1", port=port, json_response=not events)
 
 
 if __name__ == "__main__":
@@ -72,6 +76,6 @@ if __name__ == "__main__":
         for tool in ("echo", "add", "count", "sleep"):
             server.remove_tool(tool)
         add_many()
-    elif mode == "http":
-        serve_http()
+    elif mode in ("http", "events"):
+        serve_http(mode == "events")
     server.run()

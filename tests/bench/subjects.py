@@ -44,6 +44,10 @@ class Subject(NamedTuple):
         """The command of its client, which starts the limit's server."""
         return [self.python, str(HERE / f"{self.name}_client.py"), sys.executable, str(HERE / "limit_server.py")]
 
+    def http_client(self) -> list[str]:
+        """The command of its client over HTTP, but for the URL; the SDK has one client for both."""
+        return [self.python, str(HERE / f"{self.name}_{'client' if self.name == 'sdk' else 'http_client'}.py")]
+
 
 def environment() -> dict[str, str]:
     """What every subject runs in: the checkout importable, bytecode kept, nothing buffered or traced for tests."""

@@ -17,11 +17,11 @@ def values(rounds: Sequence[Round], name: str, metric: Metric) -> list[float]:
     return [one.values[name, metric.key] for one in rounds if (name, metric.key) in one.values]
 
 
-def ratios(rounds: Sequence[Round], name: str, metric: Metric) -> list[float]:
-    """How many times worse than the limit, one number per round in which both have a value."""
+def ratios(rounds: Sequence[Round], name: str, metric: Metric, versus: str = "limit") -> list[float]:
+    """How many times worse than the limit, or another column, one number per round in which both have a value."""
     found = []
     for one in rounds:
-        ours, limit = one.values.get((name, metric.key)), one.values.get(("limit", metric.key))
+        ours, limit = one.values.get((name, metric.key)), one.values.get((versus, metric.key))
         if ours and limit:
             found.append(limit / ours if metric.more else ours / limit)
     return found
@@ -42,16 +42,19 @@ def spread(rounds: Sequence[Round], name: str, metric: Metric) -> str:
     found = values(rounds, name, metric) if metric.own else ratios(rounds, name, metric)
     if not found:
         return "-"
-    middle = f"{number(median(found))} ({number(min(found))}-{number(max(found))})"
+    middle, least, most = (
+        number(value * (metric.scale if metric.own else 1)) for value in (median(found), min(found), max(found))
+    )
+    middle = f"{middle} ({least}-{most})"
     return f"itself {middle}" if metric.own else middle
 
 
 def verdict(rounds: Sequence[Round], metric: Metric) -> str:
     """Whether minimcp holds the target, by the median of the rounds."""
-    found = values(rounds, "minimcp", metric) if metric.own else ratios(rounds, "minimcp", metric)
+    found = values(rounds, "minimcp", metric) if metric.own else ratios(rounds, "minimcp", metric, metric.versus)
     if metric.target is None or not found:
         return ""
-    middle = median(found)
+    middle = median(found) * (metric.scale if metric.own else 1)
     return "met" if middle <= metric.target else "close" if middle <= metric.target * NOISE else "missed"
 
 

@@ -15,6 +15,7 @@ from minimcp.cli.asking import Asker
 from minimcp.types import Implementation
 
 from ..answering import R4, R5
+from ..support import WAIT
 from .conftest import Done, run_process
 
 CURIOUS = """
@@ -165,7 +166,7 @@ def test_questions_come_one_at_a_time(types: Callable[[str], None], capfd: Any) 
         thread.start()
     types("1\n2\n")
     for thread in threads:
-        thread.join(10)
+        thread.join(WAIT)
     assert sorted(answers) == [1, 2]
     said = "the server asks: ?\n(Enter takes what stands in brackets, Ctrl-D cancels)\n  x (integer) []: "
     assert capfd.readouterr().err == 2 * said

@@ -19,6 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
+from ..hosts.__main__ import free_port
 from ..interop.environments import InstallFailed, NodeEnvironment
 from ..support import eventually
 
@@ -138,8 +139,7 @@ def serving() -> Iterator[str]:
     Raises:
         Broken: It did not come up, or did not live until the end; what it printed is in the message.
     """
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "tests.conformance.server", "--port", str(port)]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, cwd=HERE.parents[1], stdin=subprocess.DEVNULL, stdout=log,

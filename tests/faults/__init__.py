@@ -20,6 +20,21 @@ needs a tool asks `tools/list` for it by name and is "n/a" without it:
 ``child_descriptors()``       what a child process that inherits all it can has open: lines "number target"
 ============================= ====================================================================================
 
+**An HTTP server command** is started once per case or oftener. It says on stdout or stderr where it is, as
+http://127.0.0.1:PORT/PATH (/mcp if that says no path), or is given a port: "{port}" in the command. It has the tools
+above, as far as a case needs them, and these:
+
+============================= ====================================================================================
+``count(n)``                  reports n steps of progress
+``pour(events, size)``        sends so many log messages of so many characters, at the level "error"
+``grow(name)``                adds a tool of this name, which changes the list of tools
+``spoil()``                   sends a log message, then raises ValueError("secret words of a traceback")
+``log(level, data)``          sends one log message
+``report_when_released(name)`` reports 1 and waits until ``release`` is called with this name, then reports 2
+``watch(name)``               sleeps until it is cancelled, and remembers how it ended
+``wait_for(name, what)``      waits until a ``watch`` of this name has reached "begin" or "end"; says how it ended
+============================= ====================================================================================
+
 **A client adapter** is a command that takes one JSON object per line on stdin and answers each by one JSON object
 per line on stdout, in any order; the next is taken up while the last one runs. Each has a number ``n``, which the
 answer repeats, and says in ``do`` what to do:

@@ -22,6 +22,15 @@ from . import (
     client_web,
     client_web_ends,
     client_web_trust,
+    http_bodies,
+    http_ends,
+    http_heads,
+    http_many,
+    http_sessions,
+    http_slow,
+    http_smuggling,
+    http_streams,
+    http_verbs,
     mutants,
     server_ends,
     server_lines,
@@ -29,16 +38,18 @@ from . import (
     server_tools,
     table,
 )
-from .catalogue import CLIENT, LATER, ROWS
-from .trial import ABSENT, BADNESS, FAIL, HTTP, PASS, WARN, Options, Outcome, Subject, Trial, find, run
+from .catalogue import CLIENT, HTTP, ROWS
+from .trial import ABSENT, BADNESS, FAIL, PASS, WARN, Options, Outcome, Subject, Trial, find, find_http, run
 
 CASES_ARE_IN = (
-    both, client_answers, client_ends, client_web, client_web_ends, client_web_trust, mutants, server_ends,
+    both, client_answers, client_ends, client_web, client_web_ends, client_web_trust, http_bodies, http_ends,
+    http_heads, http_many, http_sessions, http_slow, http_smuggling, http_streams, http_verbs, mutants, server_ends,
     server_lines, server_load, server_tools,
 )  # fmt: skip
 
 TESTS = Path(__file__).resolve().parent.parent
 OUR_SERVER = (sys.executable, str(TESTS / "wire" / "servers" / "plain.py"))
+OUR_HTTP = (sys.executable, str(TESTS / "faults" / "ours" / "http_server.py"))
 OUR_ADAPTER = (sys.executable, str(TESTS / "faults" / "ours" / "adapter.py"))
 
 
@@ -52,6 +63,7 @@ def our_name() -> str:
 def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Throw faults at servers and clients.")
     parser.add_argument("--server", metavar="COMMAND", help="the server to try (ours); see the package's docstring")
+    parser.add_argument("--http", metavar="COMMAND", help='the HTTP server to try (ours); "{port}" becomes a free port')
     parser.add_argument("--client", metavar="COMMAND", help="the client adapter to try (ours)")
     parser.add_argument("--name", default=our_name(), help="what the subject is called in tables")
     parser.add_argument("--only", metavar="C05,K02", help="these rows alone")
@@ -77,9 +89,8 @@ def rows(only: "str | None") -> List[str]:
     Raises:
         SystemExit: One has a name that no row has.
     """
-    known = [*ROWS, *LATER]
-    chosen = only.split(",") if only else known
-    unknown = [id for id in chosen if id not in known]
+    chosen = only.split(",") if only else list(ROWS)
+    unknown = [id for id in chosen if id not in ROWS]
     if unknown:
         raise SystemExit(f"no row is called {', '.join(unknown)}; see --list")
     return chosen
@@ -89,7 +100,7 @@ def shown(outcome: Outcome) -> str:
     """A line of the report."""
     figures = ", ".join(f"{name} {value:.12g} {unit}".rstrip() for name, (value, unit) in outcome.metrics.items())
     what = "; ".join(part for part in (outcome.observed, figures) if part)
-    return f"{outcome.id}  {outcome.verdict:<13} {outcome.seconds:6.1f} s  {what}"
+    return f"{outcome.id:4} {outcome.verdict:<4} {outcome.seconds:6.1f} s  {what}"
 
 
 def bad(outcome: Outcome, ours: bool) -> bool:
@@ -102,8 +113,8 @@ def summary(outcomes: List[Outcome], options: argparse.Namespace, subject: Subje
     return {
         "name": options.name, "date": time.strftime("%Y-%m-%d"), "python": platform.python_version(),
         "seed": options.seed, "full": options.full, "mutations": options.mutations, "slack": options.slack,
-        "server": shlex.join(subject.server), "client": shlex.join(subject.adapter),
-        "revisions": list(subject.revisions),
+        "server": shlex.join(subject.server), "client": shlex.join(subject.adapter), "http": shlex.join(subject.http),
+        "revisions": list(subject.revisions), "http_revisions": list(subject.http_revisions),
         "verdicts": {verdict: sum(one.verdict == verdict for one in outcomes) for verdict in BADNESS},
         "rows": [one._asdict() for one in outcomes],
     }  # fmt: skip
@@ -112,8 +123,7 @@ def summary(outcomes: List[Outcome], options: argparse.Namespace, subject: Subje
 def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
     options = arguments(given)
     if options.list:
-        lines = [f"{row.id}  {row.role:7} {row.fault}: {row.expected}" for row in ROWS.values()]
-        print("\n".join([*lines, *(f"{id}  {HTTP}" for id in LATER)]))
+        print("\n".join(f"{row.id:4} {row.role:7} {row.fault}: {row.expected}" for row in ROWS.values()))
         return 0
     if options.anchors:
         print(anchors.table(json.loads(options.anchors.read_text("utf-8"))))
@@ -122,15 +132,25 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
         print(table.section([json.loads(path.read_text("utf-8")) for path in options.table]))
         return 0
     options.seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
-    foreign = bool(options.server or options.client)
-    server = tuple(shlex.split(options.server)) if options.server else () if foreign else OUR_SERVER
-    adapter = tuple(shlex.split(options.client)) if options.client else () if foreign else OUR_ADAPTER
+    foreign = bool(options.server or options.client or options.http)
+    given = ((options.server, OUR_SERVER), (options.client, OUR_ADAPTER), (options.http, OUR_HTTP))
+    server, adapter, http = (
+        tuple(shlex.split(command)) if command else () if foreign else ours for command, ours in given
+    )
     trying = Options(
         options.seed, options.patience, options.slack, options.full, options.mutations, options.json_test_suite
     )
-    subject = find(Subject(server, adapter), trying) if server else Subject(server, adapter)
-    if not foreign and subject.revisions != EVERY:
-        raise SystemExit(f"our server speaks only {', '.join(subject.revisions)}")
+    chosen = rows(options.only)
+    roles = {ROWS[id].role for id in chosen}
+    subject = Subject(server, adapter, http=http, tunable=not foreign)
+    if server and (roles - {HTTP} or options.mutant):
+        subject = find(subject, trying)
+        if not foreign and subject.revisions != EVERY:
+            raise SystemExit(f"our server speaks only {', '.join(subject.revisions)}")
+    if http and HTTP in roles:
+        subject = find_http(subject, trying)
+        if not foreign and subject.http_revisions != EVERY:
+            raise SystemExit(f"our HTTP server speaks only {', '.join(subject.http_revisions)}")
     if options.mutant:
         trial = Trial("C20", subject, trying)
         try:
@@ -138,10 +158,11 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
         finally:
             trial.close()
         return 0
-    print(f"{options.name}: {', '.join(subject.revisions) or 'no server'}; seed {options.seed}", flush=True)
+    spoken = dict.fromkeys((*subject.revisions, *subject.http_revisions))
+    print(f"{options.name}: {', '.join(spoken) or 'no server'}; seed {options.seed}", flush=True)
     outcomes = []
-    for id in rows(options.only):
-        if id in ROWS and not (server if ROWS[id].role != CLIENT else adapter):
+    for id in chosen:
+        if not {CLIENT: adapter, HTTP: http}.get(ROWS[id].role, server):
             outcomes.append(Outcome(id, ABSENT, "no such subject was named", {}, 0.0))
         else:
             outcomes.append(run(id, subject, trying))

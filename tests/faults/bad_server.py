@@ -140,7 +140,7 @@ def main() -> None:
             for piece in filter(bytes.strip, pieces):
                 message = read(piece)
                 if FAULT == "impatient" and isinstance(message, dict) and message["method"] == "tools/call":
-                    threading.Timer(0.05, answer, (message,)).start()
+                    threading.Timer(60, answer, (message,)).start()  # the end of the input comes first
                 elif message is not None or piece.strip() == b"null":
                     answer(message)
     if FAULT == "impatient":

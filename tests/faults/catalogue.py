@@ -79,6 +79,38 @@ _STDIO: Tuple[Tuple[str, str, str, str], ...] = (
     ("K25", CLIENT, "10,000 tools; hostile schemas", "listed, within 2 s"),
 )
 
+_HTTP_BYTES: Tuple[Tuple[str, str, str, str], ...] = (  # what comes, how slowly, and who leaves
+    ("C39", HTTP, "the lines of C01 to C10 as bodies", "400 with a code, never 5xx"),
+    ("C40", HTTP, "50 MB announced, sent, in chunks; short bodies", "413; 408; memory bounded"),
+    ("C41", HTTP, "requests that can be read in two ways", "refused, then the end"),
+    ("C42", HTTP, "Host and Origin of others, everywhere", "403, 421, before the body"),
+    ("C43", HTTP, "other media types and codings", "415"),
+    ("C44", HTTP, "64 KB and 1 MB of header, URL; 1,000 headers", "431, 414, then the end"),
+    ("C45", HTTP, "slow heads, slow bodies, silence, idleness", "all shed in time, others served"),
+    ("C46", HTTP, "more connections than there may be", "503 and the end; recovers in 1 s"),
+    ("C47", HTTP, "clients that leave during a call, half by RST", "nothing left; handlers are told"),
+    ("C48", HTTP, "streams opened and dropped; a second one", "freed within 15 s; 409"),
+    ("C49", HTTP, "clients that do not read their stream", "dropped in time, others served"),
+    ("C50", HTTP, "tools that raise; streams that are gone", "a whole answer, no traceback"),
+    ("C51", HTTP, "other methods, and made-up ones", "405 with Allow; 501"),
+    ("C52", HTTP, "HTTP/1.0, pipelining, Expect, after refusals", "right, or a clean end"),
+)
+
+_HTTP_PROTOCOL: Tuple[Tuple[str, str, str, str], ...] = (  # sessions, streams, many clients, the end
+    ("C53", HTTP, "paths that look like ours, other hosts", "refused; ours alone is served"),
+    ("C54", HTTP, "ids of no session, ended, expired, malformed", "404; 400"),
+    ("C55", HTTP, "one id at once, in one session and in two", "each its own answer"),
+    ("C56", HTTP, "line ends and marks in texts, headers, logs", "returned exactly, nothing forged"),
+    ("C57", HTTP, "headers that contradict the body", "400 with -32020"),
+    ("C58", HTTP, "sessions without end; idle; ended; open streams", "503; freed; 4 kB, 32 kB each"),
+    ("C59", HTTP, "streams cut and come back to; ids of others", "exact continuation; 400"),
+    ("C60", HTTP, "SIGTERM: idle, a stream, in flight; at once again", "1 s, 1 s, 5 s; the port is free"),
+    ("C61", HTTP, "50 clients x 20; 1,000 clients at once; a burst", "0 wrong, backlog 128"),
+    ("C62", HTTP, "what the log says of all that", "1 line a fault, no traceback"),
+    ("C63", HTTP, "proxies that cut, tear, hold back, compress", "comments come; goes on"),
+    ("C64", HTTP, "HTTP+SSE: POST before GET, ids of others; both", "404; each its own answer"),
+)
+
 _HTTP_CLIENT: Tuple[Tuple[str, str, str, str], ...] = (
     ("K03H", CLIENT, "over HTTP: other ids on our own stream", "never taken as ours"),
     ("K04H", CLIENT, "over HTTP: answers of a wrong shape", "an error at once"),
@@ -97,10 +129,7 @@ _HTTP_CLIENT: Tuple[Tuple[str, str, str, str], ...] = (
     ("K19", CLIENT, "session ids of controls, blanks, 60 KB", "refused before they are sent"),
 )
 
-_HTTP_LATER = (*(f"C{number}" for number in range(39, 65)), *(f"K{number}" for number in range(11, 20)))
-
-ROWS: Dict[str, Row] = {row[0]: Row(*row) for row in sorted((*_STDIO, *_HTTP_CLIENT))}
-"""Every row that has a case, by its name; one that ends in H is the row of that name over HTTP."""
-
-LATER: Tuple[str, ...] = tuple(id for id in sorted(_HTTP_LATER) if id not in ROWS)
-"""The rows that have none yet; all concern HTTP."""
+ROWS: Dict[str, Row] = {
+    row[0]: Row(*row) for row in sorted((*_STDIO, *_HTTP_BYTES, *_HTTP_PROTOCOL, *_HTTP_CLIENT))
+}
+"""Every row, by its name; H at the end of a name says that it is the row of that name over HTTP."""

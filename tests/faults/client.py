@@ -149,7 +149,7 @@ class Client:
             return self.do("open", timeout=timeout or 3 * self.never, **more)
         ours = {name: more.pop(name) for name in ("cwd", "env", "on_log") if name in more}
         target = list(command) if command is not None else self.script(**more)
-        return self.do("open", command=target, timeout=timeout or 3 * self.never, **ours)
+        return self.do("open", command=target, timeout=timeout or max(6.0, 3 * self.never), **ours)
 
     def opened(self, timeout: Optional[float] = None, **more: Any) -> "Client":
         """As `open`, which must go well.
@@ -214,7 +214,7 @@ class Client:
                 pass
         return found
 
-    def settled(self, what: str, most: int, seconds: float = 2.0) -> int:
+    def settled(self, what: str, most: int, seconds: float) -> int:
         """As `count`, when it is at most `most` or the time is over: what ends may take a moment."""
         until = time.monotonic() + seconds
         while self.count(what) > most and time.monotonic() < until:

@@ -95,8 +95,8 @@ def many(t: Trial) -> None:
         if number == 4:
             before = {what: client.count(what) for what in ("fd", "task")}
             base = client.memory()
-    t.below("more descriptors", client.settled("fd", before["fd"]) - before["fd"], 0, "")
-    t.below("more threads", client.settled("task", before["task"] + 1) - before["task"], 1, "")
+    t.below("more descriptors", client.settled("fd", before["fd"], 4) - before["fd"], 0, "")
+    t.below("more threads", client.settled("task", before["task"] + 1, 15) - before["task"], 1, "")
     t.below("children left", client.children(), 0, "")
     t.below("growth", client.memory() - base, 5 if rounds < 100 else 10, "MB")
     gone(t, client, "closed")
@@ -131,5 +131,5 @@ def unstartable(t: Trial) -> None:
         if (reply.error or "").startswith("untyped"):
             t.warn(f"{name}: {reply.error}")
         t.expect(client.children() == 0, f"{name}: a child is left")
-    t.below("more descriptors", client.settled("fd", before["fd"]) - before["fd"], 0, "")
-    t.below("more threads", client.settled("task", before["task"] + 1) - before["task"], 1, "")
+    t.below("more descriptors", client.settled("fd", before["fd"], 4) - before["fd"], 0, "")
+    t.below("more threads", client.settled("task", before["task"] + 1, 15) - before["task"], 1, "")

@@ -227,6 +227,9 @@ def soak(t: Trial) -> None:
             t.expect(server.text("echo", {"text": f"{n}"}) == str(n), f"call {n} got another answer")
     t.note("calls a second", calls / (time.monotonic() - begun), "/s")
     t.below("growth", server.memory() - base, 5, "MB")
+    until = time.monotonic() + 15 + t.options.patience  # idle workers end
+    while server.status("Threads") > before[0] + 2 and time.monotonic() < until:
+        time.sleep(0.02)
     t.below("more threads", server.status("Threads") - before[0], 2, "")
     t.below("more descriptors", server.descriptors() - before[1], 0, "")
     server.alive(t.options.slack)

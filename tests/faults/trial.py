@@ -11,22 +11,42 @@ from pathlib import Path
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
 
 from ..wire.messages import EVERY, MODERN, encode, modern, notification, request, same
-from .catalogue import LATER, ROWS
+from .catalogue import ROWS
 from .client import Client
+from .http_raw import Session, Site, Terms
 from .raw import Server, shown, signs
 
-PASS, ABSENT, WARN, FAIL, HTTP = "pass", "n/a", "warn", "FAIL", "HTTP: not yet"
-BADNESS = (HTTP, PASS, ABSENT, WARN, FAIL)
+PASS, ABSENT, WARN, FAIL = "pass", "n/a", "warn", "FAIL"
+BADNESS = (PASS, ABSENT, WARN, FAIL)
 """From good to bad. A warning: the subject lives and nobody is deceived, but it is not what the row expects."""
 
 
+START = 30.0
+"""Seconds that any start may take, whatever the patience."""
+
+
 class Subject(NamedTuple):
-    """What is tried. `find` fills in the last two."""
+    """What is tried.
+
+    Attributes:
+        server: A command that serves over stdin and stdout.
+        adapter: A command that is a client.
+        revisions: What the server speaks; `find` fills this in, and the next.
+        tools: What it has.
+        http: A command that serves over HTTP.
+        http_revisions: What that speaks; `find_http` fills this in, and the next.
+        http_tools: What it has.
+        tunable: Whether that keeps to the terms it is told; else it is tried with the usual ones.
+    """
 
     server: Tuple[str, ...]
     adapter: Tuple[str, ...]
     revisions: Tuple[str, ...] = ()
     tools: FrozenSet[str] = frozenset()
+    http: Tuple[str, ...] = ()
+    http_revisions: Tuple[str, ...] = ()
+    http_tools: FrozenSet[str] = frozenset()
+    tunable: bool = False
 
 
 class Options(NamedTuple):
@@ -39,6 +59,7 @@ class Options(NamedTuple):
         full: Use the numbers of the catalogue, where the usual run takes fewer.
         mutations: How many mutated messages C20 sends.
         suite: A folder of y_*.json, n_*.json and i_*.json for C21; None takes a small table instead.
+        share: What the counts of a row over HTTP are multiplied by, for tests of the runner.
     """
 
     seed: int = 1
@@ -47,6 +68,7 @@ class Options(NamedTuple):
     full: bool = False
     mutations: int = 10_000
     suite: Optional[Path] = None
+    share: float = 1.0
 
 
 class Outcome(NamedTuple):
@@ -105,7 +127,7 @@ class Trial:
 
     def count(self, usual: int, full: int) -> int:
         """How many of something: the usual number or the catalogue's."""
-        found = full if self.options.full else usual
+        found = max(1, int((full if self.options.full else usual) * self.options.share))
         self.note("tried", found, "")
         return found
 
@@ -122,7 +144,8 @@ class Trial:
         if revision is not None and revision not in self.subject.revisions:
             raise Missing(f"does not speak {revision}")
         command = others.pop("command", self.subject.server)
-        server = Server(command, None, 3 * self.options.patience, **others)  # a start is no matter of the case
+        # a start is no matter of the case
+        server = Server(command, None, max(START, 3 * self.options.patience), **others)
         self._started.append(server)
         server.tools = self.subject.tools
         if revision == MODERN:
@@ -137,6 +160,45 @@ class Trial:
         """One revision of each era that the subject speaks."""
         found = [revision for revision in ("2025-06-18", MODERN) if revision in self.subject.revisions]
         return found or list(self.subject.revisions[:1])
+
+    def site(self, *needed: str, env: Optional[Dict[str, str]] = None, **terms: float) -> Site:
+        """Start the HTTP server; `needed` are tools without which there is no case.
+
+        Args:
+            terms: Of `Terms`, what it shall grant instead of the usual; a foreign server keeps to its own, and with
+                --full ours does too. What holds is in the `terms` of the result.
+        """
+        if not self.subject.http:
+            raise Missing("no HTTP server")
+        missing = [tool for tool in needed if tool not in self.subject.http_tools]
+        if missing:
+            raise Missing(f"no tool {', '.join(missing)}")
+        told = terms if self.subject.tunable and not self.options.full else {}
+        site = start_http(self.subject, self.options, Terms(**told), told, env)  # type: ignore[arg-type]
+        self._started.append(site)
+        return site
+
+    def http_eras(self) -> List[str]:
+        """One revision of each era that the HTTP server speaks, that with a handshake first."""
+        spoken = self.subject.http_revisions
+        found = [revision for revision in ("2025-11-25", MODERN) if revision in spoken]
+        return found or list(spoken[:1])
+
+    def sessions(self, site: Site) -> List[Session]:
+        """A session of each era."""
+        return [site.session(revision) for revision in self.http_eras()]
+
+    def probed(self, site: Site, bound: float = 0.2, what: str = "a probe meanwhile") -> None:
+        """Another connection is served meanwhile: usually within the bound, and never worse than five times that."""
+        usual, worst = site.probes()
+        self.below(what, max(usual, self.metrics.get(what, (0.0, ""))[0]), bound)
+        self.note(f"{what}, slowest", max(worst, self.metrics.get(f"{what}, slowest", (0.0, ""))[0]), "s")
+        self.expect(worst <= 5 * bound * self.options.slack, f"{what}: {worst:.2f} s once")
+
+    def calm(self, site: Site) -> None:
+        """No traceback in its log, and no thread died."""
+        log = site.stderr()
+        self.expect("Traceback" not in log, f"a traceback in the log: {log.rpartition('Traceback')[2][-200:]!r}")
 
     def client(self, **others: Any) -> Client:
         """Start the client adapter; `others` as for `Client`."""
@@ -216,8 +278,6 @@ def case(id: str) -> Callable[[Case], Case]:
 
 def run(id: str, subject: Subject, options: Options) -> Outcome:
     """Try one row on a subject, whatever happens."""
-    if id in LATER:
-        return Outcome(id, HTTP, "", {}, 0.0)
     trial, begun = Trial(id, subject, options), time.monotonic()
     try:
         try:
@@ -249,7 +309,7 @@ def find(subject: Subject, options: Options) -> Subject:
 
 def _speaks(subject: Subject, options: Options, revision: str) -> Optional[FrozenSet[str]]:
     """The tools that a server shows in a revision with a handshake; None when it does not speak the revision."""
-    server = Server(subject.server, None, 3 * options.patience)  # all start at once
+    server = Server(subject.server, None, max(START, 3 * options.patience))  # all start at once
     try:
         if revision == MODERN:
             server.write(request("d", "server/discover", modern()))
@@ -263,6 +323,45 @@ def _speaks(subject: Subject, options: Options, revision: str) -> Optional[Froze
         return None
     finally:
         server.dispose()
+
+
+def start_http(
+    subject: Subject,
+    options: Options,
+    terms: Optional[Terms] = None,
+    told: Optional[Dict[str, float]] = None,
+    env: Optional[Dict[str, str]] = None,
+    port: int = 0,
+) -> Site:
+    """Start the HTTP server of a subject."""
+    site = Site(subject.http, options.patience, terms, told=told, env=env, port=port)
+    site.revisions, site.tools = subject.http_revisions, subject.http_tools
+    return site
+
+
+def find_http(subject: Subject, options: Options) -> Subject:
+    """Ask an HTTP server which revisions it speaks and which tools it has.
+
+    Raises:
+        AssertionError: It speaks none.
+    """
+    spoken: Dict[str, FrozenSet[str]] = {}
+    site = start_http(subject, options)
+    try:
+        for revision in EVERY:
+            try:
+                session = site.session(revision)
+                if session.revision == revision:
+                    session.ping()
+                    listed = session.ask("tools/list").get("result", {}).get("tools", ())
+                    spoken[revision] = frozenset(tool["name"] for tool in listed)
+                session.end()
+            except AssertionError:
+                continue
+    finally:
+        site.dispose()
+    assert spoken, f"{' '.join(subject.http)} speaks no revision that the runner knows"
+    return subject._replace(http_revisions=tuple(spoken), http_tools=frozenset().union(*spoken.values()))
 
 
 def say(method: str, params: Any = None) -> bytes:

@@ -102,7 +102,7 @@ def test_the_options_of_the_mounting_server_hold() -> None:
         """Strict."""
         return "ok"
 
-    @below.tool(timeout=0.05, requires="sampling")
+    @below.tool(timeout=6 * WAIT, requires="sampling")
     def slow(ctx: Context) -> str:
         """Slow."""
         return "quick"
@@ -260,8 +260,7 @@ def test_who_mounts_is_not_kept_alive() -> None:
     host.mount(below, prefix="x")
     gone = weakref.ref(host)
     del host
-    gc.collect()
-    assert gone() is None
+    assert eventually(lambda: gc.collect() >= 0 and gone() is None)  # another thread may be collecting
     below.add_tool(other)
     second = Server("second")
     second.mount(below, prefix="y")

@@ -110,6 +110,45 @@ def test_a_uri_is_taken_once() -> None:
     assert repr(made._find("a:b")[0]).startswith("<Readable resource 'a:b' = text (")
 
 
+def of_number(number: int) -> str:
+    """Tell of a number."""
+    return str(number)
+
+
+def of_other(other: int) -> str:
+    """Tell of another."""
+    return str(other)
+
+
+def of_place(place: str) -> str:
+    """Tell of a place."""
+    return place
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((of_city, "a:{city}"), (of_place, "a:{place}")), ((of_city, "a:{city}"), (of_number, "a:{number}")),
+     ((of_number, "a:{number}"), (of_other, "a:{other}")), ((of_city, "a:{+city}x"), (of_place, "a:{+place}x"))],
+)
+def test_a_template_that_would_never_be_read_is_refused_and_both_places_are_named(first: Any, second: Any) -> None:
+    made = resources(first)
+    places = [f"{function.__name__} .*{function.__code__.co_firstlineno}" for function, _ in (first, second)]
+    with pytest.raises(ValueError, match=f"matches nothing that .* does not match before: {'.*; now '.join(places)}"):
+        made.add(*second)
+    assert len(made) == 1
+    made.add(*second, replace=True)
+    made.add(*first, replace=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((of_number, "a:{number}"), (of_city, "a:{city}")), ((of_city, "a:{city}"), (of_place, "a:{+place}")),
+     ((of_city, "a:{?city}"), (of_place, "a:{?place}")), ((of_city, "a:{city}"), (of_place, "a:{place}/x"))],
+)
+def test_a_template_that_takes_what_the_first_leaves_is_taken(first: Any, second: Any) -> None:
+    assert len(resources(first, second)) == 2
+
+
 @pytest.mark.requirement("RES-12", "RES-02")
 def test_changes_are_told_and_lists_made_anew() -> None:
     told: List[str] = []

@@ -25,7 +25,15 @@ What is rightful where the line itself breaks the protocol:
 * A call may time out as soon as its time is over, whatever the reason, and not before. But an answer that was delivered
   before another one, which ended its call before that time was over, had arrived.
 
-``python -m tests.history --seeds 200`` runs seeds and prints what came of them; ``--seed 17`` runs one and prints all
-of its record. A seed that fails prints its record. Threads run as the system lets them, so a seed repeats what happens
-to each line, and not the moment.
+Over HTTP the `web_relay` delays requests, drops or cuts their connections, sends them twice, cuts responses in the
+middle, and puts another server in the place of one that ends or is killed. There more is sure:
+
+* A call is sent once, once more for each round, and once more when what came back was that the session is unknown: it
+  was not run then, for sure. So its handler runs once, but for rounds and for requests that the relay doubled.
+* What a cut stream still had to bring is asked for where the server can be asked for it; else the call is lost.
+* When nothing is wrong any more, the next call is answered: the client begins a new session when it has to.
+
+``python -m tests.history --seeds 200`` runs seeds, and three over HTTP for ten others, and prints what came of them;
+``--seed 17`` runs one, ``--seed h17`` one over HTTP, and prints all of its record. A seed that fails prints its record.
+Threads run as the system lets them, so a seed repeats what happens to each line, and not the moment.
 """

@@ -25,6 +25,7 @@ class Event(NamedTuple):
     delivered              it was handed to the client; `value` is how much progress
     fault                  what the line did to it, or to all
     run, done              a handler began, returned
+    over                   the server has closed its output, and all of it has been read
     settled                all calls have ended, and the connection lives
     close                  the client is closed
     ====================== ============================================================================

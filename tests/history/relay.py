@@ -151,6 +151,8 @@ class _Way:
                 for line in frames:
                     self._take(line)
         finally:
+            if self._name == TO_CLIENT:
+                self._wire.relay.record.note("over", on=self._wire.number)
             self.stop()
 
     def _take(self, line: bytes) -> None:

@@ -57,6 +57,11 @@ class Plan(NamedTuple):
             dict.fromkeys(names, 0.02 / max(1, len(names))), callers, dice.random() < 0.2,
         )
 
+    @property
+    def name(self) -> str:
+        """What runs it again."""
+        return str(self.seed)
+
     def __str__(self) -> str:
         return (
             f"seed {self.seed}: {'stdio' if self.stdio else 'memory'}, {self.revision}, "
@@ -68,25 +73,28 @@ class Plan(NamedTuple):
 class Outcome(NamedTuple):
     """What a run came to."""
 
-    plan: Plan
+    plan: Any
+    """Its ``name`` runs it again."""
     events: List[Event]
     wrong: List[Wrong]
 
 
-class _Callers:
+class Callers:
     """Those who call.
 
     Args:
         client: What they call.
         record: Takes what happens.
+        timeout: Seconds that a call gets while the line is bad.
     """
 
-    def __init__(self, client: Client, record: Record) -> None:
-        self._client, self._record = client, record
+    def __init__(self, client: Client, record: Record, timeout: float = TIMEOUT) -> None:
+        self._client, self._record, self.timeout = client, record, timeout
         self._futures: List[Any] = []
 
-    def make(self, tag: str, tool: str, size: int, *, submitted: bool = False, timeout: float = TIMEOUT) -> str:
-        """Make a call; how it ended, or empty when somebody else will see."""
+    def make(self, tag: str, tool: str, size: int, *, submitted: bool = False, timeout: float = 0.0) -> str:
+        """Make a call; how it ended, or empty when somebody else will see. 0 stands for the timeout of all."""
+        timeout = timeout or self.timeout
         token, note = CancelToken(), self._record.note
         arguments = {"tag": tag, "size": size * 500 if tool == "echo" else size}
         options: Dict[str, Any] = {
@@ -146,7 +154,7 @@ def _ending(result: Callable[[], Any]) -> Tuple[str, str, int]:
             return "error", str(error.data), 0
         return ("refused" if error.from_peer and error.code in REFUSALS else repr(error)), str(error), error.code
     except minimcp.McpError as error:
-        kind = ENDS.get(type(error))
+        kind = next((name for known, name in ENDS.items() if isinstance(error, known)), None)
         return kind or repr(error), str(error) if kind in ("lost", "failed") else "", 0
     except BaseException as error:
         return repr(error), "", 0
@@ -196,10 +204,10 @@ def _talk(plan: Plan, relay: Relay, record: Record, events: Callable[[], List[Ev
     with minimcp.connect(
         relay, revision=plan.revision, restart=plan.restart, elicit=elicit, connect_timeout=WAIT
     ) as client:
-        callers = _Callers(client, record)
+        callers = Callers(client, record)
         relay.raging.set()
         threads = [
-            threading.Thread(target=_call, args=(callers, number, calls), name=f"caller-{number}", daemon=True)
+            threading.Thread(target=call_all, args=(callers, number, calls), name=f"caller-{number}", daemon=True)
             for number, calls in enumerate(plan.callers, 1)
         ]
         for thread in threads:
@@ -216,12 +224,12 @@ def _talk(plan: Plan, relay: Relay, record: Record, events: Callable[[], List[Ev
         record.note("close")
 
 
-def _call(callers: _Callers, number: int, calls: List[Tuple[str, int, bool]]) -> None:
+def call_all(callers: Callers, number: int, calls: List[Tuple[str, int, bool]]) -> None:
     for turn, (tool, size, submitted) in enumerate(calls, 1):
         callers.make(f"{number}-{turn}", tool, size, submitted=submitted)
 
 
-def _end_quietly(callers: _Callers, relay: Relay, record: Record, events: Callable[[], List[Event]]) -> None:
+def _end_quietly(callers: Callers, relay: Relay, record: Record, events: Callable[[], List[Event]]) -> None:
     """On a line that is good again a last call is answered, if there is a connection; and so is all that was done."""
     ended = callers.make("last", "echo", 1, timeout=WAIT)
     for wire in relay.wires:
@@ -229,4 +237,4 @@ def _end_quietly(callers: _Callers, relay: Relay, record: Record, events: Callab
             record.note("settled", on=wire.number)
     if ended in ANSWERS and not relay.wires[-1].broken and not relay.wires[-1].finished:
         record.note("settled", on=relay.wires[-1].number)
-        eventually(lambda: not any(wrong.rule == ALL_ANSWERED for wrong in check(events())), 2.0)
+        eventually(lambda: not any(wrong.rule == ALL_ANSWERED for wrong in check(events())))

@@ -1,4 +1,7 @@
-"""The server of these runs, in this process or, with the path of a journal, as a process of its own."""
+"""The server of these runs, in this process or, with the path of a journal, as a process of its own.
+
+With "http" behind the path it serves over HTTP, prints its port, and ends at the end of its input.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,28 @@ ERROR = 4660
 """The code of the errors that ``refuse`` answers with."""
 
 
+GRACE = 0.2
+"""Seconds that it gives its handlers at the end of its input."""
+
+
 def padded(tag: str, size: int) -> str:
     """What ``echo`` returns: as long as it should be, and not to be taken for anything else."""
     return f"{tag} {tag[-1] * size}"
 
 
-def make_server(note: Callable[[str, str], Any]) -> Server:
+def make_server(note: Callable[[str, str], Any], **options: Any) -> Server:
     """A server whose handlers say when they begin and when they return.
 
     Args:
         note: Takes "run" or "done", and the tag of the call.
+        options: More of `Server`.
     """
-    server = Server("history", version="1", drain_grace=0.2, ask_timeout=2.0)
+    server = Server("history", version="1", drain_grace=GRACE, ask_timeout=2.0, **options)
 
     @server.middleware
     def noted(ctx: Context, call_next: Callable[[], Any]) -> Any:
+        if ctx.method != "tools/call":
+            return call_next()
         tag = ctx.params["arguments"]["tag"]
         note("run", tag)
         try:
@@ -76,4 +86,10 @@ def make_server(note: Callable[[str, str], Any]) -> Server:
 
 
 if __name__ == "__main__":
-    make_server(Journal(Path(sys.argv[1])).note).run()
+    journaled = make_server(Journal(Path(sys.argv[1])).note)
+    if sys.argv[2:] == ["http"]:
+        with journaled.start_http() as running:
+            print(running.port, flush=True)
+            sys.stdin.read()
+    else:
+        journaled.run()

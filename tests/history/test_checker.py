@@ -88,6 +88,16 @@ def _all(*changes: Change) -> Change:
     return change
 
 
+def _grace(begins: float, ends: float) -> Change:
+    """The server comes to the end of its input, and then to its own."""
+
+    def change(events: List[Event]) -> None:
+        events[:0] = [Event(begins, "fault", "", "finish", on=1)]
+        events.append(Event(ends, "over", on=1))
+
+    return change
+
+
 MUTATIONS: Dict[str, Tuple[str, Change]] = {
     "a lost ending": ("ends once", _without("end", "a")),
     "two endings": ("ends once", _twice("end", "b")),
@@ -123,7 +133,7 @@ MUTATIONS: Dict[str, Tuple[str, Change]] = {
     "a handler that runs too early": ("runs once for each copy", _moved("run", "b", "", ("reached", "b"))),
     "a copy that is run beside the other": ("copies run one after the other",
                                             _all(_twice("run", "d"), _moved("reached", "d", "", ("fault", "d")))),
-    "an answer that wakes nobody": ("ends soon", _with("end", "b", at=106.0)),
+    "an answer that wakes nobody": ("ends soon", _with("end", "b", at=130.0)),
     "an answer that is written twice": ("each copy is answered once", _twice("answered", "b")),
     "three answers to two copies": ("each copy is answered once", _twice("answered", "d")),
     "an answer that is never written": ("what was done is answered", _without("answered", "b")),
@@ -169,6 +179,10 @@ def test_what_is_rightful_is_not_complained_of() -> None:
         _with("end", "l", what="failed", payload="no server"),
         _all(_without("end", "b"), _without("delivered", "b"), _moved("close", "", "", ("end", "a")),
              lambda events: events.insert(_place(events, "end", "a"), Event(0.0, "end", "b", "lost"))),
+        _all(_grace(0.0, 0.25), _with("end", "b", what="lost", payload=""), _without("answered", "b"),
+             _without("delivered", "b")),
+        _all(*(lambda events, late=late: events.insert(_place(events, "done", "q", "", 1), late)  # type: ignore[misc]
+               for late in (Event(0.0, "reached", "q", "request"), Event(0.0, "run", "q")))),
     ):
         events = _calls()
         change(events)

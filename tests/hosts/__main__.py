@@ -1,183 +1,100 @@
-"""`python -m tests.hosts [HOST...]`: our server under gunicorn, waitress, cheroot, Flask, Django and nginx.
+"""`python -m tests.hosts [NAME...]`: our server under gunicorn, waitress, cheroot, Flask, Django and nginx.
 
-The Python packages are installed at the versions below, into an environment of their own; nginx comes from the
-system's packages. Prints one line per host and era; exit code 1 when one cannot be installed or fails.
+The Python packages are installed at the versions in `running`, into an environment of their own; nginx comes from the
+system's packages. Prints one line per host and era, and one per scene; exit code 1 when one cannot be installed or
+fails.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
-import shutil
-import socket
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
+from functools import partial
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence
 
-from tests.interop.environments import InstallFailed, PythonEnvironment, install
+from tests.interop.environments import InstallFailed
 
-from .visit import SECONDS, Visit, checks
+from .running import ENVIRONMENT, HOSTS, Host, Place, end, free_port, nginx
+from .scenes import SCENES, Scene
+from .visit import OpenCall, Visit, checks
 
-ROOT = Path(__file__).resolve().parents[2]
-
-ENVIRONMENT = PythonEnvironment("hosts", [
-    "gunicorn==27.0.1", "waitress==3.0.2", "cheroot==11.1.2", "flask==3.1.3", "django==5.2.19", "requests==2.34.2",
-    "jsonschema==4.26.0",
-])
-
-NGINX = """
-daemon off;
-master_process off;
-pid {folder}/nginx.pid;
-error_log {folder}/error.log;
-events {{}}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    server {{
-        listen 127.0.0.1:{port};
-        location / {{
-            proxy_pass http://127.0.0.1:{behind};
-            proxy_buffering on;
-        }}
-    }}
-}}
+PLAIN = """
+server {
+    listen 127.0.0.1:{port};
+    location / {
+        proxy_pass http://127.0.0.1:{behind};
+    }
+}
 """
 
-SITE = "tests.hosts.site"
+
+class Outcome(NamedTuple):
+    """What was as it should be, and what failed."""
+
+    passed: list[str]
+    failed: list[str]
+
+    def do(self, word: str, step: Callable[[], object]) -> None:
+        """Do something, and keep its word."""
+        try:
+            step()
+            self.passed.append(word)
+        except Exception:
+            traceback.print_exc()
+            self.failed.append(word)
 
 
-class Host(NamedTuple):
-    """How a host is started.
-
-    Args:
-        module: What runs it, as of ``python -m``.
-        arguments: Of that, for a port.
-        processes: How many serve.
-        page: What it has at its root.
-        proxied: Whether nginx stands before it.
-    """
-
-    module: str
-    arguments: Callable[[int], Sequence[str]]
-    processes: int = 1
-    page: str = ""
-    proxied: bool = False
+def at_place(work: Callable[[Place, Outcome], None]) -> Outcome:
+    """Do something in a folder of its own; what was logged there is printed when it fails."""
+    outcome = Outcome([], [])
+    with tempfile.TemporaryDirectory() as folder:
+        with Place(Path(folder)) as place:
+            try:
+                work(place, outcome)
+            except Exception as error:
+                traceback.print_exc()
+                outcome.failed.append(str(error))
+        if outcome.failed:
+            print(place.logged())
+    return outcome
 
 
-HOSTS = {
-    "gunicorn": Host("gunicorn", lambda port: [  # no connection is kept: each request lands on any process
-        "-k", "gthread", "-w", "2", "--threads", "8", "--keep-alive", "0", "--no-control-socket",
-        "-b", f"127.0.0.1:{port}", f"{SITE}:app",
-    ], processes=2),
-    "waitress": Host("waitress", lambda port: [f"--listen=127.0.0.1:{port}", "--threads=16", f"{SITE}:app"]),
-    "cheroot": Host("cheroot", lambda port: [f"{SITE}:app", "--bind", f"127.0.0.1:{port}", "--threads", "16"]),
-    "flask": Host("flask", lambda port: ["--app", f"{SITE}:flask()", "run", "--port", str(port)], page="a page"),
-    "django": Host("waitress", lambda port: [
-        f"--listen=127.0.0.1:{port}", "--threads=16", "--call", f"{SITE}:django",
-    ], page="a page"),
-    "nginx": Host(SITE, lambda port: [str(port)], proxied=True),
-}
+def visit_host(host: Host, revision: str) -> Outcome:
+    """Start a host, do everything to it in one era, and end it in the middle of a call."""
 
-
-def free_port() -> int:
-    """A port where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
-@contextlib.contextmanager
-def running(command: Sequence[str], port: int, variables: dict[str, str], log: Path) -> Iterator[None]:
-    """Run a process from when it listens until the block ends.
-
-    Raises:
-        AssertionError: It does not come to listen.
-    """
-    with open(log, "ab") as file:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=file, stderr=file
+    def stay(place: Place, outcome: Outcome) -> None:
+        port, sessions = free_port(), host.processes == 1
+        process = place.serve(host, port, sessions=sessions)
+        at = place.proxy(PLAIN, behind=port) if host.proxied else port
+        calls = 20 if host.processes > 1 else 5
+        visit = Visit(
+            f"http://127.0.0.1:{at}/mcp", revision, place.folder, sessions, host.processes, host.page, calls
         )
-    try:
-        until = time.monotonic() + SECONDS
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), SECONDS):
-                break
-            if process.poll() is not None or time.monotonic() > until:
-                raise AssertionError(f"{' '.join(command)} does not listen")
-            time.sleep(0.05)
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        for word, check in checks(visit).items():
+            outcome.do(word, partial(check, visit))
+        if visit.modern:
+            with OpenCall(visit):
+                ended = end(process, host.graceful)
+            (outcome.passed if ended else outcome.failed).append("ends in mid-call")
+
+    return at_place(stay)
 
 
-def nginx() -> str:
-    """The path of nginx, which is installed when it is not there.
+def play(scene: Scene) -> Outcome:
+    """Do the steps of a scene."""
 
-    Raises:
-        InstallFailed: It cannot be.
-    """
-    places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
-    found = shutil.which("nginx", path=places)
-    if found is None:
-        install(["apt-get", "update"])
-        install(["apt-get", "install", "-y", "nginx-light"])
-        found = shutil.which("nginx", path=places)
-    if found is None:
-        raise InstallFailed("nginx is not there, though it is installed")
-    return found
+    def steps(place: Place, outcome: Outcome) -> None:
+        for word, step in scene(place):
+            outcome.do(word, step)
 
-
-def visit(host: Host, revision: str) -> tuple[list[str], list[str]]:
-    """Start a host and do everything to it in one era; what was as it should be, and what failed."""
-    passed: list[str] = []
-    failed: list[str] = []
-    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
-        folder, log, port = Path(place), Path(place) / "log", free_port()
-        sessions = host.processes == 1
-        variables = {
-            "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "MINIMCP_HOSTS_FOLDER": place,
-            "MINIMCP_HOSTS_SESSIONS": "yes" if sessions else "no", "MINIMCP_HOSTS_KEY": secrets.token_hex(32),
-        }
-        try:
-            command = [*ENVIRONMENT.command(host.module), *host.arguments(port)]
-            stack.enter_context(running(command, port, variables, log))
-            if host.proxied:
-                behind, port = port, free_port()
-                config = folder / "nginx.conf"
-                config.write_text(NGINX.format(folder=folder, port=port, behind=behind))
-                stack.enter_context(running([nginx(), "-c", str(config)], port, {}, log))
-            url = f"http://127.0.0.1:{port}/mcp"
-            stay = Visit(url, revision, folder, sessions, host.processes, host.page)
-            for word, check in checks(stay).items():
-                try:
-                    check(stay)
-                    passed.append(word)
-                except Exception:
-                    traceback.print_exc()
-                    failed.append(word)
-        except AssertionError as error:
-            failed.append(str(error))
-        if failed:
-            print(log.read_text("utf-8", "replace")[-3000:])
-    return passed, failed
+    return at_place(steps)
 
 
 def main(names: Sequence[str]) -> int:
-    """Install, visit every host in both eras, and return the exit code."""
+    """Install, visit every host in both eras, play every scene, and return the exit code."""
     try:
         ENVIRONMENT.ready()
         nginx()
@@ -185,13 +102,22 @@ def main(names: Sequence[str]) -> int:
         print(error)
         return 1
     total = good = 0
-    for name in names or HOSTS:
-        for era, revision in (("2026-07-28", "auto"), ("handshake", "handshake")):
-            begun = time.monotonic()
-            passed, failed = visit(HOSTS[name], revision)
-            said = f"FAILED: {', '.join(failed)}" if failed else ", ".join(passed)
-            print(f"{name:<9} {era:<10} {said} ({time.monotonic() - begun:.1f} s)", flush=True)
-            total, good = total + 1, good + (not failed)
+
+    def count(name: str, era: str, work: Callable[[], Outcome]) -> None:
+        nonlocal total, good
+        begun = time.monotonic()
+        passed, failed = work()
+        said = f"FAILED: {', '.join(failed)}" if failed else ", ".join(passed)
+        print(f"{name:<14} {era:<10} {said} ({time.monotonic() - begun:.1f} s)", flush=True)
+        total, good = total + 1, good + (not failed)
+
+    for name, host in HOSTS.items():
+        if not names or name in names:
+            for era, revision in (("2026-07-28", "auto"), ("handshake", "handshake")):
+                count(name, era, partial(visit_host, host, revision))
+    for name, scene in SCENES.items():
+        if not names or name in names:
+            count(name, "scene", partial(play, scene))
     print(f"{good} passed, {total - good} failed")
     return 0 if good == total else 1
 

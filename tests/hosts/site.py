@@ -1,11 +1,12 @@
 """What every host serves: a few tools, as an application of PEP 3333, in Flask, in Django, or by the library itself.
 
-Told by the environment: MINIMCP_HOSTS_FOLDER, where tools leave files for whoever looks; MINIMCP_HOSTS_SESSIONS, "yes"
-or "no"; MINIMCP_HOSTS_KEY, which all processes share.
+Told by the environment: MINIMCP_HOSTS_FOLDER, where tools leave files for whoever looks, and MINIMCP_HOSTS_OPTIONS,
+options of `Server` as JSON; there the key is text or null, and ``streams`` those of the application.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -17,11 +18,10 @@ FOLDER = Path(os.environ["MINIMCP_HOSTS_FOLDER"])
 SECONDS = 10.0
 """How long a tool waits for what it needs."""
 
-server = Server(
-    "hosts", sessions=os.environ["MINIMCP_HOSTS_SESSIONS"] == "yes",
-    state_keys=[os.environ["MINIMCP_HOSTS_KEY"].encode()],
-)
-app = server.wsgi("/mcp")
+OPTIONS = json.loads(os.environ["MINIMCP_HOSTS_OPTIONS"])
+KEY, STREAMS = OPTIONS.pop("key"), OPTIONS.pop("streams", 0)
+server = Server("hosts", state_keys=None if KEY is None else [KEY.encode()], **OPTIONS)
+app = server.wsgi("/mcp", max_streams=STREAMS)
 
 
 @server.tool
@@ -46,6 +46,53 @@ def steps(name: str, ctx: Context) -> str:
             return "seen"
         ctx.sleep(0.05)
     return "the client saw nothing before the answer"
+
+
+@server.tool
+def where() -> int:
+    """The id of the process that this runs in."""
+    return os.getpid()
+
+
+@server.tool
+def silent(name: str, ctx: Context, seconds: float = SECONDS) -> str:
+    """Say that it has begun, when asked for progress, then nothing for so long; leave a file at the end."""
+    with open(FOLDER / f"{name}.begun", "a") as file:
+        file.write("once\n")
+    ctx.progress(1)
+    try:
+        ctx.sleep(seconds)
+    finally:
+        (FOLDER / name).write_text("cancelled" if ctx.cancelled else "done")
+    return "done"
+
+
+@server.tool
+def grow(name: str) -> str:
+    """Have one tool more, which clients that listen are told of."""
+
+    @server.tool(name=name)
+    def more() -> str:
+        """Be one more."""
+        return "more"
+
+    return name
+
+
+@server.tool
+def later(ctx: Context) -> bool:
+    """Let the client go in the middle of the call; whether it can be."""
+    gone = ctx.close_stream(0.05)
+    ctx.sleep(0.2)
+    return gone
+
+
+@server.tool
+def note(text: str, ctx: Context) -> list[str]:
+    """Keep a text in the session, and return all that are kept."""
+    assert ctx.session is not None
+    ctx.session.setdefault("notes", []).append(text)
+    return list(ctx.session["notes"])
 
 
 @server.tool

@@ -16,6 +16,11 @@ from minimcp import Context, Serial, Server, current_context, run
 SERIAL = Serial()
 
 
+def forever() -> None:
+    """Code in C that looks for no signals."""
+    hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000_000)
+
+
 def build(**options: Any) -> Server:
     """The server, with options of its own."""
     server = Server("executors", **{"drain_grace": 5, **options})
@@ -50,8 +55,8 @@ def build(**options: Any) -> Server:
     def deaf(ctx: Context) -> str:
         """Wait on the main thread, as a tool should not."""
         ctx.on_cancel(lambda: print("told", file=sys.stderr, flush=True))
-        print("begun", file=sys.stderr, flush=True)
         try:
+            print("begun", file=sys.stderr, flush=True)  # in here: from then on it may be struck
             threading.Event().wait(3600)
         except KeyboardInterrupt:
             print("struck", file=sys.stderr, flush=True)
@@ -61,8 +66,12 @@ def build(**options: Any) -> Server:
     @server.tool(executor="main")
     def wedged() -> str:
         """Keep the main thread in C."""
-        print("begun", file=sys.stderr, flush=True)
-        return hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000_000).hex()
+        try:
+            print("begun", file=sys.stderr, flush=True)
+            forever()
+        except KeyboardInterrupt:
+            forever()  # the strike came before the code in C
+        return "never"
 
     @server.tool(executor="main")
     def leave() -> str:

@@ -179,6 +179,10 @@ def wait(ctx: Context, name: str = "wait") -> str:
         raise
 
 
+HURRY = 60.0
+"""Seconds of running that `hurried` has."""
+
+
 def hurried(ctx: Context, after: float = 0.0) -> str:
     """Ask within a short time of running; `after` seconds of running follow."""
     action = ctx.elicit("Sure?", {"sure": bool}).action
@@ -201,7 +205,8 @@ def build(*, state_keys: Optional[List[str]] = None, **options: Any) -> Server:
         wait,
     ):
         server.add_tool(tool)
-    server.add_tool(hurried, timeout=0.3)
+    server.add_tool(hurried, timeout=HURRY)
+    server.add_tool(hurried, name="late", timeout=0.05)
     server.add_tool(needs, requires="sampling")
     return server
 

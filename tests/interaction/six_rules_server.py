@@ -12,7 +12,7 @@ from minimcp import Context, Server
 
 def make_server(**options: Any) -> Server:
     """A server whose tools are what the rules are tried with."""
-    server = Server("rules", drain_grace=0.2, **options)
+    server = Server("rules", **{"drain_grace": 0.2, **options})
     begun, released = threading.Semaphore(0), threading.Event()
 
     @server.tool

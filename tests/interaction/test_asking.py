@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
@@ -13,7 +12,7 @@ import pytest
 from minimcp import Server
 
 from ..answering import R1, R2, R3, R4, R5, REVISIONS
-from ..support import WAIT, eventually
+from ..support import WAIT, MovedTime, eventually
 from ..wire.harness import RawServer
 from ..wire.messages import modern
 from . import questions_server
@@ -224,15 +223,17 @@ def test_many_handlers_may_wait_for_their_client_at_once() -> None:
     server.close()
 
 
-def test_the_time_of_a_tool_stands_while_it_asks() -> None:
+def test_the_time_of_a_tool_stands_while_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = MovedTime()
+    monkeypatch.setattr("minimcp.alarm.time", moved)
     with serving(R4, {"elicitation/create": lambda question: None}) as client:
         call = client.begin("tools/call", name="hurried", arguments={})
         question = client.read()
-        assert not threading.Event().wait(0.4), "longer than the tool may run"
+        moved.ahead += 2 * questions_server.HURRY  # longer than the tool may run
         client.write({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
         assert client.answer(call)["result"]["content"][0]["text"] == "decline"
         client.replies["elicitation/create"] = {"action": "decline"}
-        assert client.call("hurried", after=WAIT) == ["hurried did not finish within 0.3 s"]
+        assert client.call("late", after=WAIT) == ["late did not finish within 0.05 s"]
 
 
 def test_a_client_that_does_not_answer_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
@@ -347,10 +348,9 @@ def test_a_server_keeps_nothing_of_a_client_that_never_comes_back() -> None:
     assert server._registry.facts.states is not Server("quiet")._registry.facts.states
     server = build()
     with RawClient(server, R5, REPLIES) as client:
-        before = threading.active_count()
         for _ in range(300):
             assert ask_once(client)["result"]["resultType"] == "input_required"
-        assert threading.active_count() <= before + 2
         channel = next(iter(server._channels.values()))
+        assert eventually(lambda: "0 running, 0 queued" in repr(channel.workers)), "no thread waits for it"
         assert len(channel.inbound) == 0 and len(channel.calls.table) == 0
     server.close()

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from queue import SimpleQueue
 from typing import Any, Callable, Iterator, List
 
@@ -148,6 +147,8 @@ def test_nobody_pumps() -> None:
         for _ in range(5):  # each leaves its place again
             results = client.call_tools([("late", {})] * 3, return_exceptions=True)
             assert {str(result) for result in results} == {"late did not begin within 0.05 s"}
+            (channel,) = server._channels.values()
+            assert eventually(lambda: not channel.inbound._started)  # noqa: B023, the answer leaves before its place does
         assert client.call_tool("echo", {"number": 3}).text == "3"
     assert server.pump() == 0 and called == []
     server.close()
@@ -373,14 +374,13 @@ class Process:
 
 
 def test_a_signal_reaches_a_main_tool_that_minds_it() -> None:
-    process, began = Process(), time.monotonic()
+    process = Process(drain_grace=6 * WAIT)  # longer than its end is waited for
     process.call(1, "patient")
     process.begun()
     process.popen.send_signal(signal.SIGINT)
     code, answers, err = process.end()
     assert (code, err) == (0, "back\n"), "no traceback, and no grace was used up"
     assert "cancelled" in answers[0]["error"]["message"]
-    assert time.monotonic() - began < 5
 
 
 def test_a_main_tool_closes_the_server() -> None:
@@ -419,7 +419,7 @@ def test_code_in_c_that_never_returns_ends_with_the_process() -> None:
 
 
 def test_a_main_tool_is_answered_after_the_end_of_the_input() -> None:
-    process = Process()
+    process = Process(drain_grace=6 * WAIT)
     for id in (1, 2, 3):
         process.call(id, "where_main")
     code, answers, err = process.end()

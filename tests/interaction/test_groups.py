@@ -10,6 +10,7 @@ from typing import Any, Dict
 import pytest
 
 import minimcp
+from minimcp.transports.child import ChildPipe
 
 from ..support import ROOT, WAIT
 
@@ -35,6 +36,13 @@ server.run()
 
 DEAD = "import sys; sys.exit('no licence')"
 SILENT = "import sys; sys.stdin.read()"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time for a process that ends, and for the last that it says: a busy machine may not let it at once."""
+    for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS"):
+        monkeypatch.setattr(ChildPipe, name, WAIT)
 
 
 @pytest.fixture

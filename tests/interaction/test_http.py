@@ -9,7 +9,9 @@ import pytest
 
 import minimcp
 from minimcp import Context, Server, recognition
+from minimcp.transports import http_client
 
+from ..scripted import Task
 from ..support import WAIT
 
 REVISIONS = ["auto", "handshake", "2025-06-18", "2025-03-26", "2024-11-05"]
@@ -41,6 +43,7 @@ def server() -> Server:
     def wait(ctx: Context) -> str:
         """Wait until it is cancelled."""
         ctx.on_cancel(cancelled.set)
+        waits.set()
         ctx.sleep(WAIT)
         return "waited"
 
@@ -50,15 +53,17 @@ def server() -> Server:
         return "noted"
 
     cancelled.clear()
+    waits.clear()
     return made
 
 
-cancelled = threading.Event()
+waits, cancelled = threading.Event(), threading.Event()
 
 
 @pytest.fixture
-def url(server: Server) -> Iterator[str]:
+def url(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     recognition._known.clear()
+    monkeypatch.setattr(http_client, "GET_PATIENCE", WAIT)  # the stream is open when a client is there
     with server.start_http(port=0) as running:
         yield running.url
 
@@ -78,8 +83,12 @@ def test_calls_progress_and_cancelling(url: str, revision: str) -> None:
         texts = [str(number) for number in range(20)]
         results = client.call_tools([("echo", {"text": text}) for text in texts])
         assert [result.text for result in results] == texts
-        with pytest.raises(minimcp.RequestTimeout):
-            client.call_tool("wait", timeout=0.2)
+        token = minimcp.CancelToken()
+        waiting = Task(lambda: client.call_tool("wait", cancel=token))
+        assert waits.wait(WAIT)
+        token.cancel()
+        with pytest.raises(minimcp.Cancelled):
+            waiting.result()
         assert cancelled.wait(WAIT) and client.read_resource("notes://one").text == "noted"
 
 

@@ -10,32 +10,24 @@ def _all(rows: Iterable[str], reason: str) -> Dict[str, str]:
 
 
 LATER: Dict[str, str] = {
-    **_all(("CANC-10", "PROG-12", "SAMP-28"), "Tasks come with an issue of their own."),
-    "M:CACHE-7": "A client is one user's and so is its cache; users come with authorization.",
-    "M:META-19": "The members that differ by era are those of roots and tasks; both come with later issues.",
-    "PAGE-09": "Shown for tools, resources, templates and prompts; tasks come with an issue of their own.",
-    **_all(("COMP-11", "M:CMP-8"), "Inputs are checked; who may see what comes with authorization and middleware."),
-    "M:MRTR-C15": "Each leg is posted in the same way; no test looks at the headers of the second.",
+    **_all(
+        ("CANC-10", "PROG-12", "SAMP-28", "X-08", "X-17", "X-18", "X-24", "X-29"),
+        "Tasks come with an issue of their own.",
+    ),
+    "PAGE-09": "Shown for tools, resources, templates and prompts; the list of tasks comes with tasks.",
     **_all(
         ("M:EXT-5", "M:EXT-6"),
-        "Methods and keys of _meta may be added; the first extension with result types of its own is tasks.",
+        "Methods and keys of _meta may be added, and no result type is taken that the specification does not have: the"
+        " first extension with result types of its own is tasks, which come with a later issue.",
     ),
-    **_all(
-        ("SEC-06",),
-        "Shown limit by limit; the fault runner counts what all of them together let through.",
-    ),
-    **_all(("SEC-05", "SEC-09"), "Scopes, and URLs that a client itself opens, come with authorization."),
-    "X-23": "The client sends the header over HTTP+SSE too; no test looks at it.",
-    **_all(("X-08", "X-17", "X-18", "X-24", "X-29"), "Tasks come with an issue of their own."),
-    "M:DEP-2": "Authorization comes with an issue of its own.",
+    "M:HDR-16": "The first extension with names of its own is tasks, which come with a later issue.",
+    **_all(("SEC-05", "M:DEP-2"), "Scopes and sign-in come with authorization, an issue of its own."),
 }
 """What an issue after this one brings."""
 
 CHOSEN: Dict[str, str] = {
     **_all(("M:XH-25", "M:XH-27"), "Advice to authors, which the documentation of the option gives."),
     "M:HDR-20": "There is no proxy among what this library brings.",
-    "M:HDR-16": "The first extension with names of its own is tasks, which come with a later issue.",
-    "M:XH-26": "Every caller is listed the same tools; who may see what comes with authorization.",
     "BATCH-14": "A MAY that we do not take: answers of one array leave together, as one array.",
     "LIFE-21": "A MAY that we do not take: a call's timeout is a limit that progress does not extend.",
     **_all(
@@ -72,18 +64,16 @@ CHOSEN: Dict[str, str] = {
         ("LOG-12", "M:LOG-9"),
         "There is no filter between a handler and its log messages; middleware is the place for one.",
     ),
-    "M:VER-C20": "A MAY that we do not take: each new process is asked which era it speaks.",
-    "M:VER-C25": "Redirects are not followed at all: the error names where to, and a host may connect there.",
-    "HSSE-11": "The newest text is narrower, and holds for all: an error that says nothing of age is no reason.",
-    "M:VER-C21": "Nothing is remembered over stdio beyond the life of one process, so there is no key.",
+    "M:VER-C25": "No redirect is followed, not even a safe one: the error says where to, and a host may go there.",
+    "HSSE-11": "The newest text is narrower (HSSE-12) and holds for all: 401, 403 or 429 say nothing about a server's"
+    " age.",
+    "M:VER-C21": "Kept by URL, which is narrower than the origin: one host may have two servers. Over stdio nothing is"
+    " remembered beyond the life of one process, so there is no key.",
     **_all(
         ("RES-17", "M:RES-11"),
         "Advice to authors: nobody but them knows whether a client can fetch a URL itself.",
     ),
-    **_all(
-        ("COMP-09", "M:CMP-7"),
-        "The order is the completer's; there is no limiter and no delay: a host knows when its user types.",
-    ),
+    "M:CMP-7": "The completer orders, middleware may limit the rate (COMP-09); a host knows when its user types.",
     **_all(
         ("ICON-03", "ICON-05", "M:ICO-1", "SEC-03"),
         "The host's own duty: nothing here shows icons (Icon.is_safe tells which may be) or asks before it starts.",
@@ -96,10 +86,6 @@ CHOSEN: Dict[str, str] = {
         ("TOOL-15", "TOOL-36", "TOOL-37", "M:TOOL-22", "M:TOOL-23", "M:TOOL-25"),
         "The host's own duty, before and after it calls: the library approves nothing and trusts no hint. Calls have a"
         " timeout.",
-    ),
-    **_all(
-        ("TOOL-35", "M:TOOL-17"),
-        "Inputs and outputs are checked (TOOL-21, TOOL-27); access and rates are the author's, in middleware.",
     ),
     **_all(("TOOL-33", "M:TOOL-21"), "Advice to authors: what a tool embeds and how it names state is their own."),
     "M:SCH-5": "A MAY that we do not take: no schema is ever fetched.",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import gc
 import logging
-import os
 import sys
 import time
 from pathlib import Path
@@ -16,7 +14,8 @@ from minimcp.workers import IDLE_SECONDS
 
 from ..support import WAIT, Held, eventually, held
 from .chart import svg
-from .samples import HEADING, Series, has_come_to_rest, status_of
+from .samples import HEADING, KEPT, Series, has_come_to_rest, status_of
+from .server import with_one_heap
 from .work import Work
 
 THREADS = 4
@@ -36,28 +35,29 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--chart", type=Path, default=Path("soak.svg"), help="where it goes (default: soak.svg)")
     options = parser.parse_args(arguments)
     logging.getLogger("minimcp").addHandler(logging.NullHandler())  # tools fail on purpose
-    before, here, there = held(), Series(), Series("server")
-    begun = time.monotonic()
+    with_one_heap()
+    before, begun = held(), time.monotonic()
     work = Work(options.seed)
-    threads = {pid: float(status_of(pid, "Threads")) for pid in (os.getpid(), work.server_pid)}
+    series = [Series(pid, name, 0 if name == "server" else KEPT) for name, pid in work.pids.items()]
+    threads = {pid: float(status_of(pid, "Threads")) for pid in work.pids.values()}
     end = time.monotonic() + options.minutes * 60
     for number in range(ROUNDS):
         if not work.round(THREADS, max(0.0, (end - time.monotonic()) / (ROUNDS - number))):
             faulthandler.dump_traceback()
             print(f"round {number + 1} hangs")
             return 1
-        gc.collect()
-        here.sample(os.getpid())
-        there.sample(work.server_pid)
+        blocks = work.settle()
+        for each in series:
+            each.sample(blocks[each.name])
     left = [] if eventually(lambda: has_come_to_rest(threads), IDLE) else ["LEFT: threads of idle connections"]
     work.close()
     left += _left(before)
     minutes = (time.monotonic() - begun) / 60
     deeds, version = sum(work.done.values()), sys.version.split()[0]
     title = f"{minutes:.1f} minutes, {deeds} deeds, seed {options.seed}, Python {version}"
-    names = [kind.name for kind in (*here.kinds, *there.kinds)]
-    options.chart.write_text(svg(title, list(zip(names, [*here.values, *there.values]))), encoding="utf-8")
-    verdicts = [*here.verdicts(), *there.verdicts()]
+    charts = [(kind.name, values) for each in series for kind, values in zip(each.kinds, each.values)]
+    options.chart.write_text(svg(title, charts), encoding="utf-8")
+    verdicts = [verdict for each in series for verdict in each.verdicts()]
     print(title)
     print("\n".join(f"{count:>8} {name}" for name, count in sorted(work.done.items())))
     print("\n".join([HEADING, *(verdict.line() for verdict in verdicts)]))

@@ -49,12 +49,12 @@ class Verdict(NamedTuple):
         """A row of the table."""
         word = "GROWN" if self.has_grown else "flat"
         return (
-            f"{self.kind.name:<20}{self.first:>10.1f}{self.second:>12.1f}{self.last:>12.1f}"
+            f"{self.kind.name:<24}{self.first:>10.1f}{self.second:>12.1f}{self.last:>12.1f}"
             f"{self.last - self.second:>+10.1f}{self.allowed:>10.1f}  {self.kind.unit:<4} {word}"
         )
 
 
-HEADING = f"{'':<20}{'first':>10}{'2nd quarter':>12}{'4th quarter':>12}{'more':>10}{'allowed':>10}"
+HEADING = f"{'':<24}{'first':>10}{'2nd quarter':>12}{'4th quarter':>12}{'more':>10}{'allowed':>10}"
 
 
 def judge(kind: Kind, values: Sequence[float]) -> Verdict:
@@ -105,8 +105,13 @@ KINDS = (
     Kind("descriptors", "", 0, 0),
     Kind("children", "", 0, 0),
     Kind("memory", "MiB", 1.5, 0.02),
+    Kind("blocks", "k", 2.5, 0),  # of Python: what is lost, however small it is
 )
 """What is sampled of each process."""
+
+KEPT = 64
+"""Descriptors more that a process over HTTP may have: a connection is kept for each call that there was at once. A deed
+that leaves one behind leaves hundreds."""
 
 
 RESTING = 2
@@ -126,17 +131,24 @@ class Series:
     """The samples of one process.
 
     Args:
-        name: Put before the names of its kinds; empty for none.
+        pid: Which.
+        name: Of the process. Put before the names of its kinds; empty for none.
+        kept: Descriptors more that it may have.
     """
 
-    def __init__(self, name: str = "") -> None:
-        self.kinds = [kind._replace(name=f"{name} {kind.name}".strip()) for kind in KINDS]
+    def __init__(self, pid: int, name: str = "", kept: int = 0) -> None:
+        self._pid, self.name = pid, name
+        more = {"descriptors": kept}
+        self.kinds = [
+            kind._replace(name=f"{name} {kind.name}".strip(), allowed=more.get(kind.name, kind.allowed))
+            for kind in KINDS
+        ]
         self.values: List[List[float]] = [[] for _ in self.kinds]
 
-    def sample(self, pid: int) -> None:
-        """Look at the process now."""
+    def sample(self, blocks: int) -> None:
+        """Look at the process now. How many blocks its Python holds only itself can tell."""
         for kind, values in zip(KINDS, self.values):
-            values.append(READERS[kind.name](pid))
+            values.append(READERS[kind.name](self._pid) if kind.name in READERS else blocks / 1000)
 
     def verdicts(self) -> List[Verdict]:
         """What became of each. Raises ValueError as `judge`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import threading
 import time
 from collections import Counter
@@ -14,10 +13,13 @@ from typing import Any, Callable, Dict, List, Tuple
 import minimcp
 from minimcp import CancelToken, Client
 
-from ..history.server import make_server, padded
+from ..history.server import padded
 from ..support import ROOT, WAIT, eventually
+from .samples import descriptors_of
+from .server import COMMAND, make, settle
+from .web import WAYS, WebServer
 
-SERVER = minimcp.StdioServer([sys.executable, "-S", "-m", "tests.history.server", os.devnull], cwd=ROOT)
+SERVER = minimcp.StdioServer(COMMAND, cwd=ROOT)
 
 SHORT = 0.01
 """Seconds that calls get which shall run out of time."""
@@ -47,28 +49,43 @@ class Work:
         self.faults: List[str] = []
         self._seed, self._numbers = seed, 0
         self._lock = threading.Lock()
-        self._server = make_server(lambda kind, tag: None)
+        self._server, self._web = make(), WebServer()
+        self._web_rest = descriptors_of(self._web.pid)
         self._restarting = threading.Lock()  # one at a time kills it and calls it
-        options: Dict[str, Any] = {"elicit": _elicit, "stderr": lambda line: None, "timeout": WAIT}
-        self.child = minimcp.connect(SERVER, **options)
-        self.doomed = minimcp.connect(SERVER, restart=True, **options)
-        del options["stderr"]
+        self._heard: Dict[str, threading.Event] = {}
+        """By URI: somebody waits to hear of it."""
+        options: Dict[str, Any] = {"elicit": _elicit, "on_resource_updated": self._hear, "timeout": WAIT}
+        self._child = minimcp.connect(SERVER, stderr=lambda line: None, **options)
+        self.doomed = minimcp.connect(SERVER, stderr=lambda line: None, restart=True, **options)
         self._clients = [
-            self.child, minimcp.connect(self._server, **options),
+            self._child, minimcp.connect(self._server, **options),
             minimcp.connect(self._server, revision="handshake", **options),
+            *(self._web.connect(way, **options) for way in WAYS),
         ]
+        self.pids = {"": os.getpid(), "server": self._child._channel._pipe.pid, "web server": self._web.pid}  # type: ignore[attr-defined]
+        """The processes that live as long as this, by name; this one has none."""
+        for client in self._clients:  # a thread for callbacks comes with the first one
+            self._subscribe(client, "soak://begin")
 
-    @property
-    def server_pid(self) -> int:
-        """Of the server that lives as long as this."""
-        pid: int = self.child._channel._pipe.pid  # type: ignore[attr-defined]
-        return pid
+    def _hear(self, uri: str) -> None:
+        heard = self._heard.get(uri)
+        if heard is not None:
+            heard.set()
+
+    def settle(self) -> Dict[str, int]:
+        """Have all processes give back what they do not use; how many blocks each still holds, by name."""
+        servers = {"server": self._child, "web server": self._clients[-1]}
+        found = {name: int(client.request("soak/settle")["blocks"]) for name, client in servers.items()}
+        return {"": settle(), **found}
 
     def close(self) -> None:
-        """End all connections."""
+        """End all connections, and see that the server which nobody is connected to any more has let go of them."""
         for client in (*self._clients, self.doomed):
             client.close()
         self._server.close()
+        if not eventually(lambda: descriptors_of(self._web.pid) <= self._web_rest):
+            self.faults.append("LEFT: descriptors of the web server")
+        self._web.close()
 
     def round(self, threads: int, seconds: float) -> bool:
         """Work for a while on several threads, and wait for all; False when one of them hangs."""
@@ -151,6 +168,33 @@ class Work:
         with minimcp.connect(SERVER, elicit=_elicit, stderr=lambda line: None) as client:
             self._use_and_leave(client, dice)
 
+    def visit(self, dice: random.Random) -> None:
+        """The same over HTTP."""
+        with self._web.connect(dice.choice(list(WAYS)), elicit=_elicit) as client:
+            self._use_and_leave(client, dice)
+
+    def vanish(self, dice: random.Random) -> None:
+        """A client over HTTP that leaves without a word."""
+        self._web.vanish(dice)
+
+    def listen(self, dice: random.Random) -> None:
+        """Hear of a change, on a stream of its own or on that of all."""
+        client, uri = dice.choice(self._clients), f"soak://{dice.random()}"
+        if dice.random() < 0.5:
+            with client.listen(resource_subscriptions=[uri]) as changes:
+                client.request("soak/touch", {"uri": uri})
+                assert changes.next(timeout=WAIT).uri == uri
+            return
+        self._subscribe(client, uri)
+
+    def _subscribe(self, client: Client, uri: str) -> None:
+        heard = self._heard[uri] = threading.Event()
+        client.subscribe(uri)
+        client.request("soak/touch", {"uri": uri})
+        assert heard.wait(WAIT), "nothing was heard"
+        client.unsubscribe(uri)
+        del self._heard[uri]
+
     def _use_and_leave(self, client: Client, dice: random.Random) -> None:
         self.call(dice, client)
         if dice.random() < 0.5:
@@ -174,6 +218,9 @@ DEEDS: Tuple[Tuple[str, Callable[[Work, random.Random], None], int], ...] = (
     ("run out of time", Work.run_out_of_time, 10),
     ("cancel", Work.cancel, 10),
     ("connect", Work.connect, 12),
+    ("visit", Work.visit, 6),
+    ("vanish", Work.vanish, 10),
+    ("listen", Work.listen, 8),
     ("start", Work.start, 2),
     ("kill", Work.kill, 1),
 )

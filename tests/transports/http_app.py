@@ -67,15 +67,18 @@ class Recording(ResponseWriter):
         self._tell()
 
     def on_gone(self, callback: Callable[[], None]) -> None:
-        if self.gone:
-            callback()
-        else:
-            self._callbacks.append(callback)
+        with self._changed:
+            if not self.gone:
+                self._callbacks.append(callback)
+                return
+        callback()
 
     def lose(self) -> None:
         """The peer is gone."""
-        self.gone = True
-        for callback in self._callbacks:
+        with self._changed:
+            self.gone = True
+            callbacks = list(self._callbacks)
+        for callback in callbacks:
             callback()
 
     def _tell(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Iterator, List
 import pytest
 
 from minimcp.errors import ConnectionFailed, ConnectionLost
-from minimcp.transports import child
+from minimcp.transports import child, stderr
 from minimcp.transports.child import ChildPipe, StdioServer
 from minimcp.transports.process import Process
 
@@ -50,13 +50,16 @@ class Opener:
         self.pipes: List[ChildPipe] = []
 
     def __call__(self, code: str, *arguments: str, **options: Any) -> ChildPipe:
-        stderr = options.pop("stderr", lambda line: None)
-        self.pipes.append(ChildPipe.start(StdioServer([*PYTHON, code, *arguments], **options), stderr=stderr))
+        taker = options.pop("stderr", lambda line: None)
+        self.pipes.append(ChildPipe.start(StdioServer([*PYTHON, code, *arguments], **options), stderr=taker))
         return self.pipes[-1]
 
 
 @pytest.fixture
-def serve() -> Iterator[Opener]:
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
+    for name in ("SETTLE", "CONSUMER"):  # a machine may stand still; what must be quick says so
+        monkeypatch.setattr(ChildPipe, f"{name}_SECONDS", WAIT)
+    monkeypatch.setattr(stderr, "PATIENCE_SECONDS", WAIT)
     opener = Opener()
     yield opener
     for pipe in opener.pipes:
@@ -81,6 +84,7 @@ def number_from(pipe: ChildPipe) -> int:
 @pytest.mark.requirement("STDIO-01", "LIFE-26", "M:STD-9")
 def test_a_polite_server_ends_with_its_input(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     signals: List[int] = []
+    monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", WAIT * 3)
     monkeypatch.setattr(os, "killpg", lambda group, number: signals.append(number))
     pipe = serve(ECHO)
     assert pipe.send(b"x\n", WAIT) == 2
@@ -109,9 +113,15 @@ def test_k20_the_defaults() -> None:
 
 
 def test_a_server_that_ignores_the_end_of_input_gets_sigterm(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", 0.2)
     pipe = serve("import time\nprint('ready')\nwhile True: time.sleep(60)")
     assert pipe.receive() == [b"ready"]
+    pipe.grace, terminate = 0.05, Process.terminate
+
+    def patiently(process: Process) -> None:
+        pipe.grace = WAIT
+        terminate(process)
+
+    monkeypatch.setattr(Process, "terminate", patiently)
     pipe.close()
     assert pipe.lost("closed").signal == signal.SIGTERM
 
@@ -239,6 +249,8 @@ def test_what_was_never_sent_was_not_read(serve: Opener) -> None:
 
 
 def test_what_cannot_be_told_may_have_been_read(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChildPipe, "SETTLE_SECONDS", 0.05)  # it lives on
+
     def refuse(*_: Any) -> None:
         raise OSError("no such request")
 
@@ -292,13 +304,14 @@ def test_what_an_earlier_start_has_shown_is_not_shown_again(second: bytes, shown
 
 
 @pytest.mark.requirement("STDIO-07", "M:STD-4")
-def test_k09_a_flood_on_stderr(serve: Opener) -> None:
+def test_k09_a_flood_on_stderr(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: List[int] = []
 
     def count(line: str) -> None:
         taken.append(len(line))
 
     flood = "import sys\nfor _ in range(20): sys.stderr.write(('x' * 1023 + chr(10)) * 1024)\n"
+    monkeypatch.setattr(ChildPipe, "STDERR_SECONDS", WAIT)
     pipe = serve(flood + "sys.stderr.write('the end')\nprint('alive')\nsys.stdin.read()", stderr=count)
     assert pipe.receive() == [b"alive"]
     pipe.close()
@@ -326,8 +339,8 @@ def test_k22_two_hundred_clients_leave_nothing() -> None:
         assert pipe.send(b"x\n", WAIT) == 2
         assert pipe.receive() == [b"x"]
         pipe.close()
-    assert threading.active_count() == threads
-    assert len(os.listdir("/proc/self/fd")) == files
+    assert eventually(lambda: threading.active_count() == threads)
+    assert eventually(lambda: len(os.listdir("/proc/self/fd")) == files)
     assert child_processes() == before
 
 

@@ -29,9 +29,11 @@ from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
 
 
 @pytest.fixture(autouse=True)
-def nothing_known() -> None:
-    """A port may be another test's server by now."""
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port may be another test's server by now; and peers on a slow machine have time to answer GET and DELETE."""
     recognition._known.clear()
+    for module, name in ((http_client, "GET_PATIENCE"), (http_client, "LINGER_SECONDS"), (posting, "FAREWELL_SECONDS")):
+        monkeypatch.setattr(module, name, WAIT)
 
 
 def connect(peer: Peer, **options: Any) -> minimcp.Client:
@@ -66,7 +68,8 @@ def _progress(heard: Heard, wire: Wire) -> None:
 
 
 @pytest.mark.requirement("M:HTTP-4", "M:HTTP-22", "M:PROG-9")
-def test_an_answer_as_events_with_progress_before_it() -> None:
+def test_an_answer_as_events_with_progress_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minimcp.sending.KEPT_SECONDS", WAIT)
     with Peer({"tools/call": _progress}) as peer, connect(peer) as client:
         for _ in range(3):
             seen: List[float] = []
@@ -88,8 +91,8 @@ def test_giving_up_closes_the_response(begins: bool) -> None:
             gone.set()
 
     with Peer({"tools/call": hang}) as peer, connect(peer) as client:
-        with pytest.raises(minimcp.RequestTimeout, match="/mcp: tools/call 'slow': no answer within 0.2 s"):
-            client.call_tool("slow", timeout=0.2)
+        with pytest.raises(minimcp.RequestTimeout, match="/mcp: tools/call 'slow': no answer within 1 s"):
+            client.call_tool("slow", timeout=1)
         assert gone.wait(WAIT)
         token = minimcp.CancelToken()
         future = client.submit(client.call_tool, "slow", cancel=token)
@@ -130,6 +133,14 @@ WRONG: Dict[str, Any] = {
     "unasked": lambda heard, wire: wire.whole(200, zlib.compress(b"{}"), Content_Encoding="gzip"),
     "ends too early": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
                                                    b"Content-Length: 99\r\n\r\n{") or wire.cut(),
+    "broke in the middle": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCon")
+    or wire.cut(),
+    "broke in the middle of": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nConte") or wire.cut(),
+    "broke in the middle of the response": lambda heard, wire: wire.raw(b"HTTP/1.1 200") or wire.cut(),
+    "ends too early: Incomp": lambda heard, wire: wire.raw(
+        b'HTTP/1.1 400 No\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"jsonrpc":'
+    ) or wire.cut(),
+    "HTTP 204 with": lambda heard, wire: wire.raw(b"HTTP/1.1 204 No\r\n\r\n") or wire.cut(),
     "the connection broke": lambda heard, wire: wire.cut(),
     "the connection broke.*BadStatusLine": lambda heard, wire: wire.raw(b"SSH-2.0 hello\r\n\r\n") or wire.cut(),
     "ends too early.*base 16": lambda heard, wire: wire.raw(
@@ -142,6 +153,7 @@ WRONG: Dict[str, Any] = {
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n"
     ) or wire.cut(),
     "ended before the answer": lambda heard, wire: wire.stream() or wire.end(),
+    "ended before the answer.*too early: the connection was closed$": lambda heard, wire: wire.stream() or wire.cut(),
 }
 
 
@@ -338,6 +350,29 @@ def test_arguments_are_mirrored_and_wrong_tools_left_out(caplog: pytest.LogCaptu
         assert peer.all("tools/call")[3].headers["mcp-name"].startswith("=?base64?")
 
 
+@pytest.mark.requirement("M:MRTR-C15")
+def test_each_round_has_all_headers() -> None:
+    schema = {"type": "object", "properties": {"r": {"type": "string", "x-mcp-header": "R"}}}
+    question = {"message": "?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+    asking = {
+        "resultType": "input_required", "requestState": "s",
+        "inputRequests": {"who": {"method": "elicitation/create", "params": {"mode": "form", **question}}},
+    }
+
+    def call(heard: Heard, wire: Wire) -> None:
+        wire.result(DONE if "inputResponses" in heard.message["params"] else asking)
+
+    said: Any = {"tools/list": lambda heard, wire: wire.result(_tools(schema)), "tools/call": call}
+    with Peer(said) as peer, connect(peer, elicit=lambda request: {"name": "Ann"}) as client:
+        client.list_tools()
+        assert client.call_tool("t0", {"r": "x"}).text == "done"
+        first, second = peer.all("tools/call")
+    changed = {name for name in first.headers if first.headers[name] != second.headers.get(name)}
+    assert changed <= {"content-length"} and first.headers.keys() == second.headers.keys()
+    assert (second.headers["mcp-param-r"], second.headers["mcp-name"]) == ("x", "t0")
+    assert second.headers["mcp-method"] == "tools/call" and "mcp-protocol-version" in second.headers
+
+
 @pytest.mark.requirement("M:XH-16")
 def test_an_integer_that_is_too_large_is_not_sent() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}}
@@ -467,9 +502,9 @@ def test_a_stream_that_is_cut_is_resumed() -> None:
     def call(heard: Heard, wire: Wire) -> None:
         wire.stream()
         wire.event("", id="e-1", retry=300)
+        peer.call_id = wire.id  # type: ignore[attr-defined]
         at.append(time.monotonic())
         wire.end() if heard.message["params"]["name"] == "polled" else wire.cut()
-        peer.call_id = wire.id  # type: ignore[attr-defined]
 
     def get(heard: Heard, wire: Wire) -> None:
         if "last-event-id" not in heard.headers:
@@ -639,6 +674,26 @@ def test_a_session_that_was_ended_is_begun_anew_and_only_what_was_refused_is_sen
         assert client.call_tool("t").text == "done"
 
 
+def test_a_value_is_unwrapped_though_its_session_was_begun_anew_for_the_call() -> None:
+    server = minimcp.Server("test")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    with server.start_http() as running, minimcp.connect(running.url, revision="handshake", timeout=WAIT) as client:
+        server._http_servers[0].sessions.close("forgotten")
+        assert client.call_tool("add", {"a": 1, "b": 2}).value == 3
+    server.close()
+
+
+def test_a_server_that_knows_no_session_is_not_asked_for_ever_and_what_may_be_wrong_is_said() -> None:
+    gone = {"tools/call": lambda heard, wire: wire.whole(404)}
+    with Peer(gone, handshake=True) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.ConnectionLost, match="ended the session, and the one before it: .* sessions=False"):
+            client.call_tool("t")
+        assert len(peer.all("initialize")) == 2 and len(peer.all("tools/call")) == 2
 def test_many_calls_of_a_session_that_was_ended_are_begun_anew_together() -> None:
     said, alive = _sessions()
     with Peer(said, handshake=True) as peer, connect(peer) as client:
@@ -735,7 +790,7 @@ def test_cancelling_in_a_session_is_said() -> None:
 
     with Peer({"tools/call": hang}, handshake=True) as peer, connect(peer) as client:
         with pytest.raises(minimcp.RequestTimeout):
-            client.call_tool("slow", timeout=0.1)
+            client.call_tool("slow", timeout=1)
         told = peer.wait_for("notifications/cancelled")
         assert told.message["params"]["requestId"] == peer.all("tools/call")[0].message["id"]
 
@@ -818,7 +873,7 @@ def test_nobody_is_there() -> None:
         minimcp.connect("http://no-such-host.invalid/")
     def no_tls(listener: socket.socket) -> None:
         with listener.accept()[0] as sock:
-            sock.recv(10)
+            sock.recv(65536)  # all of it: what is left unread would be answered by a reset
             sock.sendall(b"HTTP/1.1 400 No\r\n\r\n")
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -860,7 +915,7 @@ def test_tls_and_what_it_is_checked_by() -> None:
             connect(peer, verify="/no/such/gone.pem")
         with connect(peer, verify=pem, cert=pem) as client:
             with pytest.raises(minimcp.RequestTimeout):
-                client.call_tool("t", timeout=0.2)
+                client.call_tool("t", timeout=1)
             future = client.submit(client.call_tool, "t")
             peer.wait_for("tools/call", 2)
             client.close()  # wakes a thread that reads through TLS

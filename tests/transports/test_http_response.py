@@ -11,7 +11,7 @@ import pytest
 
 from minimcp.errors import ConnectionLost
 from minimcp.transports.http_framing import parse_head
-from minimcp.transports.http_response import Writer, chunk, has_body, response_head
+from minimcp.transports.http_response import Writer, chunk, response_head
 from tests.rows import for_each
 
 
@@ -42,8 +42,9 @@ HEADS = [
 def test_heads(text: str, first: str, rest: List[str]) -> None:
     lines = text.split("\r\n")
     assert lines[0] == first and lines[-2:] == ["", ""]
-    assert re.fullmatch(r"Date: (Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT", lines[1])
-    assert lines[2:-2] == rest
+    dates = [line for line in lines if line.startswith("Date: ")]
+    assert re.fullmatch(r"Date: (Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT", *dates)
+    assert sorted(lines[1:-2]) == sorted(rest + dates)
 
 
 def test_the_date_is_this_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,10 +60,7 @@ def test_headers_that_would_be_two_or_none(name: str, value: str) -> None:
         head(headers=[(name, value)])
 
 
-def test_bodies() -> None:
-    assert [has_body("GET", 200), has_body("HEAD", 200), has_body("GET", 204), has_body("POST", 304)] == [
-        True, False, False, False,
-    ]  # fmt: skip
+def test_a_chunk() -> None:
     assert chunk(b"x" * 17) == b"11\r\n" + b"x" * 17 + b"\r\n"
 
 

@@ -103,7 +103,8 @@ def test_a_get_whose_client_has_gone_leaves_room_for_the_next(server: Server, st
     stream = listening(client)
     assert stream.writer.status == 200
     session = list(core.sessions._sessions.values())[0]
-    assert list(session.streams) in ([], [session.unsolicited.name])
+    assert not session.replies and session.unsolicited is not None and session.stream("another") is None
+    assert session.stream(session.unsolicited.name) is session.unsolicited
     client.delete()
     stream.finished()
 
@@ -125,6 +126,20 @@ def test_where_streams_are_off_get_is_not_served(server: Server) -> None:
         assert response.status == 405 and response.headers["Allow"] == "POST, DELETE"
 
 
+def test_a_stream_that_ends_with_its_session_is_forgotten(server: Server) -> None:
+    core = core_of(server)
+    for leaves in (False, True):
+        client = Shaken(core)
+        stream = listening(client)
+        assert list(core._ticker._streams)
+        if leaves:
+            stream.writer.lose()
+        client.delete()
+        stream.finished()
+        assert not list(core._ticker._streams)
+
+
+@requirement("SEC-06")
 def test_streams_are_limited(server: Server) -> None:
     core = core_of(server, max_streams=1)
     one, two = Shaken(core), Shaken(core)
@@ -227,6 +242,18 @@ def test_a_stream_may_be_left_before_anything_was_said(server: Server, core: End
     assert event.data == "" and b"retry: 100\n" in response.body and response.ended
     answer = serve(core, client.get(Last_Event_ID=event.id)).messages
     assert answer[0]["result"]["content"][0]["text"] == "True True"
+
+
+def test_the_rest_of_a_call_is_to_be_had_where_there_are_no_other_streams(server: Server, stage: Stage) -> None:
+    core = core_of(server, max_streams=0)
+    client = Shaken(core)
+    held = held_stream(client, stage)
+    rest = listening(client, Last_Event_ID=held.writer.events[-1].id)
+    assert rest.writer.status == 200, rest.writer.body
+    stage.go.set()
+    answer = rest.finished().messages[-1]
+    assert answer["result"]["content"][0]["text"] == "released: True"
+    assert serve(core, client.get()).status == 405
 
 
 @requirement("SHTTP-53")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minimcp import Context, InternalError, Serial, Server
+from minimcp import Cancelled, Context, InternalError, Serial, Server
 from minimcp.exchange import Exchange, Route
 from minimcp.transports.http_server_reply import status_of
 from minimcp.transports.http_server_stream import Stream
@@ -102,6 +102,30 @@ def test_a_client_that_goes_while_its_call_waits_takes_it_back(server: Server, s
     assert waiting.finished().status == 0
     stage.go.set()
     held.finished()
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["by the write", "before"])
+def test_a_handler_that_reports_to_a_client_that_has_gone_is_cancelled(
+    server: Server, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = []
+
+    @server.tool
+    def reports(ctx: Context) -> str:
+        """Report twice, and the client goes between."""
+        ctx.progress(1)
+        if told:
+            writer.lose()
+        writer.gone = True
+        with pytest.raises(Cancelled):
+            ctx.progress(2)
+        seen.append(ctx.cancelled)
+        ctx.check()
+        raise AssertionError("it is cancelled")
+
+    writer = Recording()
+    core_of(server).serve(call("reports", token="t"), writer)
+    assert seen == [True] and not caplog.text
 
 
 def test_a_call_back_over_a_lost_stream_fails_where_it_cannot_be_resumed(server: Server, stage: Stage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from typing import Any, List
 
@@ -114,6 +115,7 @@ def test_a_fork_says_nothing_to_the_server() -> None:
     with Peer(handshake=True) as peer, connect(peer) as client:
         pid = os.fork()
         if pid == 0:  # pragma: no cover
+            signal.alarm(int(WAIT))
             try:
                 client.call_tool("t")
             except ConnectionLost:

@@ -11,20 +11,22 @@ import socket
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
 
 from minimcp.errors import ConnectionLost
 from minimcp.transports.http_common import HttpRequest, ResponseWriter
-from minimcp.transports.http_connection import Connection, Timing
+from minimcp.transports.http_connection import HALF_BODIES, Connection, Timing
 from minimcp.transports.serving import HttpServing
 from tests.rows import for_each
 from tests.support import WAIT, eventually, open_descriptors
 from tests.transports.http_peer import Peer
 
 QUICK = Timing(head=0.5, body=0.7, idle=0.4, write=0.5, leave=0.2)
+UNHURRIED = QUICK._replace(head=WAIT, body=WAIT, idle=WAIT)
+"""For peers that may be slow because the machine is."""
 TEXT = [("Content-Type", "text/plain")]
 
 
@@ -57,7 +59,7 @@ def application() -> Application:
 
 @pytest.fixture
 def serving(application: Application) -> Iterator[HttpServing]:
-    with HttpServing(application, path="/mcp", timing=QUICK, drain_grace=0.3) as running:
+    with HttpServing(application, path="/mcp", timing=UNHURRIED, drain_grace=0.3) as running:
         yield running
 
 
@@ -183,6 +185,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.requirement("SEC-06")
 @for_each("status, data", REFUSED)
 @for_each("before", [b"", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"])
 def test_what_is_refused_ends_the_connection(status: int, data: bytes, before: bytes) -> None:
@@ -231,6 +234,32 @@ def test_a_slow_body_holds_no_thread(framing: bytes) -> None:
         for peer in peers:
             assert peer.response().body == b"POST / abcdef"
             assert peer.get().response().status == 200
+
+
+@for_each("framing", [b"Content-Length: 100000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n186a0\r\n"])
+def test_bodies_that_do_not_end_have_a_bound_together(framing: bytes) -> None:
+    """Long ones: a short one always finds room, or 16 peers could keep all others out."""
+    head, most = b"POST / HTTP/1.1\r\nHost: a\r\n" + framing, HALF_BODIES * 99_000
+    rest = b"x" * 1_000 + (b"\r\n0\r\n\r\n" if b"chunked" in framing else b"")
+    with HttpServing(Application(), max_body_bytes=100_000) as serving, ExitStack() as stack:
+        terms = serving._terms
+        peers = [stack.enter_context(Peer(serving.port)) for _ in range(HALF_BODIES)]
+        for peer in peers:
+            peer.send(head + b"x" * 99_000)
+        assert eventually(lambda: most <= terms._half < most + 100 * HALF_BODIES), terms._half
+        with Peer(serving.port) as another:
+            found = another.send(head + b"x" * 90_000).response()
+            assert found.status == 503 and b"max_body_bytes" in found.body
+        with Peer(serving.port) as short:
+            short.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n" + b"y" * 20_000)
+            assert short.send(b"y" * 10_000).response().status == 200
+        peers.pop().send(rest).response()
+        assert eventually(lambda: terms._half < most - 98_000), terms._half
+        with Peer(serving.port) as another:
+            assert another.send(head + b"x" * 99_000).send(rest).response().status == 200
+        for peer in peers:
+            peer.close()
+        assert eventually(lambda: terms._half == 0), terms._half
 
 
 def test_a_peer_that_waits_for_leave_gets_it_when_the_body_is_wanted(
@@ -320,7 +349,8 @@ def test_a_body_that_is_read_after_the_response_began(late: bytes, status: int) 
             ended.set()
 
     application.paths["/"] = stream
-    with HttpServing(application, timing=QUICK) as serving, Peer(serving.port) as peer:
+    timing = UNHURRIED if late else QUICK
+    with HttpServing(application, timing=timing) as serving, Peer(serving.port) as peer:
         peer.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
         assert began.wait(WAIT)
         if late:
@@ -508,7 +538,7 @@ class Held:
 def test_who_leaves_is_noticed_while_the_request_runs(leave: str, begins: bool) -> None:
     application = Application()
     held = Held(application, begins=begins)
-    with HttpServing(application, timing=QUICK) as serving, Peer(serving.port) as peer:
+    with HttpServing(application, timing=UNHURRIED) as serving, Peer(serving.port) as peer:
         peer.get("/held")
         assert held.running.wait(WAIT)
         getattr(peer, leave)()
@@ -547,8 +577,13 @@ def test_a_pipelining_peer_is_not_taken_for_one_that_left(application: Applicati
     assert held.lost == []
 
 
-def test_many_who_leave_leave_nothing(application: Application, patient: HttpServing) -> None:
+def test_many_who_leave_leave_nothing(application: Application) -> None:
     """1,000 in the middle of a response, half of them without a word."""
+    with HttpServing(application, timing=UNHURRIED) as serving:  # it may not have seen yet that others have left
+        many_who_leave(application, serving)
+
+
+def many_who_leave(application: Application, serving: HttpServing) -> None:
     ended = threading.Semaphore(0)
 
     def stream(request: HttpRequest, writer: ResponseWriter) -> None:
@@ -567,7 +602,7 @@ def test_many_who_leave_leave_nothing(application: Application, patient: HttpSer
     application.paths["/stream"] = stream
     threads, files = threading.active_count(), len(open_descriptors())
     for number in range(100):
-        peers = [Peer(patient.port).get("/stream") for _ in range(10)]
+        peers = [Peer(serving.port).get("/stream") for _ in range(10)]
         for place, peer in enumerate(peers):
             peer.more()
             if place % 2:
@@ -575,10 +610,10 @@ def test_many_who_leave_leave_nothing(application: Application, patient: HttpSer
             else:
                 peer.close()
         assert all(ended.acquire(timeout=WAIT) for _ in peers), number
-    assert eventually(lambda: "0 requests, 0 waiting" in repr(patient))
-    assert len(open_descriptors()) == files
-    assert threading.active_count() <= threads + 20  # idle workers
-    probe(patient)
+    assert eventually(lambda: "0 requests, 0 waiting" in repr(serving))
+    assert eventually(lambda: len(open_descriptors()) == files)
+    assert eventually(lambda: threading.active_count() <= threads + 20)  # idle workers
+    probe(serving)
 
 
 def test_who_takes_nothing_is_lost(application: Application, serving: HttpServing) -> None:
@@ -620,28 +655,49 @@ SLOW = {
 DRIPPING = ("head", "body", "chunks")
 
 
+@pytest.mark.requirement("SEC-06")
 @pytest.mark.parametrize("kind", SLOW)
-def test_slow_peers_are_shed(application: Application, serving: HttpServing, kind: str) -> None:
+def test_slow_peers_are_shed(application: Application, kind: str) -> None:
     """200 at once, while others are served."""
     big = b"x" * 10_000_000
     application.paths["/big"] = lambda request, writer: writer.send(200, TEXT, big)
     with ExitStack() as stack:
+        serving = stack.enter_context(HttpServing(application, timing=QUICK, drain_grace=0.3))
         peers = [stack.enter_context(Peer(serving.port)).send(SLOW[kind]) for _ in range(200)]
         dripping = {peer.socket: peer for peer in peers if kind in DRIPPING}
 
         def shed() -> bool:
-            probe(serving)
+            with suppress(EOFError, ConnectionError):  # on a machine that stands still we are slow ourselves
+                probe(serving)
+                probed.append(True)
             for answered in select.select(list(dripping), (), (), 0)[0] if dripping else ():
                 del dripping[answered]
             for peer in dripping.values():
-                peer.send(b"x")
+                with suppress(ConnectionError):  # it has been shed this moment
+                    peer.send(b"x")
             return repr(serving).endswith((" 0 requests, 1 waiting>", " 0 requests, 0 waiting>"))  # the last probe's
 
-        assert eventually(shed), serving
+        probed: List[bool] = []
+        assert eventually(shed) and probed, serving
         if kind in DRIPPING:
             assert all(peer.rest().startswith(b"HTTP/1.1 408 ") for peer in peers)
         elif kind in ("silent", "idle"):
             assert all(peer.rest().partition(b"\r\n\r\n")[2] in (b"", b"GET / ") for peer in peers)
+
+
+def test_what_came_while_the_server_stood_still_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, welcome = threading.Event(), HttpServing._welcome
+
+    def stand_still(serving: HttpServing, *accepted: Any) -> None:
+        welcome(serving, *accepted)
+        assert sent.wait(WAIT)
+        threading.Event().wait(0.2)  # longer than the peer has for its request
+
+    monkeypatch.setattr(HttpServing, "_welcome", stand_still)
+    with HttpServing(Application(), timing=UNHURRIED._replace(head=0.1)) as serving, Peer(serving.port) as peer:
+        peer.get()
+        sent.set()
+        assert peer.response().body == b"GET / "
 
 
 def test_beyond_the_most(application: Application, patient: HttpServing) -> None:
@@ -684,7 +740,7 @@ def test_no_thread_is_left_for_a_request(
 def test_no_descriptor_is_left_for_a_connection(
     application: Application, patient: HttpServing, caplog: pytest.LogCaptureFixture
 ) -> None:
-    waiting, fillers = [socket.socket() for _ in range(3)], []
+    waiting, fillers, begin = [socket.socket() for _ in range(3)], [], time.monotonic()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_descriptors()) + 1, hard))
@@ -705,7 +761,8 @@ def test_no_descriptor_is_left_for_a_connection(
             each.close()
         for filler in fillers:
             os.close(filler)
-    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) < 5
+    said = len([record for record in caplog.records if record.levelno >= logging.WARNING])
+    assert said <= 2 + (time.monotonic() - begin) / 0.5
 
 
 # ------------------------------------------------------------ its beginning and its end
@@ -812,7 +869,7 @@ def test_whether_a_peer_takes_something_can_be_seen(application: Application, pa
         writer.on_gone(gone.set)
         writer.begin(200, TEXT)
         seen.append(writer.has_room())
-        while writer.has_room():
+        while eventually(writer.has_room, 0.1):  # the system still moves what was sent from buffer to buffer
             writer.write(b"x" * 1000)
         seen.append(writer.has_room())
         full.set()

@@ -38,7 +38,18 @@ def test_relative_and_absolute_endpoints(endpoint: str) -> None:
             assert client.call_tool("t").text in ("/m", "/x?m")
 
 
-@pytest.mark.requirement("HSSE-14")
+@pytest.mark.requirement("X-23")
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
+def test_the_header_of_the_revision_goes_with_every_later_message(version: str) -> None:
+    with Peer(Old(version=version).said()) as peer, connect(peer) as client:
+        client.call_tool("t")
+        posted = [heard for heard in peer.heard if heard.verb == "POST" and heard.path != "/mcp"]
+        assert [(heard.method, heard.headers.get("mcp-protocol-version")) for heard in posted] == [
+            ("initialize", None), ("notifications/initialized", version), ("tools/call", version),
+        ]
+
+
+@pytest.mark.requirement("HSSE-14", "SEC-09")
 @pytest.mark.parametrize("endpoint", [
     "http://evil.example/m", "//evil.example/m", "javascript:alert(1)", "https://127.0.0.1/m", "http://127.0.0.1:1/m",
     "http://127.0.0.1:99999999/m", "/m\x01",

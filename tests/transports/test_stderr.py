@@ -21,8 +21,9 @@ Feed = Callable[..., Tuple[Stderr, Callable[[bytes], None], Callable[[], None]]]
 
 
 @pytest.fixture
-def feed() -> Iterator[Feed]:
+def feed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Feed]:
     """Makes a Stderr for a consumer, a function that writes to it and one that ends it."""
+    monkeypatch.setattr(stderr_module, "PATIENCE_SECONDS", WAIT)  # nothing is left out because the machine stood still
     made: List[Stderr] = []
     numbers: List[int] = []
 

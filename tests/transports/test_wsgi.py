@@ -91,6 +91,11 @@ def test_it_answers_wherever_it_is_mounted(server: Server, environ: Any, status:
     assert whole(Host(server.wsgi(), **environ)(alone("server/discover")))[0] == status
 
 
+def test_the_answer_to_head_has_no_body_whatever_the_host_would_do_with_one(server: Server) -> None:
+    status, headers, body = whole(Host(validator(server.wsgi()))(HttpRequest("HEAD", "/mcp", {"Host": "localhost"})))
+    assert status == 405 and "POST" in headers["Allow"] and body == b""
+
+
 def test_a_body_is_read_as_far_as_the_host_vouches_for_it(server: Server) -> None:
     host, request = Host(server.wsgi()), alone("server/discover")
     longer = io.BytesIO(request.body + b"the next request")

@@ -43,6 +43,15 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture
+def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a client wait as long as a slow machine needs: for a server to end by itself, and for its last words."""
+    if "hasty" not in request.fixturenames:
+        for name in ("CLOSE", "SETTLE", "STDERR", "CONSUMER"):
+            monkeypatch.setattr(ChildPipe, f"{name}_SECONDS", WAIT)
+        monkeypatch.setattr(stderr, "PATIENCE_SECONDS", WAIT)
+
+
+@pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut short what a client grants a server at its end, for servers that make no use of it."""
     monkeypatch.setattr(channel, "FAREWELL_SECONDS", 0.05)

@@ -15,7 +15,7 @@ from .clients import ERAS, HANDSHAKE, InThread, Script, make_scripted, wall_belo
 from .conftest import Talking
 from .messages import HANDSHAKES, MODERN
 
-NEVER = 9.0
+NEVER = 60.0
 """Seconds: a timeout that a test must not reach."""
 
 

@@ -8,10 +8,10 @@ import pytest
 
 import minimcp
 
-from .clients import ERAS, InThread, Script, make_scripted, wall_below  # noqa: F401
+from .clients import ERAS, PATIENCE, InThread, Script, make_scripted, wall_below  # noqa: F401
 from .conftest import Talking
 
-NEVER = 9.0
+NEVER = 60.0
 """Seconds: a timeout that a test must not reach."""
 
 
@@ -26,8 +26,8 @@ NEVER = 9.0
 def test_a_timeout_is_told_once_and_the_late_answer_is_dropped(scripted: Script, revision: str) -> None:
     server = scripted()
     with server.connect(revision) as client:
-        with wall_below(0.1), pytest.raises(minimcp.RequestTimeout) as caught:
-            client.call_tool("hold", timeout=0.1)
+        with wall_below(0.5), pytest.raises(minimcp.RequestTimeout) as caught:
+            client.call_tool("hold", timeout=0.5)
         server.heard("notifications/cancelled")  # which it answers by its late result
         assert client.call_tool("echo", {"text": "next"}).text == "next"
     assert isinstance(caught.value, TimeoutError) and not isinstance(caught.value, minimcp.RpcError)
@@ -45,8 +45,11 @@ def test_a_timeout_is_told_once_and_the_late_answer_is_dropped(scripted: Script,
 def test_progress_does_not_extend_a_timeout(talking: Talking, revision: str) -> None:
     _, client = talking(revision)
     seen: List[Any] = []
-    with wall_below(0.15), pytest.raises(minimcp.RequestTimeout):
-        client.call_tool("endless-progress", timeout=0.15, on_progress=seen.append)
+    for seconds in PATIENCE:
+        with wall_below(seconds), pytest.raises(minimcp.RequestTimeout):
+            client.call_tool("endless-progress", timeout=seconds, on_progress=seen.append)
+        if seen:
+            break
     assert seen
     assert client.call_tool("echo").text == "well"
 
@@ -71,7 +74,7 @@ def test_a_ping_of_the_new_era_is_not_cancelled(scripted: Script) -> None:
     server = scripted(discover=["modern", "silent"])
     with server.connect() as client:
         with pytest.raises(minimcp.RequestTimeout):
-            client.ping(timeout=0.1)
+            client.ping(timeout=0.5)
         assert client.call_tool("echo").text == "well"
     assert server.methods() == ["server/discover", "server/discover", "tools/call"]
 
@@ -147,17 +150,18 @@ def test_one_token_serves_many_calls(talking: Talking) -> None:
     told: List[str] = []
     token.on_cancel(lambda: told.append("told"))
     calls = [InThread(client.call_tool, "hold", timeout=NEVER, cancel=token) for _ in range(5)]
-    other = InThread(client.call_tool, "reverse", {"calls": 7, "number": 1}, timeout=0.2)
+    server.heard("tools/call", 5)
+    other = InThread(client.call_tool, "reverse", {"calls": 7, "number": 1}, timeout=NEVER)
     server.heard("tools/call", 6)
     token.cancel()
     token.cancel()
     assert [type(call.ended()) for call in calls] == [minimcp.Cancelled] * 5
     server.heard("notifications/cancelled", 5)
-    assert isinstance(other.ended(), minimcp.RequestTimeout)
-    server.heard("notifications/cancelled", 6)
+    assert client.call_tool("reverse", {"calls": 2, "number": 2}, timeout=NEVER).text == "2"
+    assert other.ended().text == "1"
     assert told == ["told"]
     cancelled = {message["params"]["requestId"] for message in server.messages("notifications/cancelled")}
-    assert cancelled == {message["id"] for message in server.messages("tools/call")}
+    assert cancelled == {message["id"] for message in server.messages("tools/call")[:5]}
 
 
 @pytest.mark.parametrize("revision", ERAS)

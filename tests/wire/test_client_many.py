@@ -18,7 +18,7 @@ from ..support import WAIT, eventually
 from .clients import ERAS, InThread, Script, make_scripted, spoken, wall_below  # noqa: F401
 from .conftest import Talking
 
-NEVER = 9.0
+NEVER = 60.0
 """Seconds: a timeout that a test must not reach."""
 
 
@@ -124,8 +124,8 @@ def test_call_tools_returns_exceptions_where_they_are_asked_for(talking: Talking
 @pytest.mark.requirement("M:CAN-8", "LIFE-19")
 def test_call_tools_has_one_timeout(talking: Talking) -> None:
     server, client = talking("handshake")
-    with wall_below(0.1), pytest.raises(minimcp.RequestTimeout):
-        client.call_tools([("hold", {})] * 5, timeout=0.1)
+    with wall_below(1), pytest.raises(minimcp.RequestTimeout):
+        client.call_tools([("hold", {})] * 5, timeout=1)
     server.heard("notifications/cancelled", 5)
     assert client.call_tool("echo").text == "well"
     cancelled = [message["params"]["requestId"] for message in server.messages("notifications/cancelled")]

@@ -16,11 +16,21 @@ import pytest
 
 import minimcp
 from minimcp.transports.child import ChildPipe
+from minimcp.transports.process import Process
 
 from ..support import child_processes, eventually, open_descriptors
-from .clients import ERAS, HANDSHAKE, Script, make_scripted, memory_below, spoken, wall_below  # noqa: F401
+from .clients import (  # noqa: F401
+    ERAS,
+    HANDSHAKE,
+    Script,
+    ScriptedServer,
+    make_scripted,
+    memory_below,
+    spoken,
+    wall_below,
+)
 
-NEVER = 9.0
+NEVER = 60.0
 """Seconds: a timeout that a test must not reach. What is found out at once is found out long before it."""
 
 
@@ -40,10 +50,25 @@ def test_k20_a_polite_server_ends_at_the_end_of_its_input(scripted: Script, revi
     assert server.methods()[-1] == "tools/call"  # there is no word of goodbye
 
 
+def never_too_early(monkeypatch: pytest.MonkeyPatch, server: ScriptedServer) -> None:
+    """However slow the server is, it has noted the end of its input before SIGTERM comes, and that before SIGKILL."""
+    for name, noted in (("terminate", "eof"), ("kill", "signal")):
+        real = getattr(Process, name)
+
+        def act(process: Process, noted: str = noted, real: Callable[[Process], None] = real) -> None:
+            server.happened(noted)
+            real(process)
+
+        monkeypatch.setattr(Process, name, act)
+
+
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.requirement("LIFE-26", "M:STD-9")
-def test_k20_a_server_that_ignores_the_end_of_its_input_is_told_by_a_signal(scripted: Script) -> None:
+def test_k20_a_server_that_ignores_the_end_of_its_input_is_told_by_a_signal(
+    scripted: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = scripted(start="note-signals", end="hang")
+    never_too_early(monkeypatch, server)
     client = server.connect("handshake")
     with wall_below(0.3):
         client.close()
@@ -53,8 +78,11 @@ def test_k20_a_server_that_ignores_the_end_of_its_input_is_told_by_a_signal(scri
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.requirement("LIFE-26", "M:STD-9")
-def test_k20_a_server_that_ignores_that_too_is_killed_and_reaped(scripted: Script) -> None:
+def test_k20_a_server_that_ignores_that_too_is_killed_and_reaped(
+    scripted: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = scripted(start="ignore-signals", end="hang")
+    never_too_early(monkeypatch, server)
     client = server.connect("handshake")
     pid = server.journal("start")[0]["pid"]
     with wall_below(0.3 + 0.3):
@@ -69,7 +97,10 @@ def test_k20_how_long_a_server_gets() -> None:
 
 
 @pytest.mark.parametrize("start", ["grandchild", "escaped"])
-def test_k21_a_grandchild_that_holds_the_pipes_does_not_hold_up_close(scripted: Script, start: str) -> None:
+def test_k21_a_grandchild_that_holds_the_pipes_does_not_hold_up_close(
+    scripted: Script, start: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChildPipe, "STDERR_SECONDS", 0.1)  # its end would not come in a longer time either
     server = scripted(start=start)
     client = server.connect("handshake")
     with wall_below(1):
@@ -81,11 +112,12 @@ def test_k21_a_grandchild_that_holds_the_pipes_does_not_hold_up_close(scripted: 
 def test_k21_a_grandchild_does_not_hide_that_the_server_died(
     scripted: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ChildPipe, "SETTLE_SECONDS", 0.1)  # the end of stderr would not come in a longer time either
+    for name in ("SETTLE", "STDERR"):  # the end of stderr would not come in a longer time either
+        monkeypatch.setattr(ChildPipe, f"{name}_SECONDS", 0.1)
     server = scripted(start="grandchild")
     with server.connect("handshake") as client:
         with pytest.raises(minimcp.ConnectionLost) as caught:
-            client.call_tool("exit-mid-call", timeout=3)
+            client.call_tool("exit-mid-call", timeout=NEVER)
         assert caught.value.exit_code == 7
     server.end()
 
@@ -108,7 +140,9 @@ def test_k22_clients_opened_and_closed_leave_nothing() -> None:
     for _ in range(ROUNDS):
         with minimcp.connect(command, revision="handshake") as client:
             assert spoken(client) == HANDSHAKE
-        assert (threading.active_count(), len(open_descriptors()), child_processes()) == before
+        assert eventually(
+            lambda: (threading.active_count(), len(open_descriptors()), child_processes()) == before
+        )
 
 
 @pytest.mark.requirement("TRANS-01")

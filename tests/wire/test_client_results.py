@@ -13,7 +13,7 @@ from .clients import ERAS, Script, make_scripted  # noqa: F401
 from .conftest import Talking
 from .messages import MODERN
 
-NEVER = 9.0
+NEVER = 60.0
 """Seconds: a timeout that a test must not reach."""
 
 # ---------------------------------------------------------------- errors

@@ -238,8 +238,8 @@ def test_c47_calls_whose_clients_leave_are_cancelled(counts: Counts, running: Ru
     files, rss = len(open_descriptors()), _resident()
     for _ in range(50):
         peers = [Peer(running.port).send(wire(running, call("hold"))) for _ in range(20)]
+        assert all(counts.begun.acquire(timeout=WAIT) for _ in peers)  # of which peer nobody knows
         for place, peer in enumerate(peers):
-            assert counts.begun.acquire(timeout=WAIT)
             if place % 2:
                 peer.reset()
             else:
@@ -323,10 +323,12 @@ def test_c61_a_thousand_connections(running: RunningHttp) -> None:
 # ------------------------------------------------------------ the end (C60), and the log (C62)
 
 
-def test_c60_the_end_with_open_streams_is_quick_and_the_port_is_free(counts: Counts, server: Server) -> None:
+def test_c60_the_end_with_open_streams_is_quick_and_the_port_is_free(counts: Counts) -> None:
+    server = make_server(counts, drain_grace=600)
     running = server.start_http()
     session = shake(running)
     with ExitStack() as stack:
+        stack.callback(server.close)
         peers = [stack.enter_context(Peer(running.port)) for _ in range(3)]
         assert peers[0].send(wire(running, GET, **session)).head()[0] == 200
         assert ask(running, call("echo", {"text": "x"})).status == 200

@@ -1,4 +1,7 @@
-"""The official Python SDK's server, 1.x or 2.x, with the tools that the fault runner asks for."""
+"""The official Python SDK's server, 1.x or 2.x, with the tools that the fault runner asks for.
+
+With a port as its argument it serves over HTTP there, else over stdin and stdout.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,15 @@ import anyio
 
 try:
     from mcp.server import MCPServer
-except ImportError:
-    from mcp.server.fastmcp import FastMCP as MCPServer
+    from mcp.server.mcpserver import Context
 
-server = MCPServer("sdk", log_level="ERROR")
+    PORT: dict[str, int] = {}
+except ImportError:
+    from mcp.server.fastmcp import Context, FastMCP as MCPServer
+
+    PORT = {"port": int(sys.argv[1])} if sys.argv[1:] else {}
+
+server = MCPServer("sdk", log_level="ERROR", **PORT)
 
 
 def tool(function: Any) -> Any:
@@ -135,5 +143,61 @@ def child_descriptors() -> str:
     return done.stdout.decode()
 
 
+@tool
+async def count(n: int, ctx: Context) -> str:
+    """Report n steps of progress."""
+    for step in range(1, n + 1):
+        await ctx.report_progress(step, n)
+    return str(n)
+
+
+@tool
+async def pour(events: int, size: int, ctx: Context) -> str:
+    """Send so many log messages of so many characters."""
+    for _ in range(events):
+        await ctx.error("x" * size)
+    return "poured"
+
+
+@tool
+async def spoil(ctx: Context) -> str:
+    """Begin a stream, and raise."""
+    await ctx.error("soon")
+    raise ValueError("secret words of a traceback")
+
+
+reached: dict[str, anyio.Event] = {}
+left: dict[str, anyio.Event] = {}
+ended: dict[str, str] = {}
+
+
+@tool
+async def watch(name: str) -> str:
+    """Sleep until cancelled, and remember how it ended."""
+    reached.setdefault(name, anyio.Event()).set()
+    try:
+        await anyio.sleep(60)
+        ended[name] = "slept"
+    except BaseException:
+        ended[name] = "cancelled"
+        raise
+    finally:
+        left.setdefault(name, anyio.Event()).set()
+    return "slept"
+
+
+@tool
+async def wait_for(name: str, what: str) -> str:
+    """Wait until a `watch` of this name has begun or ended, and say how it ended."""
+    with anyio.move_on_after(30):
+        await (reached if what == "begin" else left).setdefault(name, anyio.Event()).wait()
+    return ended.get(name, "open")
+
+
 if __name__ == "__main__":
-    server.run()
+    if not sys.argv[1:]:
+        server.run()
+    elif PORT:
+        server.run("streamable-http")
+    else:
+        server.run("streamable-http", port=int(sys.argv[1]))

@@ -1,0 +1,17 @@
+"""The subject, HTTP client side: one `minimcp.Client`. Arguments: the URL of the server."""
+
+from __future__ import annotations
+
+import sys
+
+from client_loop import obey
+
+import minimcp
+
+if __name__ == "__main__":
+    with minimcp.connect(sys.argv[1], revision="2025-06-18") as client:
+
+        def call(text: str) -> str:
+            return str(client.call_tool("echo", {"text": text}).text)
+
+        obey(call, call)

@@ -1,0 +1,347 @@
+"""An HTTP server under trial, in raw bytes: its process, connections to it, and requests in both eras.
+
+A fault of the subject is an AssertionError here: a hang, an end that came too soon, a response that is none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ..wire.messages import ABSENT, MODERN, decode, hello, modern, notification, request, same
+from .http_visitor import Response, Visitor
+from .raw import Server, shown
+
+__all__ = ["Response", "Session", "Site", "Terms", "Visitor", "messages", "wire"]
+
+_URL = re.compile(r"http://(127\.0\.0\.1|localhost|0\.0\.0\.0|\[::1\]):(\d+)(/[^\s'\"]*)?")
+
+
+class Terms(NamedTuple):
+    """What an HTTP server grants: seconds, bytes and counts. The usual values are those of the catalogue.
+
+    Attributes:
+        head: For the head of a request.
+        body: For its body.
+        idle: Between two requests.
+        write: To take a piece of a response.
+        keepalive: Of silence on a stream, before a comment comes.
+        grace: For what runs when the server is told to end.
+        session_ttl: That a session lives without use.
+        connections: At once.
+        sessions: At once.
+        streams: Of notices, at once.
+        body_bytes: Of a body.
+        workers: Handlers at once.
+    """
+
+    head: float = 10.0
+    body: float = 30.0
+    idle: float = 5.0
+    write: float = 30.0
+    keepalive: float = 15.0
+    grace: float = 5.0
+    session_ttl: float = 1800.0
+    connections: int = 1000
+    sessions: int = 1000
+    streams: int = 256
+    body_bytes: int = 4 * 1024 * 1024
+    workers: int = 64
+
+
+class Site(Server):
+    """An HTTP server command, started, and listening.
+
+    Args:
+        command: The command; "{port}" in it becomes a free port. Without, it has to say where it is on stdout or
+            stderr, as http://127.0.0.1:PORT/PATH.
+        patience: Seconds after which a wait is a hang.
+        terms: What it grants.
+        told: What of these it is told in its environment.
+        starting: Seconds for its start.
+        env: Of its environment.
+        port: Where it will be; 0 if it has to say so, or is told a free one.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        patience: float,
+        terms: Optional[Terms] = None,
+        *,
+        told: Optional[Mapping[str, float]] = None,
+        starting: Optional[float] = None,
+        env: Optional[Dict[str, str]] = None,
+        port: int = 0,
+    ) -> None:
+        self.terms = terms or Terms()
+        self.revisions: Tuple[str, ...] = ()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by dispose
+        self.port = port or (_free_port() if any("{port}" in word for word in command) else 0)
+        env = {**(env or {}), "FAULTS_TERMS": json.dumps(told or {}), "PYTHONUNBUFFERED": "1"}
+        words = [word.replace("{port}", str(self.port)) for word in command]
+        try:
+            super().__init__(
+                words, None, patience, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._output, env=env
+            )
+        except BaseException:
+            self._output.close()
+            raise
+        try:
+            self.path = self._find(3 * patience if starting is None else starting)
+        except BaseException:
+            self.dispose()
+            raise
+
+    def _find(self, seconds: float) -> str:
+        """Wait until it listens; its path."""
+        end, path = time.monotonic() + seconds, "/mcp"
+        while True:
+            found = _URL.search(self.stderr())
+            if found is not None and not self.port:
+                self.port = int(found[2])
+            if found is not None and (found[3] or "/") != "/":
+                path = found[3]
+            if self.port and self._listens():
+                return path
+            assert not self.has_ended(), f"the server ended: {self.stderr()[-1000:]}"
+            assert time.monotonic() < end, f"the server does not listen after {seconds:g} s: {self.stderr()[-1000:]}"
+            time.sleep(0.01)
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
+
+    def stderr(self) -> str:
+        """What it has written to stdout and stderr."""
+        return os.pread(self._output.fileno(), 1 << 26, 0).decode("utf-8", "replace")
+
+    def dispose(self) -> None:
+        """End it and what it started."""
+        super().dispose()
+        self._output.close()
+
+    @property
+    def threads(self) -> int:
+        """How many it has."""
+        return self.status("Threads")
+
+    def settled(self, look: Any, bound: float, wait: Optional[float] = None) -> float:
+        """Wait until a figure is at most `bound`; the figure then, or the one after `wait` seconds if it never is."""
+        end = time.monotonic() + (self.patience if wait is None else wait)
+        found: float = look()
+        while found > bound and time.monotonic() < end:
+            time.sleep(0.02)
+            found = look()
+        return found
+
+    # Speaking to it.
+
+    def visitor(self, patience: Optional[float] = None, **others: Any) -> "Visitor":
+        """A new connection; `others` as for `Visitor`."""
+        return Visitor(self.port, self.patience if patience is None else patience, **others)
+
+    def wire(self, method: str, body: bytes = b"", path: Optional[str] = None, **instead: Optional[str]) -> bytes:
+        """As `wire`, to this server."""
+        return wire(method, self.path if path is None else path, self.port, body, **instead)
+
+    def exchange(self, data: bytes, method: str = "POST") -> Response:
+        """The response to these bytes on a connection of their own, however it takes them."""
+        with self.visitor() as visitor:
+            visitor.push(data)
+            return visitor.answer(method)
+
+    def session(self, revision: Optional[str] = None) -> "Session":
+        """Speak a revision, the newest that the server speaks if none is named; with a handshake where it has one."""
+        return Session(self, revision or max(self.revisions))
+
+    def probe(self) -> float:
+        """Seconds that a new connection takes to be answered."""
+        begun = time.monotonic()
+        with self.visitor() as visitor:
+            status = visitor.send(self.wire("GET", path="/nothing-is-here")).answer("GET").status
+        assert 400 <= status < 500, f"a probe got status {status}"
+        return time.monotonic() - begun
+
+    def probes(self, count: int = 5) -> Tuple[float, float]:
+        """The median of so many probes, and the worst."""
+        found = [self.probe() for _ in range(count)]
+        return statistics.median(found), max(found)
+
+    def alive(self, bound: float = 1.0) -> float:
+        """Show that it still works, by a call in each era; seconds that the slower took.
+
+        Raises:
+            AssertionError: It does not, or took longer than `bound` seconds.
+        """
+        slowest = 0.0
+        for revision in {max(self.revisions), min(self.revisions)}:
+            session = self.session(revision)
+            begun = time.monotonic()
+            session.ping()
+            if "echo" in self.tools:
+                assert session.text("echo", {"text": "alive"}) == "alive", "echo said something else"
+            slowest = max(slowest, time.monotonic() - begun)
+            session.end()
+        assert slowest <= bound, f"a sign of life took {slowest:.1f} s"
+        return slowest
+
+
+class Session:
+    """A client in raw HTTP: of a handshake, or one whose requests stand alone.
+
+    Args:
+        site: The server.
+        revision: Which is spoken.
+
+    Raises:
+        AssertionError: The server does not shake hands.
+    """
+
+    def __init__(self, site: Site, revision: str) -> None:
+        self.site, self.revision = site, revision
+        self.headers: Dict[str, str] = {}
+        self._count = 0
+        if revision == MODERN:
+            return
+        opened = site.exchange(self.post(request("i", "initialize", hello(revision))))
+        [found] = [one for one in messages(opened) if same(one.get("id"), "i")] or [{}]
+        assert "result" in found, f"initialize got status {opened.status}: {shown(opened.body)}"
+        self.revision = found["result"]["protocolVersion"]
+        if "mcp-session-id" in opened.headers:
+            self.headers["mcp-session-id"] = opened.headers["mcp-session-id"]
+        if revision >= "2025-06-18":
+            self.headers["mcp-protocol-version"] = self.revision
+        status = site.exchange(self.post(notification("notifications/initialized"))).status
+        assert status == 202, f"notifications/initialized got status {status}"
+
+    def post(self, message: Any, **instead: Optional[str]) -> bytes:
+        """A message, or any bytes, as a POST; header names have "_" for "-", None leaves one out."""
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        return self.site.wire("POST", body, **{**_headers(self.headers), **instead})
+
+    def request(self, method: str, params: Any = None, id: Any = ABSENT, **instead: Optional[str]) -> bytes:
+        """A request as a POST."""
+        if id is ABSENT:
+            self._count += 1
+            id = f"h{self._count}"
+        if self.revision != MODERN:
+            return self.post(request(id, method, params), **instead)
+        mirrored: Dict[str, Optional[str]] = {"mcp_protocol_version": MODERN, "mcp_method": method}
+        named = (params or {}).get("uri" if method == "resources/read" else "name")
+        if named is not None:
+            mirrored["mcp_name"] = named
+        return self.post(request(id, method, modern(params)), **{**mirrored, **instead})
+
+    def call(self, tool: str, arguments: Any = None, *, id: Any = ABSENT, **params: Any) -> bytes:
+        """A call of a tool as a POST; `params` beside its name and arguments."""
+        return self.request("tools/call", {"name": tool, "arguments": arguments or {}, **params}, id)
+
+    def listen(self, **instead: Optional[str]) -> bytes:
+        """The GET of a session's stream."""
+        return self.site.wire("GET", accept="text/event-stream", **{**_headers(self.headers), **instead})
+
+    def ask(self, method: str, params: Any = None, **more: Any) -> Dict[str, Any]:
+        """The answer to a request, on a connection of its own."""
+        return last(self.site.exchange(self.request(method, params, **more)))
+
+    def text(self, tool: str, arguments: Any = None) -> str:
+        """What a tool says.
+
+        Raises:
+            AssertionError: It fails.
+        """
+        return text_of(self.site.exchange(self.call(tool, arguments)))
+
+    def ping(self) -> float:
+        """A sign of life; seconds that it took."""
+        begun = time.monotonic()
+        found = self.ask("server/discover" if self.revision == MODERN else "ping")
+        assert "result" in found, f"a ping was answered by {shown(found)}"
+        return time.monotonic() - begun
+
+    def end(self) -> None:
+        """DELETE the session, if there is one."""
+        if "mcp-session-id" in self.headers:
+            self.site.exchange(self.site.wire("DELETE", **_headers(self.headers)), "DELETE")
+
+
+def _headers(given: Mapping[str, str]) -> Dict[str, Optional[str]]:
+    return {name.replace("-", "_"): value for name, value in given.items()}
+
+
+def wire(method: str, path: str, port: int, body: bytes = b"", **instead: Optional[str]) -> bytes:
+    """The bytes of a request.
+
+    Args:
+        method, path, port, body: Of it.
+        instead: Headers beside or instead of those that it needs, with "_" for "-"; None leaves one out.
+    """
+    headers: Dict[str, Optional[str]] = {"host": f"127.0.0.1:{port}"}
+    if method == "POST":
+        headers.update(content_type="application/json", accept="application/json, text/event-stream")
+    if body or method == "POST":
+        headers["content_length"] = str(len(body))
+    headers.update(instead)
+    fields = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items() if value is not None]
+    return "\r\n".join([f"{method} {path} HTTP/1.1", *fields, "", ""]).encode("latin-1") + body
+
+
+def messages(response: Response) -> List[Any]:
+    """What a body says, one message or the events of a stream: strict JSON; empty for anything else."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        return [decode(response.body)] if response.body else []
+    return list(events(response.body)) if kind == "text/event-stream" else []
+
+
+def events(body: bytes) -> Iterator[Any]:
+    """The messages of an event stream, whose lines may end in three ways; an event that is not complete is none."""
+    for block in re.split(rb"\r\n\r\n|\n\n|\r\r", body)[:-1]:
+        lines = re.split(rb"\r\n|\n|\r", block)
+        data = [_value(line) for line in lines if line.startswith(b"data:")]
+        if any(data):
+            yield decode(b"\n".join(data))
+
+
+def _value(line: bytes) -> bytes:
+    return line[6:] if line[5:6] == b" " else line[5:]
+
+
+def last(response: Response) -> Dict[str, Any]:
+    """The answer in a response, which may have notifications before it.
+
+    Raises:
+        AssertionError: There is none.
+    """
+    found = [one for one in messages(response) if isinstance(one, dict) and "method" not in one]
+    assert len(found) == 1, f"{len(found)} answers in a response of status {response.status}: {shown(response.body)}"
+    answer: Dict[str, Any] = found[0]
+    return answer
+
+
+def text_of(response: Response) -> str:
+    """What a tool says in its response.
+
+    Raises:
+        AssertionError: It says nothing, or fails.
+    """
+    found = last(response)
+    assert "result" in found and not found["result"].get("isError"), f"a call was answered by {shown(found)}"
+    return str(found["result"]["content"][0]["text"])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,56 @@
+"""The server of minimcp that the fault runner speaks HTTP to: the tools of tests/wire, and a few that need a stream.
+
+It takes a port of its own and says where it is in its log. ``FAULTS_TERMS`` in the environment is a JSON object of
+`tests.faults.http_raw.Terms` that shall hold instead of the usual ones, ``FAULTS_PORT`` a port to take.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT))
+TERMS = json.loads(os.environ.get("FAULTS_TERMS", "{}"))
+OPTIONS = {
+    "body_bytes": "max_body_bytes", "connections": "max_connections", "sessions": "max_sessions",
+    "session_ttl": "session_ttl", "streams": "max_streams", "keepalive": "keepalive", "write": "write_timeout",
+    "grace": "drain_grace",
+}  # fmt: skip
+TIMES = ("head", "body", "idle", "write")
+sys.argv[1:] = [json.dumps({option: TERMS[term] for term, option in OPTIONS.items() if term in TERMS})]
+
+from minimcp import Context  # noqa: E402
+from minimcp.transports import http_running  # noqa: E402
+from minimcp.transports.http_connection import Timing  # noqa: E402
+from tests.wire.servers.plain import server  # noqa: E402
+
+
+@server.tool
+def pour(events: int, size: int, ctx: Context) -> str:
+    """Send so many log messages of so many characters."""
+    for _ in range(events):
+        ctx.error("x" * size)
+    return "poured"
+
+
+@server.tool
+def spoil(ctx: Context) -> str:
+    """Begin a stream, and raise."""
+    ctx.error("soon")
+    raise ValueError("secret words of a traceback")
+
+
+def impatient(**usual: Any) -> Timing:
+    """What a peer has time for; no option of the library's says all of it, and no test waits that long."""
+    return Timing(**{**usual, **{name: TERMS[name] for name in TIMES if name in TERMS}})
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    http_running.Timing = impatient  # type: ignore[misc, assignment]
+    server.run("http", port=int(os.environ.get("FAULTS_PORT", "0")), legacy_sse=True)

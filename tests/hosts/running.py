@@ -1,0 +1,249 @@
+"""Programs that run while a check looks at them: hosts, the library's own server, nginx."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
+
+from tests.interop.environments import InstallFailed, PythonEnvironment, install
+from tests.readme import README, blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 60.0
+"""How long anything may take."""
+
+ENVIRONMENT = PythonEnvironment("hosts", [
+    "gunicorn==27.0.1", "waitress==3.0.2", "cheroot==11.1.2", "flask==3.1.3", "django==5.2.19", "requests==2.34.2",
+    "jsonschema==4.26.0",
+])
+
+SITE = "tests.hosts.site"
+
+NGINX = """
+daemon off;
+master_process off;
+pid {folder}/nginx.pid;
+error_log {folder}/nginx.log;
+events {{}}
+http {{
+    log_format short '$request_method $http_mcp_session_id $status $upstream_addr';
+    access_log {folder}/nginx.access short;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    {more}
+}}
+"""
+"""What is around the settings of a site, so that it runs for any user and from a folder of its own."""
+
+
+class Host(NamedTuple):
+    """How a host is started.
+
+    Args:
+        module: What runs it, as of ``python -m``.
+        arguments: Of that, for a port.
+        processes: How many serve.
+        page: What it has at its root.
+        proxied: Whether nginx stands before it.
+        graceful: The signal that ends it, and lets it end what runs.
+    """
+
+    module: str
+    arguments: Callable[[int], Sequence[str]]
+    processes: int = 1
+    page: str = ""
+    proxied: bool = False
+    graceful: signal.Signals = signal.SIGTERM
+
+
+def gunicorn(*more: str, app: str = f"{SITE}:app") -> Callable[[int], Sequence[str]]:
+    """The arguments of gunicorn with threads."""
+    return lambda port: [
+        "-k", "gthread", "--threads", "16", "--timeout", "2", "--graceful-timeout", "1", "--no-control-socket", *more,
+        "-b", f"127.0.0.1:{port}", app,
+    ]
+
+
+BUNDLED = Host(SITE, lambda port: [str(port)])
+SEVERAL = Host("gunicorn", gunicorn("-w", "2", "--keep-alive", "0"), processes=2)
+"""No connection is kept, so that each request lands on any process."""
+
+HOSTS = {
+    "gunicorn": SEVERAL,
+    "waitress": Host(
+        "waitress", lambda port: [f"--listen=127.0.0.1:{port}", "--threads=16", f"{SITE}:app"], graceful=signal.SIGINT
+    ),
+    "cheroot": Host("cheroot", lambda port: [f"{SITE}:app", "--bind", f"127.0.0.1:{port}", "--threads", "16"]),
+    "flask": Host("flask", lambda port: ["--app", f"{SITE}:flask()", "run", "--port", str(port)], page="a page"),
+    "django": Host("waitress", lambda port: [
+        f"--listen=127.0.0.1:{port}", "--threads=16", "--call", f"{SITE}:django",
+    ], page="a page"),
+    "nginx": BUNDLED._replace(proxied=True),
+    "nginx+gunicorn": Host("gunicorn", gunicorn(), proxied=True),
+}
+
+
+def free_port() -> int:
+    """A port where nobody listens, below those that a kernel gives to who asks for any: it stays free."""
+    for port in random.sample(range(20_000, 30_000), 1_000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise OSError("no free port")
+
+
+class Place:
+    """A folder for one scene: what runs there logs there, and ends with it; a context manager.
+
+    Args:
+        folder: It is there, and empty.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "log"
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def serve(self, host: Host, port: int, **options: Any) -> subprocess.Popen[bytes]:
+        """Run a host of our server; returns when it listens.
+
+        Args:
+            host: Which.
+            port: Where.
+            options: Of `Server`, beside what all have.
+        """
+        given = {"key": "k" * 32, "max_body_bytes": 100_000, "keepalive": 1, **options}
+        variables = {
+            "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "MINIMCP_HOSTS_FOLDER": str(self.folder),
+            "MINIMCP_HOSTS_OPTIONS": json.dumps(given),
+        }
+        return self._run([*ENVIRONMENT.command(host.module), *host.arguments(port)], port, variables)
+
+    def serve_readme(self, command: Sequence[str], port: int) -> None:
+        """Run a host of README's ``wsgi.py`` by a command line that README has; returns when it listens."""
+        for name in ("server.py", "wsgi.py"):
+            (self.folder / name).write_text(blocks("file")[name], "utf-8")
+        option = "--listen" if command[0].startswith("waitress") else "--bind"
+        script = str(Path(ENVIRONMENT.command("pip")[0]).with_name(command[0]))
+        variables = {"PYTHONPATH": f"{ROOT}{os.pathsep}{self.folder}", "PYTHONDONTWRITEBYTECODE": "1"}
+        self._run([script, f"{option}=127.0.0.1:{port}", *command[1:]], port, variables)
+
+    def proxy(self, site: str, **ports: int) -> int:
+        """Run nginx, and return where it listens.
+
+        Args:
+            site: Its settings, with ``{port}`` where it listens.
+            ports: For names in braces there.
+        """
+        port = free_port()
+        config = self.folder / f"nginx-{port}.conf"
+        for name, value in {"port": port, **ports}.items():
+            site = site.replace("{" + name + "}", str(value))
+        config.write_text(NGINX.format(folder=self.folder, more=site))
+        self._run([nginx(), "-c", str(config)], port, {})
+        return port
+
+    def _run(self, command: Sequence[str], port: int, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        return self._stack.enter_context(running(command, port, variables, self.log))
+
+    def accesses(self) -> list[str]:
+        """What nginx was asked for: method, session, status and upstreams."""
+        return (self.folder / "nginx.access").read_text().splitlines()
+
+    def logged(self) -> str:
+        """The end of what was logged."""
+        logs = [path for path in (self.log, self.folder / "nginx.log") if path.exists()]
+        return "\n".join(path.read_text("utf-8", "replace")[-3000:] for path in logs)
+
+
+@contextlib.contextmanager
+def running(
+    command: Sequence[str], port: int, variables: Mapping[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process from when it listens until the block ends.
+
+    Raises:
+        AssertionError: It does not come to listen.
+    """
+    with open(log, "ab") as file:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=file, stderr=file
+        )
+    try:
+        until = time.monotonic() + SECONDS
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), SECONDS):
+                break
+            if process.poll() is not None or time.monotonic() > until:
+                raise AssertionError(f"{' '.join(command)} does not listen")
+            time.sleep(0.05)
+        yield process
+    finally:
+        end(process, signal.SIGTERM)
+
+
+def end(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:
+    """End a process; whether it ended by itself."""
+    if process.poll() is None:
+        process.send_signal(how)
+    try:
+        process.wait(SECONDS)
+        return True
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
+
+
+def nginx() -> str:
+    """The path of nginx, which is installed when it is not there.
+
+    Raises:
+        InstallFailed: It cannot be.
+    """
+    places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+    found = shutil.which("nginx", path=places)
+    if found is None:
+        install(["apt-get", "update"])
+        install(["apt-get", "install", "-y", "nginx-light"])
+        found = shutil.which("nginx", path=places)
+    if found is None:
+        raise InstallFailed("nginx is not there, though it is installed")
+    return found
+
+
+def readme_commands() -> list[list[str]]:
+    """The command lines that README has for hosts of its ``wsgi.py``."""
+    found = re.findall(r"``((?:gunicorn|waitress-serve|cheroot) [^`]*wsgi:application[^`]*)``", README)
+    assert len(found) == 3, found
+    return [command.split() for command in found]
+
+
+def readme_site(*ports: int) -> str:
+    """The settings that README has for nginx, at ports of our own.
+
+    Args:
+        ports: Where the processes listen that it names.
+    """
+    text = blocks("nginx")["mcp.conf"].replace("listen 80;", "listen 127.0.0.1:{port};")
+    for number, port in enumerate(ports, 1):
+        text = text.replace(f"127.0.0.1:{8000 + number};", f"127.0.0.1:{port};")
+    assert "listen 127.0.0.1:{port};" in text and ":8001" not in text and ":8002" not in text, text
+    return text

@@ -1,0 +1,324 @@
+"""What is shown with more than one process, and with nginx in front: one function for each scene.
+
+A scene is told a place, starts what it needs there, and yields its steps with the words to print for each.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import urllib.request
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import minimcp
+
+from .running import BUNDLED, SECONDS, SEVERAL, Host, Place, end, free_port, gunicorn, readme_commands, readme_site
+from .visit import OpenCall, Visit, check_call, check_crowd, check_progress, check_question, expect, text_of
+
+Step = tuple[str, Callable[[], object]]
+Scene = Callable[[Place], Iterator[Step]]
+
+ONE = Host("gunicorn", gunicorn())
+
+
+def until_true(condition: Callable[[], object]) -> None:
+    """Wait for something.
+
+    Raises:
+        AssertionError: It did not come to be.
+    """
+    until = time.monotonic() + SECONDS
+    while not condition():
+        if time.monotonic() > until:
+            raise AssertionError("it did not come to be")
+        time.sleep(0.05)
+
+
+def error_of(call: Callable[[], object]) -> minimcp.McpError:
+    """What a call raises.
+
+    Raises:
+        AssertionError: Nothing.
+    """
+    try:
+        got = call()
+    except minimcp.McpError as error:
+        return error
+    raise AssertionError(f"got {got!r} instead of an error")
+
+
+def stay(place: Place, port: int, revision: str, **more: Any) -> Visit:
+    """A visit of what listens at a port."""
+    return Visit(f"http://127.0.0.1:{port}/mcp", revision, place.folder, True, 1, **more)
+
+
+# ------------------------------------------------------------ several processes
+
+
+def keys(place: Place) -> Iterator[Step]:
+    """Two processes with a key each: an answer that comes to the other one is refused, and nobody learns why."""
+    port = free_port()
+    place.serve(SEVERAL, port, sessions=False, key=None)
+    visit = stay(place, port, "auto")
+
+    def ask() -> None:
+        refused = served = 0
+        until = time.monotonic() + SECONDS
+        with visit.connect() as client:
+            while not (refused and served) and time.monotonic() < until:
+                name = uuid.uuid4().hex
+                try:
+                    expect(client.call_tool("choose", {"name": name}).text, "the red one")
+                    served += 1
+                except minimcp.InvalidParams as error:
+                    expect(error.message, "Invalid or expired requestState")
+                    expect(len(text_of(place.folder / name).split()), 1)  # the handler was not run again
+                    refused += 1
+        expect((bool(refused), bool(served)), (True, True))
+
+    yield "another process's answer is refused", ask
+
+
+def pair(place: Place, host: Host, **options: Any) -> tuple[list[Any], list[int]]:
+    """Two processes of one host, each at a port of its own."""
+    ports = [free_port(), free_port()]
+    return [place.serve(host, port, **options) for port in ports], ports
+
+
+def home(client: minimcp.Client) -> Any:
+    """The process that serves a client."""
+    return client.call_tool("where").value
+
+
+def children(process: int) -> list[int]:
+    """Of a process."""
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def connected(visit: Visit) -> list[minimcp.Client]:
+    """Clients with a token each, served by two processes.
+
+    Raises:
+        AssertionError: All of very many are served by one.
+    """
+    clients: list[minimcp.Client] = []
+    while len(clients) < 6 or len(set(map(home, clients))) < 2:
+        clients.append(visit.connect(auth=f"token-{len(clients)}"))
+        expect(len(clients) < 50, True)
+    return clients
+
+
+def in_both(check: Callable[[Visit], None], *visits: Visit) -> None:
+    """Check something in each of two eras."""
+    for visit in visits:
+        check(visit)
+
+
+def sticky(host: Host) -> Scene:
+    """Sessions over two processes, behind nginx as README sets it up."""
+
+    def scene(place: Place) -> Iterator[Step]:
+        processes, ports = pair(place, host, allowed_hosts=["127.0.0.1"])
+        at = place.proxy(readme_site(*ports))
+        older, newer = stay(place, at, "handshake"), stay(place, at, "auto")
+        clients = connected(older)
+
+        def sessions() -> None:
+            homes = {number: home(client) for number, client in enumerate(clients)}
+            for step in range(5):
+                for number, client in enumerate(clients):
+                    expect(client.call_tool("note", {"text": f"{number}.{step}"}).value,
+                           [f"{number}.{each}" for each in range(step + 1)])
+                    expect(home(client), homes[number])
+
+        yield f"{len(clients)} sessions on two processes", sessions
+        for each in (check_call, check_progress, check_question, check_crowd):
+            yield each.__name__[6:], partial(in_both, each, older, newer)
+
+        def lose_one() -> None:
+            ended = home(clients[0])
+            lost = [client for client in clients if home(client) == ended]
+            kept = [client for client in clients if client not in lost]
+            which = next(each for each in processes if ended in (each.pid, *children(each.pid)))
+            expect(end(which, host.graceful), True)
+            for client in lost:
+                expect(client.call_tool("note", {"text": "new"}).value, ["new"])
+            for client in kept:
+                expect(len(client.call_tool("note", {"text": "one more"}).value), 6)
+
+        yield "those of a process that ends go on at the other", lose_one
+        for client in clients:
+            client.close()
+
+    return scene
+
+
+def served(client: minimcp.Client) -> bool:
+    try:
+        client.call_tool("where")
+        return True
+    except minimcp.ConnectionLost:  # the proxy has not yet noticed, and says so with status 502
+        return False
+
+
+SCATTERED = """
+map $http_mcp_session_id $to {
+    ""      127.0.0.1:{one};
+    default 127.0.0.1:{other};
+}
+server {
+    listen 127.0.0.1:{port};
+    location / {
+        proxy_pass http://$to;
+    }
+}
+"""
+"""No routing is worse: no request of a session reaches the process that has it."""
+
+
+def scattered(place: Place) -> Iterator[Step]:
+    """Sessions over two processes, and what names one never reaches the one that knows it."""
+    _, ports = pair(place, BUNDLED)
+    visit = stay(place, place.proxy(SCATTERED, one=ports[0], other=ports[1]), "handshake")
+
+    def opened() -> int:
+        return sum(line.startswith("POST - 200") for line in place.accesses())
+
+    def call() -> None:
+        with visit.connect() as client:
+            expect(opened(), 1)
+            error = error_of(lambda: client.call_tool("add", {"a": 1, "b": 1}))
+            expect((isinstance(error, minimcp.ConnectionLost), "sessions=False" in str(error)), (True, True))
+            expect(opened(), 2)
+
+    yield "one new session, then ConnectionLost", call
+
+
+def readme(place: Place) -> Iterator[Step]:
+    """README's ``wsgi.py``, by README's command lines."""
+
+    def visit(command: list[str]) -> None:
+        port = free_port()
+        place.serve_readme(command, port)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=SECONDS) as response:
+            expect(response.read(), b"Hello")
+        for revision in ("auto", "handshake"):
+            with minimcp.connect(f"http://127.0.0.1:{port}/mcp", revision=revision, timeout=SECONDS) as client:
+                expect(client.call_tool("forecast", {"city": "Oslo", "days": 1}).is_error, False)
+
+    for command in readme_commands():
+        yield command[0], partial(visit, command)
+
+
+# ------------------------------------------------------------ streams of notices
+
+
+def notices(place: Place) -> Iterator[Step]:
+    """Two streams of notices in a host of WSGI that is told to allow two."""
+    port = free_port()
+    process = place.serve(ONE, port, streams=2)
+    visits = [stay(place, port, "handshake"), stay(place, port, "auto")]
+    heard = [threading.Event(), threading.Event()]
+    clients = [visit.connect(on_tools_changed=event.set) for visit, event in zip(visits, heard)]
+
+    def grow() -> None:
+        expect(clients[0].call_tool("grow", {"name": "more"}).text, "more")
+        for event in heard:
+            expect(event.wait(SECONDS), True)
+
+    yield "told in either era", grow
+
+    def one_more() -> None:
+        with visits[1].connect() as client:
+            expect("max_streams" in str(error_of(lambda: client.listen(tools_list_changed=True))), True)
+            expect(client.call_tool("more").text, "more")
+
+    yield "no third stream", one_more
+    yield "ends with both open", lambda: expect(end(process, ONE.graceful), True)
+    for client in clients:
+        client.close()
+
+
+# ------------------------------------------------------------ a proxy that buffers
+
+IMPATIENT = """
+server {
+    listen 127.0.0.1:{port};
+    location / {
+        proxy_pass http://127.0.0.1:{behind};
+        proxy_buffering on;
+        proxy_read_timeout 2s;
+    }
+}
+"""
+
+
+def proxied(host: Host) -> Scene:
+    """nginx gives up after 2 s of silence, or finds nobody."""
+
+    def scene(place: Place) -> Iterator[Step]:
+        port = free_port()
+        process = place.serve(host, port)
+        at = place.proxy(IMPATIENT, behind=port)
+        visits = [stay(place, at, "auto"), stay(place, at, "handshake")]
+
+        def silence(visit: Visit) -> None:
+            with visit.connect() as client:
+                expect(client.call_tool("silent", {"name": uuid.uuid4().hex, "seconds": 4}).text, "done")
+
+        def silences() -> None:
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(silence, visits))
+
+        yield "4 s of silence in either era", silences
+        clients = [visit.connect() for visit in visits]
+
+        def restart() -> None:
+            with OpenCall(visits[0]) as open_call:
+                end(process, host.graceful)
+            expect(open_call.ending.split(":")[0] in ("ConnectionLost", "InternalError"), True)
+            for client in clients:
+                error = error_of(partial(client.call_tool, "add", {"a": 1, "b": 1}))
+                expect((type(error), "HTTP 502" in str(error)), (minimcp.ConnectionLost, True))
+            place.serve(host, port)
+            for client in clients:
+                until_true(partial(served, client))
+                expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
+                client.close()
+            begun = (place.folder / f"{open_call.name}.begun").read_text()
+            expect(begun, "once\n")  # what may have run is not sent again
+
+        yield "502 while it restarts, then served", restart
+
+    return scene
+
+
+def mute(place: Place) -> Iterator[Step]:
+    """The same without comments: it is they that keep the proxy patient."""
+    port = free_port()
+    place.serve(BUNDLED, port, keepalive=None)
+    visit = stay(place, place.proxy(IMPATIENT, behind=port), "auto")
+
+    def silence() -> None:
+        with visit.connect() as client:
+            error = error_of(lambda: client.call_tool("silent", {"name": uuid.uuid4().hex, "seconds": 8}))
+            expect((type(error), "HTTP 504" in str(error)), (minimcp.ConnectionLost, True))
+
+    yield "504 without comments", silence
+
+
+SCENES: dict[str, Scene] = {
+    "keys": keys,
+    "sticky": sticky(BUNDLED),
+    "sticky gunicorn": sticky(ONE),
+    "scattered": scattered,
+    "notices": notices,
+    "readme": readme,
+    "proxied": proxied(BUNDLED),
+    "proxied gunicorn": proxied(ONE),
+    "mute": mute,
+}
