@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, TypeVar
 
 from .answering import Answerer
+from .arguments import check_token
 from .cache import CACHEABLE, Cache, Key
-from .calls import Calls, OnProgress, Result, check_token
+from .calls import Calls, OnProgress, Result
 from .cancel import CancelToken
 from .channel import Channel
 from .deadline import Deadline

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from .answering import Answerer
+from .arguments import DEFAULT, check_token, moment, shown
 from .cancel import CancelToken
 from .channel import Channel
 from .deadline import Deadline
@@ -22,6 +23,7 @@ from .meanings import exception_of
 from .negotiation import Era
 from .outgoing import NEVER_CANCELLED
 from .pipe import SessionGone, nothing
+from .repeating import patiently, send_again
 from .rounds import Rounds, together, until_cancelled
 from .table import PendingCall
 from .types import Progress
@@ -33,15 +35,6 @@ Result = dict[str, Json]
 
 AT_ONCE = 64
 """Requests that leave together at most when many are sent at once."""
-
-
-class _Default:
-    def __repr__(self) -> str:
-        return "the client's"
-
-
-DEFAULT: Any = _Default()
-"""As ``timeout=``: what the client was connected with."""
 
 
 class Calls:
@@ -110,18 +103,36 @@ class Calls:
         cancel: Optional[CancelToken],
         on_progress: Optional[OnProgress],
     ) -> Result:
-        """Ask, and once more where the server now speaks another revision, or refused for a session that it ended."""
-        try:
-            return self._ask(method, params, deadline, cancel, on_progress)
-        except SessionGone as gone:
-            if not gone.refused or self.renewed is None:
-                raise
-            self.channel.wait_until_ended(deadline.remaining())
-            return self._ask_anew(self.renewed(deadline, cancel), method, params, deadline, cancel, on_progress)
-        except UnsupportedRevision as error:
-            if not self._adopts(error):
-                raise
-            return self._ask(method, params, deadline, cancel, on_progress)
+        """Ask, and again where the server did not run it: for its revision, for a session that it ended, for now."""
+        def ask() -> Result:
+            try:
+                return self._living(deadline, cancel)._ask(method, params, deadline, cancel, on_progress)
+            except SessionGone as gone:
+                if not self.refuses(gone):
+                    raise
+                following = self.next_session(deadline, cancel)
+                return self._ask_anew(following, method, params, deadline, cancel, on_progress)
+            except UnsupportedRevision as error:
+                if not self.adopts(error):
+                    raise
+                return self._ask(method, params, deadline, cancel, on_progress)
+
+        return patiently(self.channel, ask, deadline, cancel)
+
+    def refuses(self, outcome: object) -> bool:
+        """Whether this is the server's word that it did not run a request, because it has ended the session."""
+        return isinstance(outcome, SessionGone) and outcome.refused and self.renewed is not None
+
+    def _living(self, deadline: Deadline, cancel: Optional[CancelToken]) -> Calls:
+        """These, or those of the next session if this one has ended already: nothing is sent here any more."""
+        has_ended = self.renewed is not None and isinstance(self.channel.calls.table.cause, SessionGone)
+        return self.next_session(deadline, cancel) if has_ended else self
+
+    def next_session(self, deadline: Deadline, cancel: Optional[CancelToken]) -> Calls:
+        """The calls of the next session. Errors as `Links.living`."""
+        assert self.renewed is not None
+        self.channel.wait_until_ended(deadline.remaining())
+        return self.renewed(deadline, cancel)
 
     @staticmethod
     def _ask_anew(link: Calls, *asked: Any) -> Result:
@@ -133,7 +144,7 @@ class Calls:
                          "sends a client to the same one always, or sessions=False",)
             raise
 
-    def _adopts(self, outcome: object) -> bool:
+    def adopts(self, outcome: object) -> bool:
         """Whether this is the server's word that it speaks another revision, which is spoken from now on."""
         refused = isinstance(outcome, UnsupportedRevision) and outcome.from_peer
         return refused and not isinstance(self.era, HandshakeEra) and self.era.adopt(outcome)  # type: ignore[arg-type]
@@ -194,7 +205,8 @@ class Calls:
     ) -> list[Union[Result, Exception]]:
         """Send many requests of one method from this thread; their results, or what went wrong, in the same order.
 
-        What the server refuses for its revision is sent once more in one that it names, as `request` does.
+        What the server refuses is sent once more where `request` does so: for its revision, for a session that has
+        ended, and because it takes no more now.
 
         Args:
             method: Of all of them.
@@ -208,26 +220,22 @@ class Calls:
             ValueError, TypeError: Some params are no JSON; nothing was sent.
         """
         check_token(cancel)
-        outcomes = self._wave(method, params, deadline, cancel)
-        refused = [place for place, outcome in enumerate(outcomes) if self._adopts(outcome)]
-        if refused:
-            try:
-                check_token(cancel)
-                again = self._wave(method, [params[place] for place in refused], deadline, cancel)
-            except McpError as error:  # what was answered before is not lost with it
-                again = [copy(error) for _ in refused]
-            for place, outcome in zip(refused, again):
-                outcomes[place] = outcome
+        living = self._living(deadline, cancel)
+        if living is not self:
+            return living.at_once(method, params, deadline, cancel)
+        outcomes = self.wave(method, params, deadline, cancel)
+        send_again(self, method, params, outcomes, deadline, cancel)
         self._finish(method, params, outcomes, deadline, cancel)
         return outcomes
 
-    def _wave(
+    def wave(
         self,
         method: str,
         params: Sequence[Mapping[str, Json]],
         deadline: Deadline,
         cancel: Optional[CancelToken],
     ) -> list[Union[Result, Exception]]:
+        """As `at_once`, but what is refused is left at that, and so are questions."""
         pending = self._send(method, params)
         outcomes: list[Union[Result, Exception]] = []
         try:
@@ -325,46 +333,6 @@ def _explained(method: str, params: Mapping[str, Json], error: Exception) -> Exc
     from .remedies import explained
 
     return explained(method, params, error)
-
-
-def shown(value: object) -> str:
-    """A wrong argument, for a message: "the str 'x'"."""
-    return f"the {type(value).__name__} {repr(value):.60}"
-
-
-def moment(
-    name: str, seconds: Optional[float], make: Callable[[Optional[float]], Deadline] = Deadline
-) -> Deadline:
-    """When this many seconds are over.
-
-    Args:
-        name: Of the argument, for the message.
-        seconds: Its value; None never comes.
-        make: Makes the moment.
-
-    Raises:
-        TypeError: It is no number.
-        ValueError: It is negative.
-    """
-    try:
-        if seconds is not None and not seconds >= 0:
-            raise ValueError(f"{name} is at least 0 seconds, not {seconds}; None waits for ever")
-        return make(seconds)
-    except TypeError:
-        raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None
-
-
-def check_token(cancel: Optional[CancelToken]) -> None:
-    """Return if something with this ``cancel=`` may begin.
-
-    Raises:
-        TypeError: It is no token.
-        Cancelled: It is cancelled.
-    """
-    if cancel is not None and not isinstance(cancel, CancelToken):
-        raise TypeError(f"cancel is a CancelToken or None, not {shown(cancel)}")
-    if cancel is not None and cancel.cancelled:
-        raise Cancelled(cancel.reason or "the token was cancelled before the call")
 
 
 def _pass_on(given: CancelToken, token: CancelToken) -> None:

@@ -12,8 +12,9 @@ import weakref
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from .answering import Answerer
+from .arguments import DEFAULT, shown
 from .cacheable import CacheableCalls
-from .calls import DEFAULT, OnProgress, shown
+from .calls import OnProgress
 from .cancel import CancelToken
 from .channel import Channel
 from .clock import inherited

@@ -10,10 +10,10 @@ import sys
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, Union
 
 from .answering import Answerer
+from .arguments import check_token, moment
 from .cache import Cache
 from .cacheable import CacheableCalls
 from .callbacks import ClientRole, Dispatcher
-from .calls import check_token, moment
 from .cancel import CancelToken
 from .channel import Channel
 from .client import Client

@@ -17,6 +17,7 @@ from .errors import (
     RESOURCE_NOT_FOUND,
     URL_ELICITATION_REQUIRED,
     Cancelled,
+    ConnectionLost,
     RpcError,
 )
 from .jsonrpc import Failure, Id
@@ -69,3 +70,11 @@ def _shows_a_value(error: Exception, words: str) -> bool:
         return words in (*map(repr, error.args[:1]), repr(error.args))
     except BaseException:  # an argument that cannot be shown was not shown
         return False
+
+
+class Busy(ConnectionLost):
+    """The server takes no more requests for so many ``seconds``: this one it did not run."""
+
+    def __init__(self, message: str, seconds: int) -> None:
+        super().__init__(message)
+        self.seconds = seconds

@@ -39,19 +39,21 @@ Auth = Any
 class Answer:
     """The head of a response, and its body as it comes. For one thread at a time.
 
-    ``headers`` knows names without regard to case: ``headers.get("Content-Type")``.
+    ``headers`` knows names without regard to case: ``headers.get("Content-Type")``. ``cut`` is the loss of a body that
+    ended too early when `start` read it; None for others.
 
     Args:
         where: What was asked, for messages.
         raw: The response, as `urllib3` gives it.
     """
 
-    __slots__ = ("status", "headers", "_where", "_raw")
+    __slots__ = ("status", "headers", "cut", "_where", "_raw")
 
     def __init__(self, where: str, raw: Any) -> None:
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
         self._where, self._raw = where, raw
+        self.cut: Optional[ConnectionLost] = None
 
     @property
     def framed(self) -> bool:
@@ -85,29 +87,29 @@ class Answer:
         """
         announced = self.headers.get("Content-Length", "")
         size = int(announced) if announced.isdigit() and len(announced) < 20 else 0
-        pieces: list[bytes] = []
-        read = 0
-        while limit is None or size <= limit:
+        found = bytearray()  # and no list of pieces: a peer may send single bytes, each of which would be an object
+        while limit is None or max(size, len(found)) <= limit:
             piece = self.read()
             if not piece:
-                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            pieces.append(piece)
-            read += len(piece)
-            size = max(size, read)
+                return bytes(found)
+            found += piece
+        found.clear()  # whoever keeps the exception need not keep this
         raise ProtocolViolation(f"{self._where}: the body is longer than {limit} bytes, the max_message_bytes")
 
     def start(self, limit: int) -> bytes:
         """The beginning of the body, for a message or for an error in it; whatever could be read."""
-        pieces: list[bytes] = []
+        found = bytearray()
         try:
-            while sum(map(len, pieces)) < limit:
+            while len(found) < limit:
                 piece = self.read()
                 if not piece:
                     break
-                pieces.append(piece)
-        except (ConnectionLost, ProtocolViolation):
+                found += piece
+        except ConnectionLost as lost:
+            self.cut = lost
+        except ProtocolViolation:
             pass  # what there is says enough
-        return b"".join(pieces)[:limit]
+        return bytes(found[:limit])
 
     def linger(self, seconds: float) -> None:
         """Read to the end if it comes soon, so that the connection can be kept; what still comes is dropped."""
@@ -314,9 +316,13 @@ def _is_auth_base(auth: Any) -> bool:
 def _adapter(connections: weakref.WeakSet[Any]) -> Any:
     """An adapter of `requests` whose connections know which `Sending` they work for."""
     from requests.adapters import HTTPAdapter
+    from urllib3.connection import HTTPConnection
+    from urllib3.exceptions import NewConnectionError
 
     def ours(pool: Any) -> Any:
-        connection = type("Connection", (Cuttable, pool.ConnectionCls), {"kept_in": connections})
+        is_plain = pool.ConnectionCls._new_conn is HTTPConnection._new_conn
+        more = {"kept_in": connections, "is_plain": is_plain, "no_connection": NewConnectionError}
+        connection = type("Connection", (Cuttable, pool.ConnectionCls), more)
         return type("Pool", (KeptBriefly, pool), {"ConnectionCls": connection})
 
     def adapted(manager: Any) -> Any:

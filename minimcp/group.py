@@ -7,7 +7,8 @@ from copy import copy
 from queue import SimpleQueue
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence
 
-from .calls import DEFAULT, OnProgress, check_token
+from .arguments import DEFAULT, check_token
+from .calls import OnProgress
 from .cancel import CancelToken
 from .client import Client
 from .config import Config, Servers, read_servers

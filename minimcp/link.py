@@ -12,9 +12,9 @@ import threading
 from functools import partial
 from typing import Callable, Optional
 
+from .arguments import check_token
 from .cacheable import CacheableCalls
 from .callbacks import ClientRole
-from .calls import check_token
 from .cancel import CancelToken
 from .channel import Channel
 from .deadline import Deadline

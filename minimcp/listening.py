@@ -12,7 +12,8 @@ from copy import copy
 from functools import partial
 from typing import Any, Callable, Iterable, Optional, Sequence
 
-from .calls import Calls, check_token, shown
+from .arguments import check_token, shown
+from .calls import Calls
 from .cancel import CancelToken
 from .deadline import Deadline
 from .eras import LISTEN

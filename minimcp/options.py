@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence
 
 
 class Option(NamedTuple):
@@ -84,3 +84,14 @@ def check_options(options: Mapping[str, Option], given: Mapping[str, Any], owner
         if option.least is not None and not (value > option.least if option.above else value >= option.least):
             bound = "more than" if option.above else "at least"
             raise ValueError(f"{owner}{name} is {bound} {option.least}, not {value}")
+
+
+def refuse_others(given: Iterable[str], known: Sequence[str], function: str, elsewhere: str) -> None:
+    """Refuse the first option that a function does not have, and say where options of that kind go.
+
+    Raises:
+        TypeError: There is one.
+    """
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{function}() has no option {name!r}, but {', '.join(known)}: {elsewhere}")

@@ -6,7 +6,6 @@ of what is inside them. The `Channel` above it has one thread in `receive` and n
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Any, Callable, Mapping, Sequence, Union
 
 from .deadline import Deadline
@@ -84,7 +83,7 @@ class Pipe:
     name: str
     """Shown in logs and errors: the command, "stdio", "memory"."""
 
-    headers: Mapping[str, str] = MappingProxyType({})
+    headers: Mapping[str, str] = {}
     """Of the HTTP request that opened the connection; empty where none did."""
 
     def receive(self, before_wait: Callable[[], None] = nothing) -> list[Frame]:

@@ -5,15 +5,23 @@ Floor 4.5. Not here: how a request is made (see `fetch`).
 
 from __future__ import annotations
 
+import errno
 import os
+import selectors
 import socket
 import threading
 import time
 import weakref
 from typing import Any, Callable, Optional
 
+from .deadline import Deadline
 from .errors import ConnectionFailed, ConnectionLost
 from .log import one_line
+
+LOOK_SECONDS = 0.1
+"""How often is looked whether a connection that is not there yet is still wanted."""
+
+_UNDER_WAY = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN, errno.EALREADY})
 
 here = threading.local()
 """Of each thread: ``sending``, what it sends now."""
@@ -73,8 +81,16 @@ class Cuttable:
     """
 
     kept_in: weakref.WeakSet[Any]
+    is_plain: bool
+    """Whether it goes to its host itself, and does not ask a SOCKS proxy for it."""
+    no_connection: Any
+    """What `urllib3` raises then."""
     sock: Any
     close: Callable[[], None]
+    timeout: Optional[float]
+    port: int
+    _dns_host: str
+    socket_options: Any
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
@@ -112,8 +128,45 @@ class Cuttable:
 
     def _new_conn(self) -> Any:
         self._serve()
-        self._wire = super()._new_conn()  # type: ignore[misc]
+        try:
+            self._wire = self._reach() if self.is_plain else super()._new_conn()  # type: ignore[misc]
+        except OSError as error:
+            raise self.no_connection(self, f"no connection: {error}") from error
         return self._wire
+
+    def _reach(self) -> socket.socket:
+        """As `socket.create_connection`, for somebody who may give up meanwhile."""
+        failed = OSError("its name has no address")
+        found = socket.getaddrinfo(self._dns_host.strip("[]"), self.port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, address in found:
+            sock = socket.socket(family, kind, protocol)
+            try:
+                for option in self.socket_options or ():
+                    sock.setsockopt(*option)
+                self._join(sock, address, Deadline(self.timeout))
+                sock.settimeout(self.timeout)
+                return sock
+            except BaseException as error:
+                sock.close()
+                if not isinstance(error, OSError):
+                    raise
+                failed = error
+        raise failed
+
+    def _join(self, sock: socket.socket, address: Any, until: Deadline) -> None:
+        sock.setblocking(False)
+        code = sock.connect_ex(address)
+        with selectors.DefaultSelector() as ready:
+            ready.register(sock, selectors.EVENT_WRITE)
+            while code in _UNDER_WAY:
+                if self._was_cut:
+                    raise OSError("given up while connecting")
+                if until.expired:
+                    raise TimeoutError(f"not connected within {until.seconds:g} s")
+                if ready.select(min(until.wait(), LOOK_SECONDS)):
+                    code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
 
     def connect(self) -> None:
         """As in `http.client`; whoever was cut meanwhile does not go on."""

@@ -18,7 +18,7 @@ from .features.registry import Registry
 from .jsonrpc import Json
 from .limits import Limits
 from .log import tracer
-from .options import check_options
+from .options import check_options, refuse_others
 from .pipe import Pipe
 from .places import ExecutorOption, Executors
 from .registration import Registration
@@ -236,8 +236,8 @@ class Server(Registration, Web):
         self._executors.open()
         role = ServerRole(self._registry, ended)
         channel = Channel(pipe, role, limits=self._limits, name=name, trace=self._trace)
-        role.later, role.end = channel.later, partial(channel.close, self._limits.drain_grace)
-        role.headers = pipe.headers
+        role.later, role.headers = channel.later, pipe.headers
+        role.end = partial(channel.close, self._limits.drain_grace)
         with self._state_lock:
             self._channels[role] = channel
         return channel.open()
@@ -333,13 +333,15 @@ class Server(Registration, Web):
         return f"<Server {self.name!r} {len(self._registry.tools)} tools, {len(self._channels)} connections>"
 
 
-def serve(handlers: Any, transport: str = "stdio") -> None:
-    """Serve the marked methods of a plain object until the input ends: ``Server.of(handlers).run(transport)``.
+def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
+    """Serve the marked methods of a plain object: ``Server.of(handlers).run(transport, **options)``.
 
     Raises:
-        TypeError, ValueError: As `Server.of` and `Server.run`.
+        TypeError, ValueError: As `Server.of` and `Server.run`; or an option is none of theirs.
     """
-    Server.of(handlers).run(transport)
+    name = f"Server('name', {type(handlers).__name__}(...), ...).run()"
+    refuse_others(options, ("host", "port", "path", "legacy_sse"), "serve", f"{name} takes those of a server")
+    Server.of(handlers).run(transport, **options)
 
 
 def _renew_in_forks(server: Server) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+from typing import Callable, Mapping, Optional
 
 from .eras import Peer
 from .errors import ConnectionLost, InvalidRequest
@@ -37,7 +37,8 @@ class ServerRole(Role):
     def __init__(self, registry: Registry, on_end: Callable[[ServerRole], None]) -> None:
         self._registry, self._on_end = registry, on_end
         self.session = ServerSession(registry.offer)
-        self.facts, self.headers = registry.facts, NO_HEADERS
+        self.facts = registry.facts
+        self.headers: Mapping[str, str] = NO_HEADERS
         self.later: Optional[Later] = None
         self.end: Callable[[], None] = nothing
         self._shut_down = False

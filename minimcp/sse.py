@@ -5,7 +5,7 @@ Not here: what is in an event, and when to connect again. https://html.spec.what
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Union
+from typing import Iterator, NamedTuple, NoReturn, Optional, Union
 
 from .errors import ProtocolViolation
 
@@ -16,6 +16,7 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 _LINE_ENDS = b"\r\n"
 _BOM = b"\xef\xbb\xbf"
+_DATA = b"data: "
 
 
 class Event(NamedTuple):
@@ -34,22 +35,27 @@ class EventReader:
     """Cuts one stream into events, however it arrives. For one thread at a time.
 
     Args:
-        max_bytes: The longest event, in bytes; None means no limit. Comments of any length are skipped.
+        max_bytes: The longest data of an event, in bytes; None means no limit. Comments of any length are skipped.
 
     ``last_id`` is the id last seen, also in a block without data; ``retry`` the milliseconds that the server asks to
     wait before connecting again, None as long as it has not. An event that the stream ends in is never given out.
     """
 
-    __slots__ = ("last_id", "retry", "_max_bytes", "_line", "_after_cr", "_begun", "_data", "_event", "_id", "_size")
+    __slots__ = ("last_id", "retry", "_max_bytes", "_line", "_after_cr", "_begun", "_data", "_event", "_id", "_room")
 
     def __init__(self, max_bytes: Optional[int] = 64 * 1024 * 1024) -> None:
         self.last_id, self.retry = "", None  # type: str, Optional[int]
         self._max_bytes = max_bytes
         self._line = bytearray()
         self._after_cr = self._begun = False
-        self._data: list[bytes] = []
+        self._data: Union[None, bytes, bytearray] = None
         self._event, self._id = "", ""
-        self._size = 0
+        self._room = self._most
+        """How long the line that is read may become; None for any length."""
+
+    @property
+    def _most(self) -> Optional[int]:
+        return None if self._max_bytes is None else self._max_bytes + len(_DATA)
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that are complete with these bytes; take them all before the next `feed`.
@@ -76,12 +82,15 @@ class EventReader:
         if (self._line or text)[:1] == b":":
             self._line = self._line or bytearray(b":")
             return
-        self._size += len(text)
-        if self._max_bytes is not None and self._size > self._max_bytes:
-            raise ProtocolViolation(
-                f"an event is longer than {self._max_bytes} bytes, the max_message_bytes of its receiver"
-            )
+        if self._room is not None and len(self._line) + len(text) > self._room:
+            self._refuse()
         self._line += text
+
+    def _refuse(self) -> NoReturn:
+        self._line, self._data = bytearray(), None  # whoever keeps the exception need not keep these
+        raise ProtocolViolation(
+            f"an event is longer than {self._max_bytes} bytes, the max_message_bytes of its receiver"
+        )
 
     def _take(self, line: bytes) -> Optional[Event]:
         if not self._begun:
@@ -97,7 +106,7 @@ class EventReader:
 
     def _field(self, name: bytes, value: bytes) -> None:
         if name == b"data":
-            self._data.append(value)
+            self._add(value)
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name == b"id" and b"\0" not in value:
@@ -105,13 +114,27 @@ class EventReader:
         elif name == b"retry" and value.isdigit() and len(value) < 16:
             self.retry = int(value)
 
+    def _add(self, value: bytes) -> None:
+        """One more line of data; many short ones must cost no more than their bytes."""
+        if self._data is None:
+            self._data = value
+        else:
+            if isinstance(self._data, bytes):
+                self._data = bytearray(self._data)
+            self._data += b"\n"
+            self._data += value
+        if self._max_bytes is not None:
+            if len(self._data) > self._max_bytes:
+                self._refuse()
+            self._room = self._max_bytes + len(_DATA) - len(self._data)
+
     def _dispatch(self) -> Optional[Event]:
         self.last_id = self._id
         data, event = self._data, self._event
-        self._data, self._event, self._size = [], "", 0
-        if not data:
+        self._data, self._event, self._room = None, "", self._most
+        if data is None:
             return None
-        return Event(b"\n".join(data).decode("utf-8", "replace"), event or "message", self.last_id)
+        return Event(data.decode("utf-8", "replace"), event or "message", self.last_id)
 
 
 def format_event(

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from copy import copy
 from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
 
-from .calls import moment
+from .arguments import moment
 from .deadline import Deadline
 from .eras import ACKNOWLEDGED, SUBSCRIPTION_KEY
 from .errors import ConnectionLost, RequestTimeout

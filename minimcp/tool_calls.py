@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
+from .arguments import DEFAULT, shown
 from .cacheable import CacheableCalls
-from .calls import DEFAULT, OnProgress, Result, shown
+from .calls import OnProgress, Result
 from .cancel import CancelToken
 from .deadline import Deadline
 from .errors import HeaderMismatch, McpError, ProtocolViolation, ToolError

@@ -10,7 +10,8 @@ import time
 from typing import Any, Callable, Mapping, Optional, TypeVar, Union
 
 from . import types  # whole: what is in it is imported with the first call that needs it
-from .calls import DEFAULT, OnProgress, shown
+from .arguments import DEFAULT, shown
+from .calls import OnProgress
 from .cancel import CancelToken
 from .jsonrpc import Json, to_json
 from .tool_calls import ToolCalls, mapping, text, typed_result

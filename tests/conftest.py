@@ -68,15 +68,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(autouse=True, scope="session")
 def time_for_last_words() -> Iterator[None]:
-    """A connection that ends gives its own threads half a second for last words; a busy machine may need it alone.
+    """What ends, a connection or a stream, gets a moment for last words; a busy machine may need that alone.
 
     Tests of what happens when that time is over set it themselves.
     """
-    from minimcp import channel
+    from minimcp import channel, listening
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FAREWELL_SECONDS", "LAST_WORDS_SECONDS", "CLOSE_SECONDS"):
             patch.setattr(channel, name, WAIT)
+        patch.setattr(listening, "_FAREWELL", WAIT)
         yield
 
 

@@ -28,7 +28,7 @@ FLOORS: Tuple[Tuple[float, Tuple[str, ...]], ...] = (
     (6, ("client.py", "connecting.py", "server.py", "run.py")),
     (6, ("registration.py", "server_role.py", "listening.py", "streams.py", "turn.py")),
     (6, ("handlers.py", "answering.py", "rounds.py")),
-    (6, ("callbacks.py", "calls.py", "futures.py", "negotiation.py", "outputs.py")),
+    (6, ("arguments.py", "callbacks.py", "calls.py", "futures.py", "negotiation.py", "outputs.py", "repeating.py")),
     (6, ("typed.py", "tool_calls.py", "meanings.py", "cache.py", "cacheable.py", "link.py")),
     (6, ("config.py", "group.py", "targets.py", "recognition.py", "web.py", "server_options.py")),
     (7, ("__init__.py", "testing.py", "transcript.py")),

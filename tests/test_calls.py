@@ -11,7 +11,8 @@ import pytest
 import minimcp
 from minimcp import CancelToken, cacheable
 from minimcp.answering import Answerer
-from minimcp.calls import DEFAULT, Calls
+from minimcp.arguments import DEFAULT
+from minimcp.calls import Calls
 from minimcp.handlers import Handlers
 
 from .answering import R4, R5, Answering, discovered, error, initialized, result, silence

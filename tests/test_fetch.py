@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import tracemalloc
 import weakref
-from typing import Any, List
+from contextlib import ExitStack
+from typing import Any, Iterator, List
 
 import pytest
 
+from minimcp import fetch
 from minimcp.errors import ConnectionFailed, ConnectionLost, ProtocolViolation
-from minimcp.fetch import Fetcher, shown
+from minimcp.fetch import Answer, Fetcher, shown
 from minimcp.sending import Cuttable, Sending
 
 from .scripted import Task
-from .support import WAIT, run_python
+from .support import WAIT, eventually, run_python
 from .web import Heard, Peer, Wire
 
 
@@ -43,6 +47,105 @@ def test_options_that_cannot_be(options: Any) -> None:
         Fetcher("https://localhost/", **options)
 
 
+class TinyPieces:
+    """A response whose body comes in so many pieces of two bytes."""
+
+    status, headers = 200, {}  # type: Any, Any
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def read1(self, size: int) -> bytes:
+        self.left -= 1
+        return b"%02d" % (self.left % 100) if self.left >= 0 else b""
+
+
+def test_a_body_in_tiny_pieces_costs_no_more_than_its_bytes() -> None:
+    tracemalloc.start()
+    try:
+        body = Answer("a test", TinyPieces(50_000)).body(None)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(body) == 100_000 and body.startswith(b"9998") and body.endswith(b"0100")
+    assert peak < 400_000  # a list of pieces would take 4 MB
+
+
+def test_the_start_of_a_body_in_tiny_pieces() -> None:
+    pieces = TinyPieces(10**9)
+    assert len(Answer("a test", pieces).start(65_536)) == 65_536
+    assert pieces.left == 10**9 - 32_768
+    assert Answer("a test", TinyPieces(2)).start(3) == b"010"
+    assert Answer("a test", TinyPieces(1)).start(3) == b"00"
+
+
+def test_who_keeps_the_refusal_does_not_keep_the_body() -> None:
+    with pytest.raises(ProtocolViolation, match="longer than 100000 bytes") as caught:
+        Answer("a test", TinyPieces(10**9)).body(100_000)
+    [found] = [each.frame.f_locals["found"] for each in caught.traceback if "found" in each.frame.f_locals]
+    assert len(found) == 0
+
+
+def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer({"GET": lambda heard, wire: wire.whole(200, b"x", "text/plain")}) as peer:
+        addresses = [("127.0.0.1", 1), ("127.0.0.1", peer.port)]
+
+        def names(host: str, port: int, **more: Any) -> Any:
+            assert host == "several.example"
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in addresses]
+
+        monkeypatch.setattr(socket, "getaddrinfo", names)
+        fetcher = Fetcher("http://several.example/mcp")
+        assert fetcher.send(Sending(), "GET", {}).body(None) == b"x"
+        fetcher.close()
+    fetcher = Fetcher("http://several.example/mcp")
+    for left, words in ((1, "refused"), (0, "no address")):
+        del addresses[left:]
+        with pytest.raises(ConnectionFailed, match=words):
+            fetcher.send(Sending(), "GET", {})
+    fetcher.close()
+
+
+def test_an_address_in_brackets() -> None:
+    with ExitStack() as stack:
+        try:
+            listener = stack.enter_context(socket.create_server(("::1", 0), family=socket.AF_INET6))
+        except OSError:
+            return  # a system without: nothing to be reached by it
+        thread = Task(lambda: listener.accept()[0].close())
+        with pytest.raises(ConnectionLost):
+            Fetcher(f"http://[::1]:{listener.getsockname()[1]}/").send(Sending(), "GET", {})
+        thread.result()
+
+
+@pytest.fixture
+def full() -> Iterator[int]:
+    """A port where connections are never made: the queue is full, and the system lets the next ones wait."""
+    with socket.socket() as listener, socket.socket() as one, socket.socket() as two:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for first in (one, two):
+            first.setblocking(False)
+            first.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+def test_connecting_takes_no_longer_than_it_may(full: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "CONNECT_SECONDS", 0.2)
+    with pytest.raises(ConnectionFailed, match=r"not connected within 0\.2 s"):
+        Fetcher(f"http://127.0.0.1:{full}/").send(Sending(), "GET", {})
+
+
+def test_connecting_can_be_given_up(full: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "CONNECT_SECONDS", 100 * WAIT)
+    sending = Sending()
+    task = Task(lambda: Fetcher(f"http://127.0.0.1:{full}/").send(sending, "GET", {}))
+    assert eventually(lambda: sending._connection is not None)
+    sending.end()
+    with pytest.raises(ConnectionFailed, match="given up while connecting"):
+        task.result()
+
+
 def test_what_was_given_up_before_is_not_sent() -> None:
     with Peer() as peer:
         fetcher, sending = Fetcher(peer.url), Sending()
@@ -53,7 +156,7 @@ def test_what_was_given_up_before_is_not_sent() -> None:
         assert not peer.heard
 
 
-class Pieces:
+class InTwo:
     """A connection that sends a request in two pieces, as `http.client` does."""
 
     def __init__(self) -> None:
@@ -70,7 +173,7 @@ class Pieces:
         self.sent.append(data)
 
 
-class Whole(Cuttable, Pieces):  # type: ignore[misc]
+class Whole(Cuttable, InTwo):  # type: ignore[misc]
     """The same as the pools have it."""
 
     kept_in: Any = weakref.WeakSet()

@@ -40,8 +40,7 @@ from .support import WAIT, MovedTime, eventually, let_go
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses that a test can wait for, and time for a server that answers."""
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
-    for name in ("_FAREWELL", "PATIENCE"):
-        monkeypatch.setattr(module, name, WAIT)
+    monkeypatch.setattr(module, "PATIENCE", WAIT)
 
 
 @contextmanager

@@ -200,3 +200,13 @@ def test_serve_runs_it(tmp_path: Path) -> None:
         assert client.server_info is not None and client.server_info.name == "notes"
     with pytest.raises(ValueError, match="unknown transport"):
         minimcp.serve(Notes(), "pigeon")
+
+
+def test_serve_says_where_options_of_a_server_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = r"serve\(\) has no option 'executor', but host, .*: Server\('name', Notes\(...\), ...\).run\(\) takes"
+    with pytest.raises(TypeError, match=words):
+        minimcp.serve(Notes(), executor="pool")
+    seen: List[Any] = []
+    monkeypatch.setattr(minimcp.Server, "run", lambda *given, **options: seen.append((given[1:], options)))
+    minimcp.serve(Notes(), "http", port=0, legacy_sse=True)
+    assert seen == [(("http",), {"port": 0, "legacy_sse": True})]

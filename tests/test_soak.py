@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import random
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
 from xml.etree import ElementTree
 
 import pytest
@@ -56,9 +57,10 @@ def test_few_samples_say_nothing() -> None:
 
 def test_this_process_can_be_sampled() -> None:
     series = Series(os.getpid(), "server")
-    series.sample()
-    threads, descriptors, children, memory = (values[0] for values in series.values)
+    series.sample(5000)
+    threads, descriptors, children, memory, blocks = (values[0] for values in series.values)
     assert threads >= threading.active_count() and descriptors > 2 and children == 0 and memory > 5
+    assert blocks == 5.0
     assert [kind.name for kind in series.kinds][0] == "server threads"
 
 
@@ -83,7 +85,7 @@ def test_every_deed_can_be_done() -> None:
                 VANISHING[way](work._web, random.Random(seed), peers)
                 for peer in peers:
                     peer.close()
-        work.settle()
+        assert set(work.settle()) == set(work.pids)
     finally:
         work.close()
     assert not work.faults
@@ -100,6 +102,7 @@ class Leaking:
     """In the place of the work: it does nothing, but for what is planted in each round."""
 
     plant: Callable[[], Any] = staticmethod(lambda: None)
+    blocks: Callable[[], int] = staticmethod(lambda: 5000)
     fault = ""
 
     def __init__(self, seed: int) -> None:
@@ -109,8 +112,9 @@ class Leaking:
     def round(self, threads: int, seconds: float) -> bool:
         return self.plant() is not False
 
-    def settle(self) -> None:
-        pass
+    def settle(self) -> Dict[str, int]:
+        blocks = self.blocks()
+        return dict.fromkeys(self.pids, blocks)
 
     def close(self) -> None:
         pass
@@ -124,6 +128,7 @@ class Leaking:
         ("threads", "LEFT: thread planted"),
         ("threads", "LEFT: threads of idle connections"),
         ("memory", "GROWN"),
+        ("blocks", "GROWN"),
         ("fault", "call: AssertionError()"),
         ("hang", "round 1 hangs"),
     ],
@@ -149,6 +154,9 @@ def test_the_command_fails_when_something_grows(
         "hang": lambda: False,
     }
     monkeypatch.setattr(Leaking, "plant", staticmethod(planted.get(leak, lambda: None)))
+    if leak == "blocks":
+        monkeypatch.setattr(Leaking, "blocks", staticmethod(itertools.count(5000, 1000).__next__))
+    monkeypatch.setattr(command, "with_one_heap", lambda: None)
     monkeypatch.setattr(Leaking, "fault", "call: AssertionError()" if leak == "fault" else "")
     monkeypatch.setattr(command, "Work", Leaking)
     monkeypatch.setattr(command, "WAIT", 0.05)

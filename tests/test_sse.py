@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
+from typing import Callable
 
 import pytest
 
@@ -79,12 +81,62 @@ def test_comments_of_any_length_cost_nothing() -> None:
     assert list(reader.feed(b"\ndata: y\n\n")) == [Event("y")]
 
 
-def test_an_event_of_the_limit_is_read_and_a_longer_one_is_not() -> None:
-    assert read(b"data: " + b"x" * 94 + b"\n\n", max_bytes=100) == [Event("x" * 94)]
-    with pytest.raises(ProtocolViolation, match="longer than 100 bytes"):
-        read(b"data: " + b"x" * 95 + b"\n\n", max_bytes=100)
+def test_data_of_the_limit_is_read_and_longer_is_not() -> None:
+    for start in (b"data: ", b"data:", b"event: tick\nid: 5\ndata: ", b": comment\ncolour: red\ndata: "):
+        [event] = read(start + b"x" * 100 + b"\n\n", max_bytes=100)
+        assert event.data == "x" * 100
+        with pytest.raises(ProtocolViolation, match="longer than 100 bytes, the max_message_bytes"):
+            read(start + b"x" * 101 + b"\n\n", max_bytes=100)
+    assert read(b"data:x\n" * 50 + b"data\n\n", max_bytes=100) == [Event("\n".join("x" * 50) + "\n")]
     with pytest.raises(ProtocolViolation, match="max_message_bytes"):
-        read(*[b"data: x\n"] * 100, max_bytes=100)
+        read(*[b"data: x\n"] * 51, max_bytes=100)
+
+
+@pytest.mark.parametrize("field", [b"id: ", b"event: ", b"colour: ", b"data: x\nid: ", b""])
+def test_other_fields_are_no_longer_than_the_data_may_be(field: bytes) -> None:
+    with pytest.raises(ProtocolViolation, match="longer than 100 bytes"):
+        read(field, *[b"x" * 10] * 11, max_bytes=100)
+
+
+def test_each_event_has_all_of_the_limit() -> None:
+    assert len(read((b"data: " + b"x" * 90 + b"\n\n") * 3, max_bytes=100)) == 3
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """Bytes that were in use at the same time, at most, beyond those before."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_many_short_lines_cost_no_more_than_their_bytes() -> None:
+    reader, piece = EventReader(), b"data: ab\n" * 100
+
+    def feed() -> None:
+        for _ in range(200):
+            assert list(reader.feed(piece)) == []
+
+    assert peak_of(feed) < 4 * 60_000  # a list of lines would take more than 10 times as much
+
+
+def test_who_keeps_the_refusal_does_not_keep_the_event() -> None:
+    kept = []
+
+    def refuse() -> None:
+        for start in (b"", b"data: "):
+            reader = EventReader(1 << 20)
+            try:
+                for _ in range(300):
+                    list(reader.feed(start + b"x" * 4096 + (b"\n" if start else b"")))
+            except ProtocolViolation as error:
+                kept.append(error)
+        kept.append(tracemalloc.get_traced_memory()[0])
+
+    peak_of(refuse)
+    assert len(kept) == 3 and kept[2] < 100_000
 
 
 def test_events_before_one_that_is_too_long_are_given_out() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import random
 import threading
-from copy import copy
 from functools import partial
 from typing import Any, Optional
 
@@ -57,8 +56,14 @@ FIRST_PAUSE, LONGEST_PAUSE, LONGEST_RETRY = 1.0, 30.0, 60.0
 RESUME_TRIES = 3
 """How often in a row resuming the stream of a call may fail."""
 
+EMPTY_STREAMS = 3
+"""How many streams in a row may end at once without anything new, before they are asked for less and less often."""
+
 LINGER_SECONDS = 0.5
 """How long a stream may stay open after its answer, before its connection is closed and not kept."""
+
+SESSION_SECONDS = 0.5
+"""What all other requests get to be refused too, when the server knows the session no more: so they may be repeated."""
 
 LONGEST_SESSION_ID = 4096
 
@@ -156,12 +161,13 @@ class HttpPipe(PostingPipe):
             raise ProtocolViolation(f"{self.name}: {message['method']} was answered by what is no answer: {what}")
 
     def _session_is_gone(self, id: Id) -> None:
-        """The server knows the session no more: so it did not run this request, and all the others are lost."""
-        self.loss = SessionGone(f"{self.name}: the server has ended the session")
-        refused = copy(self.loss)
-        refused.refused = True
+        """The server knows the session no more: so it did not run this request, and what it may have run is lost."""
+        self.loss = self.loss or SessionGone(f"{self.name}: the server has ended the session")
         try:
-            self._take([Ended(id, refused)])  # first: the end of all would end this one as lost
+            self._take([Ended(id, self.refusal())])  # first: the end of all would end this one as lost
+            self._calls.pop(id, None)
+            if self._calls:
+                self._closing.wait(SESSION_SECONDS)
         finally:
             self._closing.set()
 
@@ -174,19 +180,19 @@ class HttpPipe(PostingPipe):
             ConnectionLost: It has ended and cannot be resumed.
             ProtocolViolation: An event is too long.
         """
-        last, retry = "", None
+        resumption = _Resumption()
         while True:
-            reader = EventReader(self._limit)
+            reader, brief = EventReader(self._limit), Deadline(FIRST_PAUSE)
             try:
                 cut = self._read(answer, reader, id)
             finally:
                 answer.close()
             if not self._waits(id):
                 return
-            last, retry = reader.last_id or last, retry if reader.retry is None else reader.retry
-            if sending.ended or not last or not self._resumes:
+            resumption.after(reader, brief)
+            if sending.ended or not resumption.last or not self._resumes:
                 raise ConnectionLost(f"{self.name}: the event stream ended before the answer{cut}")
-            answer = self._resume(last, retry, sending)
+            answer = self._resume(resumption, sending)
 
     def _read(self, answer: Answer, reader: EventReader, id: Optional[Id]) -> str:
         """Take in what a stream brings, until it ends or has brought the answer to a request; how it ended, in words.
@@ -210,12 +216,12 @@ class HttpPipe(PostingPipe):
         except ConnectionLost as error:
             return f": {error}"
 
-    def _resume(self, last: str, retry: Optional[int], sending: Sending) -> Answer:
+    def _resume(self, resumption: _Resumption, sending: Sending) -> Answer:
         """Ask for the rest of a stream."""
         failures = 0
-        while sending.pause(_pause(retry, failures)):
+        while sending.pause(resumption.pause(failures)):
             try:
-                answer = self._get(sending, last)
+                answer = self._get(sending, resumption.last)
             except (ConnectionFailed, ConnectionLost):
                 failures += 1
                 if failures == RESUME_TRIES:
@@ -230,12 +236,12 @@ class HttpPipe(PostingPipe):
 
     def _listen(self, sending: Sending, opened: threading.Lock) -> None:
         """Keep the stream open that the server says things unasked on; one that it has not is no error."""
-        last, retry, failures = "", None, 0
+        resumption, failures = _Resumption(), 0
         try:
-            while failures == 0 or sending.pause(_pause(retry, failures - 1)):
+            while failures == 0 or sending.pause(resumption.pause(failures - 1)):
                 failures += 1
                 try:
-                    answer = self._get(sending, last)
+                    answer = self._get(sending, resumption.last)
                 except (ConnectionFailed, ConnectionLost) as error:
                     log.debug("%s: %s", self.name, error)
                     _open(opened)
@@ -245,11 +251,11 @@ class HttpPipe(PostingPipe):
                         log.debug("%s: no stream for notices: HTTP %d", self.name, answer.status)
                         return
                     _open(opened)
-                    reader, failures = EventReader(self._limit), 1
+                    reader, brief, failures = EventReader(self._limit), Deadline(FIRST_PAUSE), 1
                     self._read(answer, reader, None)
                 finally:
                     answer.close()
-                last, retry = reader.last_id or last, retry if reader.retry is None else reader.retry
+                resumption.after(reader, brief)
         except Exception as error:
             log.warning("%s: the stream for notices has ended: %s", self.name, error)
         finally:
@@ -264,6 +270,38 @@ class HttpPipe(PostingPipe):
             answer.close()
 
 
+class _Resumption:
+    """What a stream is asked for with after it was cut, and how soon.
+
+    ``last`` is the id that was seen last; empty when there was none.
+    """
+
+    def __init__(self) -> None:
+        self.last = ""
+        self._retry: Optional[int] = None
+        self._empty = 0
+
+    def after(self, reader: EventReader, brief: Deadline) -> None:
+        """A stream has ended.
+
+        Args:
+            reader: Which has read it.
+            brief: Until when its end was a quick one.
+        """
+        is_empty = not brief.expired and reader.last_id in ("", self.last)
+        self._empty = self._empty + 1 if is_empty else 0
+        self.last = reader.last_id or self.last
+        if reader.retry is not None:
+            self._retry = reader.retry
+
+    def pause(self, failures: int) -> float:
+        """Seconds before the next attempt, after so many failures: never less than the server asks for."""
+        asked = FIRST_PAUSE if self._retry is None else min(self._retry / 1000, LONGEST_RETRY)
+        failures += max(0, self._empty - EMPTY_STREAMS)
+        longer = min(FIRST_PAUSE * 2 ** min(failures, 10), LONGEST_PAUSE) * random.uniform(0.5, 1)
+        return max(asked, longer) if failures else asked
+
+
 def is_message(event: Event) -> bool:
     """Whether a message is in it; one without data only says an id."""
     return event.event == "message" and bool(event.data)
@@ -276,13 +314,6 @@ def _frame(data: str, id: Optional[Id]) -> Frame:
 
 def _is_stream(answer: Answer) -> bool:
     return answer.status == 200 and media_type(answer.headers.get("Content-Type"))[0] == MEDIA_TYPE
-
-
-def _pause(retry: Optional[int], failures: int) -> float:
-    """Seconds before the next attempt: never less than the server asks for."""
-    asked = FIRST_PAUSE if retry is None else min(retry / 1000, LONGEST_RETRY)
-    longer = min(FIRST_PAUSE * 2 ** min(failures, 10), LONGEST_PAUSE) * random.uniform(0.5, 1)
-    return max(asked, longer) if failures else asked
 
 
 def _open(gate: threading.Lock) -> None:

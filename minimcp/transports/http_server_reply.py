@@ -44,6 +44,9 @@ STATUS = {
 }
 """Status of a response whose body is an error, where requests stand alone; of other errors it is 200."""
 
+GONE = "the client has closed the connection"
+"""Why a request that stands alone is cancelled."""
+
 _CODE = re.compile(rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(-?\d+)')
 
 Mail = SimpleQueue[Any]
@@ -138,7 +141,7 @@ class Reply(Answers):
 
     def lost(self) -> None:
         """The client has gone, which takes its request back. Never blocks."""
-        self.cancel("the client has closed the connection")
+        self.cancel(GONE)
         self.stream.abandon()
 
     def requests(self) -> list[Exchange]:
@@ -177,8 +180,8 @@ class Reply(Answers):
             self.stream.event(line)
         except ConnectionLost as error:
             if not self._handshake:
-                self.lost()
-                raise Cancelled("the client has closed the connection") from error
+                self.lost()  # most writers have said so already
+                raise Cancelled(GONE) from error
 
     def owe(self, id: Id, line: bytes) -> None:
         if self._waiting:

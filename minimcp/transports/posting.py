@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 from ..deadline import Deadline
 from ..eras import LISTEN
 from ..errors import AuthorizationError, ConnectionLost, McpError, ProtocolViolation, RequestTimeout
-from ..failures import describe
+from ..failures import Busy, describe
 from ..fetch import Answer, Auth, Fetcher, shown
 from ..jsonrpc import Failure, Id, decode
 from ..log import Log, one_line
-from ..pipe import Ended, Frame, Pipe, nothing
+from ..pipe import Ended, Frame, Pipe, SessionGone, nothing
 from ..sending import Sending
 from ..table import closed_gate
 from ..workers import Workers
@@ -153,7 +153,7 @@ class PostingPipe(Pipe):
 
     def send_counted(self, data: bytes, seconds: float, counts: list[int]) -> None:
         """As `Pipe.send_counted`."""
-        if self._closing.is_set() or os.getpid() != self._process:
+        if (self._closing.is_set() and not isinstance(self.loss, SessionGone)) or os.getpid() != self._process:
             raise self.lost("nothing can be sent: it is closed")
         # One step for signal handlers, which wait while C code runs: the lines are in and counted, or neither.
         counts.extend(map(len, map(self._pieces.setdefault, (next(self._numbers),), (data,))))
@@ -191,6 +191,12 @@ class PostingPipe(Pipe):
         """As `Pipe.lost`."""
         return self.loss or super().lost(reason)
 
+    def refusal(self) -> SessionGone:
+        """How a request ends that the server did not run, because it knows the session no more."""
+        refused = SessionGone(f"{self.name}: the server has ended the session")
+        refused.refused = True
+        return refused
+
     def ready(self, deadline: Deadline) -> None:
         """Wait until what was sent so far has arrived, and until all is open that answers come by.
 
@@ -207,7 +213,11 @@ class PostingPipe(Pipe):
     def _begin(self, line: bytes) -> None:
         """Have a message posted by a thread of its own."""
         message, sending = json.loads(line), Sending()
-        if isinstance(message, dict) and "method" in message and "id" in message:
+        asks = isinstance(message, dict) and "method" in message and "id" in message
+        if self._closing.is_set():  # the session is gone: what was not sent may be sent in the next one
+            if asks:
+                self._take([Ended(message["id"], self.refusal())])
+        elif asks:
             id = message["id"]
             self._calls[id] = sending
             work = partial(self._ask, id, message, line, sending)
@@ -241,7 +251,18 @@ class PostingPipe(Pipe):
         raise NotImplementedError
 
     def _ask(self, id: Id, message: Message, line: bytes, sending: Sending) -> None:
-        ending: Any = None
+        """Post a request, and see to it that it ends."""
+        try:
+            ending = self._failure(id, message, line, sending)
+            if ending is not None:
+                self._take([Ended(id, ending)])
+        finally:
+            self._calls.pop(id, None)
+            if self.loss is not None and not self._calls:
+                self._closing.set()
+
+    def _failure(self, id: Id, message: Message, line: bytes, sending: Sending) -> Optional[Exception]:
+        """Post a request and read what answers it; what goes wrong (not kept in this frame, which it leads to)."""
         try:
             answer = self.post(message, line, sending)
             try:
@@ -249,14 +270,11 @@ class PostingPipe(Pipe):
             finally:
                 answer.close()
         except (McpError, ValueError) as error:
-            ending = error
+            return error
         except Exception as error:  # a fault of ours must end in a loss, not in silence
             log.error("%s: %s", self.name, error, exc_info=error)
-            ending = ConnectionLost(f"{self.name}: {describe(error)}")
-        finally:
-            self._calls.pop(id, None)
-        if ending is not None:
-            self._take([Ended(id, ending)])
+            return ConnectionLost(f"{self.name}: {describe(error)}")
+        return None
 
     def _tell(self, message: Any, line: bytes, sending: Sending) -> None:
         """Post what has no answer."""
@@ -288,12 +306,17 @@ class PostingPipe(Pipe):
             decoded = decode(body.strip())
             if isinstance(decoded, Failure):
                 return decoded
+            if answer.cut is not None:
+                return answer.cut
         if 300 <= status < 400:
             where = one_line(answer.headers.get("Location", "nowhere"))
             return ProtocolViolation(f"{told}: it redirects to {where}, and redirects are not followed: name that URL")
         if status in (408, 429) or status >= 500:
             wait = answer.headers.get("Retry-After", "")
-            return ConnectionLost(f"{told}{' (Retry-After: ' + one_line(wait, 40) + ')' if wait else ''}")
+            lost = f"{told}{' (Retry-After: ' + one_line(wait, 40) + ')' if wait else ''}"
+            if status == 429 and wait.isascii() and wait.isdigit() and len(wait) < 10:
+                return Busy(lost, int(wait))
+            return ConnectionLost(lost)
         return ProtocolViolation(told)
 
 

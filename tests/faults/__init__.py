@@ -42,6 +42,9 @@ answer repeats, and says in ``do`` what to do:
 ``{"n": 1, "do": "open", "command": [...], "timeout": s}``
     Start this server and agree with it; ``cwd`` and ``env`` are optional. ``on_log`` says what to do at each log
     message: "call" the tool ``echo`` before returning, "raise", "block" for 10 s, or "close" the client.
+``{"n": 1, "do": "open", "url": "http://...", "headers": {...}, "timeout": s}``
+    Agree with the server at this URL, and send these headers with each request. An adapter without HTTP says
+    ``unsupported``.
 ``{"n": 2, "do": "call", "tool": "echo", "arguments": {...}, "timeout": s}``
     The answer has ``text``, the first text of the result.
 ``{"n": 3, "do": "list", "timeout": s}``

@@ -19,6 +19,9 @@ from . import (
     both,
     client_answers,
     client_ends,
+    client_web,
+    client_web_ends,
+    client_web_trust,
     http_bodies,
     http_ends,
     http_heads,
@@ -35,12 +38,13 @@ from . import (
     server_tools,
     table,
 )
-from .catalogue import CLIENT, HTTP as OVER_HTTP, LATER, ROWS
-from .trial import ABSENT, BADNESS, FAIL, HTTP, PASS, WARN, Options, Outcome, Subject, Trial, find, find_http, run
+from .catalogue import CLIENT, HTTP, ROWS
+from .trial import ABSENT, BADNESS, FAIL, PASS, WARN, Options, Outcome, Subject, Trial, find, find_http, run
 
 CASES_ARE_IN = (
-    both, client_answers, client_ends, http_bodies, http_ends, http_heads, http_many, http_sessions, http_slow,
-    http_smuggling, http_streams, http_verbs, mutants, server_ends, server_lines, server_load, server_tools,
+    both, client_answers, client_ends, client_web, client_web_ends, client_web_trust, http_bodies, http_ends,
+    http_heads, http_many, http_sessions, http_slow, http_smuggling, http_streams, http_verbs, mutants, server_ends,
+    server_lines, server_load, server_tools,
 )  # fmt: skip
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -85,9 +89,8 @@ def rows(only: "str | None") -> List[str]:
     Raises:
         SystemExit: One has a name that no row has.
     """
-    known = [*ROWS, *LATER]
-    chosen = only.split(",") if only else known
-    unknown = [id for id in chosen if id not in known]
+    chosen = only.split(",") if only else list(ROWS)
+    unknown = [id for id in chosen if id not in ROWS]
     if unknown:
         raise SystemExit(f"no row is called {', '.join(unknown)}; see --list")
     return chosen
@@ -97,7 +100,7 @@ def shown(outcome: Outcome) -> str:
     """A line of the report."""
     figures = ", ".join(f"{name} {value:.12g} {unit}".rstrip() for name, (value, unit) in outcome.metrics.items())
     what = "; ".join(part for part in (outcome.observed, figures) if part)
-    return f"{outcome.id}  {outcome.verdict:<13} {outcome.seconds:6.1f} s  {what}"
+    return f"{outcome.id:4} {outcome.verdict:<4} {outcome.seconds:6.1f} s  {what}"
 
 
 def bad(outcome: Outcome, ours: bool) -> bool:
@@ -120,8 +123,7 @@ def summary(outcomes: List[Outcome], options: argparse.Namespace, subject: Subje
 def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
     options = arguments(given)
     if options.list:
-        lines = [f"{row.id}  {row.role:7} {row.fault}: {row.expected}" for row in ROWS.values()]
-        print("\n".join([*lines, *(f"{id}  {HTTP}" for id in LATER)]))
+        print("\n".join(f"{row.id:4} {row.role:7} {row.fault}: {row.expected}" for row in ROWS.values()))
         return 0
     if options.anchors:
         print(anchors.table(json.loads(options.anchors.read_text("utf-8"))))
@@ -139,13 +141,13 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
         options.seed, options.patience, options.slack, options.full, options.mutations, options.json_test_suite
     )
     chosen = rows(options.only)
-    roles = {ROWS[id].role for id in chosen if id in ROWS}
+    roles = {ROWS[id].role for id in chosen}
     subject = Subject(server, adapter, http=http, tunable=not foreign)
-    if server and (roles - {OVER_HTTP} or options.mutant):
+    if server and (roles - {HTTP} or options.mutant):
         subject = find(subject, trying)
         if not foreign and subject.revisions != EVERY:
             raise SystemExit(f"our server speaks only {', '.join(subject.revisions)}")
-    if http and OVER_HTTP in roles:
+    if http and HTTP in roles:
         subject = find_http(subject, trying)
         if not foreign and subject.http_revisions != EVERY:
             raise SystemExit(f"our HTTP server speaks only {', '.join(subject.http_revisions)}")
@@ -160,7 +162,7 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
     print(f"{options.name}: {', '.join(spoken) or 'no server'}; seed {options.seed}", flush=True)
     outcomes = []
     for id in chosen:
-        if id in ROWS and not {CLIENT: adapter, OVER_HTTP: http}.get(ROWS[id].role, server):
+        if not {CLIENT: adapter, HTTP: http}.get(ROWS[id].role, server):
             outcomes.append(Outcome(id, ABSENT, "no such subject was named", {}, 0.0))
         else:
             outcomes.append(run(id, subject, trying))

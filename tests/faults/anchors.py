@@ -74,6 +74,9 @@ ANCHORS = (
     Anchor("client: a result of a wrong shape", "K04", "an error after {K04 slowest}",
            ("waits to its timeout", SAME, NOT)),
     Anchor("client: 5 MB that nobody reads", "K10", "{K10 a timeout of 1 s} of 1 s", ("8 s of 3 s", NOT, NOT)),
+    Anchor("client: an event above 1 MiB", "K06H", "taken, up to 64 MiB", ("an error", SAME, NOT)),
+    Anchor("client: 1 MB of gzip that are 1 GB", "K12", "refused, {K12 memory at most}",
+           ("3.1 GB, for 20 s", "3.2 GB, for 18 s", NOT)),
 )
 
 
@@ -88,7 +91,7 @@ def cell(anchor: Anchor, rows: Dict[str, Any]) -> str:
     """What a summary says of ours."""
     if any(rows[name]["verdict"] != PASS for name in anchor.rows.split()):
         return "no"
-    return re.sub(r"\{(\w\d\d) (.+?)\}", lambda found: figure(*rows[found[1]]["metrics"][found[2]]), anchor.ours)
+    return re.sub(r"\{(\w\d\dH?) (.+?)\}", lambda found: figure(*rows[found[1]]["metrics"][found[2]]), anchor.ours)
 
 
 def table(summary: Dict[str, Any]) -> str:

@@ -111,10 +111,25 @@ _HTTP_PROTOCOL: Tuple[Tuple[str, str, str, str], ...] = (  # sessions, streams, 
     ("C64", HTTP, "HTTP+SSE: POST before GET, ids of others; both", "404; each its own answer"),
 )
 
-_HTTP_LATER = (*(f"C{number}" for number in range(39, 65)), *(f"K{number}" for number in range(11, 20)))
+_HTTP_CLIENT: Tuple[Tuple[str, str, str, str], ...] = (
+    ("K03H", CLIENT, "over HTTP: other ids on our own stream", "never taken as ours"),
+    ("K04H", CLIENT, "over HTTP: answers of a wrong shape", "an error at once"),
+    ("K05H", CLIENT, "over HTTP: 20,000 notifications in a stream", "below 1 s"),
+    ("K06H", CLIENT, "over HTTP: 50 MB; 4, 8, 16 MB; the limit", "linear time; exact to a byte"),
+    ("K07H", CLIENT, "over HTTP: invalid UTF-8, deep, NaN, huge", "the event dropped, the call lives"),
+    ("K08H", CLIENT, "over HTTP: endless events, comments, bodies", "the limit or the timeout"),
+    ("K11", CLIENT, "drips, hangs and resets, at every place", "the total timeout holds"),
+    ("K12", CLIENT, "1 MB of gzip that are 1 GB", "refused, below 100 MB"),
+    ("K13", CLIENT, "redirects: elsewhere, in a circle, to http", "not followed, no token sent on"),
+    ("K14", CLIENT, "401 and 429 that want too much; retry", "nothing fetched, waits are capped"),
+    ("K15", CLIENT, "pages, nothing, and other types of content", "an error with status and 200 B"),
+    ("K16", CLIENT, "bodies and streams that are cut", "an error at once, no half"),
+    ("K17", CLIENT, "streams to resume; sessions that are gone", "few tries, nothing sent twice"),
+    ("K18", CLIENT, "HTTP+SSE: endpoints elsewhere", "refused, and nothing sent there"),
+    ("K19", CLIENT, "session ids of controls, blanks, 60 KB", "refused before they are sent"),
+)
 
-ROWS: Dict[str, Row] = {row[0]: Row(*row) for row in sorted((*_STDIO, *_HTTP_BYTES, *_HTTP_PROTOCOL))}
-"""Every row that has a case, by its name."""
-
-LATER: Tuple[str, ...] = tuple(id for id in sorted(_HTTP_LATER) if id not in ROWS)
-"""The rows that have none yet; all concern HTTP."""
+ROWS: Dict[str, Row] = {
+    row[0]: Row(*row) for row in sorted((*_STDIO, *_HTTP_BYTES, *_HTTP_PROTOCOL, *_HTTP_CLIENT))
+}
+"""Every row, by its name; H at the end of a name says that it is the row of that name over HTTP."""

@@ -145,6 +145,8 @@ class Client:
 
         A timeout of None must not be reached.
         """
+        if "url" in more:
+            return self.do("open", timeout=timeout or 3 * self.never, **more)
         ours = {name: more.pop(name) for name in ("cwd", "env", "on_log") if name in more}
         target = list(command) if command is not None else self.script(**more)
         return self.do("open", command=target, timeout=timeout or max(6.0, 3 * self.never), **ours)

@@ -49,8 +49,9 @@ def ask(
     made: HTTPConnection, method: str, path: str, body: Union[bytes, Iterable[bytes], None], headers: dict[str, str],
     *, chunked: bool = False,
 ) -> Answer:
-    """Send one request and read its response."""
-    made.request(method, path, body, headers, encode_chunked=chunked)
+    """Send one request and read its response, also one that comes before all was sent."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        made.request(method, path, body, headers, encode_chunked=chunked)
     response: HTTPResponse = made.getresponse()
     return Answer(response.status, response.headers, response.read())
 

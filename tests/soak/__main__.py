@@ -15,6 +15,7 @@ from minimcp.workers import IDLE_SECONDS
 from ..support import WAIT, Held, eventually, held
 from .chart import svg
 from .samples import HEADING, KEPT, Series, has_come_to_rest, status_of
+from .server import with_one_heap
 from .work import Work
 
 THREADS = 4
@@ -34,6 +35,7 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--chart", type=Path, default=Path("soak.svg"), help="where it goes (default: soak.svg)")
     options = parser.parse_args(arguments)
     logging.getLogger("minimcp").addHandler(logging.NullHandler())  # tools fail on purpose
+    with_one_heap()
     before, begun = held(), time.monotonic()
     work = Work(options.seed)
     series = [Series(pid, name, 0 if name == "server" else KEPT) for name, pid in work.pids.items()]
@@ -44,9 +46,9 @@ def main(arguments: List[str]) -> int:
             faulthandler.dump_traceback()
             print(f"round {number + 1} hangs")
             return 1
-        work.settle()
+        blocks = work.settle()
         for each in series:
-            each.sample()
+            each.sample(blocks[each.name])
     left = [] if eventually(lambda: has_come_to_rest(threads), IDLE) else ["LEFT: threads of idle connections"]
     work.close()
     left += _left(before)

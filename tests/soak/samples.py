@@ -105,6 +105,7 @@ KINDS = (
     Kind("descriptors", "", 0, 0),
     Kind("children", "", 0, 0),
     Kind("memory", "MiB", 1.5, 0.02),
+    Kind("blocks", "k", 2.5, 0),  # of Python: what is lost, however small it is
 )
 """What is sampled of each process."""
 
@@ -131,12 +132,12 @@ class Series:
 
     Args:
         pid: Which.
-        name: Put before the names of its kinds; empty for none.
+        name: Of the process. Put before the names of its kinds; empty for none.
         kept: Descriptors more that it may have.
     """
 
     def __init__(self, pid: int, name: str = "", kept: int = 0) -> None:
-        self._pid = pid
+        self._pid, self.name = pid, name
         more = {"descriptors": kept}
         self.kinds = [
             kind._replace(name=f"{name} {kind.name}".strip(), allowed=more.get(kind.name, kind.allowed))
@@ -144,10 +145,10 @@ class Series:
         ]
         self.values: List[List[float]] = [[] for _ in self.kinds]
 
-    def sample(self) -> None:
-        """Look at the process now."""
+    def sample(self, blocks: int) -> None:
+        """Look at the process now. How many blocks its Python holds only itself can tell."""
         for kind, values in zip(KINDS, self.values):
-            values.append(READERS[kind.name](self._pid))
+            values.append(READERS[kind.name](self._pid) if kind.name in READERS else blocks / 1000)
 
     def verdicts(self) -> List[Verdict]:
         """What became of each. Raises ValueError as `judge`."""

@@ -72,11 +72,11 @@ class Work:
         if heard is not None:
             heard.set()
 
-    def settle(self) -> None:
-        """Have all processes give back what they do not use."""
-        settle()
-        for client in (self._child, self._clients[-1]):
-            client.request("soak/settle")
+    def settle(self) -> Dict[str, int]:
+        """Have all processes give back what they do not use; how many blocks each still holds, by name."""
+        servers = {"server": self._child, "web server": self._clients[-1]}
+        found = {name: int(client.request("soak/settle")["blocks"]) for name, client in servers.items()}
+        return {"": settle(), **found}
 
     def close(self) -> None:
         """End all connections, and see that the server which nobody is connected to any more has let go of them."""

@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+import traceback
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,9 @@ import pytest
 
 import minimcp
 from minimcp import recognition
+from minimcp.deadline import Deadline
 from minimcp.jsonrpc import Json
+from minimcp.sse import EventReader
 from minimcp.transports import http_client, posting
 
 from ..support import WAIT, eventually
@@ -134,6 +137,9 @@ WRONG: Dict[str, Any] = {
     or wire.cut(),
     "broke in the middle of": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nConte") or wire.cut(),
     "broke in the middle of the response": lambda heard, wire: wire.raw(b"HTTP/1.1 200") or wire.cut(),
+    "ends too early: Incomp": lambda heard, wire: wire.raw(
+        b'HTTP/1.1 400 No\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"jsonrpc":'
+    ) or wire.cut(),
     "HTTP 204 with": lambda heard, wire: wire.raw(b"HTTP/1.1 204 No\r\n\r\n") or wire.cut(),
     "the connection broke": lambda heard, wire: wire.cut(),
     "the connection broke.*BadStatusLine": lambda heard, wire: wire.raw(b"SSH-2.0 hello\r\n\r\n") or wire.cut(),
@@ -228,6 +234,42 @@ def test_a_body_and_an_event_above_the_limit_are_refused() -> None:
         for name in ("told", "untold", "event"):
             with pytest.raises(minimcp.ProtocolViolation, match="longer than 100000 bytes, the max_message_bytes"):
                 client.call_tool(name)
+
+
+def test_data_of_the_limit_is_taken_by_both_ways() -> None:
+    def exactly(heard: Heard, wire: Wire) -> None:
+        way, size = heard.headers["mcp-name"].split("-")
+        data = json.dumps({"jsonrpc": "2.0", "id": wire.id, "result": DONE}).encode().ljust(int(size))
+        if way == "body":
+            wire.whole(200, data)
+        else:
+            wire.stream()
+            wire.chunk(b"data: " + data + b"\n\n")
+            wire.end()
+
+    with Peer({"tools/call": exactly}) as peer, connect(peer, max_message_bytes=1000) as client:
+        for way in ("body", "event"):
+            assert client.call_tool(f"{way}-1000").text == "done"
+            with pytest.raises(minimcp.ProtocolViolation, match="longer than 1000 bytes"):
+                client.call_tool(f"{way}-1001")
+
+
+def test_an_error_does_not_lead_back_to_itself() -> None:
+    """Else what was received stays in memory until the collector looks for circles."""
+    taken: List[Any] = []
+
+    def large(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        wire.chunk(b"data: " + b"x" * 200_000)
+
+    with Peer({"tools/call": large}) as peer, connect(peer, max_message_bytes=100_000) as client:
+        pipe: Any = client._channel._pipe
+        take, pipe._take = pipe._take, lambda frames: (taken.extend(frames), take(frames))
+        with pytest.raises(minimcp.ProtocolViolation):
+            client.call_tool("t")
+        [ending] = [frame.ending for frame in taken]
+        frames = [frame for frame, _ in traceback.walk_tb(ending.__traceback__)]
+        assert frames and not any(value is ending for frame in frames for value in frame.f_locals.values())
 
 
 def test_a_large_event_in_small_pieces_takes_linear_time() -> None:
@@ -533,6 +575,23 @@ def test_resuming_is_tried_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(peer.all("GET")) == 1 + http_client.RESUME_TRIES
 
 
+def test_streams_that_end_at_once_without_anything_new_are_asked_for_less_and_less() -> None:
+    def ended(id: bytes, brief: bool = True) -> float:
+        reader = EventReader()
+        list(reader.feed(b"retry: 1\nid: " + id + b"\n\n"))
+        resumption.after(reader, Deadline(60 if brief else 0))
+        return resumption.pause(0)
+
+    resumption = http_client._Resumption()
+    assert resumption.pause(0) == http_client.FIRST_PAUSE
+    assert [ended(b"1") for _ in range(1 + http_client.EMPTY_STREAMS)] == [0.001] * 4
+    assert ended(b"1") >= 1 and ended(b"1") >= 2 and resumption.pause(1) >= 4
+    assert ended(b"2") == 0.001 and resumption.last == "2"
+    for _ in range(20):
+        assert ended(b"2", brief=False) == 0.001
+    assert 15 <= max(ended(b"2") for _ in range(20)) <= http_client.LONGEST_PAUSE
+
+
 @pytest.mark.requirement("SHTTP-52")
 def test_giving_up_ends_the_wait_before_resuming() -> None:
     def call(heard: Heard, wire: Wire) -> None:
@@ -635,6 +694,93 @@ def test_a_server_that_knows_no_session_is_not_asked_for_ever_and_what_may_be_wr
         with pytest.raises(minimcp.ConnectionLost, match="ended the session, and the one before it: .* sessions=False"):
             client.call_tool("t")
         assert len(peer.all("initialize")) == 2 and len(peer.all("tools/call")) == 2
+def test_many_calls_of_a_session_that_was_ended_are_begun_anew_together() -> None:
+    said, alive = _sessions()
+    with Peer(said, handshake=True) as peer, connect(peer) as client:
+        alive.append("another")
+        assert [result.text for result in client.call_tools([("t", {})] * 20)] == ["done"] * 20
+        assert len(peer.all("initialize")) == 2 and len(peer.all("tools/call")) == 40
+
+
+def test_of_many_calls_only_what_was_refused_is_sent_again() -> None:
+    said, alive = _sessions()
+    with Peer(said, handshake=True) as peer, connect(peer) as client:
+        running = client.submit(client.call_tools, [("hang", {}), ("t", {})], return_exceptions=True)
+        peer.wait_for("tools/call", 2)
+        alive.append("another")
+        assert [result.text for result in client.call_tools([("t", {}), ("t", {})])] == ["done", "done"]
+        first, second = running.result(WAIT)
+        assert isinstance(first, minimcp.ConnectionLost) and second.text == "done"
+        assert sorted(heard.message["params"]["name"] for heard in peer.all("tools/call")) == ["hang", *"ttttt"]
+        assert len(peer.all("initialize")) == 2
+
+
+def test_a_session_that_is_never_known_is_begun_anew_once() -> None:
+    said, alive = _sessions()
+    with Peer(said, handshake=True) as peer, connect(peer) as client:
+        peer._said["initialize"] = lambda heard, wire: wire.result(INITIALIZED, Mcp_Session_Id="stale")
+        alive.append("another")
+        for _ in range(2):
+            found = client.call_tools([("t", {}), ("t", {})], return_exceptions=True)
+            assert all(isinstance(each, minimcp.ConnectionLost) for each in found)
+            assert client._channel.wait_until_ended(WAIT)
+        assert len(peer.all("initialize")) == 1 + 1 + 2
+
+
+# ------------------------------------------------------------ a server that is busy
+
+
+def _busy(*waits: str, status: int = 429) -> "Dict[str, Any]":
+    """It takes no call for as long as there are waits to ask for."""
+    left = list(waits)
+
+    def call(heard: Heard, wire: Wire) -> None:
+        if left:
+            wire.whole(status, Retry_After=left.pop(0))
+        else:
+            wire.result(DONE)
+
+    return {"tools/call": call}
+
+
+def test_a_busy_server_is_waited_for_and_the_call_that_was_not_run_is_sent_again() -> None:
+    with Peer(_busy("0", "1", "0")) as peer, connect(peer) as client:
+        assert client.call_tool("t").text == "done"
+        assert len(peer.all("tools/call")) == 4
+    with Peer(_busy("0", "0", "0")) as peer, connect(peer) as client:
+        assert [result.text for result in client.call_tools([("t", {})] * 5)] == ["done"] * 5
+        assert len(peer.all("tools/call")) == 8
+
+
+@pytest.mark.parametrize("status, waits, calls", [
+    (429, ["61"], 1), (429, ["1" * 5000], 1), (429, ["-1"], 1), (429, ["soon"], 1), (429, ["30"], 1),
+    (503, ["0"], 1), (429, ["0"] * 9, 4),
+])  # fmt: skip
+def test_what_is_not_waited_for_is_said_at_once(status: int, waits: List[str], calls: int) -> None:
+    """61 s are too many, 30 s are more than there are; 503 does not say that nothing was run."""
+    with Peer(_busy(*waits, status=status)) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.ConnectionLost, match=rf"HTTP {status}, and nothing more \(Retry-After: "):
+            client.call_tool("t", timeout=10)
+        assert len(peer.all("tools/call")) == calls
+    with Peer(_busy(*waits, status=status)) as peer, connect(peer) as client:
+        [found] = client.call_tools([("t", {})], timeout=10, return_exceptions=True)
+        assert isinstance(found, minimcp.ConnectionLost) and len(peer.all("tools/call")) == min(calls, 2)
+
+
+def test_waiting_for_a_busy_server_is_ended_by_a_token_and_by_closing() -> None:
+    with Peer(_busy("9")) as peer, connect(peer) as client:
+        token = minimcp.CancelToken()
+        cancelled = client.submit(client.call_tool, "t", cancel=token)
+        peer.wait_for("tools/call")
+        token.cancel("enough")
+        with pytest.raises(minimcp.Cancelled, match="enough"):
+            cancelled.result(WAIT)
+    with Peer(_busy("9")) as peer, connect(peer) as client:
+        lost = client.submit(client.call_tool, "t")
+        peer.wait_for("tools/call")
+        client.close()
+        with pytest.raises(minimcp.ConnectionLost, match="closed"):
+            lost.result(WAIT)
 
 
 @pytest.mark.requirement("SHTTP-20")
@@ -703,6 +849,18 @@ def test_a_proxy_is_asked() -> None:
             assert peer.heard[0].path == "http://example.invalid/mcp"
     with pytest.raises(minimcp.ConnectionFailed, match="no connection.*refused"):
         minimcp.connect("http://example.invalid/mcp", proxies={"http": peer.url}, timeout=WAIT)
+
+
+def test_a_connection_that_is_never_made_is_given_up_and_leaves_no_thread() -> None:
+    with socket.socket() as listener, socket.socket() as one, socket.socket() as two:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for first in (one, two):  # the queue is full, and the system lets the next ones wait
+            first.setblocking(False)
+            first.connect_ex(listener.getsockname())
+        with pytest.raises(minimcp.RequestTimeout):
+            minimcp.connect(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", connect_timeout=0.3)
+        assert eventually(lambda: not [each for each in threading.enumerate() if "127.0.0.1" in each.name], WAIT / 2)
 
 
 def test_nobody_is_there() -> None:

@@ -10,11 +10,25 @@ import pytest
 
 from minimcp import Context, Server
 from minimcp.transports.http_common import HttpRequest
+from minimcp.transports.http_framing import RequestStream
 from minimcp.transports.http_server import Endpoint
 from minimcp.transports.http_server_settings import Refusal
 
 from ..support import WAIT, eventually
-from .http_app import NEWEST, Recording, Served, Stage, alone, call, core_of, message, post, serve, stage_server
+from .http_app import (
+    NEWEST,
+    Recording,
+    Served,
+    Shaken,
+    Stage,
+    alone,
+    call,
+    core_of,
+    message,
+    post,
+    serve,
+    stage_server,
+)  # fmt: skip
 
 requirement = pytest.mark.requirement
 
@@ -42,6 +56,66 @@ def test_strangers_are_turned_away_before_their_body_is_read(
     response = serve(core, request)
     assert response.status == status and "id" not in response.json
     assert setting in response.json["error"]["message"]
+
+
+class OneConnection:
+    """Serves requests that come as the bytes of one connection, so that what is known of one head serves the next."""
+
+    def __init__(self, core: Endpoint) -> None:
+        self.core, self.stream = core, RequestStream(body_bytes=None)
+
+    def send(self, request: HttpRequest, **changed: str) -> int:
+        """The status of the response to a request with some of its headers changed."""
+        headers = {**request.headers, **{name.replace("_", "-"): value for name, value in changed.items()}}
+        lines = [f"{request.method} {request.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        lines.append(f"Content-Length: {len(request.body)}\r\n\r\n")
+        self.stream.feed("\r\n".join(lines).encode() + request.body)
+        head, body = self.stream.head(), self.stream.body()
+        assert head is not None and body == request.body
+        self.stream.forward()
+        return serve(self.core, HttpRequest(head.method, head.path, head.headers, body)).status
+
+
+CHANGES = [
+    ("host", "evil.example", 421), ("origin", "http://evil.example", 403), ("accept", "text/html", 406),
+    ("content_type", "text/plain", 415), ("content_encoding", "gzip", 415), ("mcp_name", "count", 400),
+    ("mcp_method", "tools/list", 400), ("mcp_protocol_version", "1999-01-01", 400),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value", "refused"), CHANGES)
+def test_what_is_known_of_one_request_lets_no_other_in(core: Endpoint, name: str, value: str, refused: int) -> None:
+    connection = OneConnection(core)
+    for length in (1, 22, 333):
+        request = call("add", {"a": 1, "b": 2, "c": "x" * length})
+        assert connection.send(request) == 200
+        assert connection.send(request, **{name: value}) == refused
+
+
+def test_a_head_that_is_known_names_a_session_only_while_there_is_one(core: Endpoint) -> None:
+    connection, first, second = OneConnection(core), Shaken(core), Shaken(core)
+    ping = {who: post(message("ping"), who.headers) for who in (first, second)}
+    for _ in range(3):
+        assert [connection.send(ping[who]) for who in (first, second)] == [200, 200]
+    assert connection.send(ping[first], mcp_session_id="none") == 404
+    assert first.delete().status == 200
+    for _ in range(2):
+        assert [connection.send(ping[who]) for who in (first, second)] == [404, 200]
+
+
+def test_whoever_authenticates_is_asked_about_heads_that_are_known_too(server: Server) -> None:
+    heard = []
+
+    def authenticate(request: HttpRequest) -> str:
+        heard.append(request.headers["content-length"])
+        if len(heard) == 3:
+            raise Refusal(401, "not any more")
+        return "somebody"
+
+    connection = OneConnection(core_of(server, authenticate=authenticate))
+    requests = [alone("server/discover", id=id) for id in (1, 22, 333)]
+    assert [connection.send(request) for request in requests] == [200, 200, 401]
+    assert heard == [str(len(request.body)) for request in requests]
 
 
 class Unreadable:

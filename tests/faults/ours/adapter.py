@@ -39,6 +39,11 @@ class Adapter:
 
     def do_open(self, command: Dict[str, Any]) -> Dict[str, Any]:
         """Connect. What the server says on stderr is drained, and shown to nobody."""
+        if "url" in command:
+            self.client = minimcp.connect(
+                command["url"], connect_timeout=command["timeout"], headers=command.get("headers")
+            )
+            return {}
         on_log = self.callback(command["on_log"]) if "on_log" in command else None
         self.client = minimcp.connect(
             command["command"], connect_timeout=command["timeout"], cwd=command.get("cwd"), env=command.get("env"),

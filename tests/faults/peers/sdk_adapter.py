@@ -19,6 +19,21 @@ except ImportError:
     Client = None
 
 
+def process(command: dict[str, Any]) -> Any:
+    """What starts a server."""
+    words = command["command"]
+    return StdioServerParameters(command=words[0], args=list(words[1:]), cwd=command.get("cwd"), env=command.get("env"))
+
+
+def web(command: dict[str, Any]) -> Any:
+    """The way to a server with a URL."""
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
+    client = create_mcp_http_client(headers=command.get("headers"))
+    return streamable_http_client(command["url"], http_client=client)
+
+
 class Adapter:
     """One client, which a task of its own opens and closes."""
 
@@ -29,9 +44,7 @@ class Adapter:
 
     async def hold(self, command: dict[str, Any], opened: asyncio.Future[None]) -> None:
         """Be connected until told to stop."""
-        words = command["command"]
-        target = StdioServerParameters(command=words[0], args=list(words[1:]), cwd=command.get("cwd"),
-                                       env=command.get("env"))
+        target = web(command) if "url" in command else process(command)
         on_log = self.callback(command["on_log"]) if "on_log" in command else None
         try:
             async with contextlib.AsyncExitStack() as stack:
@@ -65,6 +78,8 @@ class Adapter:
 
     async def open(self, command: dict[str, Any]) -> dict[str, Any]:
         """Connect."""
+        if "url" in command and Client is None:
+            return {"ok": False, "error": "unsupported"}
         self.stop, opened = asyncio.Event(), asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self.hold(command, opened))
         try:
