@@ -139,7 +139,7 @@ class _NotFinite(ValueError):
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    members = dict(pairs)
+    members = dict(pairs) if pairs else {}  # an empty dict that is made of a list takes more room
     if len(members) != len(pairs):
         raise _Duplicate
     return members

@@ -38,7 +38,9 @@ class Notices:
         """From now on lines are sent; those that were held are sent now."""
         with self._state_lock:
             self._held = False
-        self._later(self._take)
+            waits = bool(self._waiting)
+        if waits:
+            self._later(self._take)
 
     def _take(self) -> Optional[bytes]:
         with self._state_lock:

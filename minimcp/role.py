@@ -13,6 +13,8 @@ from .jsonrpc import Notification, Request
 class Role:
     """What a channel asks of the client or server above it; all of it runs on the reader's thread and must be quick."""
 
+    __slots__ = ()
+
     hot = False
     """Whether quick handlers run one after the other on a hot lane; False gives each request its own worker."""
 

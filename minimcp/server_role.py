@@ -29,6 +29,8 @@ class ServerRole(Role):
         on_end: Called when the connection has ended, on the reader's thread.
     """
 
+    __slots__ = ("session", "facts", "later", "end", "_registry", "_on_end", "_shut_down")
+
     hot = True
     answers_rubbish = True
 

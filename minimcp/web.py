@@ -13,7 +13,6 @@ from .features.registry import Registry
 from .limits import Limits
 from .notices import Later
 from .options import FLAG, SEVERAL, check_options, count, seconds
-from .pipe import nothing
 from .places import Executors
 from .server_role import ServerRole
 
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
     from .transports.http_server_settings import HttpSettings
     from .transports.http_server_stream import EventStore
     from .transports.wsgi import WsgiApp
+
+
+def _forget(role: ServerRole) -> None:
+    """Nobody keeps a session's role but the session."""
 
 
 class WebOptions:
@@ -265,6 +268,6 @@ class Web:
                 served.close(grace)
 
     def _session_role(self, later: Later, end: Callable[[], None]) -> ServerRole:
-        role = ServerRole(self._registry, lambda role: nothing())
+        role = ServerRole(self._registry, _forget)
         role.later, role.end = later, end
         return role

@@ -49,8 +49,8 @@ class Subscriber:
         uris: Iterable[str] = (),
         meta: Optional[Mapping[str, Json]] = None,
     ) -> None:
-        self.notices, self.uris = notices, set(uris)
-        self._lists, self._meta = frozenset(lists), meta
+        self.notices, self.uris = notices, dict.fromkeys(uris)
+        self._lists, self._meta = tuple(lists), meta
 
     def list_changed(self, kind: str) -> None:
         """A list has changed."""
@@ -59,7 +59,7 @@ class Subscriber:
 
     def resource_updated(self, uri: str) -> None:
         """A resource has changed."""
-        subscribed = types.covering(self.uris, uri)
+        subscribed = types.covering(self.uris.keys(), uri)
         if subscribed is None:
             return
         if len(self.notices) >= MOST_URIS:  # one word for all that lies in a collection
@@ -134,13 +134,13 @@ class Subscriptions:
         uri, session = self._subscribed(exchange)
         if len(session.uris) >= MOST_URIS:
             raise InternalError(f"more than {MOST_URIS} subscriptions")
-        session.uris.add(uri)
+        session.uris[uri] = None
         return {}
 
     def unsubscribe(self, exchange: Exchange) -> dict[str, Json]:
         """Serve `resources/unsubscribe`."""
         uri, session = self._subscribed(exchange)
-        session.uris.discard(uri)
+        session.uris.pop(uri, None)
         return {}
 
     def _subscribed(self, exchange: Exchange) -> tuple[str, Subscriber]:

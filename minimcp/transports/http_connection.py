@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 import socket
+import threading
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ..deadline import Deadline
@@ -22,6 +23,9 @@ LINGER_SECONDS = 0.05
 NEXT, IDLE, HEAD, BODY, LEAVING, CLOSED = range(6)
 """What is awaited of a peer: nothing, as its next request is here; the beginning of one; the rest of its head; the rest
 of its body; that it closes; nothing any more."""
+
+HALF_BODIES = 16
+"""Bodies that have not come whole may have as many bytes together as so many of the longest; short ones always may."""
 
 _READ_BYTES = 64 * 1024
 _PIECE_BYTES = 64 * 1024
@@ -54,20 +58,30 @@ class Terms:
         application: Has `serve(request, writer)`.
         timing: What a peer has time for.
         header_bytes: Of the head of a request.
-        body_bytes: Of its body; None for any size.
+        body_bytes: Of its body; None for any size. `HALF_BODIES` tells what all may have that have not come whole.
     """
 
-    __slots__ = ("application", "timing", "header_bytes", "body_bytes", "closing", "crowded", "watch")
+    __slots__ = (
+        "application", "timing", "header_bytes", "body_bytes", "closing", "crowded", "watch", "_half", "_count_lock",
+    )  # fmt: skip
 
     def __init__(self, application: Any, timing: Timing, *, header_bytes: int, body_bytes: Optional[int]) -> None:
         self.application, self.timing = application, timing
         self.header_bytes, self.body_bytes = header_bytes, body_bytes
+        self._half = 0
+        self._count_lock = threading.Lock()
         self.closing = False
         """Each response is the last of its connection."""
         self.crowded = False
         """Workers have better to do than to wait for peers that may send more."""
         self.watch: Callable[[Connection], None]
         """Has the peer of a connection watched for leaving, from now on."""
+
+    def count(self, change: int) -> bool:
+        """So many bytes more, or fewer, are here of bodies that have not come whole; whether there is room for them."""
+        with self._count_lock:
+            self._half += change
+            return self.body_bytes is None or self._half <= HALF_BODIES * self.body_bytes
 
 
 class _Unwinding(BaseException):
@@ -88,7 +102,7 @@ class Connection:
 
     __slots__ = (
         "socket", "client", "stream", "phase", "due", "writer", "watched", "registered", "thread", "_terms", "_head",
-        "_continued",
+        "_continued", "_half",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, client: str, terms: Terms) -> None:
@@ -96,6 +110,7 @@ class Connection:
         self.stream = RequestStream(header_bytes=terms.header_bytes, body_bytes=terms.body_bytes)
         self._head: Optional[Head] = None
         self._continued = False
+        self._half = 0
         self.writer: Optional[Writer] = None
         # The rest is the business of the server's thread.
         self.phase, self.due = IDLE, 0.0
@@ -119,10 +134,24 @@ class Connection:
             BadRequest: It is refused.
         """
         self.stream.feed(data)
-        if self._head is not None:
-            return self.stream.body() is not None
-        self._head = self.stream.head()
-        return self._head is not None
+        if self._head is None:
+            self._head = self.stream.head()
+            return self._head is not None
+        whole = self.stream.body() is not None
+        self._count()
+        return whole
+
+    def _count(self) -> None:
+        """Have what is here of a body counted, until all of it is.
+
+        Raises:
+            BadRequest: It is long, and there is no room for it beside the others.
+        """
+        change = self.stream.half - self._half
+        if change:
+            self._half += change
+            if not self._terms.count(change) and self._half > _READ_BYTES:
+                raise BadRequest(503, f"{HALF_BODIES} long bodies are on their way already (max_body_bytes)")
 
     def has_left(self) -> bool:
         """Whether the peer has closed, or cut, the connection."""
@@ -152,8 +181,11 @@ class Connection:
             pass  # it has left
 
     def close(self) -> None:
-        """Close the socket."""
+        """Close the socket, and forget what has come."""
         self.socket.close()
+        if self._half:
+            self._terms.count(-self._half)
+            self._half = 0
 
     def cut(self) -> None:
         """End it now, from any thread: whoever reads or writes here is woken."""
@@ -244,6 +276,7 @@ class Connection:
                 self.send(CONTINUE)
             while True:
                 body = self.stream.body()
+                self._count()
                 if body is not None:
                     return body
                 if not wait(self.socket, deadline.wait()):

@@ -219,6 +219,13 @@ class RequestStream:
         """Whether bytes of a request have come."""
         return bool(self._head or self._bytes)
 
+    @property
+    def half(self) -> int:
+        """Bytes that are here of a body of which the rest is awaited."""
+        if self._head is None or self._body is not None:
+            return 0
+        return len(self._bytes) + (len(self._chunks.body) if self._chunks is not None else 0)
+
     def feed(self, data: bytes) -> None:
         """Take what the peer sent."""
         self._bytes += data

@@ -268,9 +268,7 @@ class Endpoint:
         if session is None or self._store is None:
             return Stream(writer, headers=headers, trace=self._trace)
         name, polling = session.new_stream_name(), (revision or session.revision).polling
-        stream = Stream(writer, headers=headers, store=self._store, name=name, primed=polling, trace=self._trace)
-        session.streams[name] = stream
-        return stream
+        return Stream(writer, headers=headers, store=self._store, name=name, primed=polling, trace=self._trace)
 
     def _why_full(self, exchange: Exchange, reply: Reply, streams: bool) -> str:
         """Why a request must not begin; empty when it may, and then a stream of notices has its place."""
@@ -284,7 +282,7 @@ class Endpoint:
     def _begin(self, reply: Reply, session: Optional[Session], streams: bool) -> None:
         self._replies[reply] = None
         if session is not None:
-            session.replies[reply] = None
+            session.replies.append(reply)
         if streams:
             self._ticker.add(reply.stream)
         else:
@@ -294,8 +292,7 @@ class Endpoint:
         self._replies.pop(reply, None)
         self._ticker.discard(reply.stream)
         if session is not None:
-            session.replies.pop(reply, None)
-            session.streams.pop(reply.stream.name, None)
+            session.replies.remove(reply)
             session.used_at = time.monotonic()
             if session.shut and not session.replies:
                 self.sessions.end(session, "it was shut down")

@@ -89,7 +89,6 @@ class Listening:
             stream = session.unsolicited = self._new_stream(writer, session)
         if before is not None:
             before.abandon()
-            session.streams.pop(before.name, None)
         try:
             stream.begin()
         except ConnectionLost:
@@ -99,11 +98,7 @@ class Listening:
 
     def _listen(self, session: Session, stream: Stream, writer: ResponseWriter) -> None:
         """Send what belongs to no request, until the session or the connection ends."""
-        try:
-            self._follow(stream, writer, session.take_mail())
-        finally:
-            if stream.done:
-                session.streams.pop(stream.name, None)
+        self._follow(stream, writer, session.take_mail())
 
     def _follow(self, stream: Stream, writer: ResponseWriter, mail: Mail) -> None:
         waker = partial(mail.put, None)
@@ -122,7 +117,7 @@ class Listening:
         refusal = Refusal(400, "no event of this session has this id, or it is not kept any more (event_store)")
         if self._store is None or found is None or not found[1].startswith(session.key + "."):
             raise refusal
-        stream = session.streams.get(found[1]) or Stream.ended(self._store, found[1])
+        stream = session.stream(found[1]) or Stream.ended(self._store, found[1])
         if not stream.resume(writer, int(found[2])):
             raise refusal
         if stream is session.unsolicited:

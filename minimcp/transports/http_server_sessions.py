@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from functools import partial
 from itertools import count
 from queue import SimpleQueue
 from typing import Callable, Optional
@@ -43,23 +42,22 @@ class Session:
     """
 
     __slots__ = (
-        "id", "key", "role", "principal", "peer", "revision", "table", "unsolicited", "streams", "replies", "used_at",
-        "ended", "shut", "_mail", "_mail_lock", "_numbers",
+        "id", "key", "role", "principal", "peer", "revision", "table", "unsolicited", "replies", "used_at", "ended",
+        "shut", "_end", "_mail", "_mail_lock", "_numbers",
     )
 
     def __init__(
         self, make_role: MakeRole, end: Callable[[Session], None], principal: Optional[str]
     ) -> None:
         self.id, self.key = secrets.token_urlsafe(32), secrets.token_hex(6)
-        self.role, self.principal = make_role(self.later, partial(end, self)), principal
+        self.role, self.principal, self._end = make_role(self.later, self.shut_down), principal, end
         self.peer: Optional[Peer] = None
         self.revision: Revision  # of the peer
         self.table = RequestTable()
-        self._mail: Mail = SimpleQueue()
+        self._mail: Optional[Mail] = None  # most sessions never get any
         self._mail_lock = threading.Lock()
         self.unsolicited: Optional[Stream] = None
-        self.streams: dict[str, Stream] = {}
-        self.replies: dict[Reply, None] = {}
+        self.replies: list[Reply] = []  # which has no memory of its own once it is empty again
         self.used_at = time.monotonic()
         self.ended = self.shut = False
         self._numbers = count(1)
@@ -67,6 +65,13 @@ class Session:
     def new_stream_name(self) -> str:
         """A name that no other stream of any session has."""
         return f"{self.key}.{next(self._numbers)}"
+
+    def stream(self, name: str) -> Optional[Stream]:
+        """The stream of this name, as long as it goes on; None where there is none."""
+        open_ones = [reply.stream for reply in list(self.replies)]
+        if self.unsolicited is not None and not self.unsolicited.done:
+            open_ones.append(self.unsolicited)
+        return next((stream for stream in open_ones if stream.name == name), None)
 
     @property
     def busy(self) -> bool:
@@ -103,16 +108,23 @@ class Session:
     def later(self, work: Callable[[], Optional[bytes]]) -> None:
         """Have something called for the stream of what belongs to no request, as soon as there is one."""
         with self._mail_lock:
+            if self._mail is None:
+                self._mail = SimpleQueue()
             self._mail.put(work)
 
     def take_mail(self) -> Mail:
         """The mailbox of what belongs to no request, for whoever serves it from now on; the one before hears of it."""
         with self._mail_lock:
             before, self._mail = self._mail, SimpleQueue()
-            while not before.empty():
-                self._mail.put(before.get())
-            before.put(None)
+            if before is not None:
+                while not before.empty():
+                    self._mail.put(before.get())
+                before.put(None)
             return self._mail
+
+    def shut_down(self) -> None:
+        """The client wants it to end."""
+        self._end(self)
 
     def end(self, reason: str) -> None:
         """Let go of everything. Idempotent."""
@@ -157,13 +169,17 @@ class Sessions:
         Raises:
             InternalError: There are too many.
         """
-        self.sweep()
+        if not self._has_room():
+            self.sweep()  # not at each, which would look at all of them
         with self._state_lock:
-            full = self._most is not None and len(self._sessions) >= self._most
-            if not full:
+            fits = self._has_room()
+            if fits:
                 self._sessions[session.id] = session
-        if full:
+        if not fits:
             raise InternalError(f"there are {self._most} sessions already (max_sessions): try again later")
+
+    def _has_room(self) -> bool:
+        return self._most is None or len(self._sessions) < self._most
 
     def find(self, id: str, principal: Optional[str]) -> Optional[Session]:
         """The session of this id and this caller, who uses it now; None where there is none."""

@@ -52,7 +52,7 @@ class HttpServing:
         path: What `url` ends with.
         max_connections: At the same time; an idle one makes room for a new one, else the new one gets status 503.
         max_header_bytes: Of the head of a request.
-        max_body_bytes: Of its body; None for any size.
+        max_body_bytes: Of its body; None for any size. Of bodies that have not come whole 16 of the longest find room.
         timing: What a peer has time for; None for the usual.
         drain_grace: Seconds that running requests get at `close`.
 
@@ -382,7 +382,7 @@ class HttpServing:
     def _abandon(self) -> None:
         """Close descriptors in a forked process, and nothing else: the connections are the parent's."""
         for connection in (*self._kept, *self._lent):
-            connection.close()
+            connection.socket.close()
         for each in (self._listener, self._selector, self._hearing, self._calling):
             if each is not None:
                 each.close()

@@ -25,7 +25,8 @@ log = Log("sse")
 
 STREAM_PATH, MESSAGES_PATH = "/sse", "/messages"
 _ID = "session_id"
-_MOST_WAITING = 1000
+_MOST_WAITING, _MOST_BYTES = 1000, 16 * 1024 * 1024
+"""Of messages that wait to be read, in number and together; one of any length always may."""
 
 
 class SsePipe(Pipe):
@@ -37,12 +38,13 @@ class SsePipe(Pipe):
         headers: Of the request that opened the stream.
     """
 
-    __slots__ = ("principal", "headers", "_writer", "_frames", "_arrived", "_write_lock", "_ended")
+    __slots__ = ("principal", "headers", "_writer", "_frames", "_bytes", "_arrived", "_write_lock", "_ended")
 
     def __init__(self, writer: ResponseWriter, principal: Optional[str], headers: Mapping[str, str]) -> None:
         self.name, self.principal, self.headers = "sse", principal, headers
         self._writer = writer
         self._frames: list[Frame] = []
+        self._bytes = 0
         self._arrived = threading.Condition(threading.Lock())
         self._write_lock = threading.Lock()
         self._ended = threading.Event()
@@ -50,9 +52,10 @@ class SsePipe(Pipe):
     def put(self, body: bytes) -> bool:
         """A message was posted; False when so many wait that this one is not taken."""
         with self._arrived:
-            if len(self._frames) >= _MOST_WAITING:
+            if len(self._frames) >= _MOST_WAITING or (self._frames and self._bytes + len(body) > _MOST_BYTES):
                 return False
             self._frames.append(body)
+            self._bytes += len(body)
             self._arrived.notify()
         return True
 
@@ -61,7 +64,7 @@ class SsePipe(Pipe):
         before_wait()
         with self._arrived:
             self._arrived.wait_for(lambda: self._frames or self._ended.is_set())
-            frames, self._frames = self._frames, []
+            frames, self._frames, self._bytes = self._frames, [], 0
         return [] if self._ended.is_set() else frames
 
     def send(self, data: bytes, seconds: float) -> int:

@@ -177,7 +177,7 @@ def test_subscriptions_of_a_session_are_checked_and_counted() -> None:
             subscriptions.subscribe(asked)
     asked = exchange("resources/subscribe", {"uri": "a://1"}, revision=R1)
     subscriptions.open_session(asked.peer, asked.outlet.later)
-    subscriptions._sessions[asked.peer].uris.update(f"a://x{number}" for number in range(10_000))
+    subscriptions._sessions[asked.peer].uris.update((f"a://x{number}", None) for number in range(10_000))
     with pytest.raises(InternalError, match="10000"):
         subscriptions.subscribe(asked)
 

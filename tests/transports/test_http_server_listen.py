@@ -103,7 +103,8 @@ def test_a_get_whose_client_has_gone_leaves_room_for_the_next(server: Server, st
     stream = listening(client)
     assert stream.writer.status == 200
     session = list(core.sessions._sessions.values())[0]
-    assert list(session.streams) in ([], [session.unsolicited.name])
+    assert not session.replies and session.unsolicited is not None and session.stream("another") is None
+    assert session.stream(session.unsolicited.name) is session.unsolicited
     client.delete()
     stream.finished()
 

@@ -18,7 +18,7 @@ import pytest
 
 from minimcp.errors import ConnectionLost
 from minimcp.transports.http_common import HttpRequest, ResponseWriter
-from minimcp.transports.http_connection import Connection, Timing
+from minimcp.transports.http_connection import HALF_BODIES, Connection, Timing
 from minimcp.transports.serving import HttpServing
 from tests.rows import for_each
 from tests.support import WAIT, eventually, open_descriptors
@@ -234,6 +234,32 @@ def test_a_slow_body_holds_no_thread(framing: bytes) -> None:
         for peer in peers:
             assert peer.response().body == b"POST / abcdef"
             assert peer.get().response().status == 200
+
+
+@for_each("framing", [b"Content-Length: 100000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n186a0\r\n"])
+def test_bodies_that_do_not_end_have_a_bound_together(framing: bytes) -> None:
+    """Long ones: a short one always finds room, or 16 peers could keep all others out."""
+    head, most = b"POST / HTTP/1.1\r\nHost: a\r\n" + framing, HALF_BODIES * 99_000
+    rest = b"x" * 1_000 + (b"\r\n0\r\n\r\n" if b"chunked" in framing else b"")
+    with HttpServing(Application(), max_body_bytes=100_000) as serving, ExitStack() as stack:
+        terms = serving._terms
+        peers = [stack.enter_context(Peer(serving.port)) for _ in range(HALF_BODIES)]
+        for peer in peers:
+            peer.send(head + b"x" * 99_000)
+        assert eventually(lambda: most <= terms._half < most + 100 * HALF_BODIES), terms._half
+        with Peer(serving.port) as another:
+            found = another.send(head + b"x" * 90_000).response()
+            assert found.status == 503 and b"max_body_bytes" in found.body
+        with Peer(serving.port) as short:
+            short.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n" + b"y" * 20_000)
+            assert short.send(b"y" * 10_000).response().status == 200
+        peers.pop().send(rest).response()
+        assert eventually(lambda: terms._half < most - 98_000), terms._half
+        with Peer(serving.port) as another:
+            assert another.send(head + b"x" * 99_000).send(rest).response().status == 200
+        for peer in peers:
+            peer.close()
+        assert eventually(lambda: terms._half == 0), terms._half
 
 
 def test_a_peer_that_waits_for_leave_gets_it_when_the_body_is_wanted(

@@ -9,7 +9,7 @@ import pytest
 
 from minimcp import ConnectionLost, Context, Server
 from minimcp.transports.http_common import HttpRequest
-from minimcp.transports.sse_server import _MOST_WAITING, SsePipe, SseServer
+from minimcp.transports.sse_server import _MOST_BYTES, _MOST_WAITING, SsePipe, SseServer
 
 from ..support import WAIT, eventually
 from .http_app import Recording, Served, Stage, message
@@ -184,6 +184,9 @@ def test_a_pipe_ends_once_and_takes_only_so_much() -> None:
     pipe = SsePipe(writer, None, {})
     assert all(pipe.put(b"{}") for _ in range(_MOST_WAITING)) and not pipe.put(b"{}")
     assert len(pipe.receive()) == _MOST_WAITING and pipe.is_heard()
+    long = b"x" * _MOST_BYTES
+    assert pipe.put(long + b"x") and not pipe.put(b"{}") and len(pipe.receive()) == 1
+    assert pipe.put(long[4:]) and pipe.put(b"{}") and not pipe.put(b"123") and len(pipe.receive()) == 2
     assert pipe.send(b"1\n2\n", WAIT) == 4
     assert [event.data for event in writer.events] == ["1", "2"]
     pipe.finish()
