@@ -24,7 +24,7 @@ FOR_A_PERSON = (
     "python3 -m minimcp list FILE; to end it, press Ctrl-C"
 )
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.2
 """How often the thread that waits looks whether the parent lives and lets Python run the handlers of signals."""
 
 LAST_SECONDS = 1.0
@@ -195,10 +195,15 @@ class _Service:
             return
         gone = "the process that started the server has gone" if self._parent not in (None, os.getppid()) else None
         reason = "the server was told to end" if signalled else gone  # None lets running requests go on
-        arguments = (self._grace, reason)
-        threading.Thread(target=channel.close, args=arguments, name="minimcp-stdio-close", daemon=True).start()
+        threading.Thread(target=self._close, args=(channel, reason), name="minimcp-stdio-close", daemon=True).start()
         while not channel.ended and signals.count <= signalled:
             _woken(self._gate)
+
+    def _close(self, channel: Served, reason: Optional[str]) -> None:
+        try:
+            channel.close(self._grace, reason)
+        finally:
+            self.wake()
 
     # ------------------------------------------------------------ the main thread at work
 
@@ -250,12 +255,13 @@ class _Service:
 
 
 def _woken(gate: SimpleQueue[bool]) -> Optional[bool]:
-    """Wait to be woken, for a second at most; None when nothing came.
+    """Wait to be woken, for `LOOK_SECONDS` at most; None when nothing came.
 
     This is one of the two loops of this library that look again and again, for two reasons. A client that is killed
     does not always close the pipes, because something else may hold them, and the system's own notice
     (`PR_SET_PDEATHSIG`) comes when the parent's *thread* ends; on Windows nothing is seen. And a signal that strikes
-    just before this thread falls asleep wakes nobody: its handler runs only when the thread comes back to Python.
+    just before this thread falls asleep wakes nobody, nor does one that the system gives to another thread, as Linux
+    does now and then: its handler runs only when this thread comes back to Python.
     """
     try:
         return gate.get(timeout=LOOK_SECONDS)

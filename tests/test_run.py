@@ -150,8 +150,29 @@ class DeadGate:
         raise Empty
 
 
-def test_it_looks_once_a_second() -> None:
-    assert module.LOOK_SECONDS == 1.0
+def test_it_looks_often_enough_for_a_signal_that_woke_nobody() -> None:
+    assert module.LOOK_SECONDS == 0.2
+
+
+def test_what_says_nothing_when_it_has_ended_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server over HTTP has no reader that sees the end."""
+    scene = Scene(monkeypatch, FakeChannel())
+    monkeypatch.setattr(module, "LOOK_SECONDS", WAIT)
+    looks: List[Optional[bool]] = []
+    woken = module._woken
+
+    def look(gate: Any) -> Optional[bool]:
+        looks.append(woken(gate))
+        return looks[-1]
+
+    def told() -> None:
+        scene.channel.wake = lambda: None
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(module, "_woken", look)
+    scene.connecting = told
+    scene.serve()
+    assert scene.channel.closes == SIGNALLED and None not in looks
 
 
 def test_it_looks_again_when_nobody_wakes_it(monkeypatch: pytest.MonkeyPatch) -> None:

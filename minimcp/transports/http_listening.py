@@ -6,8 +6,8 @@ import errno
 import socket
 from typing import Optional
 
-BACKLOG = 128
-"""Connections that the system keeps until they are accepted."""
+BACKLOG = 1024
+"""Connections that the system keeps until they are accepted, if it allows so many; who finds no room waits a second."""
 
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _USER_TIMEOUT: Optional[int] = getattr(socket, "TCP_USER_TIMEOUT", None)

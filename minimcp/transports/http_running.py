@@ -13,7 +13,7 @@ from .http_server_settings import HttpSettings
 from .serving import HttpServing
 from .sse_server import MESSAGES_PATH, STREAM_PATH, SseServer
 
-CUT_SECONDS = 0.5
+CUT_SECONDS = 0.3
 """What responses that were told to end get to do so."""
 
 

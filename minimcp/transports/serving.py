@@ -28,7 +28,7 @@ costs more than most requests do."""
 CROWD = 64
 """With more workers than this none waits for a peer that may send more."""
 
-END_SECONDS = 1.0
+END_SECONDS = 0.5
 """How long `close` waits for workers whose connections it has cut."""
 
 FAREWELL_SECONDS = 0.2

@@ -29,6 +29,8 @@ above, as far as a case needs them, and these:
 ``pour(events, size)``        sends so many log messages of so many characters, at the level "error"
 ``grow(name)``                adds a tool of this name, which changes the list of tools
 ``spoil()``                   sends a log message, then raises ValueError("secret words of a traceback")
+``log(level, data)``          sends one log message
+``report_when_released(name)`` reports 1 and waits until ``release`` is called with this name, then reports 2
 ``watch(name)``               sleeps until it is cancelled, and remembers how it ended
 ``wait_for(name, what)``      waits until a ``watch`` of this name has reached "begin" or "end"; says how it ended
 ============================= ====================================================================================

@@ -22,8 +22,11 @@ from . import (
     http_bodies,
     http_ends,
     http_heads,
+    http_many,
+    http_sessions,
     http_slow,
     http_smuggling,
+    http_streams,
     http_verbs,
     mutants,
     server_ends,
@@ -36,8 +39,8 @@ from .catalogue import CLIENT, HTTP as OVER_HTTP, LATER, ROWS
 from .trial import ABSENT, BADNESS, FAIL, HTTP, PASS, WARN, Options, Outcome, Subject, Trial, find, find_http, run
 
 CASES_ARE_IN = (
-    both, client_answers, client_ends, http_bodies, http_ends, http_heads, http_slow, http_smuggling, http_verbs,
-    mutants, server_ends, server_lines, server_load, server_tools,
+    both, client_answers, client_ends, http_bodies, http_ends, http_heads, http_many, http_sessions, http_slow,
+    http_smuggling, http_streams, http_verbs, mutants, server_ends, server_lines, server_load, server_tools,
 )  # fmt: skip
 
 TESTS = Path(__file__).resolve().parent.parent

@@ -96,7 +96,20 @@ _HTTP_BYTES: Tuple[Tuple[str, str, str, str], ...] = (  # what comes, how slowly
     ("C52", HTTP, "HTTP/1.0, pipelining, Expect, after refusals", "right, or a clean end"),
 )
 
-_HTTP_PROTOCOL: Tuple[Tuple[str, str, str, str], ...] = ()  # C53 to C64: sessions, streams, many clients, the end
+_HTTP_PROTOCOL: Tuple[Tuple[str, str, str, str], ...] = (  # sessions, streams, many clients, the end
+    ("C53", HTTP, "paths that look like ours, other hosts", "refused; ours alone is served"),
+    ("C54", HTTP, "ids of no session, ended, expired, malformed", "404; 400"),
+    ("C55", HTTP, "one id at once, in one session and in two", "each its own answer"),
+    ("C56", HTTP, "line ends and marks in texts, headers, logs", "returned exactly, nothing forged"),
+    ("C57", HTTP, "headers that contradict the body", "400 with -32020"),
+    ("C58", HTTP, "sessions without end; idle; ended; open streams", "503; freed; 4 kB, 32 kB each"),
+    ("C59", HTTP, "streams cut and come back to; ids of others", "exact continuation; 400"),
+    ("C60", HTTP, "SIGTERM: idle, a stream, in flight; at once again", "1 s, 1 s, 5 s; the port is free"),
+    ("C61", HTTP, "50 clients x 20; 1,000 clients at once; a burst", "0 wrong, backlog 128"),
+    ("C62", HTTP, "what the log says of all that", "1 line a fault, no traceback"),
+    ("C63", HTTP, "proxies that cut, tear, hold back, compress", "comments come; goes on"),
+    ("C64", HTTP, "HTTP+SSE: POST before GET, ids of others; both", "404; each its own answer"),
+)
 
 _HTTP_LATER = (*(f"C{number}" for number in range(39, 65)), *(f"K{number}" for number in range(11, 20)))
 

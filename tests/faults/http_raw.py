@@ -66,6 +66,8 @@ class Site(Server):
         terms: What it grants.
         told: What of these it is told in its environment.
         starting: Seconds for its start.
+        env: Of its environment.
+        port: Where it will be; 0 if it has to say so, or is told a free one.
     """
 
     def __init__(
@@ -77,11 +79,12 @@ class Site(Server):
         told: Optional[Mapping[str, float]] = None,
         starting: Optional[float] = None,
         env: Optional[Dict[str, str]] = None,
+        port: int = 0,
     ) -> None:
         self.terms = terms or Terms()
         self.revisions: Tuple[str, ...] = ()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by dispose
-        self.port = _free_port() if any("{port}" in word for word in command) else 0
+        self.port = port or (_free_port() if any("{port}" in word for word in command) else 0)
         env = {**(env or {}), "FAULTS_TERMS": json.dumps(told or {}), "PYTHONUNBUFFERED": "1"}
         words = [word.replace("{port}", str(self.port)) for word in command]
         try:

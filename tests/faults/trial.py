@@ -328,9 +328,10 @@ def start_http(
     terms: Optional[Terms] = None,
     told: Optional[Dict[str, float]] = None,
     env: Optional[Dict[str, str]] = None,
+    port: int = 0,
 ) -> Site:
     """Start the HTTP server of a subject."""
-    site = Site(subject.http, options.patience, terms, told=told, env=env)
+    site = Site(subject.http, options.patience, terms, told=told, env=env, port=port)
     site.revisions, site.tools = subject.http_revisions, subject.http_tools
     return site
 

@@ -1,7 +1,7 @@
 """The server of minimcp that the fault runner speaks HTTP to: the tools of tests/wire, and a few that need a stream.
 
 It takes a port of its own and says where it is in its log. ``FAULTS_TERMS`` in the environment is a JSON object of
-`tests.faults.http_raw.Terms` that shall hold instead of the usual ones.
+`tests.faults.http_raw.Terms` that shall hold instead of the usual ones, ``FAULTS_PORT`` a port to take.
 """
 
 from __future__ import annotations
@@ -53,4 +53,4 @@ def impatient(**usual: Any) -> Timing:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
     http_running.Timing = impatient  # type: ignore[misc, assignment]
-    server.run("http", port=0, legacy_sse=True)
+    server.run("http", port=int(os.environ.get("FAULTS_PORT", "0")), legacy_sse=True)

@@ -1,0 +1,458 @@
+"""C53 to C55, C57, C58 and C64: where requests go, whose they are, and what is kept of those who send them.
+
+That a session is nobody's but its principal's is shown by tests/transports: a command has no users to log in.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Dict, List, Optional
+
+from ..wire.messages import MODERN, hello, request, same
+from .http_raw import Response, Session, Site, Terms, Visitor, events, messages, text_of
+from .raw import shown
+from .trial import Missing, Trial, case, start_http
+
+MISMATCH = -32020
+
+ELSEWHERE = (
+    "//mcp", "/%6dcp", "/mcp/", "/MCP", "/mcp%00", "/mcp%2f", "/mcp;x=1", "/./mcp", "/x/../mcp", "/mcp/..;/mcp",
+    "/x%2f..%2fmcp", "http://evil.example/mcp", "http://127.0.0.1@evil.example/mcp", "*", "mcp", "/mcp#x",
+)  # fmt: skip
+"""Targets that some proxy or framework takes for /mcp."""
+
+
+def hasty(t: Trial, **terms: float) -> Site:
+    """A server with other terms than usual, with --full too: what would be waited for takes half an hour."""
+    if not t.subject.tunable:
+        raise Missing("terms that cannot be changed")
+    site = start_http(t.subject, t.options, Terms(**terms), terms)  # type: ignore[arg-type]
+    t._started.append(site)
+    return site
+
+
+def served(response: Response) -> bool:
+    """Whether a response has a result in it."""
+    return any(isinstance(one, dict) and "result" in one for one in messages(response))
+
+
+def refused(t: Trial, response: Response, name: str, *statuses: int) -> None:
+    """It has one of these statuses, and no result; another refusal is a warning."""
+    if served(response) or response.status // 100 in (2, 5):
+        t.fail(f"{name} got status {response.status}: {shown(response.body)}")
+    elif statuses and response.status not in statuses:
+        t.warn(f"{name} got status {response.status}")
+
+
+def life(session: Session) -> str:
+    """The method of a sign of life."""
+    return "server/discover" if session.revision == MODERN else "ping"
+
+
+@case("C53")
+def paths(t: Trial) -> None:
+    site = t.site()
+    host = f"127.0.0.1:{site.port}"
+    for session in t.sessions(site):
+        for path in ELSEWHERE:
+            path = path.replace("/mcp", site.path, 1)
+            refused(t, site.exchange(session.request(life(session), path=path)), path)
+        for path in (site.path, site.path + "?x=1", f"http://{host}{site.path}"):
+            found = site.exchange(session.request(life(session), path=path))
+            if not served(found):
+                (t.fail if path == site.path else t.warn)(f"{path} got status {found.status}")
+    site.alive(t.options.slack)
+
+
+# ------------------------------------------------------------ ids of sessions
+
+
+def keeping(t: Trial, site: Site) -> Session:
+    """A session that has an id."""
+    session = site.session(t.http_eras()[0])
+    if "mcp-session-id" not in session.headers:
+        raise Missing("sessions")
+    return session
+
+
+def everywhere(session: Session, id: Optional[str], **more: Optional[str]) -> List[bytes]:
+    """A request of each kind under this id."""
+    given: Dict[str, Optional[str]] = {"mcp_session_id": id, **more}
+    version: Dict[str, Optional[str]] = {"mcp_protocol_version": session.revision}
+    return [
+        session.request("tools/list", **given),
+        session.listen(**given),
+        session.site.wire("DELETE", **version, **given),
+    ]
+
+
+@case("C54")
+def strangers(t: Trial) -> None:
+    site = t.site()
+    session = keeping(t, site)
+    id = session.headers["mcp-session-id"]
+    gone = keeping(t, site)
+    gone.end()
+    cases: "Dict[str, tuple[Optional[str], tuple[int, ...]]]" = {
+        "an unknown id": ("A" * len(id), (404,)),
+        "one that has ended": (gone.headers["mcp-session-id"], (404,)),
+        "a part of an id": (id[:-1], (404,)),
+        "a longer id": (id + "x", (404,)),
+        "another case": (id.swapcase(), (404,)),
+        "two in one": (f"{id}, {id}", (400, 404)),
+        "nothing": (None, (400,)),
+        "an empty id": ("", (400, 404)),
+        "a control character": (id + "\x01", (400,)),
+        "NUL": (id + "\0", (400,)),
+        "no ASCII": (id + "\xe9", (400, 404)),
+        "a blank inside": ("a b", (400, 404)),
+        "8,000 characters": ("x" * 8000, (400, 404, 431)),
+        "60,000 characters": ("x" * 60_000, (400, 431)),
+        "a path": ("../../" + id, (400, 404)),
+        "two headers": (f"{id}\r\nMcp-Session-Id: {'A' * len(id)}", (400, 404)),
+    }
+    for name, (given, statuses) in cases.items():
+        for data in everywhere(session, given):
+            method = data.split(b" ")[0].decode()
+            refused(t, site.exchange(data, method), f"{method} with {name}", *statuses)
+    t.expect(served(site.exchange(session.request("ping"))), "the session has ended meanwhile")
+    t.expect(id not in site.stderr(), "the log says the id of a session, which lets in whoever reads it")
+    if t.subject.tunable:
+        site = hasty(t, session_ttl=0.5)
+        session = keeping(t, site)
+        t.below("an idle session of 0.5 s ended within", expired(t, session), 5)
+
+
+def expired(t: Trial, session: Session) -> float:
+    """Seconds until an idle session has ended, asked with longer and longer pauses: to ask is to use it."""
+    begun, pause = time.monotonic(), 0.6
+    while served(session.site.exchange(session.request("ping"))):
+        assert time.monotonic() - begun < t.options.patience, "an idle session does not end"
+        time.sleep(pause)
+        pause *= 1.5
+    return time.monotonic() - begun
+
+
+@case("C55")
+def twins(t: Trial) -> None:
+    """Each response comes on its own connection, whatever its id is: a table of ids would mix them up."""
+    site = t.site("echo", "deaf_slow")
+    for revision in t.http_eras():
+        one, other = site.session(revision), site.session(revision)
+        with site.visitor() as first:
+            first.send(one.call("deaf_slow", {"seconds": 1}, id=1))
+            for each in (one, other):
+                found = site.exchange(each.call("echo", {"text": "quick"}, id=1))
+                t.expect(text_of(found) == "quick", f"{revision}: a call got {shown(found.body)}")
+            t.expect(text_of(first.answer()) == "slept", f"{revision}: the first of two calls got another answer")
+        t.below("of two at once, the later", _together(t, site, [one, other]), 2)
+    site.alive(t.options.slack)
+
+
+def _together(t: Trial, site: Site, sessions: List[Session]) -> float:
+    """Many calls with one id, at once; seconds of the slowest."""
+    rounds, slowest = 100 if t.options.full else 10, [0.0]
+
+    def call(number: int) -> None:
+        with site.visitor() as visitor:
+            for index in range(rounds):
+                text, begun = f"{number} {index}", time.monotonic()
+                visitor.send(sessions[number % 2].call("echo", {"text": text}, id=1))
+                found = text_of(visitor.answer())
+                slowest[0] = max(slowest[0], time.monotonic() - begun)
+                assert found == text, f"the answer of another call: {found!r}, not {text!r}"
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(call, range(8)))
+    return slowest[0]
+
+
+# ------------------------------------------------------------ headers that repeat the body
+
+
+def encoded(text: str) -> str:
+    """A value in the form for what is no plain ASCII."""
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+@case("C57")
+def mirrored(t: Trial) -> None:
+    site = t.site("echo")
+    if MODERN not in site.revisions:
+        raise Missing(f"does not speak {MODERN}")
+    session = site.session(MODERN)
+    arguments = {"name": "echo", "arguments": {"text": "x"}}
+    wrong: Dict[str, Dict[str, Optional[str]]] = {
+        "another method": {"mcp_method": "tools/list"},
+        "no method": {"mcp_method": None},
+        "an empty method": {"mcp_method": ""},
+        "the method in capitals": {"mcp_method": "TOOLS/CALL"},
+        "two methods": {"mcp_method": "tools/call\r\nMcp-Method: tools/list"},
+        "the same method twice": {"mcp_method": "tools/call\r\nMcp-Method: tools/call"},
+        "another name": {"mcp_name": "add"},
+        "no name": {"mcp_name": None},
+        "two names": {"mcp_name": "echo\r\nmcp-name: add"},
+        "another name, encoded": {"mcp_name": encoded("add")},
+        "half of an encoded name": {"mcp_name": encoded("echo")[:-2]},
+        "what is no Base64": {"mcp_name": "=?base64?e!!o?="},
+        "Base64 of no UTF-8": {"mcp_name": "=?base64?" + base64.b64encode(b"\xff").decode() + "?="},
+        "an encoding in an encoding": {"mcp_name": encoded(encoded("echo"))},
+        "another version": {"mcp_protocol_version": "2025-11-25"},
+        "no version": {"mcp_protocol_version": None},
+        "two versions": {"mcp_protocol_version": f"{MODERN}\r\nMcp-Protocol-Version: 2025-06-18"},
+    }
+    for name, headers in wrong.items():
+        response = site.exchange(session.request("tools/call", arguments, id="w", **headers))
+        refused(t, response, name, 400)
+        codes = [one["error"].get("code") for one in messages(response) if isinstance(one, dict) and "error" in one]
+        if codes not in ([MISMATCH], []) or not codes:
+            t.warn(f"{name}: code {codes or 'none'}, not {MISMATCH}")
+    for name, value in (("the name", "echo"), ("the name, encoded", encoded("echo")), ("blanks round it", " echo\t")):
+        response = site.exchange(session.request("tools/call", arguments, mcp_name=value))
+        t.expect(served(response), f"{name} got status {response.status}: {shown(response.body)}")
+    listing = site.exchange(session.request("tools/list", None, mcp_name="no matter"))
+    t.note("a name where none belongs: status", listing.status, "")
+    site.alive(t.options.slack)
+
+
+# ------------------------------------------------------------ how many, how large, how long
+
+
+def opened(visitor: Visitor, site: Site, revision: str) -> "tuple[int, str]":
+    """The status of an initialize, and the id that it gives."""
+    data = site.wire("POST", _line(request(1, "initialize", hello(revision))))
+    response = visitor.send(data).answer()
+    return response.status, response.headers.get("mcp-session-id", "")
+
+
+def _line(message: Any) -> bytes:
+    return json.dumps(message).encode()
+
+
+def fill(site: Site, revision: str, count: int) -> "tuple[List[str], List[int]]":
+    """Begin so many sessions, all on a connection as long as it lasts; their ids, and the statuses of the others."""
+    ids, refusals = [], []
+    visitor = site.visitor()
+    try:
+        for _ in range(count):
+            if visitor.has_closed():
+                visitor.close()
+                visitor = site.visitor()
+            status, id = opened(visitor, site, revision)
+            if status == 200:
+                ids.append(id)
+            else:
+                refusals.append(status)
+    finally:
+        visitor.close()
+    return ids, refusals
+
+
+@case("C58")
+def crowds(t: Trial) -> None:
+    site = t.site()
+    first = keeping(t, site)
+    most, revision = int(site.terms.sessions), first.revision
+    fill(site, revision, 50)  # what is made once is no matter
+    ids = cost(t, site, revision, most - 51)
+    begun, tried = time.monotonic(), t.count(200, 9000)
+    more, refusals = fill(site, revision, tried)
+    t.note("initialize", tried / (time.monotonic() - begun), "/s")
+    t.expect(set(refusals) <= {429, 503}, f"too many sessions got status {sorted(set(refusals))}")
+    t.expect(len(ids) + len(more) <= most, f"{len(ids) + len(more) + 51} sessions are open, the most are {most}")
+    t.expect(len(set(ids)) == len(ids), "two sessions have one id")
+    odd = [id for id in ids if not re.fullmatch(r"[\x21-\x7e]{16,}", id)]
+    t.expect(not odd, f"an id is short, or no visible ASCII: {odd[:1]}")
+    t.expect(served(site.exchange(first.request("ping"))), "a session is not served any more beside too many")
+    t.probed(site)
+    deleted(t, first)
+    site.session(revision)  # there is room again
+    if t.subject.tunable:
+        expiry(t)
+    streams(t)
+
+
+def cost(t: Trial, site: Site, revision: str, count: int) -> List[str]:
+    """Begin so many sessions, and measure what each adds to the process; their ids."""
+    before = site.memory()
+    ids, _ = fill(site, revision, count)
+    t.below("bytes of a session", (site.memory() - before) * 1024 * 1024 / max(1, len(ids)), 4000, "B")
+    return ids
+
+
+def deleted(t: Trial, session: Session) -> None:
+    """DELETE ends a session, once."""
+    data = everywhere(session, session.headers["mcp-session-id"])[2]
+    first, again = (session.site.exchange(data, "DELETE").status for _ in range(2))
+    t.expect(first in (200, 202, 204), f"DELETE got status {first}")
+    t.expect(again == 404, f"a second DELETE got status {again}")
+    refused(t, session.site.exchange(session.request("ping")), "a call after DELETE", 404)
+
+
+def expiry(t: Trial) -> None:
+    """As many sessions as there may be end when nobody uses them, all of them: as many find room again."""
+    site = hasty(t, session_ttl=1, sessions=40)
+    revision = t.http_eras()[0]
+    for _ in range(2):
+        ids, refusals = fill(site, revision, 41)
+        t.expect(len(ids) == 40 and refusals, f"{len(ids)} sessions were opened where 40 may be")
+        time.sleep(1.3)
+    found = site.settled(lambda: float(not fill(site, revision, 1)[0]), 0)
+    t.expect(found == 0, "no room after all sessions have expired")
+
+
+def streams(t: Trial) -> None:
+    """What an open stream costs, with its thread if it has one."""
+    site = t.site()
+    revision = t.http_eras()[0]
+    sessions = [site.session(revision) for _ in range(250 if t.options.full else 120)]
+    held: List[Visitor] = []
+    try:
+        for session in sessions[:20]:
+            held.append(_stream(site, session))
+        before = site.memory()
+        for session in sessions[20:]:
+            held.append(_stream(site, session))
+        each = (site.memory() - before) * 1024 * 1024 / (len(sessions) - 20)
+        t.below("bytes of an open stream", each, 32 * 1024, "B")
+        t.probed(site)
+    finally:
+        for visitor in held:
+            visitor.close()
+
+
+def _stream(site: Site, session: Session) -> Visitor:
+    visitor = site.visitor()
+    status, headers = visitor.send(session.listen()).head()
+    kind = headers.get("content-type", "")
+    if status == 405:
+        visitor.close()
+        raise Missing("a stream of notices")
+    assert (status, kind) == (200, "text/event-stream"), f"GET got status {status}, {kind}"
+    return visitor
+
+
+# ------------------------------------------------------------ HTTP+SSE
+
+
+class Old:
+    """A client of HTTP+SSE: a stream down, whose first event says where to post.
+
+    Args:
+        site: The server.
+
+    Raises:
+        Missing: It does not serve that.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self.site, self.visitor = site, site.visitor()
+        self._came = b""
+        status, headers = self.visitor.send(site.wire("GET", path="/sse", accept="text/event-stream")).head()
+        if status != 200:
+            self.visitor.close()
+            raise Missing("HTTP+SSE")
+        first = self._until(lambda: b"\n\n" in self._came).partition(b"\n\n")[0]
+        self.endpoint: str = re.findall(rb"data: ?(\S+)", first)[0].decode()
+
+    def _until(self, done: Callable[[], bool]) -> bytes:
+        while not done():
+            self.visitor.wait()
+            piece = self.visitor.chunk()
+            assert piece, "the stream has ended"
+            self._came += piece.replace(b"\r\n", b"\n")
+        return self._came
+
+    def post(self, message: Any, endpoint: Optional[str] = None) -> int:
+        """The status of a message that is posted."""
+        data = self.site.wire("POST", _line(message), self.endpoint if endpoint is None else endpoint)
+        return self.site.exchange(data).status
+
+    def said(self) -> List[Any]:
+        """All messages that have come, with the endpoint taken away."""
+        return list(events(self._came.partition(b"\n\n")[2]))
+
+    def answer(self, id: Any) -> Any:
+        """The answer with this id, once it has come."""
+
+        def find() -> List[Any]:
+            return [one for one in self.said() if isinstance(one, dict) and same(one.get("id"), id)]
+
+        self._until(lambda: bool(find()))
+        return find()[0]
+
+    def shake(self) -> "Old":
+        """Shake hands."""
+        assert self.post(request("i", "initialize", hello("2024-11-05"))) == 202
+        assert "result" in self.answer("i")
+        assert self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}) == 202
+        return self
+
+
+@case("C64")
+def legacy(t: Trial) -> None:
+    site = t.site("echo")
+    ping = request(1, "ping")
+    one = Old(site).shake()
+    two = Old(site).shake()
+    try:
+        place = one.endpoint.partition("?")[0]
+        name = one.endpoint.partition("?")[2].partition("=")[0]
+        t.expect(one.endpoint.startswith("/"), f"the endpoint is {one.endpoint!r}")
+        t.expect(one.endpoint != two.endpoint, "two streams have one endpoint")
+        id = one.endpoint.rpartition("=")[2]
+        newer = site.session(t.http_eras()[0])
+        for what, endpoint in (
+            ("a POST before the GET", place),
+            ("an empty id", f"{place}?{name}="),
+            ("an unknown id", f"{place}?{name}={'A' * len(id)}"),
+            ("an id with a line end", f"{place}?{name}={id}%0d%0a"),
+            ("the id of a newer session", f"{place}?{name}={newer.headers.get('mcp-session-id', 'none')}"),
+        ):
+            status = one.post(ping, endpoint)
+            t.expect(status in (400, 404), f"{what} got status {status}")
+        status = site.exchange(newer.request("ping", mcp_session_id=id)).status
+        t.expect(status in (400, 404), f"the id of an older stream as that of a session got status {status}")
+        _apart(t, one, two)
+        both(t, site, one, newer)
+        one.visitor.close()
+        gone = site.settled(lambda: float(one.post(ping) not in (400, 404)), 0, 20 * t.options.slack)
+        t.expect(gone == 0, "the endpoint of a stream that was closed is served")
+        t.expect(two.post(request(9, "ping")) == 202 and "result" in two.answer(9), "another stream has ended too")
+    finally:
+        one.visitor.close()
+        two.visitor.close()
+    site.alive(t.options.slack)
+    t.calm(site)
+
+
+def _apart(t: Trial, one: Old, two: Old) -> None:
+    """Answers come on the stream whose endpoint was posted to, equal ids or not."""
+
+    def ask(old: Old, mark: str) -> None:
+        for number in range(20):
+            params = {"name": "echo", "arguments": {"text": f"{mark} {number}"}}
+            assert old.post(request(number, "tools/call", params)) == 202, "a call was not taken"
+
+    threads = [threading.Thread(target=ask, args=pair) for pair in ((one, "one"), (two, "two"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for old, mark in ((one, "one"), (two, "two")):
+        for number in range(20):
+            text = old.answer(number)["result"]["content"][0]["text"]
+            t.expect(text == f"{mark} {number}", f"the stream {mark} got {text!r}")
+
+
+def both(t: Trial, site: Site, old: Old, newer: Session) -> None:
+    """Both protocols on one port at once."""
+    for number in range(100, 110):
+        assert old.post(request(number, "ping")) == 202
+        t.expect(newer.text("echo", {"text": str(number)}) == str(number), "a newer client got another answer")
+        t.expect("result" in old.answer(number), "an older client got no answer")
