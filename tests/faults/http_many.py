@@ -246,7 +246,10 @@ def _burst(t: Trial, site: Site) -> None:
             held.append(sock)
             sock.setblocking(False)
             sock.connect_ex(("127.0.0.1", site.port))
-        ready = sum(bool(select.select((), (sock,), (), 0.05)[1]) for sock in held)
+        end, ready = time.monotonic() + t.options.slack / 2, 0
+        while ready < BACKLOG and time.monotonic() < end:
+            time.sleep(0.02)
+            ready = len(select.select((), held, (), 0)[1])
     finally:
         site.signal(signal.SIGCONT)
     t.note("connections that wait", ready, "")
@@ -304,10 +307,10 @@ def quiet(t: Trial) -> None:
     t.note("faults", done, "")
     t.below("lines of log a fault", said / done, 1, "")
     t.expect(said <= done, f"{said} lines of log for {done} faults")
-    _flood(t, site, sessions)
     log = site.stderr()
     for sign in ("Traceback", "Exception"):
         t.expect(sign not in log, f"{log.count(sign)} x {sign} in the log: {log.partition(sign)[2][:200]!r}")
+    _flood(t, site, sessions)
     site.alive(t.options.slack)
 
 

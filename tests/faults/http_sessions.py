@@ -41,6 +41,17 @@ def served(response: Response) -> bool:
     return any(isinstance(one, dict) and "result" in one for one in messages(response))
 
 
+def glance(site: Site, data: bytes, method: str) -> Response:
+    """The response to these bytes; of a stream that a GET opens, which may have no end, only the head."""
+    with site.visitor() as visitor:
+        visitor.push(data)
+        status, headers = visitor.head()
+        if method == "GET" and headers.get("content-type", "").startswith("text/event-stream"):
+            return Response(status, headers, b"")
+        visitor.wait()
+        return Response(status, headers, visitor._body(method, status, headers))
+
+
 def refused(t: Trial, response: Response, name: str, *statuses: int) -> None:
     """It has one of these statuses, and no result; another refusal is a warning."""
     if served(response) or response.status // 100 in (2, 5):
@@ -119,7 +130,7 @@ def strangers(t: Trial) -> None:
     for name, (given, statuses) in cases.items():
         for data in everywhere(session, given):
             method = data.split(b" ")[0].decode()
-            refused(t, site.exchange(data, method), f"{method} with {name}", *statuses)
+            refused(t, glance(site, data, method), f"{method} with {name}", *statuses)
     t.expect(served(site.exchange(session.request("ping"))), "the session has ended meanwhile")
     t.expect(id not in site.stderr(), "the log says the id of a session, which lets in whoever reads it")
     if t.subject.tunable:
@@ -421,7 +432,7 @@ def legacy(t: Trial) -> None:
         _apart(t, one, two)
         both(t, site, one, newer)
         one.visitor.close()
-        gone = site.settled(lambda: float(one.post(ping) not in (400, 404)), 0, 20 * t.options.slack)
+        gone = site.settled(lambda: float(one.post(ping) not in (400, 404)), 0)
         t.expect(gone == 0, "the endpoint of a stream that was closed is served")
         t.expect(two.post(request(9, "ping")) == 202 and "result" in two.answer(9), "another stream has ended too")
     finally:
@@ -437,7 +448,7 @@ def _apart(t: Trial, one: Old, two: Old) -> None:
     def ask(old: Old, mark: str) -> None:
         for number in range(20):
             params = {"name": "echo", "arguments": {"text": f"{mark} {number}"}}
-            assert old.post(request(number, "tools/call", params)) == 202, "a call was not taken"
+            assert old.post(request(200 + number, "tools/call", params)) == 202, "a call was not taken"
 
     threads = [threading.Thread(target=ask, args=pair) for pair in ((one, "one"), (two, "two"))]
     for thread in threads:
@@ -446,7 +457,7 @@ def _apart(t: Trial, one: Old, two: Old) -> None:
         thread.join()
     for old, mark in ((one, "one"), (two, "two")):
         for number in range(20):
-            text = old.answer(number)["result"]["content"][0]["text"]
+            text = old.answer(200 + number)["result"]["content"][0]["text"]
             t.expect(text == f"{mark} {number}", f"the stream {mark} got {text!r}")
 
 
