@@ -6,7 +6,7 @@ from typing import Callable, Optional
 
 from .eras import Peer
 from .errors import ConnectionLost, InvalidRequest
-from .exchange import Exchange, Outlet, Route
+from .exchange import NO_HEADERS, Exchange, Outlet, Route
 from .features.registry import Registry
 from .jsonrpc import Json, Notification, Request
 from .log import Log
@@ -29,7 +29,7 @@ class ServerRole(Role):
         on_end: Called when the connection has ended, on the reader's thread.
     """
 
-    __slots__ = ("session", "facts", "later", "end", "_registry", "_on_end", "_shut_down")
+    __slots__ = ("session", "facts", "headers", "later", "end", "_registry", "_on_end", "_shut_down")
 
     hot = True
     answers_rubbish = True
@@ -37,7 +37,7 @@ class ServerRole(Role):
     def __init__(self, registry: Registry, on_end: Callable[[ServerRole], None]) -> None:
         self._registry, self._on_end = registry, on_end
         self.session = ServerSession(registry.offer)
-        self.facts = registry.facts
+        self.facts, self.headers = registry.facts, NO_HEADERS
         self.later: Optional[Later] = None
         self.end: Callable[[], None] = nothing
         self._shut_down = False
