@@ -41,7 +41,9 @@ class EventReader:
     wait before connecting again, None as long as it has not. An event that the stream ends in is never given out.
     """
 
-    __slots__ = ("last_id", "retry", "_max_bytes", "_line", "_after_cr", "_begun", "_data", "_event", "_id", "_room")
+    __slots__ = (
+        "last_id", "retry", "_max_bytes", "_line", "_after_cr", "_begun", "_data", "_event", "_id", "_most", "_room",
+    )  # fmt: skip
 
     def __init__(self, max_bytes: Optional[int] = 64 * 1024 * 1024) -> None:
         self.last_id, self.retry = "", None  # type: str, Optional[int]
@@ -50,12 +52,8 @@ class EventReader:
         self._after_cr = self._begun = False
         self._data: Union[None, bytes, bytearray] = None
         self._event, self._id = "", ""
-        self._room = self._most
-        """How long the line that is read may become; None for any length."""
-
-    @property
-    def _most(self) -> Optional[int]:
-        return None if self._max_bytes is None else self._max_bytes + len(_DATA)
+        self._most = self._room = None if max_bytes is None else max_bytes + len(_DATA)
+        """How long a line may become, at the begin of an event and now; None for any length."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that are complete with these bytes; take them all before the next `feed`.
@@ -123,10 +121,10 @@ class EventReader:
                 self._data = bytearray(self._data)
             self._data += b"\n"
             self._data += value
-        if self._max_bytes is not None:
-            if len(self._data) > self._max_bytes:
+        if self._most is not None:
+            self._room = self._most - len(self._data)
+            if self._room < len(_DATA):
                 self._refuse()
-            self._room = self._max_bytes + len(_DATA) - len(self._data)
 
     def _dispatch(self) -> Optional[Event]:
         self.last_id = self._id

@@ -62,8 +62,9 @@ EMPTY_STREAMS = 3
 LINGER_SECONDS = 0.5
 """How long a stream may stay open after its answer, before its connection is closed and not kept."""
 
-SESSION_SECONDS = 0.5
-"""What all other requests get to be refused too, when the server knows the session no more: so they may be repeated."""
+SESSION_SECONDS, QUIET_SECONDS = 0.5, 0.05
+"""What all other requests get to be refused too, when the server knows the session no more: so they may be repeated.
+The second is for those that are not even sent yet."""
 
 LONGEST_SESSION_ID = 4096
 
@@ -166,8 +167,7 @@ class HttpPipe(PostingPipe):
         try:
             self._take([Ended(id, self.refusal())])  # first: the end of all would end this one as lost
             self._calls.pop(id, None)
-            if self._calls:
-                self._closing.wait(SESSION_SECONDS)
+            self._closing.wait(SESSION_SECONDS if self._calls else QUIET_SECONDS)
         finally:
             self._closing.set()
 

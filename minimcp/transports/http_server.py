@@ -195,7 +195,7 @@ class Endpoint:
     def _array(
         self, items: list[Any], request: HttpRequest, writer: ResponseWriter, sender: Sender, streams: bool
     ) -> None:
-        """Serve an array of messages, one request after the other; their answers are one array."""
+        """Serve an array of messages, its requests at the same time; their answers are one array."""
         taken = self._registry.offer.accept_batches or sender.revision.batches
         reason = why_no_batch(items, taken=taken, limit=self._limits.max_batch)
         if reason is not None:
@@ -234,7 +234,10 @@ class Endpoint:
             return
         exchange = self._exchange(message, admitted, batch, request)
         reply.add(exchange)
-        reply.run(exchange)
+        if exchange.route.control or exchange.route.start is not None:
+            reply.run(exchange)
+        else:
+            reply.run_beside(exchange)
 
     # ------------------------------------------------------------ what is open
 

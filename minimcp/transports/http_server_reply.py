@@ -111,6 +111,19 @@ class Reply(Answers):
         if line is not None:
             self.finish(line)
 
+    def run_beside(self, exchange: Exchange) -> None:
+        """Have a request served beside others, on a thread of its own if there is one; `wait` writes the answer."""
+        self._waiting = True
+        try:
+            self._workers.start(partial(self._run_beside, exchange))
+        except RuntimeError:
+            self._run_beside(exchange)
+
+    def _run_beside(self, exchange: Exchange) -> None:
+        line = exchange.run()
+        if line is not None:
+            self._mail.put(line)
+
     def _started(self, exchange: Exchange, start: Callable[[Exchange], None]) -> Optional[bytes]:
         try:
             start(exchange)

@@ -162,8 +162,7 @@ class PostingPipe(Pipe):
         counts.extend(map(len, map(self._pieces.setdefault, (next(self._numbers),), (data,))))
         for number in list(self._pieces):
             piece = self._pieces.pop(number, b"")
-            for line in piece.splitlines():
-                self._begin(line)
+            self._begin_all([(json.loads(line), line, Sending()) for line in piece.splitlines()])
 
     def drop(self, id: Id) -> None:
         """As `Pipe.drop`."""
@@ -213,16 +212,25 @@ class PostingPipe(Pipe):
 
     # ------------------------------------------------------------ sending
 
-    def _begin(self, line: bytes) -> None:
-        """Have a message posted by a thread of its own."""
-        message, sending = json.loads(line), Sending()
-        asks = isinstance(message, dict) and "method" in message and "id" in message
+    def _begin_all(self, messages: Sequence[tuple[Any, bytes, Sending]]) -> None:
+        """Have each message posted by a thread of its own."""
+        asking = {message["id"]: sending for message, _, sending in messages if _asks(message)}
+        self._calls.update(asking)  # all before the first one, whose end may be the end of the session
+        try:
+            for message, line, sending in messages:
+                self._begin(message, line, sending)
+                asking.pop(message["id"] if _asks(message) else None, None)
+        finally:
+            for id in asking:  # something of a signal handler's came between
+                self._calls.pop(id, None)
+
+    def _begin(self, message: Any, line: bytes, sending: Sending) -> None:
         if self._closing.is_set():  # the session is gone: what was not sent may be sent in the next one
-            if asks:
+            if _asks(message):
+                del self._calls[message["id"]]
                 self._take([Ended(message["id"], self.refusal())])
-        elif asks:
+        elif _asks(message):
             id = message["id"]
-            self._calls[id] = sending
             work = partial(self._ask, id, message, line, sending)
             try:
                 self._workers.start(work, beyond_cap=message["method"] == LISTEN)
@@ -261,8 +269,6 @@ class PostingPipe(Pipe):
                 self._take([Ended(id, ending)])
         finally:
             self._calls.pop(id, None)
-            if self.loss is not None and not self._calls:
-                self._closing.set()
 
     def _failure(self, id: Id, message: Message, line: bytes, sending: Sending) -> Optional[Exception]:
         """Post a request and read what answers it; what goes wrong (not kept in this frame, which it leads to)."""
@@ -321,6 +327,10 @@ class PostingPipe(Pipe):
                 return Busy(lost, int(wait))
             return ConnectionLost(lost)
         return ProtocolViolation(told)
+
+
+def _asks(message: Any) -> bool:
+    return isinstance(message, dict) and "method" in message and "id" in message
 
 
 def _text(ending: Union[Failure, Exception]) -> str:

@@ -61,11 +61,11 @@ ANCHORS = (
            ("status 400", "status 400", "status 500 for some")),
     Anchor("HTTP: 50 MB", "C40", "413, {C40 growth} more", ("413, peak 72 MB", "413", "413")),
     Anchor("HTTP: Host and Origin of others", "C42", "all refused", ("2 taken", "7 taken", "2 taken")),
-    Anchor("HTTP: a header of 64 KB; 1,000 headers", "C44", "refused", ("served", "served", NOT)),
-    Anchor("HTTP: 200 slow connections of each kind", "C45", "all shed in time",
+    Anchor("HTTP: 64 KB of header; 1,000 headers", "C44", "refused", ("served", "served", NOT)),
+    Anchor("HTTP: 200 slow peers of each kind", "C45", "all shed in time",
            ("none in 35 s", "none in 35 s", "none in 8 s")),
     Anchor("HTTP: a request beside these", "C45", "{C45 a probe meanwhile, slowest}", ("0.12 s", NOT, NOT)),
-    Anchor("HTTP: clients that leave during a call", "C47", "{C47 growth, 2026-07-28} more",
+    Anchor("HTTP: clients that leave in a call", "C47", "{C47 growth, 2026-07-28} more",
            ("3 MB more", "15 MB more", "one at a time")),
     Anchor("client: an answer of 50 MB", "K06", "{K06 time, the adapter's own hop included}", ("17.4 s", "> 3 s", NOT)),
     Anchor("client: 20,000 notifications", "K05", "{K05 time of 20,000}", ("1.1 s", "> 10 s, call lost", NOT)),
@@ -76,7 +76,7 @@ ANCHORS = (
     Anchor("client: 5 MB that nobody reads", "K10", "{K10 a timeout of 1 s} of 1 s", ("8 s of 3 s", NOT, NOT)),
     Anchor("client: an event above 1 MiB", "K06H", "taken, up to 64 MiB", ("an error", SAME, NOT)),
     Anchor("client: 1 MB of gzip that are 1 GB", "K12", "refused, {K12 memory at most}",
-           ("3.1 GB, 20 s of 10 s", "3.2 GB, 18 s of 10 s", NOT)),
+           ("3.1 GB, for 20 s", "3.2 GB, for 18 s", NOT)),
 )
 
 

@@ -133,13 +133,13 @@ def large(t: Trial) -> None:
 def linear(t: Trial, client: Client) -> None:
     """Long events in pieces of 1 KB: four times as long may take four times as long, and on a busy machine ten."""
     best: Dict[int, float] = {}
-    for _ in range(5):
+    for _ in range(3):
         for megabytes in (4, 8, 16):
             size = megabytes * web_tools.MEGABYTE
             reply = client.call("big", 60, bytes=size, padded=True, way="event", piece=1024)
             assert reply.text == "whole", f"an event of {megabytes} MB: {reply.error}: {reply.message}"[:150]
             best[megabytes] = min(best.get(megabytes, reply.seconds), reply.seconds)
-        if best[16] <= 6 * best[4]:
+        if best[16] <= 8 * best[4]:
             break
     for megabytes, seconds in best.items():
         t.note(f"{megabytes} MB in pieces of 1 KB", seconds, "s")

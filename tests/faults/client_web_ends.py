@@ -56,7 +56,8 @@ def unreachable(t: Trial, client: Client) -> None:
         threads = client.count("task")
         reply = client.open(1.0, url=f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
         refused(t, reply, "a connection that is never made, timeout 1 s", 2.0)
-        t.below("threads left by it", client.settled("task", threads) - threads, 0, "")
+        # by itself it would go on for 10 s
+        t.below("threads left by it", client.settled("task", threads, 6) - threads, 0, "")
 
 
 @case("K12")

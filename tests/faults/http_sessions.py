@@ -310,8 +310,10 @@ def expiry(t: Trial) -> None:
     site = hasty(t, session_ttl=1, sessions=40)
     revision = t.http_eras()[0]
     for _ in range(2):
+        begun = time.monotonic()
         ids, refusals = fill(site, revision, 41)
-        t.expect(len(ids) == 40 and refusals, f"{len(ids)} sessions were opened where 40 may be")
+        quick = time.monotonic() - begun < 1  # else the first have ended before the last begin
+        t.expect(len(ids) >= 40 and (refusals or not quick), f"{len(ids)} sessions were opened where 40 may be")
         time.sleep(1.3)
     found = site.settled(lambda: float(not fill(site, revision, 1)[0]), 0)
     t.expect(found == 0, "no room after all sessions have expired")

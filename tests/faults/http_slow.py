@@ -251,7 +251,7 @@ def unread_notices(t: Trial, site: Site, session: Session) -> None:
                 slowest = max(slowest, time.monotonic() - begun)
         busy.close()
         wait = site.terms.write + t.options.patience * t.options.slack
-        t.expect(site.settled(site.descriptors, files, wait) <= files, "the stream that nobody reads is left")
+        t.expect(site.settled(site.descriptors, files, wait) <= files, "the unread stream of a session is left")
         t.expect(not whole(deaf), "the stream of a session that nobody read ended as if it were whole")
     t.note("notices before it was dropped", made, "")
     t.below("slowest call beside it", slowest, 1)

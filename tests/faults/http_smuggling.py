@@ -9,6 +9,9 @@ from .http_bodies import CHUNKED, chunked, headless, payload_of
 from .http_raw import Session, Site
 from .trial import Trial, case
 
+MANY = 20
+"""After so many faults nothing that waits is tried any more."""
+
 _ANSWER = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9]) ")
 
 
@@ -194,6 +197,7 @@ def refuses(t: Trial, site: Site, vector: Vector, data: bytes) -> bool:
             came = visitor.closes()
         except AssertionError:
             worse(f"{vector.name}: the connection is left open")
+            assert len(t.said) < MANY, "and so on"
             return False
     statuses = list(map(int, _ANSWER.findall(came)))
     if any(status < 400 for status in statuses):

@@ -271,7 +271,7 @@ def _plain(response: Response) -> Response:
 
 def _idle(t: Trial, site: Site, session: Session) -> None:
     """A stream on which nothing happens outlives a proxy that cuts silent ones: comments come."""
-    patience = 6 * site.terms.keepalive
+    patience = 6 * site.terms.keepalive * max(1.0, t.options.slack)
     with ToyProxy(site.port, Habits(idle=patience)) as proxy:
         with _by(proxy, 3 * patience + t.options.patience) as visitor:
             visitor.send(session.listen()).head()

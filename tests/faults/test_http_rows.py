@@ -113,8 +113,12 @@ TRIED: Tuple[Tuple[str, Callable[[Trial], None], str, str, str], ...] = (
 )
 
 
+WAITED_FOR = {"stays", "zips", "immortal", "anybody", "narrow"}
+"""Faults that show in a wait."""
+
+
 def outcome(id: str, case: Callable[[Trial], None], fault: str) -> Outcome:
-    trial = Trial(id, bad_site(fault), HASTY if fault in ("stays", "zips", "immortal", "anybody") else PATIENT)
+    trial = Trial(id, bad_site(fault), HASTY if fault in WAITED_FOR else PATIENT)
     try:
         try:
             case(trial)

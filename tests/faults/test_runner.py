@@ -27,7 +27,7 @@ FEW_IN_HASTE = FEW._replace(patience=1.2, slack=2.0)
 
 WAITED_FOR = {
     "hangs", "slow", "forgets", "stays", "stubborn", "waits", "dies", "abandons", "endless", "credulous",
-    "greedy", "leaks", "long", "open", "patient",
+    "greedy", "lax", "leaks", "long", "open", "patient",
 }  # fmt: skip
 
 

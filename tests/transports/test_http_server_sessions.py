@@ -279,8 +279,32 @@ def test_an_array_with_progress_is_a_stream_and_may_be_taken_back(core: Endpoint
     client.send(message("notifications/cancelled", {"requestId": 2}, None))
     assert stage.cancelled.wait(WAIT)
     stage.go.set()
-    answers = served.finished().messages[-1]
-    assert [each["id"] for each in answers] == [1, 2] and "error" in answers[1]
+    answers = {each["id"]: each for each in served.finished().messages[-1]}
+    assert sorted(answers) == [1, 2] and "error" in answers[2]
+
+
+@pytest.mark.parametrize("threads", [True, False])
+def test_the_requests_of_an_array_run_at_the_same_time(threads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If there are threads for that; else one after the other."""
+    server, together = Server("meeting"), threading.Barrier(3 if threads else 1)
+
+    @server.tool
+    def meet(name: str) -> str:
+        """Wait for the others."""
+        together.wait(WAIT)
+        return name
+
+    core = core_of(server)
+    client = Shaken(core, revision="2025-03-26")
+
+    def refuse(work: Any, **more: Any) -> None:
+        raise RuntimeError("no thread")
+
+    if not threads:
+        monkeypatch.setattr(core.workers, "start", refuse)
+    answers = client.send([message("tools/call", called("meet", {"name": str(id)}), id) for id in range(3)]).json
+    assert {each["id"]: each["result"]["content"][0]["text"] for each in answers} == {0: "0", 1: "1", 2: "2"}
+    server.close()
 
 
 @pytest.mark.parametrize(
