@@ -138,16 +138,19 @@ class Connection:
             self._head = self.stream.head()
             return self._head is not None
         whole = self.stream.body() is not None
-        self._count()
+        self._count(whole)
         return whole
 
-    def _count(self) -> None:
+    def _count(self, whole: bool) -> None:
         """Have what is here of a body counted, until all of it is.
+
+        Args:
+            whole: Whether it is.
 
         Raises:
             BadRequest: It is long, and there is no room for it beside the others.
         """
-        change = self.stream.half - self._half
+        change = (0 if whole else self.stream.half) - self._half
         if change:
             self._half += change
             if not self._terms.count(change) and self._half > _READ_BYTES:
@@ -276,7 +279,7 @@ class Connection:
                 self.send(CONTINUE)
             while True:
                 body = self.stream.body()
-                self._count()
+                self._count(body is not None)
                 if body is not None:
                     return body
                 if not wait(self.socket, deadline.wait()):

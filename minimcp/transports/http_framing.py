@@ -221,9 +221,7 @@ class RequestStream:
 
     @property
     def half(self) -> int:
-        """Bytes that are here of a body of which the rest is awaited."""
-        if self._head is None or self._body is not None:
-            return 0
+        """Bytes that are here of a body, as long as `body` has not found all of it."""
         return len(self._bytes) + (len(self._chunks.body) if self._chunks is not None else 0)
 
     def feed(self, data: bytes) -> None:
