@@ -40,7 +40,7 @@ from minimcp.errors import (
     UrlElicitationRequired,
     error_from_peer,
 )
-from minimcp.failures import wire_failure
+from minimcp.failures import Busy, wire_failure
 from minimcp.revisions import REVISIONS
 
 from .rows import for_each
@@ -278,6 +278,12 @@ def test_a_copy_and_a_pickle_keep_every_field(twin_of: Any) -> None:
         assert twin is not error
         assert type(twin) is type(error)
         assert (twin.args, vars(twin), str(twin)) == (error.args, vars(error), str(error))
+
+
+@pytest.mark.parametrize("twin_of", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_a_busy_server_is_waited_for_as_long_whoever_gets_the_exception(twin_of: Any) -> None:
+    twin = twin_of(Busy("HTTP 429", 7))
+    assert isinstance(twin, ConnectionLost) and (str(twin), twin.seconds) == ("HTTP 429", 7)
 
 
 def test_a_copy_is_an_exception_of_its_own() -> None:
