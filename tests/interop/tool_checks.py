@@ -133,7 +133,7 @@ def check_cancel(peer: Peer) -> None:
 
 
 def check_timeout(peer: Peer) -> None:
-    error = expect_raised(minimcp.RequestTimeout, lambda: peer.call("slow", {"seconds": 60}, timeout=0.3))
+    error = expect_raised(minimcp.RequestTimeout, lambda: peer.call("slow", {"seconds": 60}, timeout=1.5))
     expect(isinstance(error, TimeoutError), True)
     expect(peer.call("cancellations", {"expected": 2}).text, "2")
 

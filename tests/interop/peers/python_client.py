@@ -165,7 +165,7 @@ async def check_cancel(peer: Peer) -> None:
 
 async def check_timeout(peer: Peer) -> None:
     try:
-        await peer.call("slow", {"seconds": 60}, timeout=0.3)
+        await peer.call("slow", {"seconds": 60}, timeout=1.5)
     except (PeerError, TimeoutError):
         pass
     else:
