@@ -11,6 +11,7 @@ import minimcp
 from .clients import HANDSHAKE, PATIENCE, Script, make_scripted, spoken, wall_below  # noqa: F401
 from .messages import CAPABILITIES_KEY, CLIENT_KEY, HANDSHAKES, MODERN, VERSION_KEY
 
+
 def refused(*supported: str) -> Dict[str, Any]:
     """An answer that refuses the version and names others."""
     return {"error": -32022, "data": {"supported": list(supported), "requested": MODERN}}

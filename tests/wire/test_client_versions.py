@@ -11,10 +11,6 @@ import minimcp
 from .clients import HANDSHAKE, Script, make_scripted, spoken, wall_below  # noqa: F401
 from .messages import HANDSHAKES, MODERN, VERSION_KEY
 
-SHORT = 0.2
-"""Seconds that a silent server gets before the older handshake is tried."""
-
-
 def envelopes(messages: List[Dict[str, Any]]) -> List[str]:
     """The version that each of these requests names."""
     return [message["params"]["_meta"][VERSION_KEY] for message in messages]
