@@ -11,6 +11,7 @@ import minimcp
 from .clients import HANDSHAKE, Script, make_scripted, spoken, wall_below  # noqa: F401
 from .messages import HANDSHAKES, MODERN, VERSION_KEY
 
+
 def envelopes(messages: List[Dict[str, Any]]) -> List[str]:
     """The version that each of these requests names."""
     return [message["params"]["_meta"][VERSION_KEY] for message in messages]
