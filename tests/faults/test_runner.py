@@ -18,17 +18,24 @@ from .trial import ABSENT, CASES, FAIL, PASS, WARN, Options, Outcome, Subject, r
 
 HERE = Path(__file__).resolve().parent
 PATIENT = Options(seed=36, patience=30.0, slack=10.0, mutations=16)
-HASTY = PATIENT._replace(patience=1.2, slack=0.15)
+HASTY = PATIENT._replace(patience=1.2, slack=0.9)
 """For faults that show in a wait: the others must not fail because the machine is busy."""
 
 FEW = PATIENT._replace(share=0.05)
 FEW_IN_HASTE = FEW._replace(patience=1.2, slack=2.0)
 """For the rows of HTTP, which take hundreds of everything."""
 
+SLUGGISH = HASTY._replace(slack=0.15)
+"""For one that is a little too slow, and always."""
+
 WAITED_FOR = {
     "hangs", "slow", "forgets", "stays", "stubborn", "waits", "dies", "abandons", "endless", "credulous",
     "greedy", "lax", "leaks", "long", "open", "patient",
 }  # fmt: skip
+
+
+def _options(fault: str) -> Options:
+    return SLUGGISH if fault == "slow" else HASTY if fault in WAITED_FOR else PATIENT
 
 
 def bad_server(fault: str) -> Subject:
@@ -127,8 +134,10 @@ def outcomes() -> List[Outcome]:
         running = {}  # those that wait first
         for index in sorted(range(len(TRIED)), key=lambda index: TRIED[index][2] not in WAITED_FOR):
             row, subject, fault, _, _ = TRIED[index]
-            patient, hasty = (FEW, FEW_IN_HASTE) if subject.http else (PATIENT, HASTY)
-            running[index] = pool.submit(run, row, subject, hasty if fault in WAITED_FOR else patient)
+            options = _options(fault)
+            if subject.http:
+                options = FEW_IN_HASTE if fault in WAITED_FOR else FEW
+            running[index] = pool.submit(run, row, subject, options)
         return [running[index].result() for index in range(len(TRIED))]
 
 

@@ -90,7 +90,7 @@ class Callers:
 
     def __init__(self, client: Client, record: Record, timeout: float = TIMEOUT) -> None:
         self._client, self._record, self.timeout = client, record, timeout
-        self._futures: List[Any] = []
+        self._submitted: List[threading.Event] = []
 
     def make(self, tag: str, tool: str, size: int, *, submitted: bool = False, timeout: float = 0.0) -> str:
         """Make a call; how it ended, or empty when somebody else will see. 0 stands for the timeout of all."""
@@ -108,8 +108,9 @@ class Callers:
         try:
             if submitted:
                 future = self._client.submit(self._client.call_tool, tool, arguments, **options)
-                self._futures.append(future)
-                future.add_done_callback(lambda done: self._end(tag, arguments, done.result))
+                noted = threading.Event()  # a future is done before those hear of it who asked to
+                self._submitted.append(noted)
+                future.add_done_callback(lambda done: [self._end(tag, arguments, done.result), noted.set()])
                 return ""
             return self._end(tag, arguments, lambda: self._client.call_tool(tool, arguments, **options))
         except BaseException as error:  # submit itself
@@ -131,8 +132,8 @@ class Callers:
 
     def finish(self) -> None:
         """Wait for what was submitted; what does not end has no ending in the record."""
-        for future in self._futures:
-            eventually(future.done)
+        for noted in self._submitted:
+            noted.wait(WAIT)
 
 
 def _throw(error: BaseException) -> Any:

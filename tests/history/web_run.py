@@ -127,5 +127,6 @@ def _talk(plan: WebPlan, relay: WebRelay, record: Record) -> None:
             thread.join(WAIT)
         callers.finish()
         relay.raging.clear()
+        callers.make("quiet", "echo", 1, timeout=WAIT)  # a session that has ended meanwhile may be noticed beside it
         callers.make("last", "echo", 1, timeout=WAIT)
         record.note("close")

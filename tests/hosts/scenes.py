@@ -251,14 +251,14 @@ server {
     location / {
         proxy_pass http://127.0.0.1:{behind};
         proxy_buffering on;
-        proxy_read_timeout 3s;
+        proxy_read_timeout 6s;
     }
 }
 """
 
 
 def proxied(host: Host) -> Scene:
-    """nginx gives up after 3 s of silence, or finds nobody."""
+    """nginx gives up after 6 s of silence, or finds nobody."""
 
     def scene(place: Place) -> Iterator[Step]:
         port = free_port()
@@ -268,13 +268,13 @@ def proxied(host: Host) -> Scene:
 
         def silence(visit: Visit) -> None:
             with visit.connect() as client:
-                expect(client.call_tool("silent", {"name": uuid.uuid4().hex, "seconds": 6}).text, "done")
+                expect(client.call_tool("silent", {"name": uuid.uuid4().hex, "seconds": 9}).text, "done")
 
         def silences() -> None:
             with ThreadPoolExecutor(2) as pool:
                 list(pool.map(silence, visits))
 
-        yield "6 s of silence in either era", silences
+        yield "9 s of silence in either era", silences
         clients = [visit.connect() for visit in visits]
 
         def restart() -> None:
@@ -305,7 +305,7 @@ def mute(place: Place) -> Iterator[Step]:
 
     def silence() -> None:
         with visit.connect() as client:
-            error = error_of(lambda: client.call_tool("silent", {"name": uuid.uuid4().hex, "seconds": 8}))
+            error = error_of(lambda: client.call_tool("silent", {"name": uuid.uuid4().hex, "seconds": 14}))
             expect((type(error), "HTTP 504" in str(error)), (minimcp.ConnectionLost, True))
 
     yield "504 without comments", silence
