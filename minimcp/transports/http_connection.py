@@ -102,11 +102,12 @@ class Connection:
 
     __slots__ = (
         "socket", "client", "stream", "phase", "due", "writer", "watched", "registered", "thread", "_terms", "_head",
-        "_continued", "_half",
+        "_continued", "_half", "_poller",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, client: str, terms: Terms) -> None:
         self.socket, self.client, self._terms = sock, client, terms
+        self._poller: Any = None
         self.stream = RequestStream(header_bytes=terms.header_bytes, body_bytes=terms.body_bytes)
         self._head: Optional[Head] = None
         self._continued = False
@@ -246,7 +247,7 @@ class Connection:
         self._head = self.stream.head()
         if self._head is not None:
             return NEXT
-        if not (self._terms.closing or self._terms.crowded) and wait(self.socket, LINGER_SECONDS):
+        if not (self._terms.closing or self._terms.crowded) and self._lingers():
             data = self.receive()
             if data is not None:
                 if not data:
@@ -254,13 +255,23 @@ class Connection:
                 return NEXT if self.advance(data) else HEAD
         return HEAD if self.stream.begun else IDLE
 
+    def _lingers(self) -> bool:
+        """Whether the peer sends, or closes, within a moment."""
+        if not hasattr(select, "poll"):  # pragma: no cover - Windows
+            return wait(self.socket, LINGER_SECONDS)
+        if self._poller is None:
+            self._poller = select.poll()
+            self._poller.register(self.socket, select.POLLIN)
+        return bool(self._poller.poll(LINGER_SECONDS * 1000))
+
     def _keeps_alive(self, head: Head) -> bool:
         """Whether there may be a request after this one: its body is here, and both sides want to go on."""
         if self._terms.closing or not head.keep_alive:
             return False
+        if self.stream.whole is not None:
+            return True
         try:
-            if self.stream.body() is None:
-                self.stream.feed(self.receive() or b"")
+            self.stream.feed(self.receive() or b"")
             return self.stream.body() is not None
         except BadRequest:
             return False

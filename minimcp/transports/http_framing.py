@@ -78,7 +78,8 @@ class Head(NamedTuple):
     def with_length(self, digits: bytes) -> Head:
         """The same head, but for the length of the body."""
         method, path, headers, newer, keep_alive, _, expects = self
-        return Head(method, path, headers.with_length(digits.decode()), newer, keep_alive, int(digits), expects)
+        fields = (method, path, headers.with_length(digits.decode()), newer, keep_alive, int(digits), expects)
+        return tuple.__new__(Head, fields)
 
 
 def parse_head(block: bytes, known: Optional[dict[str, Field]] = None) -> Head:
@@ -195,10 +196,10 @@ class RequestStream:
         header_bytes: Of one head, at most.
         body_bytes: Of one body, at most; None for any size.
 
-    For one thread at a time.
+    ``whole`` is the body of this request, once `body` has found it to be here. For one thread at a time.
     """
 
-    __slots__ = ("_bytes", "_looked", "_header_bytes", "_body_bytes", "_head", "_chunks", "_body", "_known", "_heads")
+    __slots__ = ("_bytes", "_looked", "_header_bytes", "_body_bytes", "_head", "_chunks", "whole", "_known", "_heads")
 
     def __init__(self, *, header_bytes: int = HEADER_BYTES, body_bytes: Optional[int]) -> None:
         self._bytes = bytearray()
@@ -212,7 +213,7 @@ class RequestStream:
         """Go on to the next request."""
         self._head: Optional[Head] = None
         self._chunks: Optional[_Chunks] = None
-        self._body: Optional[bytes] = None
+        self.whole: Optional[bytes] = None
 
     @property
     def begun(self) -> bool:
@@ -285,14 +286,14 @@ class RequestStream:
         Raises:
             BadRequest: It is refused.
         """
-        if self._body is None and self._head is not None:
+        if self.whole is None and self._head is not None:
             length = self._head.length
             if length is None:
-                self._body = self._take_chunks()
+                self.whole = self._take_chunks()
             elif len(self._bytes) >= length:
-                self._body = bytes(self._bytes[:length])
+                self.whole = bytes(self._bytes[:length])
                 del self._bytes[:length]
-        return self._body
+        return self.whole
 
     def _take_chunks(self) -> Optional[bytes]:
         if self._chunks is None:
