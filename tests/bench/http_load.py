@@ -44,10 +44,13 @@ class Connection:
         self.ask(self.request(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'))
 
     def renew(self) -> None:
-        """Connect again if the server has closed, as it may when nobody has called for a while."""
-        if select.select([self.socket], (), (), 0)[0]:
-            self.socket.close()
-            self.socket = self._connected()
+        """Connect again: when nobody has called for a while the server may be about to close, and nobody can see that.
+
+        The session goes on. One call is made, so that none that is measured is the first.
+        """
+        self.socket.close()
+        self.socket = self._connected()
+        self.ask(self.request(self.child.frame("ping", {})))
 
     def _connected(self) -> socket.socket:
         end = time.monotonic() + WAIT
@@ -73,7 +76,9 @@ class Connection:
         return self.request(self.child.call("echo", **arguments))
 
     def open_stream(self) -> None:
-        """A GET, whose response stays open: returns when its head is there."""
+        """A GET, whose response stays open, on a connection of its own: returns when its head is there."""
+        self.socket.close()
+        self.socket = self._connected()
         self.socket.sendall(
             f"GET /mcp HTTP/1.1\r\nHost: {self.host}\r\nAccept: text/event-stream\r\n{self.session}\r\n".encode()
         )
@@ -140,8 +145,8 @@ def one(child: load.Child, calls: int) -> Measured:
     """One connection, one call at a time."""
     assert isinstance(child, Child)
     connection = child.connections[0]
-    connection.renew()
     requests = [connection.call(text=load.TEXT) for _ in range(calls)]
+    connection.renew()
     times, responses = [], []
     cpu = child.cpu()
     for request in requests:
@@ -161,10 +166,11 @@ def many(child: load.Child, calls: int) -> Measured:
     poller, by_number = select.epoll(), {}
     todo = {}
     for connection in child.connections:
+        todo[connection] = [connection.call(text=load.TEXT) for _ in range(max(1, calls // CONNECTIONS))]
+    for connection in child.connections:
         connection.renew()
         poller.register(connection.socket, select.EPOLLIN)
         by_number[connection.socket.fileno()] = connection
-        todo[connection] = [connection.call(text=load.TEXT) for _ in range(max(1, calls // CONNECTIONS))]
     total, responses = sum(map(len, todo.values())), []
     cpu, begin = child.cpu(), time.perf_counter()
     for connection in child.connections:
@@ -186,9 +192,9 @@ def progress(child: load.Child, reports: int) -> Measured:
     """Many reports on one response."""
     assert isinstance(child, Child)
     connection = child.connections[0]
-    connection.renew()
     params = {"name": "count", "arguments": {"n": reports}, "_meta": {"progressToken": "p"}}
     request = connection.request(child.frame("tools/call", params))
+    connection.renew()
     pieces, last = [], b""
     begin = time.perf_counter()
     connection.socket.sendall(request)
