@@ -198,17 +198,14 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
         A message, a `Broken`, or a list of both for an array. Never raises, whatever the bytes are.
     """
     try:
-        text = line.decode().strip(" \t\n\r")
-        value, end = _strict.raw_decode(text)
+        value, end = _strict.raw_decode(text := line.decode().strip(" \t\n\r"))
     except (ValueError, RecursionError):
         return _diagnose(line, max_depth)
     if end < len(text):
         return _diagnose(line, max_depth)
     if max_depth is not None and _may_be_deeper(text, max_depth) and _deeper_than(value, max_depth):
         return _broken(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
-    if type(value) is list:
-        return [_message(item) for item in value]
-    return _message(value)
+    return [_message(item) for item in value] if type(value) is list else _message(value)
 
 
 def _message(value: Json) -> Union[Message, Broken]:
