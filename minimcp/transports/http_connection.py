@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 import threading
 from typing import Any, Callable, NamedTuple, Optional, Union
 
@@ -29,7 +30,9 @@ HALF_BODIES = 16
 
 _READ_BYTES = 64 * 1024
 _PIECE_BYTES = 64 * 1024
-_NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
+_DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
+_TO_SEND: int = getattr(socket, "MSG_NOSIGNAL", 0) | _DONT_WAIT
+_MOMENT = struct.pack("ll", 0, int(LINGER_SECONDS * 1000000))
 _log = Log("http")
 
 
@@ -95,19 +98,20 @@ class Connection:
     """An accepted socket. At any time it belongs to one thread: the server's, or the worker that runs `work`.
 
     Args:
-        sock: Not blocking.
+        sock: Not blocking; where the system can do that it is changed, so that `work` waits on it for a moment.
         client: The peer's address, in words.
         terms: What holds for all connections of its server.
     """
 
     __slots__ = (
         "socket", "client", "stream", "phase", "due", "writer", "watched", "registered", "thread", "_terms", "_head",
-        "_continued", "_half", "_poller",
+        "_continued", "_half",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, client: str, terms: Terms) -> None:
         self.socket, self.client, self._terms = sock, client, terms
-        self._poller: Any = None
+        if _DONT_WAIT:
+            _let_wait(sock)
         self.stream = RequestStream(header_bytes=terms.header_bytes, body_bytes=terms.body_bytes)
         self._head: Optional[Head] = None
         self._continued = False
@@ -119,10 +123,10 @@ class Connection:
         self.registered = False
         self.thread = ""
 
-    def receive(self) -> Optional[bytes]:
+    def receive(self, flags: int = _DONT_WAIT) -> Optional[bytes]:
         """What the peer sent; None when that is nothing yet, empty when it has closed."""
         try:
-            return self.socket.recv(_READ_BYTES)
+            return self.socket.recv(_READ_BYTES, flags)
         except (BlockingIOError, InterruptedError):
             return None
         except OSError:
@@ -160,7 +164,7 @@ class Connection:
     def has_left(self) -> bool:
         """Whether the peer has closed, or cut, the connection."""
         try:
-            return not self.socket.recv(1, socket.MSG_PEEK)
+            return not self.socket.recv(1, socket.MSG_PEEK | _DONT_WAIT)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
@@ -173,7 +177,7 @@ class Connection:
         headers = [("Content-Type", "text/plain; charset=utf-8")]
         head = response_head(status, headers, length=len(body), keep_alive=False, newer=True)
         try:
-            self.socket.send(head + body, _NO_SIGNAL)
+            self.socket.send(head + body, _TO_SEND)
         except OSError:
             pass  # it is closed in any case
 
@@ -247,22 +251,18 @@ class Connection:
         self._head = self.stream.head()
         if self._head is not None:
             return NEXT
-        if not (self._terms.closing or self._terms.crowded) and self._lingers():
-            data = self.receive()
-            if data is not None:
-                if not data:
-                    return CLOSED
-                return NEXT if self.advance(data) else HEAD
+        data = None if self._terms.closing or self._terms.crowded else self._linger()
+        if data is not None:
+            if not data:
+                return CLOSED
+            return NEXT if self.advance(data) else HEAD
         return HEAD if self.stream.begun else IDLE
 
-    def _lingers(self) -> bool:
-        """Whether the peer sends, or closes, within a moment."""
-        if not hasattr(select, "poll"):  # pragma: no cover - Windows
-            return wait(self.socket, LINGER_SECONDS)
-        if self._poller is None:
-            self._poller = select.poll()
-            self._poller.register(self.socket, select.POLLIN)
-        return bool(self._poller.poll(LINGER_SECONDS * 1000))
+    def _linger(self) -> Optional[bytes]:
+        """What the peer sends within a moment, as `receive`."""
+        if _DONT_WAIT:
+            return self.receive(0)
+        return self.receive() if wait(self.socket, LINGER_SECONDS) else None  # pragma: no cover - Windows
 
     def _keeps_alive(self, head: Head) -> bool:
         """Whether there may be a request after this one: its body is here, and both sides want to go on."""
@@ -331,7 +331,7 @@ class Connection:
 
     def _send_some(self, data: Union[bytes, memoryview]) -> int:
         try:
-            return self.socket.send(data, _NO_SIGNAL)
+            return self.socket.send(data, _TO_SEND)
         except (BlockingIOError, InterruptedError):
             return 0
 
@@ -350,6 +350,18 @@ class Body:
         whole = self._connection.read_body(self._writer)
         begin, self._at = self._at, len(whole) if size < 0 else min(self._at + size, len(whole))
         return whole[begin : self._at]
+
+
+def _let_wait(sock: socket.socket) -> None:
+    """Have the system end a call that waits after a moment, and all other calls say that they do not wait.
+
+    So one call waits and receives: with many connections each call that may wait lets another thread run first.
+    """
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _MOMENT)
+        sock.setblocking(True)
+    except OSError:
+        pass  # then no call waits
 
 
 def wait(sock: socket.socket, seconds: float, *, to_write: bool = False) -> bool:
