@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import threading
-from typing import Callable, Optional
+from typing import Any, Callable, ContextManager, Optional
 
 Later = Callable[[Callable[[], Optional[bytes]]], None]
 """Has a function called soon by whoever writes, which sends the lines that it returns. Never blocks."""
+
+
+def order_lock() -> ContextManager[Any]:
+    """Held while several peers are told of one thing, and while one is added: it hears of that or begins behind it.
+
+    Its owner may take it again: a signal handler may tell something in the midst of another thing.
+    """
+    return threading.RLock()
 
 
 class Notices:

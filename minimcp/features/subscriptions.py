@@ -16,7 +16,7 @@ from ..errors import InternalError, InvalidParams
 from ..exchange import LATER, Exchange, Outlet, Route
 from ..jsonrpc import Json, Notification, Response, encode
 from ..log import Log, one_line
-from ..notices import Later, Notices
+from ..notices import Later, Notices, order_lock
 from .facts import Facts
 
 log = Log("subscriptions")
@@ -87,6 +87,7 @@ class Subscriptions:
         self._facts, self._offered, self._max_streams = facts, offered, max_streams
         self._sessions: dict[Peer, Subscriber] = {}
         self._streams: dict[Exchange, Subscriber] = {}
+        self._order_lock = order_lock()
 
     def routes(self, kind: str) -> Mapping[str, Route]:
         """The methods by which a session subscribes to things of a kind."""
@@ -101,13 +102,15 @@ class Subscriptions:
 
     def list_changed(self, kind: str) -> None:
         """Tell everybody who wants to know that a list has changed, if lists of this kind are declared at all."""
-        for subscriber in self._everybody():
-            subscriber.list_changed(kind)
+        with self._order_lock:
+            for subscriber in self._everybody():
+                subscriber.list_changed(kind)
 
     def resource_updated(self, uri: str) -> None:
         """Tell those who subscribed to a resource that it has changed."""
-        for subscriber in self._everybody():
-            subscriber.resource_updated(uri)
+        with self._order_lock:
+            for subscriber in self._everybody():
+                subscriber.resource_updated(uri)
 
     def _everybody(self) -> list[Subscriber]:
         return [*list(self._sessions.values()), *list(self._streams.values())]
@@ -172,8 +175,9 @@ class Subscriptions:
             meta=meta,
         )
         acknowledged = Notification(ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
-        stream.notices.put("acknowledged", encode(acknowledged))
-        self._streams[exchange] = stream
+        with self._order_lock:  # what a client hears on another stream before this word, it need not hear here
+            stream.notices.put("acknowledged", encode(acknowledged))
+            self._streams[exchange] = stream
         exchange.on_cancel(lambda: self._drop(exchange))
         return LATER
 
@@ -222,7 +226,7 @@ class Subscriptions:
 
     def renew(self) -> None:
         """Begin anew in a forked process: the clients are the parent's."""
-        self._sessions, self._streams = {}, {}
+        self._sessions, self._streams, self._order_lock = {}, {}, order_lock()
 
     def __repr__(self) -> str:
         return f"<Subscriptions {len(self._sessions)} sessions, {len(self._streams)} streams>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any, Dict, List, Optional
 
 import pytest
@@ -15,6 +16,7 @@ from minimcp.features.subscriptions import Subscriptions
 from minimcp.types.notices import covering
 
 from ..answering import R1, R5
+from ..support import WAIT
 from .support import exchange, facts, sent
 
 EVERYTHING = {
@@ -93,6 +95,26 @@ def test_subscriptions_without_resources_are_not_honoured() -> None:
 def test_a_filter_that_is_none(wrong: Any) -> None:
     with pytest.raises(InvalidParams):
         stream(made("resources"), wrong)
+
+
+def test_a_stream_begins_behind_what_is_being_told_on_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that has one stream take the place of another reads the first one up to the second one's first word."""
+    subscriptions, order = made("tools"), []
+    opened = [exchange("subscriptions/listen", {"notifications": EVERYTHING}, revision=R5) for _ in range(2)]
+    begins = threading.Thread(target=lambda: subscriptions.listen(opened[1]))
+
+    def later(outlet: Any, work: Any) -> None:
+        if order and threading.current_thread() is not begins:
+            begins.start()
+            begins.join(0.2)  # it waits for this thread; where it does not, it is through by now
+        order.append(threading.current_thread().name)
+
+    monkeypatch.setattr(type(opened[0].outlet), "later", later)
+    subscriptions.listen(opened[0])
+    subscriptions._streams[opened[0]].notices._take()
+    subscriptions.list_changed("tools")
+    begins.join(WAIT)
+    assert order == [threading.current_thread().name] * 2 + [begins.name]
 
 
 @pytest.mark.requirement("M:SUB-15")
