@@ -131,7 +131,7 @@ def test_a_stream_that_ends_with_its_session_is_forgotten(server: Server) -> Non
     for leaves in (False, True):
         client = Shaken(core)
         stream = listening(client)
-        assert eventually(lambda: list(core._ticker._streams))
+        assert eventually(lambda: list(core._ticker._streams))  # it has begun before it is followed
         if leaves:
             stream.writer.lose()
         client.delete()
