@@ -196,10 +196,10 @@ def idle_make_room(t: Trial, site: Site, ping: bytes) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(site.terms.connections):
             t.expect(stack.enter_context(site.visitor()).send(ping).answer().status == 200, "one of them is not served")
-        site.settled(lambda: float(beyond(site, ping) != "served"), 0)
-        found = [beyond(site, ping) for _ in range(5)]
-    if set(found) != {"served"}:
-        t.warn(f"idle connections make no room: {found}")
+        # A server may look a moment longer at each before it is idle: five in a row are served some time.
+        refused = site.settled(lambda: float(sum(beyond(site, ping) != "served" for _ in range(5))), 0)
+    if refused:
+        t.warn(f"idle connections make no room: {refused:g} of 5 are not served")
 
 
 SIZE, EVENTS = 10_000, 1_500
