@@ -18,9 +18,6 @@ from .deadline import Deadline
 from .errors import ConnectionFailed, ConnectionLost
 from .log import one_line
 
-LOOK_SECONDS = 0.1
-"""How often is looked whether a connection that is not there yet is still wanted."""
-
 _UNDER_WAY = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN, errno.EALREADY})
 
 here = threading.local()
@@ -135,7 +132,10 @@ class Cuttable:
         return self._wire
 
     def _reach(self) -> socket.socket:
-        """As `socket.create_connection`, for somebody who may give up meanwhile."""
+        """As `socket.create_connection`, for somebody who may give up meanwhile.
+
+        Linux lets a socket be shut down before it is connected. Elsewhere whoever gave up waits for its timeout.
+        """
         failed = OSError("its name has no address")
         found = socket.getaddrinfo(self._dns_host.strip("[]"), self.port, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, address in found:
@@ -155,16 +155,16 @@ class Cuttable:
 
     def _join(self, sock: socket.socket, address: Any, until: Deadline) -> None:
         sock.setblocking(False)
+        self._wire = sock  # from now on `cut_for` wakes this thread
         code = sock.connect_ex(address)
         with selectors.DefaultSelector() as ready:
             ready.register(sock, selectors.EVENT_WRITE)
-            while code in _UNDER_WAY:
-                if self._was_cut:
-                    raise OSError("given up while connecting")
-                if until.expired:
+            while code in _UNDER_WAY and not self._was_cut:
+                if not ready.select(until.wait()):
                     raise TimeoutError(f"not connected within {until.seconds:g} s")
-                if ready.select(min(until.wait(), LOOK_SECONDS)):
-                    code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if self._was_cut:
+            raise OSError("given up while connecting")
         if code:
             raise OSError(code, os.strerror(code))
 
