@@ -1,4 +1,4 @@
-"""The border where exceptions become errors on the wire, and their words become ours. Floor 3.
+"""The border where exceptions become errors on the wire, and their words become ours; and `Busy`. Floor 3.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic
 """

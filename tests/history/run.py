@@ -207,22 +207,27 @@ def _talk(plan: Plan, relay: Relay, record: Record, events: Callable[[], List[Ev
     ) as client:
         callers = Callers(client, record)
         relay.raging.set()
-        threads = [
-            threading.Thread(target=call_all, args=(callers, number, calls), name=f"caller-{number}", daemon=True)
-            for number, calls in enumerate(plan.callers, 1)
-        ]
-        for thread in threads:
-            thread.start()
-        if plan.closes:
-            eventually(lambda: sum(event.kind == "end" for event in record.events()) >= len(threads) * 2)
-            record.note("close")
-            client.close()
-        for thread in threads:
-            thread.join(WAIT)
-        callers.finish()
+        call_side_by_side(client, callers, plan, record)
         relay.raging.clear()
         _end_quietly(callers, relay, record, events)
         record.note("close")
+
+
+def call_side_by_side(client: minimcp.Client, callers: Callers, plan: Any, record: Record) -> None:
+    """Have all callers of a plan, over whatever transport, make their calls at once; return when none is left."""
+    threads = [
+        threading.Thread(target=call_all, args=(callers, number, calls), name=f"caller-{number}", daemon=True)
+        for number, calls in enumerate(plan.callers, 1)
+    ]
+    for thread in threads:
+        thread.start()
+    if plan.closes:
+        eventually(lambda: sum(event.kind == "end" for event in record.events()) >= len(threads) * 2)
+        record.note("close")
+        client.close()
+    for thread in threads:
+        thread.join(WAIT)
+    callers.finish()
 
 
 def call_all(callers: Callers, number: int, calls: List[Tuple[str, int, bool]]) -> None:

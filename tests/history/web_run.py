@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
@@ -15,7 +14,7 @@ import minimcp
 from ..support import ROOT, WAIT, eventually, held
 from .checker import Wrong, check
 from .record import Journal, Record
-from .run import SETTLE, TIMEOUT, TOOLS, Callers, Outcome, call_all
+from .run import SETTLE, TIMEOUT, TOOLS, Callers, Outcome, call_side_by_side
 from .server import make_server
 from .web_checker import WEB_RULES
 from .web_relay import WebRelay
@@ -113,19 +112,7 @@ def _talk(plan: WebPlan, relay: WebRelay, record: Record) -> None:
     with minimcp.connect(relay.url, revision=plan.revision, elicit=elicit, connect_timeout=WAIT) as client:
         callers = Callers(client, record, PATIENT if plan.patient else TIMEOUT)
         relay.raging.set()
-        threads = [
-            threading.Thread(target=call_all, args=(callers, number, calls), name=f"caller-{number}", daemon=True)
-            for number, calls in enumerate(plan.callers, 1)
-        ]
-        for thread in threads:
-            thread.start()
-        if plan.closes:
-            eventually(lambda: sum(event.kind == "end" for event in record.events()) >= len(threads) * 2)
-            record.note("close")
-            client.close()
-        for thread in threads:
-            thread.join(WAIT)
-        callers.finish()
+        call_side_by_side(client, callers, plan, record)
         relay.raging.clear()
         callers.make("quiet", "echo", 1, timeout=WAIT)  # a session that has ended meanwhile may be noticed beside it
         callers.make("last", "echo", 1, timeout=WAIT)
