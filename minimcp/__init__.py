@@ -1,4 +1,4 @@
-"""The Model Context Protocol in plain, blocking Python: both roles, every revision, no event loop. Floor 7.
+"""The Model Context Protocol in plain, blocking Python: both roles, every revision, no event loop.
 
 A server::
 
@@ -53,26 +53,27 @@ from .errors import (
     UnsupportedRevision,
     UrlElicitationRequired,
 )
-from .late import late_names
-from .version import VERSION as __version__
+from .protocol.late import late_names
+
+__version__ = "0.1.0"
 
 _LATE = {
-    "cancel": "CancelToken",
-    "client": "Client",
-    "connecting": "connect",
-    "features.context": "Context current_context",
-    "features.log_handler": "LogHandler",
-    "features.questions": "Elicit ElicitUrl ListRoots Sample",
-    "group": "Group connect_all",
-    "marks": "prompt resource tool",
-    "paths": "resolve_inside",
-    "serial": "Serial",
-    "server": "Server serve",
+    "engine.cancel": "CancelToken",
+    "client.client": "Client",
+    "client.connect": "connect",
+    "server.context": "Context current_context",
+    "server.log_handler": "LogHandler",
+    "server.questions": "Elicit ElicitUrl ListRoots Sample",
+    "client.group": "Group connect_all",
+    "server.decorators": "prompt resource tool",
+    "server.paths": "resolve_inside",
+    "server.serial": "Serial",
+    "server.server": "Server serve",
     "testing": "testing",
-    "transports.child": "StdioServer",
-    "transports.http_common": "HttpRequest HttpResponse",
-    "transports.http_server_stream": "EventStore",
-    "transports.posting": "HttpServer",
+    "stdio.child": "StdioServer",
+    "http.common": "HttpRequest HttpResponse",
+    "http.http_server_stream": "EventStore",
+    "http.posting": "HttpServer",
     "types": """
         Annotations Answer Audio BlobResourceContents CallToolResult Change Completion ElicitRequest EmbeddedResource
         GetPromptResult Icon Image Implementation LogMessage Message ModelPreferences Progress Prompt PromptArgument
@@ -84,21 +85,21 @@ _LATE = {
 
 if TYPE_CHECKING:
     from . import testing as testing
-    from .cancel import CancelToken
-    from .client import Client
-    from .connecting import connect
-    from .features.context import Context, current_context
-    from .features.log_handler import LogHandler
-    from .features.questions import Elicit, ElicitUrl, ListRoots, Sample
-    from .group import Group, connect_all
-    from .marks import prompt, resource, tool
-    from .paths import resolve_inside
-    from .serial import Serial
-    from .server import Server, serve
-    from .transports.child import StdioServer
-    from .transports.http_common import HttpRequest, HttpResponse
-    from .transports.http_server_stream import EventStore
-    from .transports.posting import HttpServer
+    from .client.client import Client
+    from .client.connect import connect
+    from .client.group import Group, connect_all
+    from .engine.cancel import CancelToken
+    from .http.common import HttpRequest, HttpResponse
+    from .http.http_server_stream import EventStore
+    from .http.posting import HttpServer
+    from .server.context import Context, current_context
+    from .server.decorators import prompt, resource, tool
+    from .server.log_handler import LogHandler
+    from .server.paths import resolve_inside
+    from .server.questions import Elicit, ElicitUrl, ListRoots, Sample
+    from .server.serial import Serial
+    from .server.server import Server, serve
+    from .stdio.child import StdioServer
     from .types import (
         Annotations,
         Answer,

@@ -1,4 +1,4 @@
-"""``python -m minimcp``: the command line. Floor 8."""
+"""``python -m minimcp``: the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every exception of this library: one flat tree, nothing of the libraries below leaks through. Floor 0.
+"""Every exception of this library: one flat tree, nothing of the libraries below leaks through.
 
 Codes and their meaning: https://modelcontextprotocol.io/specification/2026-07-28/basic
 An error that a peer sent has ``from_peer`` true; one made here and raised in a handler becomes the answer.
@@ -295,3 +295,15 @@ class Declined(Refused):
 
 class AuthorizationError(McpError):
     """No token could be had, or the server refused the one that was sent."""
+
+
+def one_line(value: Any, limit: int = 200) -> str:
+    """Text from a peer made fit for a log line or a message: escaped, cut at `limit` characters.
+
+    A peer must not be able to forge a second log line, so control characters are shown as escapes.
+    """
+    if isinstance(value, (str, bytes)):
+        value = value[:limit + 1]  # the beginning of 64 MiB is shown without escaping all of them
+    text = value if isinstance(value, str) else repr(value)
+    escaped = text.encode("unicode_escape", "backslashreplace").decode("ascii")
+    return escaped if len(escaped) <= limit else escaped[:limit] + "..."

@@ -1,4 +1,4 @@
-"""For tests of servers: a Context without a connection, and a record of what goes over one. Floor 7.
+"""For tests of servers: a Context without a connection, and a record of what goes over one.
 
 A whole server is tested through ``minimcp.connect(server)``, which runs the real codec, validation and threads. A
 single handler is called with a `context`. A `Transcript` shows and checks what went over the wire.
@@ -9,19 +9,19 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 
-from .answering import KINDS
-from .eras import LOG_LEVELS, Peer
-from .exchange import Exchange, Outlet, Route
-from .features.asking import CARRIERS, Asked, Asker, read_result
-from .features.context import Context
-from .features.facts import Facts
-from .handlers import NAMES, Handlers
-from .jsonrpc import Json, Request
-from .revisions import NEWEST_HANDSHAKE, choose
-from .server import Server
+from .client.answering import KINDS
+from .client.handlers import NAMES, Handlers
+from .engine.exchange import Exchange, Outlet, Route
+from .engine.workers import here
+from .protocol.eras import LOG_LEVELS, Peer
+from .protocol.messages import Json, Request
+from .protocol.versions import NEWEST_HANDSHAKE, choose
+from .server.asking import CARRIERS, Asked, Asker, read_result
+from .server.context import Context
+from .server.facts import Facts
+from .server.server import Server
 from .transcript import Entry, Transcript
 from .types import LogMessage, Progress
-from .workers import here
 
 __all__ = ["Entry", "Question", "Transcript", "UnitContext", "context"]
 

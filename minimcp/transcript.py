@@ -1,4 +1,4 @@
-"""`Transcript`: what went over the wire, to look at and to check; `minimcp.testing` has it. Floor 7."""
+"""`Transcript`: what went over the wire, to look at and to check; `minimcp.testing` has it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import threading
 from typing import Any, Iterator, Mapping, NamedTuple, Optional
 
-from .jsonrpc import Json
+from .protocol.messages import Json
 
 WIDTH = 100
 """Characters of a message's content that are shown."""

@@ -10,15 +10,15 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from minimcp.channel import Channel
-from minimcp.eras import Peer
+from minimcp.engine.connection import Channel
+from minimcp.protocol.eras import Peer
 from minimcp.errors import ConnectionLost, MethodNotFound
-from minimcp.exchange import Exchange, Outlet, Route
-from minimcp.jsonrpc import Notification, Request
-from minimcp.limits import Limits
-from minimcp.pipe import Frame, Pipe
-from minimcp.revisions import NEWEST_HANDSHAKE
-from minimcp.role import Role
+from minimcp.engine.exchange import Exchange, Outlet, Route
+from minimcp.protocol.messages import Notification, Request
+from minimcp.engine.limits import Limits
+from minimcp.engine.transport import Frame, Pipe
+from minimcp.protocol.versions import NEWEST_HANDSHAKE
+from minimcp.engine.role import Role
 
 from .support import WAIT
 

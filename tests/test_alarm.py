@@ -7,7 +7,7 @@ from typing import List
 
 import pytest
 
-from minimcp.alarm import Alarm, Countdown
+from minimcp.engine.alarm import Alarm, Countdown
 
 from .scripted import no_threads, wait_for
 from .support import eventually

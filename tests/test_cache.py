@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from minimcp import cache as module
-from minimcp.cache import CACHEABLE, LONGEST, Cache, Key
+from minimcp.client import cache as module
+from minimcp.client.cache import CACHEABLE, LONGEST, Cache, Key
 
 from .answering import R4, R5
 from .scripted import Task

@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import pytest
 
 import minimcp
-from minimcp import connecting
-from minimcp.cache import Cache
+from minimcp.client import connect as connecting
+from minimcp.client.cache import Cache
 
 from .answering import R4, R5, Answering, error, result
 from .scripted import Task, notice, wait_for

@@ -9,8 +9,8 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp import callbacks as module
-from minimcp.callbacks import Dispatcher
+from minimcp.client import callbacks as module
+from minimcp.client.callbacks import Dispatcher
 
 from .answering import R4, R5, Answering
 from .scripted import cancelled, no_threads, notice, wait_for

@@ -9,11 +9,12 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp import CancelToken, cacheable
-from minimcp.answering import Answerer
-from minimcp.arguments import DEFAULT
-from minimcp.calls import Calls
-from minimcp.handlers import Handlers
+from minimcp import CancelToken
+from minimcp.client import cacheable
+from minimcp.client.answering import Answerer
+from minimcp.client.arguments import DEFAULT
+from minimcp.client.calls import Calls
+from minimcp.client.handlers import Handlers
 
 from .answering import R4, R5, Answering, discovered, error, initialized, result, silence
 from .scripted import Task, dumps, notice, result as answer_of

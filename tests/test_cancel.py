@@ -9,15 +9,15 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.cancel import CancelToken
-from minimcp.eras import Peer
+from minimcp.engine.cancel import CancelToken
+from minimcp.protocol.eras import Peer
 from minimcp.errors import Cancelled
-from minimcp.exchange import Exchange, Route
-from minimcp.inbound import Inbound
-from minimcp.jsonrpc import Request
-from minimcp.limits import Limits
-from minimcp.outgoing import Outgoing
-from minimcp.revisions import REVISIONS
+from minimcp.engine.exchange import Exchange, Route
+from minimcp.engine.inbound import Inbound
+from minimcp.protocol.messages import Request
+from minimcp.engine.limits import Limits
+from minimcp.engine.outgoing import Outgoing
+from minimcp.protocol.versions import REVISIONS
 
 from . import floors
 from .floors import PACKAGE

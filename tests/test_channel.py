@@ -9,15 +9,15 @@ from typing import Any, List
 
 import pytest
 
-from minimcp import channel as module
-from minimcp.channel import Channel
-from minimcp.deadline import Deadline
+from minimcp.engine import connection as module
+from minimcp.engine.connection import Channel
+from minimcp.engine.deadline import Deadline
 from minimcp.errors import ConnectionLost, RequestTimeout
-from minimcp.exchange import Exchange
-from minimcp.lane import ALWAYS_SLOW
-from minimcp.limits import Limits
-from minimcp.pump import Main
-from minimcp.serial import Serial
+from minimcp.engine.exchange import Exchange
+from minimcp.engine.lane import ALWAYS_SLOW
+from minimcp.engine.limits import Limits
+from minimcp.server.pump import Main
+from minimcp.server.serial import Serial
 
 from .scripted import (
     ScriptedPipe,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import minimcp
-from minimcp import client as module, tool_calls
+from minimcp import client as module
+from minimcp.client import tool_calls
 from minimcp.types import Implementation
 
 from .answering import R1, R4, R5, Answering, discovered, error, initialized, result, silence

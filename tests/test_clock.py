@@ -6,9 +6,9 @@ from typing import Any, List, Optional
 
 import pytest
 
-from minimcp import clock as module
-from minimcp.clock import Clock, inherited
-from minimcp.deadline import LONGEST_WAIT
+from minimcp.engine import clock as module
+from minimcp.engine.clock import Clock, inherited
+from minimcp.engine.deadline import LONGEST_WAIT
 
 from .scripted import Task
 

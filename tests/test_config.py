@@ -9,7 +9,7 @@ from typing import Any, Dict
 import pytest
 
 from minimcp import Server, StdioServer
-from minimcp.config import read_servers
+from minimcp.client.config import read_servers
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,10 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp import Server, StdioServer, channel
-from minimcp.connecting import read_target
-from minimcp.transports.child import ChildPipe
+from minimcp import Server, StdioServer
+from minimcp.engine import connection as channel
+from minimcp.client.connect import read_target
+from minimcp.stdio.child import ChildPipe
 from minimcp.types import Implementation
 
 from .answering import R1, R4, R5, Answering, error, result

@@ -8,11 +8,11 @@ from typing import Any, Iterator, List
 
 import pytest
 
-from minimcp.control import ControlWorker
-from minimcp.eras import Peer
-from minimcp.exchange import Exchange, Route
-from minimcp.jsonrpc import Request
-from minimcp.revisions import NEWEST_HANDSHAKE
+from minimcp.engine.control import ControlWorker
+from minimcp.protocol.eras import Peer
+from minimcp.engine.exchange import Exchange, Route
+from minimcp.protocol.messages import Request
+from minimcp.protocol.versions import NEWEST_HANDSHAKE
 
 from .scripted import RecordingOutlet, Task, wait_for
 from .support import WAIT

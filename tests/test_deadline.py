@@ -7,8 +7,8 @@ from typing import Optional
 
 import pytest
 
-from minimcp import deadline
-from minimcp.deadline import LONGEST_WAIT, Deadline
+from minimcp.engine import deadline
+from minimcp.engine.deadline import LONGEST_WAIT, Deadline
 
 
 class Clock:

@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from minimcp.alarm import Alarm
-from minimcp.eras import (
+from minimcp.engine.alarm import Alarm
+from minimcp.protocol.eras import (
     CAPABILITIES_KEY,
     CLIENT_KEY,
     LOG_LEVEL_KEY,
@@ -23,11 +23,11 @@ from minimcp.eras import (
     refusal_before_session,
 )
 from minimcp.errors import InvalidParams, InvalidRequest, ProtocolViolation, UnsupportedRevision
-from minimcp.exchange import Exchange, Outlet
-from minimcp.features.facts import Facts
-from minimcp.features.tools import Tools
-from minimcp.jsonrpc import Request
-from minimcp.revisions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
+from minimcp.engine.exchange import Exchange, Outlet
+from minimcp.server.facts import Facts
+from minimcp.server.tools import Tools
+from minimcp.protocol.messages import Request
+from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
 
 from .rows import for_each
 

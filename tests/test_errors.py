@@ -11,7 +11,7 @@ import pytest
 
 import minimcp
 from minimcp import errors
-from minimcp.eras import Peer
+from minimcp.protocol.eras import Peer
 from minimcp.errors import (
     OLD_TOOL_CODES,
     RESERVED_CODES,
@@ -40,8 +40,8 @@ from minimcp.errors import (
     UrlElicitationRequired,
     error_from_peer,
 )
-from minimcp.failures import Busy, wire_failure
-from minimcp.revisions import REVISIONS
+from minimcp.protocol.failures import Busy, wire_failure
+from minimcp.protocol.versions import REVISIONS
 
 from .rows import for_each
 

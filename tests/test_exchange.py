@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
-from minimcp.eras import Peer
+from minimcp.protocol.eras import Peer
 from minimcp.errors import (
     Cancelled,
     CapabilityNotSupported,
@@ -23,12 +23,12 @@ from minimcp.errors import (
     UrlElicitationRequired,
     error_from_peer,
 )
-from minimcp.exchange import Exchange, Outlet, Route, _release, current_exchange
-from minimcp.failures import describe
-from minimcp.jsonrpc import Failure, Request
-from minimcp.lane import Pace
-from minimcp.outgoing import Outgoing
-from minimcp.revisions import BY_NAME, NEWEST_HANDSHAKE
+from minimcp.engine.exchange import Exchange, Outlet, Route, _release, current_exchange
+from minimcp.protocol.failures import describe
+from minimcp.protocol.messages import Failure, Request
+from minimcp.engine.lane import Pace
+from minimcp.engine.outgoing import Outgoing
+from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 
 from .rows import for_each
 from .scripted import RecordingOutlet, Task

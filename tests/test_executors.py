@@ -8,12 +8,12 @@ from typing import Any, Callable, List, Optional
 
 import pytest
 
-from minimcp.eras import Peer
+from minimcp.protocol.eras import Peer
 from minimcp.errors import InternalError
-from minimcp.exchange import Exchange, Route, current_exchange
-from minimcp.executors import Executor, Ticket
-from minimcp.jsonrpc import Request
-from minimcp.revisions import NEWEST_HANDSHAKE
+from minimcp.engine.exchange import Exchange, Route, current_exchange
+from minimcp.server.executors import Executor, Ticket
+from minimcp.protocol.messages import Request
+from minimcp.protocol.versions import NEWEST_HANDSHAKE
 
 from .scripted import RecordingOutlet, Task
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minimcp.functions import innermost, refuse_async, unbound
+from minimcp.schema.functions import innermost, refuse_async, unbound
 
 
 class Notes:

@@ -10,7 +10,7 @@ import pytest
 
 import minimcp
 from minimcp import CancelToken
-from minimcp.futures import CallFuture
+from minimcp.engine.futures import CallFuture
 
 from .scripted import Task, wait_for
 from .support import WAIT

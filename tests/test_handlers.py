@@ -10,8 +10,8 @@ import pytest
 
 import minimcp
 from minimcp import Root
-from minimcp.handlers import Handlers, as_roots
-from minimcp.revisions import REVISIONS
+from minimcp.client.handlers import Handlers, as_roots
+from minimcp.protocol.versions import REVISIONS
 
 from .answering import R1, R4, R5, Answering, initialized
 from .support import eventually

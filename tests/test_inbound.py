@@ -7,14 +7,14 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.eras import Peer
+from minimcp.protocol.eras import Peer
 from minimcp.errors import INVALID_PARAMS, InternalError, InvalidRequest
-from minimcp.exchange import LATER, Exchange, Outlet, Route, current_exchange
-from minimcp.inbound import Batch, Inbound, why_no_batch
-from minimcp.jsonrpc import Broken, Failure, Notification, Request, Response
-from minimcp.limits import Limits
-from minimcp.outgoing import Outgoing
-from minimcp.revisions import NEWEST_HANDSHAKE
+from minimcp.engine.exchange import LATER, Exchange, Outlet, Route, current_exchange
+from minimcp.engine.inbound import Batch, Inbound, why_no_batch
+from minimcp.protocol.messages import Broken, Failure, Notification, Request, Response
+from minimcp.engine.limits import Limits
+from minimcp.engine.outgoing import Outgoing
+from minimcp.protocol.versions import NEWEST_HANDSHAKE
 
 from .rows import for_each
 from .scripted import Task

@@ -7,16 +7,16 @@ from typing import Any, Callable, List, Optional
 
 import pytest
 
-from minimcp.deadline import Deadline
+from minimcp.engine.deadline import Deadline
 from minimcp.errors import ConnectionLost, ProtocolViolation
-from minimcp.exchange import Exchange
-from minimcp.inbound import Inbound
-from minimcp.intake import MOST_WARNINGS, Intake
-from minimcp.jsonrpc import Failure
-from minimcp.limits import Limits
-from minimcp.outgoing import Outgoing
-from minimcp.pipe import Addressed, Ended, TooLong
-from minimcp.table import PendingCall, RequestTable
+from minimcp.engine.exchange import Exchange
+from minimcp.engine.inbound import Inbound
+from minimcp.engine.intake import MOST_WARNINGS, Intake
+from minimcp.protocol.messages import Failure
+from minimcp.engine.limits import Limits
+from minimcp.engine.outgoing import Outgoing
+from minimcp.engine.transport import Addressed, Ended, TooLong
+from minimcp.engine.table import PendingCall, RequestTable
 
 from .rows import for_each
 from .scripted import ScriptedRole, cancelled, dumps, notice, request, result

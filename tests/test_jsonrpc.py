@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from minimcp.errors import InvalidParams, RpcError
-from minimcp.jsonrpc import (
+from minimcp.protocol.messages import (
     Broken,
     Failure,
     Notification,

@@ -8,9 +8,9 @@ from typing import Any, Callable, Iterator, Optional
 
 import pytest
 
-from minimcp import lane as module
-from minimcp.lane import ALWAYS_SLOW, GATHER_BYTES, QUICK_AGAIN, HotLane, Pace
-from minimcp.workers import Workers, waiting
+from minimcp.engine import lane as module
+from minimcp.engine.lane import ALWAYS_SLOW, GATHER_BYTES, QUICK_AGAIN, HotLane, Pace
+from minimcp.engine.workers import Workers, waiting
 
 from .scripted import no_threads, wait_for
 from .support import WAIT, eventually

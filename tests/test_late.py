@@ -12,7 +12,7 @@ import pytest
 import minimcp
 import minimcp.schema
 import minimcp.types
-from minimcp.late import late_names
+from minimcp.protocol.late import late_names
 
 from .floors import PACKAGE
 from .support import ROOT, run_python

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minimcp.limits import Limits
+from minimcp.engine.limits import Limits
 
 from .rows import for_each
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 import pytest
 
 import minimcp
-from minimcp import link as module
+from minimcp.client import link as module
 
 from .answering import R4, R5, Answering, error, initialized, result
 from .scripted import Task, no_threads, notice, wait_for

@@ -10,7 +10,7 @@ import pytest
 
 import minimcp
 from minimcp import Context, Serial, Server
-from minimcp.marks import MARKS, has_marks, marked
+from minimcp.server.decorators import MARKS, has_marks, marked
 
 
 class Notes:

@@ -15,9 +15,9 @@ from minimcp import (
     RpcError,
     ToolError,
 )
-from minimcp.jsonrpc import Failure
-from minimcp.meanings import exception_of
-from minimcp.revisions import BY_NAME
+from minimcp.protocol.messages import Failure
+from minimcp.protocol.meanings import exception_of
+from minimcp.protocol.versions import BY_NAME
 
 from .answering import R1, R2, R4, R5, REVISIONS
 

@@ -7,7 +7,7 @@ from typing import Callable, List, Optional
 
 import pytest
 
-from minimcp.notices import Notices
+from minimcp.engine.notices import Notices
 
 Work = Callable[[], Optional[bytes]]
 

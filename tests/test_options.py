@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minimcp import Server, connect
-from minimcp.options import TEXT, check_options, never_none
+from minimcp.protocol.options import TEXT, check_options, never_none
 
 from .rows import for_each
 

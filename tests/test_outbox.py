@@ -13,12 +13,12 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import pytest
 
-from minimcp.deadline import Deadline
+from minimcp.engine.deadline import Deadline
 from minimcp.errors import ConnectionLost
-from minimcp.outbox import Outbox
-from minimcp.pipe import Pipe
-from minimcp.transports import descriptors
-from minimcp.transports.memory import MemoryPipe
+from minimcp.engine.outbox import Outbox
+from minimcp.engine.transport import Pipe
+from minimcp.engine import descriptors
+from minimcp.engine.memory import MemoryPipe
 
 from .scripted import ScriptedPipe, Task, wait_for
 from .striking import struck_at

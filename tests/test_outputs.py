@@ -9,7 +9,7 @@ import pytest
 
 import minimcp
 from minimcp import CallToolResult, ProtocolViolation, Text, Tool, schema
-from minimcp.outputs import OutputChecks
+from minimcp.client.outputs import OutputChecks
 
 from .answering import R4, Answering, result
 

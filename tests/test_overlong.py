@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from minimcp.overlong import judge
+from minimcp.protocol.overlong import judge
 
 from .rows import for_each
 

@@ -9,7 +9,7 @@ from typing import Any, Dict
 import pytest
 
 from minimcp import ResourceAccessDenied, resolve_inside
-from minimcp.paths import LONGEST_PATH
+from minimcp.server.paths import LONGEST_PATH
 
 HOSTILE: Dict[str, str] = {
     # goes up

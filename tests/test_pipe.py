@@ -11,7 +11,7 @@ import pytest
 
 import minimcp
 from minimcp.errors import ConnectionLost
-from minimcp.pipe import Frame, Pipe, TooLong
+from minimcp.engine.transport import Frame, Pipe, TooLong
 
 
 class SocketPipe(Pipe):

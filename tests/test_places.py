@@ -6,11 +6,11 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.exchange import Exchange
-from minimcp.lane import ALWAYS_SLOW
-from minimcp.places import Executors, route_to
-from minimcp.pump import Main
-from minimcp.serial import Elsewhere, Serial
+from minimcp.engine.exchange import Exchange
+from minimcp.engine.lane import ALWAYS_SLOW
+from minimcp.server.places import Executors, route_to
+from minimcp.server.pump import Main
+from minimcp.server.serial import Elsewhere, Serial
 
 from .test_executors import exchange
 

@@ -8,8 +8,8 @@ from typing import Any, List
 
 import pytest
 
-from minimcp.exchange import Exchange
-from minimcp.pump import Main
+from minimcp.engine.exchange import Exchange
+from minimcp.server.pump import Main
 
 from .scripted import Task, wait_for
 from .support import WAIT, eventually

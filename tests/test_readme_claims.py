@@ -35,9 +35,9 @@ from minimcp import (
     ToolError,
     connect,
 )
-from minimcp.features.prompts import Prompts
-from minimcp.limits import Limits
-from minimcp.revisions import BY_NAME, REVISIONS, Revision
+from minimcp.server.prompts import Prompts
+from minimcp.engine.limits import Limits
+from minimcp.protocol.versions import BY_NAME, REVISIONS, Revision
 from minimcp.schema import kind_of
 from minimcp.schema.dialects import DIALECTS
 

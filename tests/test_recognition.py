@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp import recognition
+from minimcp.http import recognition
 
 from .support import WAIT
 from .web import DISCOVERED, INITIALIZED, Heard, Peer, Wire

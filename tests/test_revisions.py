@@ -6,7 +6,7 @@ from typing import Any, Dict, FrozenSet, List, Tuple
 
 import pytest
 
-from minimcp.revisions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision, choose
+from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision, choose
 
 from .rows import for_each
 

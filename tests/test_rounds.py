@@ -10,7 +10,8 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp import CancelToken, Refused, rounds as module
+from minimcp import CancelToken, Refused
+from minimcp.client import input_rounds as module
 
 from .answering import R4, R5, Answering, error, result, silence
 from .rows import for_each

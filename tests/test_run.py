@@ -13,9 +13,9 @@ from typing import Any, Callable, List, Optional
 
 import pytest
 
-from minimcp import run as module
-from minimcp.pump import Main
-from minimcp.run import serve_stdio
+from minimcp.server import run as module
+from minimcp.server.pump import Main
+from minimcp.server.run import serve_stdio
 
 from .scripted import Task, no_threads, wait_for
 from .support import ROOT, WAIT

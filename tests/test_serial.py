@@ -8,10 +8,10 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp import serial as module
-from minimcp.exchange import Exchange
-from minimcp.executors import Ticket
-from minimcp.serial import Elsewhere, Serial
+from minimcp.server import serial as module
+from minimcp.engine.exchange import Exchange
+from minimcp.server.executors import Ticket
+from minimcp.server.serial import Elsewhere, Serial
 
 from .scripted import no_threads, wait_for
 from .support import WAIT, eventually

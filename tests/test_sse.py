@@ -9,7 +9,7 @@ from typing import Callable
 import pytest
 
 from minimcp.errors import ProtocolViolation
-from minimcp.sse import Event, EventReader, format_event
+from minimcp.protocol.sse import Event, EventReader, format_event
 
 
 def read(*chunks: bytes, max_bytes: int | None = None) -> list[Event]:

@@ -8,12 +8,12 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 import minimcp
-from minimcp import streams as module
-from minimcp.deadline import Deadline
+from minimcp.client import streams as module
+from minimcp.engine.deadline import Deadline
 from minimcp.errors import Cancelled, ConnectionLost, RequestTimeout
-from minimcp.jsonrpc import Failure
-from minimcp.streams import Changes, Filter, Stream
-from minimcp.table import PendingCall
+from minimcp.protocol.messages import Failure
+from minimcp.client.streams import Changes, Filter, Stream
+from minimcp.engine.table import PendingCall
 from minimcp.types import Change
 
 from .answering import R4

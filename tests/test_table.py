@@ -10,11 +10,11 @@ from typing import Any, List
 
 import pytest
 
-from minimcp import table as table_module
-from minimcp.deadline import Deadline
+from minimcp.engine import table as table_module
+from minimcp.engine.deadline import Deadline
 from minimcp.errors import ConnectionLost
-from minimcp.jsonrpc import Failure
-from minimcp.table import PendingCall, RequestTable
+from minimcp.protocol.messages import Failure
+from minimcp.engine.table import PendingCall, RequestTable
 
 from .scripted import Task, wait_for
 from .support import WAIT

@@ -32,7 +32,7 @@ from minimcp import (
     Tool,
     current_context,
 )
-from minimcp.revisions import NEWEST_HANDSHAKE, REVISIONS
+from minimcp.protocol.versions import NEWEST_HANDSHAKE, REVISIONS
 from minimcp.testing import Question, UnitContext, context
 
 from .support import WAIT

@@ -7,7 +7,7 @@ from typing import Any, List
 import pytest
 
 from minimcp import Context, InvalidParams, Server, Text, connect
-from minimcp.revisions import REVISIONS
+from minimcp.protocol.versions import REVISIONS
 from minimcp.testing import Transcript
 
 from .support import WAIT

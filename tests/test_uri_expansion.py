@@ -9,7 +9,7 @@ from typing import Any, Iterator, List, Tuple
 
 import pytest
 
-from minimcp.uri_template import UriTemplate
+from minimcp.protocol.uri_template import UriTemplate
 
 from .rows import for_each
 

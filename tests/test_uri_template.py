@@ -9,7 +9,7 @@ from typing import Dict, List, Optional
 import pytest
 from hypothesis import example, given, strategies as st
 
-from minimcp.uri_template import UriTemplate, check_uri, has_parent_segment, is_safe_segment
+from minimcp.protocol.uri_template import UriTemplate, check_uri, has_parent_segment, is_safe_segment
 
 from .drawn import drawn
 from .rows import for_each

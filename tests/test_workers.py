@@ -7,8 +7,8 @@ from typing import Any, Callable
 
 import pytest
 
-from minimcp import workers as module
-from minimcp.workers import Workers, here, waiting
+from minimcp.engine import workers as module
+from minimcp.engine.workers import Workers, here, waiting
 
 from .scripted import no_threads, wait_for
 from .support import WAIT, eventually

@@ -1,4 +1,4 @@
-"""The command line: ``minimcp`` or ``python -m minimcp``. Floor 8.
+"""The command line: ``minimcp`` or ``python -m minimcp``.
 
 Every command is a file of its own with a function ``command(arguments, prog) -> int``, imported when it is called.
 Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or connection, 4 timeout, 130 Ctrl-C.
@@ -62,7 +62,7 @@ def _dispatch(arguments: list[str], program: str) -> int:
         code: int = module.command(arguments[1:], f"{program} {name}")
         return code
     if name == "--version":
-        from ..version import VERSION
+        from .. import __version__ as VERSION
 
         print(f"minimcp {VERSION}")
     elif name in ("-h", "--help", "help"):

@@ -1,4 +1,4 @@
-"""A server's questions, put to the user at the terminal: form fields one by one. Floor 8."""
+"""A server's questions, put to the user at the terminal: form fields one by one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from typing import Any, Callable, Mapping, Optional
 
 from .. import Answer, ElicitRequest
-from ..pipe import nothing
+from ..engine.transport import nothing
 from ..schema.check import compile_check
 from .ending import UsageError
 from .listing import kind

@@ -1,4 +1,4 @@
-"""A progress bar for a call, on stderr: redrawn on a terminal, a line per step elsewhere. Floor 8."""
+"""A progress bar for a call, on stderr: redrawn on a terminal, a line per step elsewhere."""
 
 from __future__ import annotations
 

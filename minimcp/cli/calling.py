@@ -1,4 +1,4 @@
-"""``minimcp call``. Floor 8."""
+"""``minimcp call``."""
 
 from __future__ import annotations
 

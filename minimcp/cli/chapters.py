@@ -1,4 +1,4 @@
-"""What ``minimcp demo`` does and tells, chapter by chapter: one list per connection, to be grown. Floor 8."""
+"""What ``minimcp demo`` does and tells, chapter by chapter: one list per connection, to be grown."""
 
 from __future__ import annotations
 

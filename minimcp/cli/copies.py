@@ -1,4 +1,4 @@
-"""Copies of this package in other trees: what they hold, how they are made, how they differ. Floor 8.
+"""Copies of this package in other trees: what they hold, how they are made, how they differ.
 
 A copy has a file `MANIFEST` beside its own, with the version and a hash of each of them. Whatever else is found in its
 folder counts as a difference, but for what Python compiles. No symbolic link in it is followed.
@@ -12,7 +12,7 @@ import os
 from fnmatch import fnmatch
 from typing import Any, Iterator, NamedTuple, Optional
 
-from ..version import VERSION
+from .. import __version__ as VERSION
 from .ending import UsageError
 
 MANIFEST = "vendored.json"

@@ -1,4 +1,4 @@
-"""``minimcp demo``: a server in a child process, a client here, and every message between them explained. Floor 8.
+"""``minimcp demo``: a server in a child process, a client here, and every message between them explained.
 
 What is told stands in chapters.py.
 """
@@ -9,8 +9,7 @@ import os
 import sys
 from typing import Any, Optional, Sequence
 
-from .. import Client, ConnectionFailed, StdioServer, connect
-from ..version import VERSION
+from .. import Client, ConnectionFailed, StdioServer, __version__ as VERSION, connect
 from .chapters import CLOSING, CONVERSATIONS, OPENING, Conversation, user
 from .parsing import Parser
 from .screen import say, wants_colour

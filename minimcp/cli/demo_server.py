@@ -1,4 +1,4 @@
-"""The server of ``minimcp demo``: a bakery. It is an example too; run it like any other. Floor 8."""
+"""The server of ``minimcp demo``: a bakery. It is an example too; run it like any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the one line on stderr that says why. Floor 8."""
+"""How a command ends: its exit code, and the one line on stderr that says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``minimcp list``. Floor 8."""
+"""``minimcp list``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and parsers that complain on one line. Floor 8."""
+"""Arguments that several commands share, and parsers that complain on one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from typing import Callable, NoReturn, Optional
 
 from .. import Answer, Client, ElicitRequest, connect
-from ..config import Servers, read_servers
+from ..client.config import Servers, read_servers
 from .ending import UsageError
 
 TARGET_HELP = 'a file (server.py), a URL, a name in mcp.json, or a command line in quotes ("python -m server --flag")'

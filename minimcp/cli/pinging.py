@@ -1,4 +1,4 @@
-"""``minimcp ping``. Floor 8."""
+"""``minimcp ping``."""
 
 from __future__ import annotations
 

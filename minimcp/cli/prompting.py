@@ -1,4 +1,4 @@
-"""``minimcp prompt``. Floor 8."""
+"""``minimcp prompt``."""
 
 from __future__ import annotations
 

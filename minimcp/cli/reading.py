@@ -1,4 +1,4 @@
-"""``minimcp read``. Floor 8."""
+"""``minimcp read``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``minimcp run --reload``: serve in a child process, and start a new one when a file changes. Floor 8.
+"""``minimcp run --reload``: serve in a child process, and start a new one when a file changes.
 
 The child ends when its stdin does: that works everywhere, and it ends too when this process is killed.
 """

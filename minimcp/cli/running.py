@@ -1,4 +1,4 @@
-"""``minimcp run``: find the server object in a Python file and serve it. Floor 8."""
+"""``minimcp run``: find the server object in a Python file and serve it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from argparse import SUPPRESS, ArgumentTypeError, Namespace
 from typing import Any, Sequence
 from urllib.parse import urljoin
 
-from ..marks import has_marks
+from ..server.decorators import has_marks
 from .ending import UsageError, complain
 from .parsing import Parser
 from .screen import say
@@ -70,7 +70,7 @@ def _serve(server: Any, options: Namespace, prog: str) -> int:
     def started(running: Any) -> None:
         say(f"{server.name} serves at {running.url}", file=sys.stderr)
         if options.sse:
-            from ..transports.sse_server import STREAM_PATH
+            from ..http.sse_server import STREAM_PATH
 
             say(f"and at {urljoin(running.url, STREAM_PATH)} for clients that know only HTTP+SSE", file=sys.stderr)
         if options.until_stdin_ends:
@@ -159,7 +159,7 @@ def as_server(value: Any) -> Any:
     kind = value if isinstance(value, type) else type(value)
     if not has_marks(kind):
         raise UsageError(f"is no server but {type(value).__name__}")
-    from ..server import Server
+    from ..server.server import Server
 
     try:
         return Server.of(_made(kind) if value is kind else value)

@@ -1,4 +1,4 @@
-"""What commands print: text made fit for a terminal, colour where it is wanted. The folder's base file. Floor 8."""
+"""What commands print: text made fit for a terminal, colour where it is wanted. The folder's base file."""
 
 from __future__ import annotations
 

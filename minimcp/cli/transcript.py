@@ -1,4 +1,4 @@
-"""Messages as a person reads them: who says it, what it is, the shortened JSON, what it means. Floor 8."""
+"""Messages as a person reads them: who says it, what it is, the shortened JSON, what it means."""
 
 from __future__ import annotations
 

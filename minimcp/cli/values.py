@@ -1,4 +1,4 @@
-"""``key=value`` on a command line, made into what a tool's input schema asks for. Floor 8."""
+"""``key=value`` on a command line, made into what a tool's input schema asks for."""
 
 from __future__ import annotations
 

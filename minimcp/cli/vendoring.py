@@ -1,4 +1,4 @@
-"""``minimcp vendor``: copy this package into another tree, or look at such a copy. Floor 8."""
+"""``minimcp vendor``: copy this package into another tree, or look at such a copy."""
 
 from __future__ import annotations
 

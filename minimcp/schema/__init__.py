@@ -1,4 +1,4 @@
-"""From annotations to JSON Schema and back, and from any JSON Schema to a compiled check. Floor 1.
+"""From annotations to JSON Schema and back, and from any JSON Schema to a compiled check.
 
 Five doors: `read_signature` for a function, `kind_of` for a type, `write_any` for a value, `compile_check` for a
 schema, `compile_peer_check` for one that a peer sent. What they hand back is quick and thread-safe.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..late import late_names
+from ..protocol.late import late_names
 
 _LATE = {
     "check": "compile_check",

@@ -1,4 +1,4 @@
-"""What to write instead of an annotation that has no JSON form. Floor 1."""
+"""What to write instead of an annotation that has no JSON form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Annotations resolved alike on every Python: names, strings and ``X | Y`` on 3.9 too. Floor 1.
+"""Annotations resolved alike on every Python: names, strings and ``X | Y`` on 3.9 too.
 
 It evaluates text that the author of a function wrote, never anything that came from a peer.
 """

@@ -1,4 +1,4 @@
-"""What checks are made of, and what one may cost: schemas of a peer are held to a count of steps. Floor 1."""
+"""What checks are made of, and what one may cost: schemas of a peer are held to a count of steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a JSON Schema to a compiled check: our own closures for the common words, `dialects` for the rest. Floor 1.
+"""From a JSON Schema to a compiled check: our own closures for the common words, `dialects` for the rest.
 
 The check says what is wrong in one line; it converts nothing. Nothing is ever fetched: a ``$ref`` leads to a
 place in the same schema, or the schema is refused.

@@ -1,4 +1,4 @@
-"""The kinds that choose: `Literal`, `Enum`, `Optional` and `Union`. Floor 1."""
+"""The kinds that choose: `Literal`, `Enum`, `Optional` and `Union`."""
 
 from __future__ import annotations
 

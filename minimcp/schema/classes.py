@@ -1,4 +1,4 @@
-"""Classes with fields: dataclass, TypedDict, NamedTuple, attrs and pydantic. Floor 1.
+"""Classes with fields: dataclass, TypedDict, NamedTuple, attrs and pydantic.
 
 None of their modules is imported here: a class that is one of them has brought its module along.
 """

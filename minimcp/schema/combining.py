@@ -1,4 +1,4 @@
-"""The words of JSON Schema that combine subschemas: allOf, anyOf, oneOf, not. Floor 1.
+"""The words of JSON Schema that combine subschemas: allOf, anyOf, oneOf, not.
 
 Each counts its steps, for by these words a schema can ask for the same work any number of times.
 """

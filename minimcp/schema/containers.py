@@ -1,4 +1,4 @@
-"""The kinds made of one other kind, many times: lists, sets, tuples, objects with free keys. Floor 1."""
+"""The kinds made of one other kind, many times: lists, sets, tuples, objects with free keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door to `jsonschema`: for the words and dialects that our closures do not know. Floor 1.
+"""The door to `jsonschema`: for the words and dialects that our closures do not know.
 
 The only file that imports it, on first use. Nothing is fetched: references are looked up in the schema and in
 the metaschemas that the package brings along. A check that needs too many steps is given up and said so.

@@ -1,4 +1,4 @@
-"""What a docstring says about a function and its parameters: Google, NumPy and Sphinx style. Floor 1.
+"""What a docstring says about a function and its parameters: Google, NumPy and Sphinx style.
 
 It reads; it judges nothing. Text in none of the three styles is all description.
 """

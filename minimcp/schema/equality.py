@@ -1,4 +1,4 @@
-"""When two JSON values are the same: 1 and 1.0 are, 1 and true are not, whatever their order of members. Floor 1."""
+"""When two JSON values are the same: 1 and 1.0 are, 1 and true are not, whatever their order of members."""
 
 from __future__ import annotations
 

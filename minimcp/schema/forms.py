@@ -1,4 +1,4 @@
-"""Forms: the flat objects that a user may be asked to fill in, from a JSON Schema, a class or typed names. Floor 1.
+"""Forms: the flat objects that a user may be asked to fill in, from a JSON Schema, a class or typed names.
 
 Which client may be asked, and how a form travels, is not known here.
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
@@ -6,15 +6,16 @@ https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from ..log import Log, one_line
+from ..errors import one_line
 from .check import compile_check
 from .kinds import kind_of
 from .mismatch import Mismatch, listed
 
-log = Log("forms")
+log = logging.getLogger("minimcp.forms")
 
 FORMATS = ("email", "uri", "date", "date-time")
 

@@ -1,4 +1,4 @@
-"""`Kind`: one Python type as JSON, with its schema, its way in and its way out. Floor 1.
+"""`Kind`: one Python type as JSON, with its schema, its way in and its way out.
 
 It is what `kinds.kind_of` makes from an annotation; here stands only what every kind has.
 """

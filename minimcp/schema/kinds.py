@@ -1,4 +1,4 @@
-"""From an annotation to its `Kind`: the table of all types that have a JSON form. Floor 1.
+"""From an annotation to its `Kind`: the table of all types that have a JSON form.
 
 A kind is made once, when a tool is registered; nothing of this runs during a call. Classes with fields stand in
 `classes`, what they are built from in `scalars`, `containers` and `choices`.

@@ -1,4 +1,4 @@
-"""What `Annotated` may add to a type: a description, limits. Floor 1."""
+"""What `Annotated` may add to a type: a description, limits."""
 
 from __future__ import annotations
 

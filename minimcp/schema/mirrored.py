@@ -1,4 +1,4 @@
-"""Arguments of tools that travel in an HTTP header too, and how values are written there. Floor 1.
+"""Arguments of tools that travel in an HTTP header too, and how values are written there.
 
 A property of an input schema with ``x-mcp-header`` is mirrored in the header ``Mcp-Param-<its value>``, so that
 whatever stands between client and server can route by it; the body stays what counts.

@@ -1,4 +1,4 @@
-"""A value that does not fit, told in one line that a person or a model can act on. Floor 1.
+"""A value that does not fit, told in one line that a person or a model can act on.
 
 This is the wording only: what is compared with what stands in the kinds and in `check`.
 """

@@ -1,4 +1,4 @@
-"""Checks by schemas that a peer sent: they may say whatever they like, and still cost little. Floor 1.
+"""Checks by schemas that a peer sent: they may say whatever they like, and still cost little.
 
 A regular expression can keep Python's matcher, and with it the whole process, busy for ever. So a pattern of a peer is
 looked at first: one that repeats what may itself match in several ways is never run, and the others only on strings for

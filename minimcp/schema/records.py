@@ -1,4 +1,4 @@
-"""Objects with named fields: one function for reading and one for writing is written out per class. Floor 1.
+"""Objects with named fields: one function for reading and one for writing is written out per class.
 
 Source code is generated because it is three times as fast as a loop over the fields, and a list of records is
 what tools return. It is made of the author's own field names, which stand in it as string literals only, and

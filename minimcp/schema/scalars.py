@@ -1,4 +1,4 @@
-"""The kinds without parts: text, numbers, truth, dates, identifiers, paths. Floor 1.
+"""The kinds without parts: text, numbers, truth, dates, identifiers, paths.
 
 Modules such as ``decimal`` are imported when an annotation names their class: then somebody has paid already.
 The words of JSON Schema's ``format`` do not narrow what is read beyond what the Python class can hold.

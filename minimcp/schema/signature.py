@@ -1,4 +1,4 @@
-"""A Python function as a tool sees it: the schema of its arguments, their way in, the way out of its result. Floor 1.
+"""A Python function as a tool sees it: the schema of its arguments, their way in, the way out of its result.
 
 Read once, when the function is registered. It uses the code object and no ``inspect``, whose import costs 10 ms.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import typing
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-from ..functions import ASYNC_GENERATOR, COROUTINES, innermost, unbound
 from .annotations import Scope
 from .classes import admits_none, with_default
 from .docstrings import read_docstring
+from .functions import ASYNC_GENERATOR, COROUTINES, innermost, unbound
 from .kind import NOTHING_TYPE, Convert, Kind
 from .kinds import Builder
 from .mismatch import NOTHING, Mismatch

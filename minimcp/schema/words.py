@@ -1,4 +1,4 @@
-"""The words of JSON Schema that our own closures know, one function per word. Floor 1.
+"""The words of JSON Schema that our own closures know, one function per word.
 
 Each takes the word's value, the schema that it stands in, and the function that compiles a subschema; it gives a
 check, or None when the word says nothing on its own. A word's value of a wrong form is a TypeError or ValueError.

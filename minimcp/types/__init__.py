@@ -1,4 +1,4 @@
-"""Typed, snake_case objects for what goes over the wire. All camelCase of the protocol lives here. Floor 1.
+"""Typed, snake_case objects for what goes over the wire. All camelCase of the protocol lives here.
 
 Each class reads with ``from_wire(mapping)`` (ValueError when a peer sent something else) and writes with
 ``to_wire()``. What this library does not know is kept in ``extra``. Which revision knows which member is no
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..late import late_names
+from ..protocol.late import late_names
 
 _LATE = {
     "base": "Wire member_name",

@@ -1,4 +1,4 @@
-"""`Wire`, the base of every typed object that goes over the wire. Floor 1.
+"""`Wire`, the base of every typed object that goes over the wire.
 
 A class names its members once, in a table ``FIELDS`` of Python name to `Kind`. From that table come reading,
 writing, checking, comparing and showing. Here stands the only translation between ``snake_case`` and

@@ -1,4 +1,4 @@
-"""What many kinds of object carry: who made something, its icons, for whom it is meant. Floor 1."""
+"""What many kinds of object carry: who made something, its icons, for whom it is meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suggestions for the value of an argument. Floor 1."""
+"""Suggestions for the value of an argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Content blocks: what tools and prompts are made of, the same classes on both sides. Floor 1."""
+"""Content blocks: what tools and prompts are made of, the same classes on both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to a user: what was asked, and what came back. Floor 1.
+"""Questions to a user: what was asked, and what came back.
 
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 """

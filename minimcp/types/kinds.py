@@ -1,4 +1,4 @@
-"""What one member of a wire object may hold, and how it is read and written. Floor 1.
+"""What one member of a wire object may hold, and how it is read and written.
 
 A `Kind` stands in the table ``FIELDS`` of a class. It knows two sides: what may arrive from a peer, and
 what an author may hand over. A peer's mistake is a ValueError, an author's mistake of type is a TypeError.

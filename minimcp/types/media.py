@@ -1,4 +1,4 @@
-"""What kind of picture or sound a file is, by its first bytes and by its name. Floor 1."""
+"""What kind of picture or sound a file is, by its first bytes and by its name."""
 
 from __future__ import annotations
 

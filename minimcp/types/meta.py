@@ -1,4 +1,4 @@
-"""Keys of ``_meta`` and identifiers of extensions: what an author may write. Reading takes any key. Floor 1.
+"""Keys of ``_meta`` and identifiers of extensions: what an author may write. Reading takes any key.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic#general-fields
 """

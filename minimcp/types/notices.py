@@ -1,4 +1,4 @@
-"""What arrives without being asked for: progress, log messages, changes of a list or a resource. Floor 1."""
+"""What arrives without being asked for: progress, log messages, changes of a list or a resource."""
 
 from __future__ import annotations
 

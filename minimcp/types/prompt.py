@@ -1,4 +1,4 @@
-"""Prompts: how they are listed, and what getting one gives. Floor 1."""
+"""Prompts: how they are listed, and what getting one gives."""
 
 from __future__ import annotations
 

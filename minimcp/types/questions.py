@@ -1,4 +1,4 @@
-"""What a server asks a host: for a sample of its model, or for something that only its user knows. Floor 1.
+"""What a server asks a host: for a sample of its model, or for something that only its user knows.
 
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 https://modelcontextprotocol.io/specification/2026-07-28/client/sampling

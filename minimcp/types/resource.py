@@ -1,4 +1,4 @@
-"""Resources: how they are listed, and what reading one gives. Floor 1."""
+"""Resources: how they are listed, and what reading one gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Roots: the directories in which a server may work. Floor 1."""
+"""Roots: the directories in which a server may work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampling: the server asks the client's model. Floor 1."""
+"""Sampling: the server asks the client's model."""
 
 from __future__ import annotations
 

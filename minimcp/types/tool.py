@@ -1,4 +1,4 @@
-"""Tools: how they are listed, and what calling one gives. Floor 1."""
+"""Tools: how they are listed, and what calling one gives."""
 
 from __future__ import annotations
 

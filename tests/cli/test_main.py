@@ -11,7 +11,7 @@ from typing import Any, Callable
 import pytest
 
 from minimcp.cli import COMMANDS, main
-from minimcp.version import VERSION
+from minimcp import __version__ as VERSION
 
 from ..support import ROOT, WAIT
 from .conftest import Done, command_line, quoted, run_process

@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 import pytest
 
-from minimcp import recognition
+from minimcp.http import recognition
 
 from ..web import DISCOVERED, DONE, Peer
 from .conftest import Done

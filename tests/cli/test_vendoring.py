@@ -8,7 +8,7 @@ from typing import Callable
 
 import pytest
 
-from minimcp.version import VERSION
+from minimcp import __version__ as VERSION
 
 from ..floors import PACKAGE
 from ..support import ROOT

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from minimcp.eras import Peer
-from minimcp.exchange import Exchange, Route
-from minimcp.features.facts import Facts
-from minimcp.jsonrpc import Failure, Request
-from minimcp.outgoing import Outgoing
-from minimcp.revisions import BY_NAME
+from minimcp.protocol.eras import Peer
+from minimcp.engine.exchange import Exchange, Route
+from minimcp.server.facts import Facts
+from minimcp.protocol.messages import Failure, Request
+from minimcp.engine.outgoing import Outgoing
+from minimcp.protocol.versions import BY_NAME
 
 from ..answering import R4
 from ..scripted import RecordingOutlet

@@ -20,8 +20,8 @@ from minimcp import (
     RpcError,
     ToolError,
 )
-from minimcp.features.asking import BlockingAsker, NoAsker, ReplayAsker, Suspend, as_json, asker_of
-from minimcp.features.questions import Elicit, ListRoots, Sample
+from minimcp.server.asking import BlockingAsker, NoAsker, ReplayAsker, Suspend, as_json, asker_of
+from minimcp.server.questions import Elicit, ListRoots, Sample
 
 from ..answering import R1, R4, R5
 from .support import AnsweringOutlet, exchange, facts

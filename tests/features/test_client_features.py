@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import pytest
 
 from minimcp import Answer, Context, Elicit, ElicitUrl, ListRoots, Root, Sample
-from minimcp.features.asking import asker_of
+from minimcp.server.asking import asker_of
 
 from ..answering import R3, R4, R5
 from .support import AnsweringOutlet, exchange, sent

@@ -8,8 +8,8 @@ from typing import Any, Dict, Iterator, List, Literal
 
 import pytest
 
-from minimcp.features.completers import read_completers
-from minimcp.features.registered import TextHandler
+from minimcp.server.completers import read_completers
+from minimcp.server.registered import TextHandler
 from minimcp.types import Completion
 
 

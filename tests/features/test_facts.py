@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from minimcp.revisions import BY_NAME
+from minimcp.protocol.versions import BY_NAME
 
 from ..answering import R1, R3, R4, R5
 from .support import facts

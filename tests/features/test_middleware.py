@@ -10,7 +10,7 @@ import pytest
 
 import minimcp
 from minimcp import CallToolResult, Completion, Context, InvalidParams, ResourceNotFound, Server, ToolError
-from minimcp.features.middleware import check_middleware, run_through
+from minimcp.server.middleware import check_middleware, run_through
 
 from ..answering import R3, R4, R5
 from ..support import WAIT

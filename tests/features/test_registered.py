@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from minimcp import CapabilityNotSupported
-from minimcp.eras import lacks
-from minimcp.features.context import Context
-from minimcp.features.registered import TextHandler, annotated, name_of, where
+from minimcp.protocol.eras import lacks
+from minimcp.server.context import Context
+from minimcp.server.registered import TextHandler, annotated, name_of, where
 from minimcp.schema.mismatch import Mismatch
 from minimcp.types import Annotations
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from minimcp import InvalidParams, MethodNotFound
-from minimcp.eras import LOG_LEVELS
-from minimcp.features.registry import Registry
-from minimcp.revisions import BY_NAME, REVISIONS as ALL
-from minimcp.session import Offer
+from minimcp.protocol.eras import LOG_LEVELS
+from minimcp.server.registry import Registry
+from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
+from minimcp.protocol.session import Offer
 
 from ..answering import R1, R4, R5, REVISIONS
 from .support import exchange, facts, read

@@ -8,10 +8,10 @@ from typing import Any, Callable, Dict, List, Optional
 import pytest
 
 from minimcp import Cancelled, CapabilityNotSupported, InternalError, InvalidParams, Refused, UrlElicitationRequired
-from minimcp.features.asking import Suspend, asker_of
-from minimcp.features.carried import carried
-from minimcp.features.context import Context
-from minimcp.features.rounds import url_required
+from minimcp.server.asking import Suspend, asker_of
+from minimcp.server.carried import carried
+from minimcp.server.context import Context
+from minimcp.server.input_rounds import url_required
 
 from ..answering import R4, R5
 from .support import AnsweringOutlet, exchange, facts

@@ -12,7 +12,7 @@ import pytest
 
 from minimcp import InvalidParams, Server
 from minimcp.errors import InternalError
-from minimcp.features.state import LIFETIME, LONGEST, Signed, StateCodec, States, binding, states_of
+from minimcp.server.state import LIFETIME, LONGEST, Signed, StateCodec, States, binding, states_of
 
 from ..answering import R5
 from .support import exchange

@@ -8,11 +8,11 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from minimcp.eras import SUBSCRIPTION_KEY
+from minimcp.protocol.eras import SUBSCRIPTION_KEY
 from minimcp.errors import InternalError, InvalidParams
-from minimcp.exchange import LATER
-from minimcp.features import subscriptions as module
-from minimcp.features.subscriptions import Subscriptions
+from minimcp.engine.exchange import LATER
+from minimcp.server import subscriptions as module
+from minimcp.server.subscriptions import Subscriptions
 from minimcp.types.notices import covering
 
 from ..answering import R1, R5

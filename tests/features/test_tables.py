@@ -9,7 +9,7 @@ from typing import List, Optional
 
 import pytest
 
-from minimcp.features.tables import Registered, Table
+from minimcp.server.tables import Registered, Table
 
 from ..support import WAIT
 from .support import facts

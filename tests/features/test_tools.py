@@ -10,13 +10,13 @@ from typing import Any, Literal
 import pytest
 
 import minimcp
-from minimcp.alarm import Alarm
-from minimcp.exchange import Route
-from minimcp.features.registered import where
-from minimcp.features.tools import RegisteredTool, Tools
-from minimcp.jsonrpc import Request
-from minimcp.pump import Main
-from minimcp.revisions import BY_NAME
+from minimcp.engine.alarm import Alarm
+from minimcp.engine.exchange import Route
+from minimcp.server.registered import where
+from minimcp.server.tools import RegisteredTool, Tools
+from minimcp.protocol.messages import Request
+from minimcp.server.pump import Main
+from minimcp.protocol.versions import BY_NAME
 from minimcp.types import Icon, ToolAnnotations
 
 from ..answering import R4, R5

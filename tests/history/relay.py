@@ -14,9 +14,9 @@ from collections import Counter
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from minimcp.errors import ConnectionLost
-from minimcp.pipe import Pipe
-from minimcp.transports.child import ChildPipe
-from minimcp.transports.memory import MemoryPipe
+from minimcp.engine.transport import Pipe
+from minimcp.stdio.child import ChildPipe
+from minimcp.engine.memory import MemoryPipe
 
 from ..support import WAIT
 from .record import Record

@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import minimcp
 from minimcp import CancelToken, Client, RpcError, ToolError
-from minimcp.pipe import Pipe
-from minimcp.transports.child import ChildPipe, StdioServer
+from minimcp.engine.transport import Pipe
+from minimcp.stdio.child import ChildPipe, StdioServer
 
 from ..support import ROOT, WAIT, eventually, held
 from .checker import ALL_ANSWERED, ANSWERS, Wrong, check

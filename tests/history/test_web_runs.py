@@ -8,7 +8,7 @@ import pytest
 
 from minimcp import Client
 from minimcp.errors import ConnectionLost
-from minimcp.transports.http_client import HttpPipe
+from minimcp.http.client import HttpPipe
 
 from ..support import WAIT
 from . import web_relay

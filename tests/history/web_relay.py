@@ -14,7 +14,7 @@ import threading
 from collections import Counter
 from typing import Any, BinaryIO, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from minimcp.sse import EventReader
+from minimcp.protocol.sse import EventReader
 
 from ..support import WAIT
 from .record import Record

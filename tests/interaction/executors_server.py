@@ -11,7 +11,8 @@ import sys
 import threading
 from typing import Any, List
 
-from minimcp import Context, Serial, Server, current_context, run
+from minimcp import Context, Serial, Server, current_context
+from minimcp.server import run
 
 SERIAL = Serial()
 

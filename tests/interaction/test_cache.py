@@ -9,8 +9,8 @@ from typing import Any, Iterator, List
 
 import pytest
 
-from minimcp import connecting
-from minimcp.cache import Cache
+from minimcp.client import connect as connecting
+from minimcp.client.cache import Cache
 
 from ..scripted import wait_for
 from ..test_cache import Hand

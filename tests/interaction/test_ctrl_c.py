@@ -7,8 +7,8 @@ from typing import Any, List
 
 import pytest
 
-from minimcp.channel import Channel
-from minimcp.transports.memory import MemoryPipe
+from minimcp.engine.connection import Channel
+from minimcp.engine.memory import MemoryPipe
 
 from ..scripted import ScriptedPipe, ScriptedRole, Task
 from ..striking import struck_at

@@ -10,7 +10,7 @@ from typing import Any, Dict
 import pytest
 
 import minimcp
-from minimcp.transports.child import ChildPipe
+from minimcp.stdio.child import ChildPipe
 
 from ..support import ROOT, WAIT
 

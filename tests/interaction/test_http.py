@@ -8,8 +8,9 @@ from typing import Any, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Context, Server, recognition
-from minimcp.transports import http_client
+from minimcp import Context, Server
+from minimcp.http import recognition
+from minimcp.http import client as http_client
 
 from ..scripted import Task
 from ..support import WAIT

@@ -9,9 +9,10 @@ from typing import Any, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Context, Server, recognition
-from minimcp.transports import http_client
-from minimcp.transports.http_running import RunningHttp
+from minimcp import Context, Server
+from minimcp.http import recognition
+from minimcp.http import client as http_client
+from minimcp.http.http_running import RunningHttp
 
 from ..faults.toy_proxy import Habits, ToyProxy
 from ..scripted import Task, wait_for

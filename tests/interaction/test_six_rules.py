@@ -15,11 +15,12 @@ from typing import Any, Callable, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Cancelled, CancelToken, ConnectionLost, Context, Server, channel as channel_module
-from minimcp.channel import Channel
-from minimcp.deadline import Deadline
+from minimcp import Cancelled, CancelToken, ConnectionLost, Context, Server
+from minimcp.engine import connection as channel_module
+from minimcp.engine.connection import Channel
+from minimcp.engine.deadline import Deadline
 from minimcp.errors import RequestTimeout
-from minimcp.transports.memory import MemoryPipe
+from minimcp.engine.memory import MemoryPipe
 
 from ..scripted import ScriptedPipe, ScriptedRole, Task, open_channel, result, wait_for
 from ..support import ROOT, WAIT, eventually

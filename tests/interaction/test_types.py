@@ -13,7 +13,7 @@ import pytest
 
 import minimcp
 from minimcp import Server
-from minimcp.features.results import wrapped_schema
+from minimcp.server.results import wrapped_schema
 from minimcp.schema import Mismatch, compile_check, kind_of
 from minimcp.schema.annotations import Scope
 

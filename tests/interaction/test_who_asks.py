@@ -8,7 +8,8 @@ from typing import Any, Callable, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Completion, Context, Refused, Server, recognition
+from minimcp import Completion, Context, Refused, Server
+from minimcp.http import recognition
 from minimcp.testing import Transcript
 
 from ..support import WAIT

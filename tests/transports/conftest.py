@@ -8,7 +8,7 @@ from typing import Iterator
 import pytest
 
 from minimcp import Server
-from minimcp.transports.http_server import Endpoint
+from minimcp.http.endpoint import Endpoint
 
 from .ends import KINDS, Connector
 from .http_app import Stage, core_of, stage_server

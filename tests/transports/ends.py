@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from minimcp.pipe import Frame, Pipe
-from minimcp.transports.child import ChildPipe, StdioServer
-from minimcp.transports.descriptors import Bell, DescriptorPipe, Sink, Source
-from minimcp.transports.lines import MAX_MESSAGE_BYTES
-from minimcp.transports.memory import MemoryPipe
-from minimcp.transports.stdio import StandardStreams
+from minimcp.engine.transport import Frame, Pipe
+from minimcp.stdio.child import ChildPipe, StdioServer
+from minimcp.engine.descriptors import Bell, DescriptorPipe, Sink, Source
+from minimcp.engine.lines import MAX_MESSAGE_BYTES
+from minimcp.engine.memory import MemoryPipe
+from minimcp.stdio.streams import StandardStreams
 
 from ..support import WAIT
 

@@ -14,9 +14,10 @@ from typing import Any, Iterator, List
 import pytest
 
 from minimcp.errors import ConnectionFailed, ConnectionLost
-from minimcp.transports import child, stderr
-from minimcp.transports.child import ChildPipe, StdioServer
-from minimcp.transports.process import Process
+from minimcp.stdio import child
+from minimcp.stdio import stderr
+from minimcp.stdio.child import ChildPipe, StdioServer
+from minimcp.stdio.process import Process
 
 from ..support import WAIT, child_processes, eventually
 from .ends import Task, receive_all, receive_some

@@ -11,7 +11,7 @@ from typing import Callable, List
 import pytest
 
 from minimcp.errors import ConnectionLost
-from minimcp.pipe import Frame, Pipe, TooLong
+from minimcp.engine.transport import Frame, Pipe, TooLong
 
 from ..support import WAIT, eventually
 from .ends import Connector, Task, receive_all, receive_some

@@ -18,11 +18,12 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp import recognition
-from minimcp.deadline import Deadline
-from minimcp.jsonrpc import Json
-from minimcp.sse import EventReader
-from minimcp.transports import http_client, posting
+from minimcp.http import recognition
+from minimcp.engine.deadline import Deadline
+from minimcp.protocol.messages import Json
+from minimcp.protocol.sse import EventReader
+from minimcp.http import client as http_client
+from minimcp.http import posting
 
 from ..support import WAIT, eventually
 from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire

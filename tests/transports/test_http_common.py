@@ -6,7 +6,7 @@ from typing import Optional
 
 import pytest
 
-from minimcp.transports.http_common import (
+from minimcp.http.common import (
     Authority,
     Doorkeeper,
     Headers,

@@ -7,7 +7,7 @@ from typing import List, Optional, Tuple
 
 import pytest
 
-from minimcp.transports.http_framing import (
+from minimcp.http.http_framing import (
     FIELDS,
     HEADER_BYTES,
     LINE_BYTES,

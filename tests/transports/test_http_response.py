@@ -10,8 +10,8 @@ from typing import Any, List, Optional
 import pytest
 
 from minimcp.errors import ConnectionLost
-from minimcp.transports.http_framing import parse_head
-from minimcp.transports.http_response import Writer, chunk, response_head
+from minimcp.http.http_framing import parse_head
+from minimcp.http.http_response import Writer, chunk, response_head
 from tests.rows import for_each
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from minimcp import Context, Server
-from minimcp.transports.http_common import HttpRequest
-from minimcp.transports.http_framing import RequestStream
-from minimcp.transports.http_server import Endpoint
-from minimcp.transports.http_server_settings import Refusal
+from minimcp.http.common import HttpRequest
+from minimcp.http.http_framing import RequestStream
+from minimcp.http.endpoint import Endpoint
+from minimcp.http.http_server_settings import Refusal
 
 from ..support import WAIT, eventually
 from .http_app import (

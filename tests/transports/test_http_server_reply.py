@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from minimcp import Cancelled, Context, InternalError, Serial, Server
-from minimcp.exchange import Exchange, Route
-from minimcp.transports.http_server_reply import status_of
-from minimcp.transports.http_server_stream import Stream
+from minimcp.engine.exchange import Exchange, Route
+from minimcp.http.http_server_reply import status_of
+from minimcp.http.http_server_stream import Stream
 
 from ..support import WAIT
 from .http_app import Recording, Served, Shaken, Stage, alone, call, core_of, serve, stage_server

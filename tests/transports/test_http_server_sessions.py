@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from minimcp import Context, Server
-from minimcp.transports.http_common import HttpRequest
-from minimcp.transports.http_server import Endpoint
-from minimcp.transports.http_server_sessions import Sessions
+from minimcp.http.common import HttpRequest
+from minimcp.http.endpoint import Endpoint
+from minimcp.http.sessions import Sessions
 
 from ..support import WAIT, eventually
 from .http_app import NEWEST, Served, Shaken, Stage, alone, call, core_of, message, post, serve, stage_server

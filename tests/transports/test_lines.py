@@ -8,8 +8,8 @@ from typing import List, Optional, Union
 
 import pytest
 
-from minimcp.pipe import Frame, TooLong
-from minimcp.transports.lines import LineSplitter
+from minimcp.engine.transport import Frame, TooLong
+from minimcp.engine.lines import LineSplitter
 
 Seen = List[Union[bytes, int]]
 

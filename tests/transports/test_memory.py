@@ -8,10 +8,10 @@ from typing import Optional
 
 import pytest
 
-from minimcp.channel import Channel
-from minimcp.deadline import Deadline
+from minimcp.engine.connection import Channel
+from minimcp.engine.deadline import Deadline
 from minimcp.errors import ConnectionLost
-from minimcp.transports.memory import MemoryPipe, _Gate
+from minimcp.engine.memory import MemoryPipe, _Gate
 
 from ..scripted import ScriptedRole
 from ..support import WAIT

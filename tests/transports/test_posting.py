@@ -10,10 +10,10 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp import recognition
-from minimcp.deadline import Deadline
+from minimcp.http import recognition
+from minimcp.engine.deadline import Deadline
 from minimcp.errors import ConnectionLost, RequestTimeout
-from minimcp.transports.http_client import HttpPipe
+from minimcp.http.client import HttpPipe
 
 from ..scripted import no_threads
 from ..support import WAIT, eventually
@@ -92,7 +92,7 @@ def test_no_thread_for_a_request_is_the_end_of_that_one_only(monkeypatch: pytest
 
 
 def test_many_calls_at_once_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    from minimcp.transports import posting
+    from minimcp.http import posting
 
     monkeypatch.setattr(posting, "AT_ONCE", 3)
     now, most, state_lock = [0], [0], threading.Lock()

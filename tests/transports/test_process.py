@@ -11,9 +11,9 @@ from typing import List
 
 import pytest
 
-from minimcp.transports import process as process_module
-from minimcp.transports.descriptors import Bell
-from minimcp.transports.process import Process
+from minimcp.stdio import process as process_module
+from minimcp.engine.descriptors import Bell
+from minimcp.stdio.process import Process
 
 from ..support import WAIT, child_processes, eventually
 from .ends import Task

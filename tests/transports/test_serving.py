@@ -17,9 +17,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import pytest
 
 from minimcp.errors import ConnectionLost
-from minimcp.transports.http_common import HttpRequest, ResponseWriter
-from minimcp.transports.http_connection import HALF_BODIES, Connection, Timing
-from minimcp.transports.serving import HttpServing
+from minimcp.http.common import HttpRequest, ResponseWriter
+from minimcp.http.http_connection import HALF_BODIES, Connection, Timing
+from minimcp.http.serving import HttpServing
 from tests.rows import for_each
 from tests.support import WAIT, eventually, open_descriptors
 from tests.transports.http_peer import Peer

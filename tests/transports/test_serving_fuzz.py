@@ -15,8 +15,8 @@ from typing import List
 
 import pytest
 
-from minimcp.transports.http_common import HttpRequest, ResponseWriter
-from minimcp.transports.serving import HttpServing
+from minimcp.http.common import HttpRequest, ResponseWriter
+from minimcp.http.serving import HttpServing
 from tests.support import eventually, open_descriptors
 from tests.transports.http_peer import Peer
 

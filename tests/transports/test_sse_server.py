@@ -8,8 +8,8 @@ from typing import Any, Iterator, List
 import pytest
 
 from minimcp import ConnectionLost, Context, Server
-from minimcp.transports.http_common import HttpRequest
-from minimcp.transports.sse_server import _MOST_BYTES, _MOST_WAITING, SsePipe, SseServer
+from minimcp.http.common import HttpRequest
+from minimcp.http.sse_server import _MOST_BYTES, _MOST_WAITING, SsePipe, SseServer
 
 from ..support import WAIT, eventually
 from .http_app import Recording, Served, Stage, message

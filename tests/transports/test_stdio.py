@@ -13,8 +13,8 @@ from typing import Any, List
 
 import pytest
 
-from minimcp.transports import stdio
-from minimcp.transports.stdio import StandardStreams
+from minimcp.stdio import streams as stdio
+from minimcp.stdio.streams import StandardStreams
 
 from ..support import ROOT, WAIT
 from .ends import over, receive_all
@@ -25,7 +25,7 @@ SERVE = (
     START
     + """
 import os
-from minimcp.transports.stdio import StandardStreams
+from minimcp.stdio.streams import StandardStreams
 pipe = StandardStreams.take()
 {before}
 while True:
@@ -138,7 +138,7 @@ CLOSED = (
 import os
 for number in {closed}:
     os.close(number)
-from minimcp.transports.stdio import StandardStreams
+from minimcp.stdio.streams import StandardStreams
 pipe = StandardStreams.take()
 with open(sys.argv[1], "w") as report:
     private = [number for number in range(3, 20) if os.path.exists("/proc/self/fd/%d" % number)]

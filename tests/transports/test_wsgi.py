@@ -12,9 +12,9 @@ from wsgiref.validate import validator
 import pytest
 
 from minimcp import ConnectionLost, Context, HttpRequest, HttpResponse, Server
-from minimcp.transports import wsgi
-from minimcp.transports.http_server_settings import Refusal
-from minimcp.transports.wsgi import PIECES, Mailbox, Recorder, WsgiApp
+from minimcp.http import wsgi
+from minimcp.http.http_server_settings import Refusal
+from minimcp.http.wsgi import PIECES, Mailbox, Recorder, WsgiApp
 
 from ..support import WAIT, eventually
 from .http_app import NEWEST, Stage, alone, call, message, post

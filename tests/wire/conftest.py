@@ -8,9 +8,9 @@ from typing import Any, Callable, Iterator, Optional, Tuple
 import pytest
 
 import minimcp
-from minimcp import channel
-from minimcp.transports import stderr
-from minimcp.transports.child import ChildPipe
+from minimcp.engine import connection as channel
+from minimcp.stdio import stderr
+from minimcp.stdio.child import ChildPipe
 
 from ..support import WAIT, eventually, held
 from .clients import ScriptedServer

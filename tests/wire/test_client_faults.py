@@ -15,7 +15,7 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp.transports.child import ChildPipe
+from minimcp.stdio.child import ChildPipe
 
 from ..support import WAIT, eventually
 from .clients import (  # noqa: F401

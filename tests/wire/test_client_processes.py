@@ -15,8 +15,8 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 import minimcp
-from minimcp.transports.child import ChildPipe
-from minimcp.transports.process import Process
+from minimcp.stdio.child import ChildPipe
+from minimcp.stdio.process import Process
 
 from ..support import child_processes, eventually, open_descriptors
 from .clients import (  # noqa: F401

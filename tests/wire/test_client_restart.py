@@ -14,7 +14,7 @@ from typing import List
 import pytest
 
 import minimcp
-from minimcp.transports.child import ChildPipe
+from minimcp.stdio.child import ChildPipe
 
 from ..scripted import Task
 from ..support import WAIT, child_processes, eventually

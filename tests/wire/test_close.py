@@ -9,7 +9,7 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp.transports.child import ChildPipe
+from minimcp.stdio.child import ChildPipe
 
 from ..support import ROOT, eventually
 from .clients import ERAS, InThread, wall_below

@@ -26,7 +26,7 @@ sys.argv[1:] = [json.dumps({option: TERMS[term] for term, option in OPTIONS.item
 
 from minimcp import Context  # noqa: E402
 from minimcp.transports import http_running  # noqa: E402
-from minimcp.transports.http_connection import Timing  # noqa: E402
+from minimcp.http.http_connection import Timing  # noqa: E402
 from tests.wire.servers.plain import server  # noqa: E402
 
 

@@ -1,0 +1,1 @@
+"""The client role: `Client`, `connect`, and what answers the server's requests."""

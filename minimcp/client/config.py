@@ -1,0 +1,229 @@
+"""Config files of hosts: which servers there are, and how each is started.
+
+They are no part of the specification. Most hosts write ``{"mcpServers": {name: entry}}``, VS Code ``{"servers": ...}``;
+what an entry may hold is told at `read_servers`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any, Mapping, NoReturn, Union
+
+from ..schema.mismatch import described, listed, nearest
+from ..stdio.child import StdioServer
+
+TABLES = ("mcpServers", "servers")
+"""What the object of servers is called: by most hosts, by VS Code."""
+
+REMOTE = {"stdio": False, "http": True, "streamable-http": True, "streamableHttp": True, "sse": True}
+"""The words for ``type``, and whether such a server is reached by its URL."""
+
+_STRING = r'("(?:[^"\\]|\\.)*")'
+_COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?\*/", re.S)
+_LAST_COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])", re.S)
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-((?:(?!\$\{)[^}])*))?\}|\$\{[^}]*\}?")
+
+
+class Servers:
+    """The servers of one config. Made by `read_servers`.
+
+    Args:
+        where: The file, for messages; empty for what is no file.
+        folder: Where a relative ``cwd`` begins.
+        table: Entries, or targets of `connect`, by name.
+    """
+
+    def __init__(self, where: str, folder: str, table: Mapping[str, Any]) -> None:
+        self.where, self._folder, self._table = where, folder, table
+
+    @property
+    def names(self) -> list[str]:
+        """All that are not disabled, in order."""
+        return [name for name, entry in self._table.items() if not _disabled(entry)]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._table
+
+    def target(self, name: str) -> Any:
+        """What `connect` takes for this server.
+
+        Raises:
+            ValueError: There is none of this name, it is disabled, or its entry makes no sense; the message names
+                file, server and member.
+        """
+        if name not in self._table:
+            raise ValueError(f"{self.where or 'the config'} has no server {name!r}{self._hint(name)}")
+        entry = self._table[name]
+        label = f"{self.where}: server {name!r}" if self.where else f"server {name!r}"
+        if isinstance(entry, Mapping):
+            return _Entry(label, entry, self._folder).target()
+        if self.where:
+            raise ValueError(f"{label}: must be an object, not {described(entry)}")
+        return entry
+
+    def _hint(self, name: str) -> str:
+        near = nearest(name, self._table)
+        meant = f", did you mean {near!r}?" if near else ":"
+        return f"{meant} it has {listed(map(repr, self._table), 'and') if self._table else 'none'}"
+
+
+Config = Union[str, "os.PathLike[str]", Mapping[str, Any], Servers]
+"""What names servers: a file, or what could stand in one."""
+
+
+def read_servers(config: Config) -> Servers:
+    """Read a config; each entry is looked at when it is asked for, so that a wrong one harms no other.
+
+    An entry has ``command`` and perhaps ``args``, ``env`` (laid over the environment of this process) and ``cwd`` (a
+    relative one begins at the file's folder; without it, ours), or ``url`` and perhaps ``headers``. ``type`` may say
+    which; ``disabled`` leaves the server out; other members are ignored. In all these texts ``${NAME}``, or
+    ``${env:NAME}``, stands for a variable of our environment, and ``${NAME:-text}`` for the text when that is not set.
+    A file is UTF-8 and may have comments, and commas after the last item, as VS Code writes them.
+
+    Args:
+        config: A file, the mapping that it would hold, or a mapping of names to entries and targets of `connect`.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no JSON, or no object of servers.
+        TypeError: It is neither a path nor a mapping, or a name is no str.
+    """
+    if isinstance(config, Servers):
+        return config
+    if isinstance(config, Mapping):
+        return Servers("", "", _named(_inside(config)))
+    path = os.fspath(config)
+    if not isinstance(path, str):
+        raise TypeError(f"a config is named by a str or a path, not by {type(path).__name__}")
+    return Servers(path, os.path.dirname(os.path.abspath(path)), _file(path))
+
+
+def _inside(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The servers of a mapping, which may be a whole file or the servers themselves."""
+    for member in TABLES:
+        table = config.get(member)
+        if isinstance(table, Mapping) and all(isinstance(entry, Mapping) for entry in table.values()):
+            return table
+    return config
+
+
+def _named(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in table:
+        if not isinstance(name, str):
+            raise TypeError(f"a server's name is a str, not {type(name).__name__}")
+    return table
+
+
+def _file(path: str) -> Mapping[str, Any]:
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        text = data.decode("utf-8-sig")
+        whole = json.loads(_LAST_COMMA.sub(_kept, _COMMENT.sub(_kept, text)), object_pairs_hook=_once)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: line {error.lineno}, column {error.colno}: no JSON: {error.msg}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not isinstance(whole, dict):
+        raise ValueError(f"{path}: must be an object, not {described(whole)}")
+    found = [member for member in TABLES if member in whole]
+    if len(found) != 1:
+        raise ValueError(f"{path}: must have {' or '.join(TABLES)}, and has {'both' if found else 'neither'}")
+    table = whole[found[0]]
+    if not isinstance(table, dict):
+        raise ValueError(f"{path}: {found[0]}: must be an object, not {described(table)}")
+    return table
+
+
+def _kept(found: re.Match[str]) -> str:
+    """A string as it is; of a comment or a comma only the lines, so that an error names the right one."""
+    return found[1] or re.sub(r"[^\n]", " ", found[0])
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+    return made
+
+
+def _disabled(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and entry.get("disabled") is True
+
+
+class _Entry:
+    """One entry, whose members are read with complaints that name them."""
+
+    def __init__(self, label: str, members: Mapping[str, Any], folder: str) -> None:
+        self._label, self._members, self._folder = label, members, folder
+
+    def target(self) -> Any:
+        if self._members.get("disabled", False) is not False:
+            self._fail("disabled", "it is" if _disabled(self._members) else "must be true or false")
+        if "envFile" in self._members:
+            self._fail("envFile", "is not read here: write env")
+        if self._is_remote():
+            return self._remote()
+        cwd = self._text("cwd") if "cwd" in self._members else None
+        return StdioServer(
+            [self._text("command"), *self._list("args")],
+            env=self._texts("env"),
+            cwd=None if cwd is None else os.path.join(self._folder, cwd),
+        )
+
+    def _remote(self) -> Any:
+        from ..http.posting import HttpServer
+
+        url, headers = self._text("url"), self._texts("headers")
+        try:
+            return HttpServer(url, headers=headers)
+        except ValueError as error:
+            self._fail("url", str(error))
+
+    def _is_remote(self) -> bool:
+        named = self._members.get("type", "http" if "url" in self._members else "stdio")
+        if not isinstance(named, str) or named not in REMOTE:
+            self._fail("type", f"must be {listed(REMOTE)}, not {described(named)}")
+        needed, other = ("url", "command") if REMOTE[named] else ("command", "url")
+        if other in self._members:
+            self._fail(other, f"does not go together with {needed if needed in self._members else f'type {named!r}'}")
+        return REMOTE[named]
+
+    def _text(self, member: str) -> str:
+        if member not in self._members:
+            self._fail(member, "is missing")
+        value = self._expanded(member, self._members[member])
+        return value or self._fail(member, "is empty")
+
+    def _list(self, member: str) -> list[str]:
+        values = self._members.get(member, [])
+        if not isinstance(values, (list, tuple)):
+            self._fail(member, f"must be a list of strings, not {described(values)}")
+        return [self._expanded(f"{member}[{place}]", value) for place, value in enumerate(values)]
+
+    def _texts(self, member: str) -> dict[str, str]:
+        values = self._members.get(member, {})
+        if not isinstance(values, Mapping):
+            self._fail(member, f"must be an object of strings, not {described(values)}")
+        return {name: self._expanded(f"{member}.{name}", value) for name, value in values.items()}
+
+    def _expanded(self, member: str, value: Any) -> str:
+        if not isinstance(value, str):
+            self._fail(member, f"must be a string, not {described(value)}")
+
+        def put(found: re.Match[str]) -> str:
+            name, default = found.groups()
+            if name is None:
+                self._fail(member, f"{found[0]} is not known here: ${{NAME}} and ${{NAME:-default}} are")
+            known = os.environ.get(name, default)
+            if known is None:
+                self._fail(member, f"the environment variable {name} is not set")
+            return known
+
+        return _VARIABLE.sub(put, value)
+
+    def _fail(self, member: str, problem: str) -> NoReturn:
+        raise ValueError(f"{self._label}: {member}: {problem}")

@@ -1,0 +1,340 @@
+"""`connect_all` and `Group`: several servers side by side, with all their tools in one list."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from copy import copy
+from queue import SimpleQueue
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence
+
+from ..engine.cancel import CancelToken
+from ..engine.deadline import Deadline
+from ..engine.workers import waiting
+from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError
+from ..protocol.messages import Json
+from ..schema.mismatch import listed, nearest
+from ..types import CallToolResult, Tool
+from .arguments import DEFAULT, check_token
+from .calls import OnProgress
+from .client import Client
+from .config import Config, Servers, read_servers
+from .connect import connect
+from .negotiation import wanted_revisions
+
+log = logging.getLogger("minimcp.client")
+
+SERVER_FAILURES = (McpError, OSError, ValueError)
+"""What one server of several may fail with. A TypeError is a mistake of whoever called, and ends all."""
+
+GIVE_UP_SECONDS = 5.0
+"""How long an interrupted `connect_all` waits for its threads, each of which has been told to stop."""
+
+MOST_GUESSES = 3
+"""Names that a message suggests at most."""
+
+
+class Place(NamedTuple):
+    """Where a tool of a group is."""
+
+    server: str
+    client: Client
+    name: str
+    """What the server itself calls it."""
+
+
+class Group:
+    """Connections to several servers, made by `connect_all`. Thread-safe; a context manager that closes them all.
+
+    A tool is called ``server__tool`` here; where several servers' names fit, the longest counts. ``clients`` has the
+    client of each server that was opened, by name: use it for everything that is not here, and close one early if you
+    like.
+
+    Args:
+        clients: By the server's name.
+        failed: Why the others could not be opened, by name.
+        separator: What stands between a server's name and a tool's.
+    """
+
+    def __init__(self, clients: Mapping[str, Client], failed: Mapping[str, Exception], *, separator: str) -> None:
+        self.clients = dict(clients)
+        self._failed, self._unlisted = dict(failed), dict[str, Exception]()
+        self._separator = separator
+        self._names: list[str] = []
+
+    @property
+    def errors(self) -> dict[str, Exception]:
+        """What is wrong now, by server: it did not start, is lost, or could not list its tools when last asked."""
+        losses = {name: client.loss for name, client in self.clients.items()}
+        lost = {name: loss for name, loss in losses.items() if isinstance(loss, Exception)}
+        return {**self._failed, **self._unlisted, **lost}
+
+    def list_tools(self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None) -> list[Tool]:
+        """The tools of all servers, asked side by side; each is a copy that has the name to call it by here.
+
+        A server that is lost, or cannot list, leaves its tools out, and `errors` says why. Left out is also what
+        `call_tool` would take for the tool of a server with a longer name.
+
+        Args:
+            timeout: Seconds for each server; None waits for ever.
+            cancel: Ends the call from another thread.
+
+        Raises:
+            Cancelled: The token was cancelled.
+        """
+        asked = {name: (client.list_tools, ()) for name, client in self.clients.items()}
+        outcomes = self._side_by_side(asked, cancel, timeout=timeout)
+        found = [tool for name, outcome in outcomes.items() for tool in self._renamed(name, outcome)]
+        self._names = [tool.name for tool in found]
+        return found
+
+    def _renamed(self, server: str, outcome: Any) -> list[Tool]:
+        """One server's share of the list."""
+        self._unlisted.pop(server, None)
+        if isinstance(outcome, Exception):
+            self._note(server, outcome)
+            return []
+        made = []
+        for tool in outcome:
+            own, tool = tool.name, copy(tool)
+            tool.name = f"{server}{self._separator}{own}"
+            if self._server_of(tool.name) == server:
+                made.append(tool)
+            else:
+                log.warning("%r of %r is left out: a longer server's name fits as well", own, server)
+        return made
+
+    def _note(self, server: str, error: Exception) -> None:
+        if isinstance(error, Cancelled) or not isinstance(error, McpError):
+            raise error
+        if isinstance(error, CapabilityNotSupported) and not error.from_peer:
+            return  # it has no tools
+        log.warning("the tools of %r are left out: %s", server, error)
+        self._unlisted[server] = error
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Optional[Mapping[str, Json]] = None,
+        *,
+        timeout: Optional[float] = DEFAULT,
+        cancel: Optional[CancelToken] = None,
+        on_progress: Optional[OnProgress] = None,
+        raise_on_error: bool = True,
+    ) -> CallToolResult:
+        """Call a tool by its name in this group. Arguments and errors as `Client.call_tool`, and those of `resolve`."""
+        place = self.resolve(name)
+        return place.client.call_tool(
+            place.name, arguments,
+            timeout=timeout, cancel=cancel, on_progress=on_progress, raise_on_error=raise_on_error,
+        )
+
+    def call_tools(
+        self,
+        calls: Sequence[tuple[str, Optional[Mapping[str, Json]]]],
+        *,
+        timeout: Optional[float] = DEFAULT,
+        cancel: Optional[CancelToken] = None,
+        return_exceptions: bool = False,
+    ) -> list[Any]:
+        """Send many calls to their servers at once. As `Client.call_tools`, with the names of this group.
+
+        Without ``return_exceptions`` nothing is sent when a name cannot be resolved.
+        """
+        outcomes: list[Any] = [None] * len(calls)
+        shares: dict[str, list[tuple[int, Any]]] = {}
+        for number, (name, arguments) in enumerate(calls):
+            try:
+                place = self.resolve(name)
+                shares.setdefault(place.server, []).append((number, (place.name, arguments)))
+            except McpError as error:
+                if not return_exceptions:
+                    raise
+                outcomes[number] = error
+        asked = {name: (self.clients[name].call_tools, ([call for _, call in share],))
+                 for name, share in shares.items()}
+        answers = self._side_by_side(asked, cancel, timeout=timeout, return_exceptions=True)
+        for name, share in shares.items():
+            of_all = answers[name] if isinstance(answers[name], list) else [answers[name]] * len(share)
+            for (number, _), outcome in zip(share, of_all):
+                outcomes[number] = outcome
+        failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
+        if failure is not None and not return_exceptions:
+            raise failure
+        return outcomes
+
+    def _side_by_side(
+        self, asked: Mapping[str, Any], cancel: Optional[CancelToken], **keywords: Any
+    ) -> dict[str, Any]:
+        """What each server's call gives, or the exception that it raises; all of them end when this is interrupted."""
+        token, forget = _follower(cancel)
+        try:
+            futures = {
+                name: self.clients[name].submit(function, *arguments, cancel=token, **keywords)
+                for name, (function, arguments) in asked.items()
+            }
+            return {name: future.exception() or future.result() for name, future in futures.items()}
+        except BaseException:
+            token.cancel("the caller gave up")
+            raise
+        finally:
+            forget()
+
+    def resolve(self, name: str) -> Place:
+        """Which server a name of this group leads to; whether that has such a tool is not asked.
+
+        Raises:
+            InvalidParams: It begins with no server's name; the message suggests what may have been meant.
+            ConnectionFailed: It leads to a server that could not be opened; the cause says why.
+            TypeError: It is no str.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"a tool's name is a str, not {type(name).__name__}")
+        server = self._server_of(name)
+        if server is None:
+            raise InvalidParams(f"no server of this group has a tool {name!r}{self._hint(name)}")
+        if server not in self.clients:
+            cause = self._failed[server]
+            raise ConnectionFailed(f"{name!r} cannot be called, {server!r} was not opened: {cause}") from cause
+        return Place(server, self.clients[server], name[len(server) + len(self._separator):])
+
+    def _server_of(self, name: str) -> Optional[str]:
+        fitting = [each for each in (*self.clients, *self._failed) if name.startswith(each + self._separator)]
+        return max(fitting, key=len, default=None)
+
+    def _hint(self, name: str) -> str:
+        servers = [*self.clients, *self._failed]
+        near = [each for each in self._names if nearest(name, [each]) or name.lower() in each.lower()]
+        server, separator, tool = name.partition(self._separator)
+        meant = nearest(server, servers)
+        if not near and meant is not None:
+            near = [f"{meant}{self._separator}{tool}"]
+        guess = f", did you mean {listed(near[:MOST_GUESSES])}? Its" if near else ": its"
+        known = listed(servers, "and") if servers else "none"
+        return f"{guess} names are server{self._separator}tool, its servers {known}"
+
+    def close(self) -> None:
+        """Close all connections, side by side, so that it lasts as long as the slowest. Idempotent, from any thread."""
+        _close_all(self.clients.values())
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Group of {listed(self.clients, 'and') if self.clients else 'none'}, {len(self.errors)} errors>"
+
+
+def connect_all(
+    config: Config,
+    *,
+    separator: str = "__",
+    strict: bool = False,
+    **keywords: Any,
+) -> Group:
+    """Open all servers of a config side by side. Use the group as a context manager.
+
+    Args:
+        config: A file such as ``"mcp.json"`` (see `minimcp.config.read_servers`), the mapping that it would hold, or a
+            mapping of names to whatever `connect` takes.
+        separator: What stands between the name of a server and that of its tool.
+        strict: True raises the first failure and closes the rest; False puts failures into ``errors`` of the group.
+        keywords: Those of `connect`, for every server. ``cancel`` ends the opening of all. ``connect_timeout`` is for
+            each server; as they are opened side by side, also for all.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It holds no servers in a form that is known here, or the separator is empty.
+        TypeError: An argument cannot be what it is, or does not apply to one of the servers.
+        Cancelled: The token was cancelled.
+        BaseException: Ctrl-C; as after every other exception, nothing stays open.
+    """
+    if not separator or not isinstance(separator, str):
+        raise ValueError(f"separator is a text that is not empty, not {separator!r}")
+    wanted_revisions(keywords.get("revision", "auto"))  # what is wrong for every server is the caller's mistake
+    servers = read_servers(config)
+    token, forget = _follower(keywords.pop("cancel", None))
+    ended: SimpleQueue[_Opening] = SimpleQueue()
+    openings = [_Opening(name, servers, {**keywords, "cancel": token}, ended) for name in servers.names]
+    try:
+        for opening in openings:
+            opening.thread.start()
+        _watch(openings, ended, strict)
+        clients = {each.name: each.client for each in openings if each.client is not None}
+        failed = {each.name: each.error for each in openings if isinstance(each.error, Exception)}
+        return Group(clients, failed, separator=separator)
+    except BaseException:
+        token.cancel("another server is not opened either")
+        _give_up(openings)
+        raise
+    finally:
+        forget()
+
+
+def _follower(cancel: Optional[CancelToken]) -> tuple[CancelToken, Callable[[], None]]:
+    """A token of our own that is cancelled with the caller's, and what ends that."""
+    check_token(cancel)
+    token = CancelToken()
+    if cancel is None:
+        return token, lambda: None
+    leader = cancel
+    return token, leader.on_cancel(lambda: token.cancel(leader.reason))
+
+
+class _Opening:
+    """One server that is being opened, on a thread of its own."""
+
+    def __init__(self, name: str, servers: Servers, keywords: Mapping[str, Any], ended: SimpleQueue[_Opening]) -> None:
+        self.name = name
+        self.client: Optional[Client] = None
+        self.error: Optional[BaseException] = None
+        self.thread = threading.Thread(
+            target=self._open, args=(servers, keywords, ended), name=f"minimcp-open-{name}", daemon=True
+        )
+
+    def _open(self, servers: Servers, keywords: Mapping[str, Any], ended: SimpleQueue[_Opening]) -> None:
+        try:
+            self.client = connect(self.name, config=servers, **keywords)
+        except BaseException as error:
+            self.error = error
+        finally:
+            ended.put(self)
+
+
+def _watch(openings: Sequence[_Opening], ended: SimpleQueue[_Opening], strict: bool) -> None:
+    """Wait until all have ended; `connect` has its own deadline, and then each thread puts itself into the queue.
+
+    Raises:
+        BaseException: The first failure that ends them all.
+    """
+    for _ in openings:
+        with waiting():
+            error = ended.get().error
+        if error is not None and (strict or isinstance(error, Cancelled) or not isinstance(error, SERVER_FAILURES)):
+            raise error
+
+
+def _give_up(openings: Sequence[_Opening]) -> None:
+    """Close what has been opened, when those that are still at it have stopped."""
+    deadline = Deadline(GIVE_UP_SECONDS)
+    for opening in openings:
+        if opening.thread.is_alive():
+            with waiting():
+                opening.thread.join(deadline.wait())
+    _close_all([opening.client for opening in openings if opening.client is not None])
+
+
+def _close_all(clients: Iterable[Client]) -> None:
+    """Close side by side; each close has its own bounds, and goes on when this wait is interrupted."""
+    threads = [threading.Thread(target=client.close, name="minimcp-close", daemon=True) for client in clients]
+    for thread in threads:
+        try:
+            thread.start()
+        except RuntimeError:
+            thread.run()  # the system gives no more threads
+    for thread in threads:
+        if thread.is_alive():
+            with waiting():
+                thread.join()

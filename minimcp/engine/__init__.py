@@ -1,0 +1,1 @@
+"""One connection with its threads: transport, reader, writer, requests, worker pool, timer."""

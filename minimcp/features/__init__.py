@@ -1,1 +1,0 @@
-"""What a server offers, feature by feature: no sockets, no threads, no revision's name in here. Floor 4."""

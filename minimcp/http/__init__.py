@@ -1,0 +1,1 @@
+"""MCP over HTTP, both roles: Streamable HTTP and the older HTTP+SSE."""

@@ -1,0 +1,1 @@
+"""The server role: `Server`, its registry and what handlers use."""

@@ -1,0 +1,139 @@
+"""`resolve_inside`: a path that a client names, held inside one directory."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Optional, Union
+
+from ..errors import ResourceAccessDenied
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LONGEST_PATH = 4096
+"""Bytes of a path, in UTF-8."""
+
+LONGEST_NAME = 255
+"""Bytes of one name in it."""
+
+MOST_DECODINGS = 3
+"""How often a path may be percent-encoded, one inside the other, and still be looked at."""
+
+_SLASHES = str.maketrans("\u2044\u2215\u29f8\u2571\u2216\u29f5\u29f9", "////\\\\\\")
+"""Characters that look like slashes, and that some systems write as slashes; NFKC knows the others."""
+
+_DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$|clock\$) *(?:\..*)?", re.IGNORECASE)
+"""Names that mean a device on Windows, in every directory and with every suffix."""
+
+
+def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathLike[str]]) -> Path:
+    """The file that a client means by a path, if it lies in a directory: for servers that hand out files.
+
+    What is refused is refused on every system, so that a server behaves alike on all of them: ".." anywhere, absolute
+    paths, backslashes, colons (drives, streams), a leading "~", control characters, names of devices, names that end
+    with a dot or a blank, empty names, and what is too long; all of that also behind percent-encoding, look-alike
+    characters and invisible ones. Then symbolic links are followed, and what they lead to has to lie inside.
+
+    A template of a resource has decoded its variables once: give them as they are, and decode nothing yourself. Escapes
+    that are still there are part of the name ("100%25.txt"), unless they hide what would be refused.
+
+    The answer is true for the moment in which it is given. Somebody else who may write in the directory can put a
+    symbolic link in the place of a file before it is opened, and a hard link cannot be told from its file: serve
+    directories in which only those may write who may read everything.
+
+    Args:
+        root: The directory. A relative one is taken from the working directory; it may be a symbolic link.
+        path: Relative to it, with "/" between names; "." is the directory itself. Nothing needs to exist there.
+
+    Returns:
+        The absolute path, without symbolic links.
+
+    Raises:
+        ResourceAccessDenied: The path leads outside, or could on some system. The message says why, and does not tell
+            where the directory is.
+        TypeError: The path is no text.
+    """
+    from pathlib import Path
+
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise TypeError(f"path is a str, not {type(text).__name__}")
+    fault = _fault(text)
+    if fault is None:
+        top = os.path.realpath(root)
+        found = os.path.realpath(os.path.join(top, text))
+        if _is_inside(top, found):
+            return Path(found)
+        fault = "it leads outside"
+    raise ResourceAccessDenied(f"Access denied: the path is refused, because {fault}")
+
+
+def _is_inside(top: str, found: str) -> bool:
+    try:
+        return os.path.commonpath([top, found]) == top
+    except ValueError:  # pragma: no cover - two drives have nothing in common, and only Windows has drives
+        return False
+
+
+def _fault(text: str) -> Optional[str]:
+    """Why a path is refused by how it is written; None when it is not."""
+    if len(text) > LONGEST_PATH:  # before anything takes time
+        return "it is too long"
+    try:
+        size = len(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        return "it is no Unicode text"
+    if size > LONGEST_PATH:
+        return "it is too long"
+    for _ in range(MOST_DECODINGS + 1):
+        fault = _shape_fault(text) or _shape_fault(_plain(text))
+        decoded = None if fault else _decoded(text)
+        if fault or decoded == text:
+            return fault
+        if decoded is None:
+            return "it has escapes that are not UTF-8"
+        text = decoded
+    return "it is percent-encoded too often"
+
+
+def _decoded(text: str) -> Optional[str]:
+    from urllib.parse import unquote
+
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return None
+
+
+def _plain(text: str) -> str:
+    """The text as a system may read it that folds look-alikes and leaves out what cannot be seen."""
+    folded = unicodedata.normalize("NFKC", text).translate(_SLASHES)
+    return "".join(each for each in folded if unicodedata.category(each) != "Cf")
+
+
+def _shape_fault(text: str) -> Optional[str]:
+    if any(each < " " or "\x7f" <= each <= "\x9f" for each in text):
+        return "it has a control character"
+    for sign, what in (("\\", "a backslash"), (":", "a colon")):
+        if sign in text:
+            return f"it has {what}"
+    if text.startswith(("/", "~")):
+        return "it is absolute" if text[0] == "/" else "it names a home directory"
+    return next(filter(None, map(_name_fault, text.split("/"))), None)
+
+
+def _name_fault(name: str) -> Optional[str]:
+    """What is wrong with one name of a path."""
+    if name == ".":
+        return None
+    if not name:
+        return "it has an empty name"
+    if name == "..":
+        return "it goes up"
+    if name[-1] in ". ":
+        return "a name in it ends with a dot or a blank"
+    if len(name.encode("utf-8")) > LONGEST_NAME:
+        return "a name in it is too long"
+    return "it names a device" if _DEVICES.fullmatch(name) else None

@@ -1,0 +1,232 @@
+"""Change notices: who wants which, and how they get there without keeping whoever causes them.
+
+A handshake session hears of every list that changes and of the resources it subscribed to; where requests stand alone a
+client opens a stream with `subscriptions/listen`, a request whose answer comes when the stream ends.
+https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any, Callable, Iterable, Mapping, Optional
+
+from .. import types
+from ..engine.exchange import LATER, Exchange, Outlet, Route
+from ..engine.notices import Later, Notices, order_lock
+from ..errors import InternalError, InvalidParams, one_line
+from ..protocol.eras import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
+from ..protocol.messages import Json, Notification, Response, encode
+from .facts import Facts
+
+log = logging.getLogger("minimcp.subscriptions")
+
+MOST_URIS = 10_000
+"""Resources that one session or stream may subscribe to, and notices that may wait for a slow client; when so many wait
+a change within a collection is told as a change of the collection, so that there is at most one more of each."""
+
+FILTERS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
+"""Kind of a list to its member in the filter of a stream."""
+
+
+class Subscriber:
+    """What one client wants to hear of, and its way there. Thread-safe.
+
+    Args:
+        notices: The way.
+        lists: Kinds of lists.
+        uris: Resources; one below them counts too.
+        meta: The ``_meta`` of every notice; None sends none.
+    """
+
+    __slots__ = ("notices", "uris", "_lists", "_meta")
+
+    def __init__(
+        self,
+        notices: Notices,
+        *,
+        lists: Iterable[str],
+        uris: Iterable[str] = (),
+        meta: Optional[Mapping[str, Json]] = None,
+    ) -> None:
+        self.notices, self.uris = notices, dict.fromkeys(uris)
+        self._lists, self._meta = tuple(lists), meta
+
+    def list_changed(self, kind: str) -> None:
+        """A list has changed."""
+        if kind in self._lists:
+            self._put(kind, f"notifications/{kind}/list_changed", {})
+
+    def resource_updated(self, uri: str) -> None:
+        """A resource has changed."""
+        subscribed = types.covering(self.uris.keys(), uri)
+        if subscribed is None:
+            return
+        if len(self.notices) >= MOST_URIS:  # one word for all that lies in a collection
+            uri = subscribed
+        self._put(("resource", uri), "notifications/resources/updated", {"uri": uri})
+
+    def _put(self, key: object, method: str, params: dict[str, Json]) -> None:
+        if key in self.notices:
+            return  # whoever hears of it later looks later, and so sees this change too
+        if self._meta is not None:
+            params["_meta"] = dict(self._meta)
+        self.notices.put(key, encode(Notification(method, params)))
+
+
+class Subscriptions:
+    """All sessions and streams of one server that want to hear of changes. Thread-safe.
+
+    Args:
+        facts: Of the server.
+        offered: Tells whether a kind ("tools", "resources", ...) is offered.
+        max_streams: Streams that may be open at once; None means no limit.
+    """
+
+    def __init__(self, facts: Facts, offered: Callable[[str], bool], *, max_streams: Optional[int] = 256) -> None:
+        self._facts, self._offered, self._max_streams = facts, offered, max_streams
+        self._sessions: dict[Peer, Subscriber] = {}
+        self._streams: dict[Exchange, Subscriber] = {}
+        self._order_lock = order_lock()
+
+    def routes(self, kind: str) -> Mapping[str, Route]:
+        """The methods by which a session subscribes to things of a kind."""
+        if kind != "resources":
+            return {}
+        return {
+            "resources/subscribe": Route(self.subscribe, control=True),
+            "resources/unsubscribe": Route(self.unsubscribe, control=True),
+        }
+
+    # ------------------------------------------------------------ what changed
+
+    def list_changed(self, kind: str) -> None:
+        """Tell everybody who wants to know that a list has changed, if lists of this kind are declared at all."""
+        with self._order_lock:
+            for subscriber in self._everybody():
+                subscriber.list_changed(kind)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell those who subscribed to a resource that it has changed."""
+        with self._order_lock:
+            for subscriber in self._everybody():
+                subscriber.resource_updated(uri)
+
+    def _everybody(self) -> list[Subscriber]:
+        return [*list(self._sessions.values()), *list(self._streams.values())]
+
+    # ------------------------------------------------------------ handshake sessions
+
+    def open_session(self, peer: Peer, later: Later) -> None:
+        """A client initializes. Lists that are declared to it now are those that it will hear of."""
+        kinds = [kind for kind in FILTERS if self._offered(kind)]
+        self._sessions[peer] = Subscriber(Notices(later, held=True), lists=kinds)
+
+    def begin_session(self, peer: Peer) -> None:
+        """The client has said `notifications/initialized`: what has changed since, and will change, it may hear."""
+        session = self._sessions.get(peer)
+        if session is not None:
+            session.notices.release()
+
+    def close_session(self, peer: Peer) -> None:
+        """A session has ended. Idempotent."""
+        self._sessions.pop(peer, None)
+
+    def subscribe(self, exchange: Exchange) -> dict[str, Json]:
+        """Serve `resources/subscribe`."""
+        uri, session = self._subscribed(exchange)
+        if len(session.uris) >= MOST_URIS:
+            raise InternalError(f"more than {MOST_URIS} subscriptions")
+        session.uris[uri] = None
+        return {}
+
+    def unsubscribe(self, exchange: Exchange) -> dict[str, Json]:
+        """Serve `resources/unsubscribe`."""
+        uri, session = self._subscribed(exchange)
+        session.uris.pop(uri, None)
+        return {}
+
+    def _subscribed(self, exchange: Exchange) -> tuple[str, Subscriber]:
+        uri = exchange.request.params.get("uri")
+        if not isinstance(uri, str) or not uri:
+            raise InvalidParams("uri is a string")
+        session = self._sessions.get(exchange.peer)
+        if session is None:
+            raise InternalError("the session has ended")
+        return uri, session
+
+    # ------------------------------------------------------------ streams
+
+    def listen(self, exchange: Exchange) -> Any:
+        """Serve `subscriptions/listen`: say what is honoured, then every change, until either side ends it.
+
+        Raises:
+            InvalidParams: ``notifications`` is missing or of the wrong kind.
+            InternalError: Too many streams are open.
+        """
+        honoured = self._honoured(exchange.request.params.get("notifications"))
+        if self._max_streams is not None and len(self._streams) >= self._max_streams:
+            raise InternalError(f"more than {self._max_streams} streams are open (max_streams)")
+        meta = {SUBSCRIPTION_KEY: exchange.request.id}
+        stream = Subscriber(
+            Notices(exchange.outlet.later),
+            lists=[kind for kind, member in FILTERS.items() if member in honoured],
+            uris=honoured.get("resourceSubscriptions", ()),
+            meta=meta,
+        )
+        acknowledged = Notification(ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
+        with self._order_lock:  # what a client hears on another stream before this word, it need not hear here
+            stream.notices.put("acknowledged", encode(acknowledged))
+            self._streams[exchange] = stream
+        exchange.on_cancel(lambda: self._drop(exchange))
+        return LATER
+
+    def _honoured(self, wanted: Json) -> dict[str, Json]:
+        """What of a filter this server serves."""
+        if not isinstance(wanted, dict):
+            raise InvalidParams("notifications is an object that says what to listen to")
+        for member in FILTERS.values():
+            if not isinstance(wanted.get(member, False), bool):
+                raise InvalidParams(f"{member} is true or false")
+        honoured: dict[str, Json] = {
+            member: True for kind, member in FILTERS.items() if wanted.get(member) and self._offered(kind)
+        }
+        uris = wanted.get("resourceSubscriptions")
+        if uris is None:
+            return honoured
+        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > MOST_URIS:
+            raise InvalidParams(f"resourceSubscriptions is a list of at most {MOST_URIS} URIs")
+        if uris and self._offered("resources"):
+            honoured["resourceSubscriptions"] = uris
+        return honoured
+
+    def _drop(self, exchange: Exchange) -> None:
+        if self._streams.pop(exchange, None) is not None:
+            log.debug("stream %s has ended", one_line(exchange.request.id))
+
+    def end_streams(self, outlet: Optional[Outlet] = None) -> None:
+        """End streams politely: what waits is sent, then the answer of the request that opened the stream.
+
+        Args:
+            outlet: Whose streams; None ends all.
+        """
+        for exchange in list(self._streams):
+            if outlet is not None and exchange.outlet is not outlet:
+                continue
+            self._drop(exchange)
+            if exchange.outlet.claim(exchange):
+                exchange.outlet.later(partial(self._end, exchange))
+
+    def _end(self, exchange: Exchange) -> Optional[bytes]:
+        """Answer the request that opened a stream; runs behind the notices that wait."""
+        id = exchange.request.id
+        result = self._facts.closed({"_meta": {SUBSCRIPTION_KEY: id}}, exchange.peer.revision)
+        exchange.outlet.owe(id, encode(Response(id, result)))
+        return exchange.outlet.farewell(id)
+
+    def renew(self) -> None:
+        """Begin anew in a forked process: the clients are the parent's."""
+        self._sessions, self._streams, self._order_lock = {}, {}, order_lock()
+
+    def __repr__(self) -> str:
+        return f"<Subscriptions {len(self._sessions)} sessions, {len(self._streams)} streams>"
