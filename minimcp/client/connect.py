@@ -176,8 +176,8 @@ def connect(
     )
     plan = _plan(wanted, info, given, extensions, probe_timeout)
     limits = Limits(
-        max_message_bytes=max_message_bytes, max_depth=max_depth, max_workers=max_workers,
-        max_backlog_bytes=max_backlog_bytes, write_timeout=write_timeout,
+        message_bytes=max_message_bytes, depth=max_depth, workers=max_workers,
+        backlog_bytes=max_backlog_bytes, write_timeout=write_timeout,
     )
     record = tracer(trace)
     for name, seconds in (("timeout", timeout), ("probe_timeout", probe_timeout)):

@@ -104,7 +104,7 @@ class Rounds:
 
         jobs = [partial(answer, question) for question in questions.values()]
         try:
-            outcomes = together(self._channel, jobs, cancel, stop_at_error=True, most=self._channel.limits.max_workers)
+            outcomes = together(self._channel, jobs, cancel, stop_at_error=True, most=self._channel.limits.workers)
         finally:
             waited_for.cancel()
         return dict(zip(questions, outcomes))

@@ -90,9 +90,9 @@ class Channel:
         self._pipe, self._role, self._trace = pipe, role, trace
         self._process = os.getpid()
         self._outbox = Outbox(
-            pipe, patience=self.limits.write_timeout, max_backlog=self.limits.max_backlog_bytes
+            pipe, patience=self.limits.write_timeout, max_backlog=self.limits.backlog_bytes
         )
-        self.workers = Workers(self.limits.max_workers, name=f"minimcp-{self.name}")
+        self.workers = Workers(self.limits.workers, name=f"minimcp-{self.name}")
         self._lane = HotLane(self.workers, self._write_answer) if role.hot else None
         self._control = ControlWorker(self._enqueue, self._flush)
         self.calls = Outgoing(

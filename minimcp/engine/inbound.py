@@ -92,7 +92,7 @@ class Inbound(Answers):
             InvalidRequest: Its id is in use.
             InternalError: Too many bytes wait already.
         """
-        limit = self._limits.max_queue_bytes
+        limit = self._limits.backlog_bytes
         if exchange.request.id in self._exchanges:
             raise InvalidRequest(f"the id {exchange.request.id!r} is in use")
         if limit is not None and self._queued + exchange.size > limit:
@@ -117,7 +117,7 @@ class Inbound(Answers):
 
     def _why_full(self, exchange: Exchange) -> Optional[RpcError]:
         """Why it must not begin, or wait in an executor; None when it may, or has done so already."""
-        limit = self._limits.max_requests
+        limit = self._limits.requests
         if limit is None or len(self._started) < limit or exchange.route.control or exchange in self._started:
             return None
         return InternalError(f"more than {limit} requests run already")
@@ -136,7 +136,7 @@ class Inbound(Answers):
             line: The answer.
             beside: Bytes of the message that are taken already.
         """
-        return fitting(exchange, line, self._limits.max_message_bytes, beside)
+        return fitting(exchange, line, self._limits.message_bytes, beside)
 
     def leave(self, exchange: Exchange) -> bool:
         """The exchange has run; whether it may be answered. Until `written` is called something counts as unwritten."""

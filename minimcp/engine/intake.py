@@ -97,7 +97,7 @@ class Intake:
         if isinstance(frame, bytes):
             if self._trace is not None:
                 self._trace("<--", frame)
-            self._decoded(decode(frame, max_depth=self._limits.max_depth), frame)
+            self._decoded(decode(frame, max_depth=self._limits.depth), frame)
         elif isinstance(frame, Addressed):
             self._addressed(frame.line, frame.id)
         elif isinstance(frame, Ended):
@@ -117,7 +117,7 @@ class Intake:
         """Take in what came in answer to one request: an answer to another one is none."""
         if self._trace is not None:
             self._trace("<--", line)
-        decoded = decode(line, max_depth=self._limits.max_depth)
+        decoded = decode(line, max_depth=self._limits.depth)
         if isinstance(decoded, (Response, Failure)) or (isinstance(decoded, Broken) and decoded.kind in _ANSWERING):
             if isinstance(decoded, Failure) and decoded.id is None:
                 decoded = Failure(id, decoded.code, decoded.message, decoded.data)
@@ -155,7 +155,7 @@ class Intake:
 
     def _array(self, items: list[Union[Message, Broken]], frame: bytes) -> None:
         requests = [item for item in items if type(item) is Request]
-        reason = why_no_batch(items, taken=self._role.takes_batches, limit=self._limits.max_batch)
+        reason = why_no_batch(items, taken=self._role.takes_batches, limit=self._limits.batch)
         if reason is not None:
             self._rubbish(Broken(INVALID_REQUEST, reason), frame)
             return

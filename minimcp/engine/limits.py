@@ -1,58 +1,90 @@
-"""What one connection may cost, as numbers with units."""
+"""`Limits`: what peers may cost a server or a client, as numbers with units."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Optional
 
-from ..protocol.options import check_options, count, seconds
 
-
+@dataclass(frozen=True)
 class Limits:
-    """What one connection may cost. None means no limit.
-
-    Args:
-        max_message_bytes: Bytes of one answer of this side; what the peer sends is the pipe's to measure.
-        max_depth: How deep arrays and objects of a message may nest.
-        max_batch: Messages in one array.
-        max_workers: Handlers that run at the same time, not counting those that wait.
-        max_requests: Handlers that are begun and unfinished, waiting ones included.
-        max_queue_bytes: Bytes of requests that wait to begin.
-        max_backlog_bytes: Bytes of answers that the peer has not taken, before reading stops.
-        write_timeout: Seconds after which a peer that takes no byte is lost.
-        drain_grace: Seconds that running requests get when the peer sends no more, or at `close`.
+    """What peers may cost. None means no limit. One object may serve many servers and clients; immutable.
 
     Raises:
-        TypeError: One is no number.
-        ValueError: A count is below 1, or another limit is negative.
+        TypeError: A value is no number.
+        ValueError: A number is too small, infinite, or none.
     """
 
-    __slots__ = (
-        "max_message_bytes", "max_depth", "max_batch", "max_workers", "max_requests", "max_queue_bytes",
-        "max_backlog_bytes", "write_timeout", "drain_grace",
-    )
+    message_bytes: Optional[int] = 64 * 1024 * 1024
+    """Bytes of the longest message, either way."""
 
-    def __init__(
-        self,
-        *,
-        max_message_bytes: Optional[int] = 64 * 1024 * 1024,
-        max_depth: Optional[int] = 256,
-        max_batch: Optional[int] = 100,
-        max_workers: Optional[int] = 64,
-        max_requests: Optional[int] = 1000,
-        max_queue_bytes: Optional[int] = 64 * 1024 * 1024,
-        max_backlog_bytes: Optional[int] = 64 * 1024 * 1024,
-        write_timeout: Optional[float] = 30.0,
-        drain_grace: float = 5.0,
-    ) -> None:
-        self.max_message_bytes, self.max_depth, self.max_batch = max_message_bytes, max_depth, max_batch
-        self.max_workers, self.max_requests = max_workers, max_requests
-        self.max_queue_bytes, self.max_backlog_bytes = max_queue_bytes, max_backlog_bytes
-        self.write_timeout, self.drain_grace = write_timeout, drain_grace
-        check_options(_OPTIONS, {name: getattr(self, name) for name in self.__slots__})
+    depth: Optional[int] = 256
+    """How deep arrays and objects of a message may nest."""
+
+    batch: Optional[int] = 100
+    """Messages in one array."""
+
+    workers: Optional[int] = 64
+    """Handlers of a server, or of a client, that run at the same time; those that wait in the library do not count."""
+
+    requests: Optional[int] = 1000
+    """Requests of a server's clients that are begun and unfinished, waiting ones included."""
+
+    backlog_bytes: Optional[int] = 64 * 1024 * 1024
+    """Bytes per connection or session that wait: requests not begun, and messages that the peer does not take."""
+
+    streams: Optional[int] = 256
+    """Streams of change notifications open at once: `subscriptions/listen`, and GET over HTTP. 0 serves none."""
+
+    rounds: Optional[int] = 8
+    """How often one request may come back with more answers (2026-07-28)."""
+
+    ask_timeout: Optional[float] = 600.0
+    """Seconds that a client gets for an answer, and that a request state between rounds is good for."""
+
+    drain_grace: float = 5.0
+    """Seconds that running requests get when a connection ends or the server closes."""
+
+    write_timeout: Optional[float] = 30.0
+    """Seconds after which a peer that takes no byte is lost."""
+
+    cache_bytes: Optional[int] = 16 * 1024 * 1024
+    """Bytes of results that a client keeps; those that were not used for longest go first."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            check_number(field.name, getattr(self, field.name), least=_LEAST.get(field.name, 0),
+                         whole=field.name not in _SECONDS, optional=field.name != "drain_grace")
+        if self.ask_timeout == 0:
+            raise ValueError("ask_timeout is more than 0 seconds")
 
 
-_OPTIONS = {
-    **dict.fromkeys(("max_message_bytes", "max_queue_bytes", "max_backlog_bytes"), count(0)),
-    **dict.fromkeys(("max_depth", "max_batch", "max_workers", "max_requests"), count(1)),  # 0: nothing is ever done
-    **dict.fromkeys(("write_timeout", "drain_grace"), seconds()),
-}
+_SECONDS = ("ask_timeout", "drain_grace", "write_timeout")
+_LEAST = {"depth": 1, "batch": 1, "workers": 1, "requests": 1, "rounds": 1}
+
+
+def check_number(name: str, value: object, *, least: float = 0, whole: bool = True, optional: bool = True) -> None:
+    """Refuse what is no such number.
+
+    Args:
+        name: Of the option, for the message.
+        value: What was given.
+        least: The smallest number that is allowed.
+        whole: Whether it is a count; False for seconds.
+        optional: Whether None is allowed.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is too small, infinite, or none.
+    """
+    if value is None and optional:
+        return
+    number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    what = ("a whole number" if whole else "a number of seconds") + (" or None" if optional else "")
+    if not number:
+        raise TypeError(f"{name} is {what}, not {repr(value):.60}")
+    assert isinstance(value, (int, float))
+    if value - value != 0.0:
+        raise ValueError(f"{name} is {what}, not {value}")
+    if value < least:
+        raise ValueError(f"{name} is at least {least}, not {value}")

@@ -75,7 +75,7 @@ class Endpoint:
         self._gate = Gate(self._registry, self._make_role, self.sessions if settings.sessions else None)
         self._ticker = Ticker(self.sessions, keepalive=settings.keepalive, ttl=settings.session_ttl)
         self._listening = Listening(self._stream, self._store, self._ticker, max_streams=settings.max_streams)
-        self.workers = Workers(self._limits.max_workers, name="minimcp-http")
+        self.workers = Workers(self._limits.workers, name="minimcp-http")
         self._replies: dict[Reply, None] = {}
         self._state = threading.Condition(threading.Lock())
         self._closing = False
@@ -148,7 +148,7 @@ class Endpoint:
         body = body_of(request, self.settings.max_body_bytes)
         if self._trace is not None:
             self._trace("<--", body)
-        message = decode(body, max_depth=self._limits.max_depth)
+        message = decode(body, max_depth=self._limits.depth)
         if isinstance(message, list):
             self._array(message, request, writer, self._gate.sender_of_array(request.headers, principal), streams)
         elif isinstance(message, Broken):
@@ -197,7 +197,7 @@ class Endpoint:
     ) -> None:
         """Serve an array of messages, its requests at the same time; their answers are one array."""
         taken = self._registry.offer.accept_batches or sender.revision.batches
-        reason = why_no_batch(items, taken=taken, limit=self._limits.max_batch)
+        reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
         if reason is not None:
             raise Refusal(400, reason)
         ids = [item.id for item in items if isinstance(item, Request)]
@@ -257,7 +257,7 @@ class Endpoint:
             handshake=sender.revision.handshake,
             streams=streams,
             table=None if session is None else session.table,
-            max_message_bytes=self._limits.max_message_bytes,
+            max_message_bytes=self._limits.message_bytes,
         )
 
     def _stream(
@@ -275,7 +275,7 @@ class Endpoint:
 
     def _why_full(self, exchange: Exchange, reply: Reply, streams: bool) -> str:
         """Why a request must not begin; empty when it may, and then a stream of notices has its place."""
-        most = self._limits.max_requests
+        most = self._limits.requests
         if exchange.request.method == LISTEN:
             return self._listening.reserve(reply) if streams else "no streams are served on this way"
         if most is None or len(self._replies) <= most or exchange.route.control:

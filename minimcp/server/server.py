@@ -153,8 +153,8 @@ class Server(Registration, Web):
         )
         self.name, self.version = name, version
         self._limits = Limits(
-            max_message_bytes=max_message_bytes, max_depth=max_depth, max_batch=max_batch, max_workers=max_workers,
-            max_requests=max_requests, max_backlog_bytes=max_backlog_bytes, write_timeout=write_timeout,
+            message_bytes=max_message_bytes, depth=max_depth, batch=max_batch, workers=max_workers,
+            requests=max_requests, backlog_bytes=max_backlog_bytes, write_timeout=write_timeout,
             drain_grace=drain_grace,
         )
         self._web = WebOptions(

@@ -1,0 +1,69 @@
+"""`HttpOptions`: how a server is served over HTTP.
+
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Optional, Sequence
+
+from ..engine.limits import check_number
+
+
+@dataclass(frozen=True)
+class HttpOptions:
+    """How a server is served over HTTP: ``Server("x", http=HttpOptions(...))``. None means no limit. Immutable.
+
+    Raises:
+        TypeError: A value is of another type.
+        ValueError: A number is too small, infinite, or none.
+    """
+
+    allowed_hosts: Optional[Sequence[str]] = None
+    """Names by which clients may know the server, as ``"example.com"`` or ``"example.com:8000"``; ``"*"`` is any. None
+    takes those that a machine has for itself."""
+
+    allowed_origins: Optional[Sequence[str]] = None
+    """Pages that may send requests beside those of the allowed hosts, as ``"https://example.com"``; None names none."""
+
+    sessions: bool = True
+    """Whether clients that send `initialize` get a session; without, each POST stands alone and no such client can be
+    asked."""
+
+    session_ttl: Optional[float] = 1800
+    """Seconds after which a session ends that is not used."""
+
+    max_sessions: Optional[int] = 1000
+    """Sessions that are open at once."""
+
+    max_connections: Optional[int] = 1000
+    """Connections of the bundled server that are open at once."""
+
+    body_bytes: Optional[int] = 4 * 1024 * 1024
+    """Bytes of the longest body of a request."""
+
+    json_response: bool = False
+    """Answer every request with one JSON body; progress is dropped."""
+
+    keepalive: Optional[float] = 15
+    """Seconds of silence before which an event stream gets a comment; None sends none."""
+
+    event_store: Any = None
+    """Keeps events for clients that lose a stream: an `EventStore`; None makes one with its defaults, False keeps
+    none."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_sessions", "max_connections", "body_bytes"):
+            check_number(name, getattr(self, name), least=1)
+        for name in ("session_ttl", "keepalive"):
+            check_number(name, getattr(self, name), whole=False)
+            if getattr(self, name) == 0:
+                raise ValueError(f"{name} is more than 0 seconds")
+        for name in ("sessions", "json_response"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} is True or False, not {getattr(self, name)!r:.60}")
+        for name in ("allowed_hosts", "allowed_origins"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, (list, tuple, set, frozenset)):
+                raise TypeError(f"{name} is a list or None, not {value!r:.60}")
