@@ -236,7 +236,7 @@ def _fitting(request: types.ElicitRequest, fits: Check) -> dict[str, Json]:
             name: {word: rule for word, rule in field.items() if word != "default"} if name in faults else field
             for name, field in schema["properties"].items()
         }
-        request.requested_schema = {**schema, "properties": properties}
+        request.schema = {**schema, "properties": properties}
     return {name: value for name, value in given.items() if name not in faults}
 
 

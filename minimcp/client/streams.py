@@ -18,8 +18,7 @@ from ..engine.workers import waiting
 from ..errors import ConnectionLost, RequestTimeout, one_line
 from ..protocol.eras import ACKNOWLEDGED, SUBSCRIPTION_KEY
 from ..protocol.messages import Failure, Id, Json, Notification
-from ..types import CHANGES, Change
-from ..types.notices import covering
+from ..types import CHANGES, Change, covering
 from .arguments import moment
 
 log = logging.getLogger("minimcp.client")

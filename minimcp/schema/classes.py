@@ -9,6 +9,7 @@ import sys
 import typing
 from typing import Any, Callable, Dict, FrozenSet, List, Protocol, Sequence, Tuple
 
+from ..types import Wire
 from .advice import no_class
 from .annotations import Scope, substituted
 from .docstrings import read_docstring
@@ -69,6 +70,8 @@ def _name_part(argument: Any) -> str:
 
 
 def _form(cls: Any) -> Any:
+    if issubclass(cls, Wire):  # a dataclass, but its JSON form is another
+        return None
     if hasattr(sys.modules.get("pydantic"), "BaseModel") and issubclass(cls, sys.modules["pydantic"].BaseModel):
         return _pydantic
     if type(cls).__name__ == "_TypedDictMeta":

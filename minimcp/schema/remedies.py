@@ -20,6 +20,7 @@ _REMEDIES: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda value: isinstance(value, type), "give a value, not a class"),
     (lambda value: hasattr(value, "isoformat"), "write .isoformat()"),
     (lambda value: hasattr(value, "model_dump"), 'write .model_dump(mode="json")'),
+    (lambda value: hasattr(value, "to_wire"), "write .to_wire()"),
     (lambda value: hasattr(value, "__dataclass_fields__"), "write dataclasses.asdict(...)"),
     (lambda value: isinstance(value, (set, frozenset, range, Iterator)), "write list(...)"),
     (lambda value: isinstance(value, (bytes, bytearray)), "write .decode(), or base64.b64encode(...).decode()"),

@@ -111,7 +111,8 @@ class ClientFeatures:
         """Ask the client's model. Deprecated by the specification since 2026-07-28, and still served.
 
         Args:
-            messages: What was said so far; a str is one message of the user.
+            messages: What was said so far: `SamplingMessage`, a dict of its form on the wire, or a str for one message
+                of the user; one of them, or several.
             max_tokens: How long the answer may be, in tokens.
             system: The system prompt; None leaves it to the client.
             temperature: None leaves it to the client.

@@ -139,15 +139,16 @@ class ElicitUrl(Question):
         return f"<ElicitUrl {quoted(self.message)} {self.url}>"
 
 
-Messages = Union[str, SamplingMessage, Iterable[Union[str, SamplingMessage]]]
-"""What may be said to a model: a str is one message of the user."""
+Message = Union[str, SamplingMessage, Mapping[str, Json]]
+Messages = Union[Message, Iterable[Message]]
+"""What may be said to a model: a str is one message of the user, a mapping one message in its form on the wire."""
 
 
 class Sample(Question):
     """Asks the client's model.
 
     Args:
-        messages: What was said so far; a str is one message of the user.
+        messages: What was said so far; a str is one message of the user, a dict one in its form on the wire.
         max_tokens: How long the answer may be, in tokens.
         system: The system prompt; None leaves it to the client.
         temperature: None leaves it to the client.
@@ -235,7 +236,7 @@ class Sample(Question):
             if revision.sampling_tools:
                 wire.append(message.to_wire())
             else:  # one block a message
-                wire += [SamplingMessage(message.role, block).to_wire() for block in message.content]  # type: ignore[arg-type]
+                wire += [SamplingMessage(message.role, block).to_wire() for block in message.content]
         return wire
 
     def read(self, result: dict[str, Json]) -> SampleResult:
@@ -308,13 +309,13 @@ def _checked_url(url: Any) -> str:
 
 
 def _conversation(given: Messages) -> list[SamplingMessage]:
-    several: Iterable[Any] = [given] if isinstance(given, (str, SamplingMessage)) else given
-    messages = [SamplingMessage("user", each) if isinstance(each, str) else each for each in several]
+    several: Iterable[Any] = [given] if isinstance(given, (str, SamplingMessage, Mapping)) else given
+    messages = [SamplingMessage.of(each) for each in several]
     if not messages:
         raise ValueError("a model is told at least one message")
     for message in messages:
         if not isinstance(message, SamplingMessage):
-            raise TypeError(f"messages are str or SamplingMessage, not {type(message).__name__}")
+            raise TypeError(f"messages are str, SamplingMessage or dict, not {type(message).__name__}")
         unfit = [block.type for block in message.content if block.type not in _SAMPLED]
         if unfit:
             raise TypeError(f"a message to a model has {', '.join(_SAMPLED)} blocks, not {unfit[0]}")

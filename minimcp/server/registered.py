@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar, Union
 
 from ..protocol.eras import Peer, lacks
@@ -152,10 +153,11 @@ def annotated(given: Union[A, Mapping[str, Json], None], cls: type[A], example: 
         return given
     if not isinstance(given, Mapping):
         raise TypeError(f"{owner}: annotations is a mapping such as {example}, not {given!r:.60}")
+    names = [each.name for each in fields(cls)]
     for name in given:
-        if name not in cls.FIELDS:
-            near = nearest(str(name), cls.FIELDS)
-            hint = f"did you mean {near!r}?" if near else f"there is {', '.join(cls.FIELDS)}"
+        if name not in names:
+            near = nearest(str(name), names)
+            hint = f"did you mean {near!r}?" if near else f"there is {', '.join(names)}"
             raise TypeError(f"{owner}: no annotation is called {name!r}: {hint}")
     return cls(**given)
 

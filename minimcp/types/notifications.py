@@ -4,26 +4,8 @@ from __future__ import annotations
 
 from typing import AbstractSet, Any, Optional, Union
 
-from .base import Wire
-from .kinds import ANY, NUMBER, OBJECT, TEXT, TOKEN, Json, needed
-
-LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""In rising order."""
-
-LOG_ORDER = {level: place for place, level in enumerate(LOG_LEVELS)}
-"""The place of each level, to compare two of them."""
-
-
-def log_level(text: Any) -> str:
-    """The name of a level; ``warn`` is taken for ``warning``.
-
-    Raises:
-        ValueError: There is no such level.
-    """
-    level = "warning" if text == "warn" else text
-    if not isinstance(level, str) or level not in LOG_ORDER:
-        raise ValueError(f"the level of a log message is one of {', '.join(LOG_LEVELS)}")
-    return level
+from ..protocol.eras import LEVEL_ALIASES, LOG_LEVELS
+from .base import Json, Wire, member, one_of
 
 
 class Progress(Wire):
@@ -37,37 +19,18 @@ class Progress(Wire):
         meta: The member ``_meta``.
     """
 
-    FIELDS = {
-        "progress_token": TOKEN,
-        "progress": needed(NUMBER),
-        "total": NUMBER,
-        "message": TEXT,
-        "meta": OBJECT,
-    }
-    __slots__ = tuple(FIELDS)
-
-    def __init__(
-        self,
-        progress: float,
-        total: Optional[float] = None,
-        message: Optional[str] = None,
-        *,
-        progress_token: Union[str, int, None] = None,
-        meta: Optional[Json] = None,
-    ) -> None:
-        self.progress_token = progress_token
-        self.progress = progress
-        self.total = total
-        self.message = message
-        self.meta = meta
-        self._start()
+    progress: float
+    total: Optional[float] = None
+    message: Optional[str] = None
+    progress_token: Union[str, int, None] = None
+    meta: Optional[Json] = None
 
 
 class LogMessage(Wire):
     """A log message of the server.
 
     Args:
-        level: One of `LOG_LEVELS`; from a peer it is kept as it came.
+        level: One of `LOG_LEVELS`, or "warn"; from a peer it is kept as it came.
         data: Any JSON value.
         logger: The name of the logger; None says nothing.
         meta: The member ``_meta``.
@@ -76,15 +39,10 @@ class LogMessage(Wire):
         ValueError: There is no such level.
     """
 
-    FIELDS = {"level": needed(TEXT), "logger": TEXT, "data": needed(ANY), "meta": OBJECT}
-    __slots__ = tuple(FIELDS)
-
-    def __init__(self, level: str, data: Any, logger: Optional[str] = None, *, meta: Optional[Json] = None) -> None:
-        self.level = log_level(level)
-        self.logger = logger
-        self.data = data
-        self.meta = meta
-        self._start()
+    level: str = member(convert=lambda level: LEVEL_ALIASES.get(level, level), check=one_of(tuple(LOG_LEVELS)))
+    data: Any
+    logger: Optional[str] = None
+    meta: Optional[Json] = None
 
 
 CHANGES = {
@@ -105,14 +63,9 @@ class Change(Wire):
         meta: The member ``_meta`` of the notification.
     """
 
-    FIELDS = {"kind": needed(TEXT), "uri": TEXT, "meta": OBJECT}
-    __slots__ = tuple(FIELDS)
-
-    def __init__(self, kind: str, uri: Optional[str] = None, *, meta: Optional[Json] = None) -> None:
-        self.kind = kind
-        self.uri = uri
-        self.meta = meta
-        self._start()
+    kind: str
+    uri: Optional[str] = None
+    meta: Optional[Json] = None
 
     @classmethod
     def from_notice(cls, method: str, params: Optional[Json]) -> Change:
@@ -147,10 +100,9 @@ def covering(subscribed: AbstractSet[str], uri: str) -> Optional[str]:
     """
     if uri in subscribed:
         return uri
-    place = uri.rfind("/")
-    while place >= 0:
-        for collection in (uri[: place + 1], uri[:place]):
+    while "/" in uri:
+        uri = uri.rpartition("/")[0]
+        for collection in (f"{uri}/", uri):
             if collection in subscribed:
                 return collection
-        place = uri.rfind("/", 0, place)
     return None
