@@ -26,7 +26,8 @@ Importing this package starts nothing and imports neither third-party code nor a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .errors import (
     AuthorizationError,
@@ -53,7 +54,6 @@ from .errors import (
     UnsupportedRevision,
     UrlElicitationRequired,
 )
-from .protocol.late import late_names
 
 __version__ = "0.1.0"
 
@@ -138,7 +138,24 @@ if TYPE_CHECKING:
         ToolUse,
     )
 else:
-    __getattr__, __dir__ = late_names(__name__, _LATE)
+    _HOMES = {name: module for module, names in _LATE.items() for name in names.split()}
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = f"{__name__}.{_HOMES[name]}"
+        try:
+            home = import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise
+            raise ImportError(f"{name} is not in this copy of {__name__}: {error.name} was left out") from None
+        value = home if _HOMES[name] == name else getattr(home, name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_HOMES})
 
 __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",

@@ -13,7 +13,7 @@ from .client.answering import KINDS
 from .client.handlers import NAMES, Handlers
 from .engine.exchange import Exchange, Outlet, Route
 from .engine.workers import here
-from .protocol.eras import LOG_LEVELS, Peer
+from .protocol.lifecycle import LOG_LEVELS, Peer
 from .protocol.messages import Json, Request
 from .protocol.versions import NEWEST_HANDSHAKE, choose
 from .server.asking import CARRIERS, Asked, Asker, read_result

@@ -7,13 +7,13 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.protocol.eras import Peer
-from minimcp.errors import INVALID_PARAMS, InternalError, InvalidRequest
 from minimcp.engine.exchange import LATER, Exchange, Outlet, Route, current_exchange
 from minimcp.engine.inbound import Batch, Inbound, why_no_batch
-from minimcp.protocol.messages import Broken, Failure, Notification, Request, Response
 from minimcp.engine.limits import Limits
 from minimcp.engine.outgoing import Outgoing
+from minimcp.errors import INVALID_PARAMS, InternalError, InvalidRequest
+from minimcp.protocol.lifecycle import Peer
+from minimcp.protocol.messages import Failure, InvalidMessage, Notification, Request, Response
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 
 from .rows import for_each
@@ -341,7 +341,7 @@ def test_what_belongs_to_a_request_in_an_array(bench: Bench) -> None:
         ([Notification("a")] * 3, True, 2, "at most 2"),
         ([Request(1, "a"), Response(2, {})], True, None, "not both"),
         ([Notification("a"), Failure(2, 1, "x")], True, None, "not both"),
-        ([Request(1, "a"), Notification("a"), Broken(INVALID_PARAMS, "x")], True, 3, None),
+        ([Request(1, "a"), Notification("a"), InvalidMessage(INVALID_PARAMS, "x")], True, 3, None),
         ([Response(1, {}), Failure(2, 1, "x")], True, 2, None),
     ],
 )

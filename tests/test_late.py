@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import json
 from typing import Any, Dict
 
 import pytest
@@ -14,8 +13,7 @@ import minimcp.schema
 import minimcp.types
 from minimcp.protocol.late import late_names
 
-from .modules import PACKAGE
-from .support import ROOT, run_python
+from .floors import PACKAGE
 
 PACKAGES: Dict[str, Any] = {"": minimcp, "schema/": minimcp.schema, "types/": minimcp.types}
 
@@ -51,44 +49,3 @@ def test_what_a_copy_of_the_core_does_without_is_no_attribute() -> None:
     with pytest.raises(ModuleNotFoundError, match="minimcp.cli.nothing"):
         get("Missing")
     assert "Left" in known()
-
-
-SERVER = """
-from minimcp import Context, Server
-
-server = Server("quick")
-
-@server.tool
-def echo(text: str, ctx: Context) -> str:
-    "Echo."
-    return text
-"""
-
-NOT_FOR_TOOLS = """
-    base64 dataclasses hmac inspect logging subprocess
-    minimcp.client minimcp.connecting minimcp.marks minimcp.uri_template minimcp.uri_expansion
-    minimcp.features.asking minimcp.features.completers minimcp.features.completion minimcp.features.contents
-    minimcp.features.methods minimcp.features.prompts minimcp.features.questions minimcp.features.resources
-    minimcp.features.rounds minimcp.features.state minimcp.features.log_handler
-    minimcp.schema.check minimcp.schema.words minimcp.schema.peers minimcp.schema.forms
-    minimcp.types.sampling minimcp.types.questions minimcp.types.prompt minimcp.types.elicitation
-"""
-
-CLIENT = """
-from minimcp import connect
-"""
-
-NOT_FOR_A_CLIENT = """
-    dataclasses inspect ipaddress logging pathlib random shlex subprocess urllib.parse
-    minimcp.config minimcp.features minimcp.group minimcp.server
-    minimcp.schema.check minimcp.schema.kinds minimcp.schema.peers
-    minimcp.types.sampling minimcp.types.questions minimcp.types.prompt minimcp.types.elicitation
-"""
-
-
-@pytest.mark.parametrize(("start", "not_needed"), [(SERVER, NOT_FOR_TOOLS), (CLIENT, NOT_FOR_A_CLIENT)])
-def test_who_starts_imports_what_it_needs(start: str, not_needed: str) -> None:
-    told = f"import json, sys\nsys.path.insert(0, {str(ROOT)!r})\n{start}\nprint(json.dumps(list(sys.modules)))"
-    done = run_python(["-I", "-S", "-c", told])
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert not set(not_needed.split()) & set(json.loads(done.stdout))

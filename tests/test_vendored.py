@@ -111,7 +111,13 @@ def add(a: int, b: int) -> int:
     return a + b
 with connect(server) as client:
     print(client.call_tool("add", {"a": 2, "b": 3}).text)
-print(*[name for name in vendored_mcp.__all__ if not hasattr(vendored_mcp, name)])
+missing = []
+for name in vendored_mcp.__all__:
+    try:
+        getattr(vendored_mcp, name)
+    except ImportError:
+        missing.append(name)
+print(*missing)
 """
 
 

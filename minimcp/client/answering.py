@@ -13,8 +13,7 @@ from ..engine.cancel import CancelToken
 from ..engine.clock import Clock
 from ..engine.exchange import Exchange
 from ..engine.workers import here
-from ..errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError, one_line
-from ..protocol.failures import describe
+from ..errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError, describe, one_line
 from ..protocol.messages import Json
 from ..protocol.versions import Revision
 from .handlers import Handlers, as_roots

@@ -13,9 +13,8 @@ from typing import Any, Callable, Optional
 
 from ..engine.exchange import Route
 from ..engine.role import Role
-from ..errors import ConnectionLost, MethodNotFound, one_line
-from ..protocol.eras import Peer
-from ..protocol.failures import describe
+from ..errors import ConnectionLost, MethodNotFound, describe, one_line
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import Json, Notification, Request
 from ..protocol.versions import NEWEST_HANDSHAKE
 from ..types import CHANGES, Change, LogMessage

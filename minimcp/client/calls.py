@@ -16,12 +16,11 @@ from ..engine.deadline import Deadline
 from ..engine.outgoing import NEVER_CANCELLED
 from ..engine.table import PendingCall
 from ..engine.transport import SessionGone, nothing
-from ..errors import Cancelled, CapabilityNotSupported, McpError, UnsupportedRevision
-from ..protocol.eras import HandshakeEra
-from ..protocol.meanings import exception_of
-from ..protocol.messages import Failure, Json
+from ..errors import Cancelled, CapabilityNotSupported, McpError, ToolError, UnsupportedRevision
+from ..protocol.lifecycle import Handshake
+from ..protocol.messages import Failure, Json, exception_of
 from ..schema.functions import refuse_async
-from ..types import Progress
+from ..types import CallToolResult, Progress, Text
 from .answering import Answerer
 from .arguments import DEFAULT, check_token, moment, shown
 from .input_rounds import Rounds, together, until_cancelled
@@ -147,7 +146,7 @@ class Calls:
     def adopts(self, outcome: object) -> bool:
         """Whether this is the server's word that it speaks another revision, which is spoken from now on."""
         refused = isinstance(outcome, UnsupportedRevision) and outcome.from_peer
-        return refused and not isinstance(self.era, HandshakeEra) and self.era.adopt(outcome)  # type: ignore[arg-type]
+        return refused and not isinstance(self.era, Handshake) and self.era.adopt(outcome)  # type: ignore[arg-type]
 
     def _ask(
         self,
@@ -164,7 +163,7 @@ class Calls:
         try:
             call = self.channel.calls.call(
                 method,
-                lambda id: self.era.dress(params, {} if on_progress is None else {"progressToken": id}),
+                lambda id: self.era.add_envelope(params, {} if on_progress is None else {"progressToken": id}),
                 on_item=None if on_progress is None else _progress_to(on_progress),
             )
         except (TypeError, ValueError) as error:
@@ -191,8 +190,11 @@ class Calls:
             finally:
                 forget()
         if isinstance(ending, Failure):
-            raise exception_of(ending, call.method, self.era.revision)
-        return self.era.undress(call.method, ending)
+            error = exception_of(ending, call.method, self.era.revision)
+            if isinstance(error, ToolError):
+                error.result = CallToolResult([Text(str(error))], is_error=True)
+            raise error
+        return self.era.strip_envelope(call.method, ending)
 
     # ------------------------------------------------------------ many at once
 
@@ -288,7 +290,7 @@ class Calls:
         try:
             for one in params:
                 try:
-                    call, line = self.channel.calls.prepare(method, lambda id, one=one: self.era.dress(one, {}))  # type: ignore[misc]
+                    call, line = self.channel.calls.prepare(method, lambda id, one=one: self.era.add_envelope(one, {}))  # type: ignore[misc]
                 except (TypeError, ValueError) as error:
                     raise _explained(method, one, error) from None
                 pending.append(call)

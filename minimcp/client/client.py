@@ -17,7 +17,7 @@ from ..engine.clock import inherited
 from ..engine.connection import Channel
 from ..engine.deadline import Deadline
 from ..errors import McpError
-from ..protocol.eras import LOG_LEVELS
+from ..protocol.lifecycle import LOG_LEVELS
 from ..protocol.messages import Json, Notification, encode
 from ..types import Implementation
 from .answering import Answerer

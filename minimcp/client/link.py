@@ -18,9 +18,8 @@ from ..engine.connection import Channel
 from ..engine.deadline import Deadline
 from ..engine.outgoing import Outgoing
 from ..engine.transport import SessionGone
-from ..errors import ConnectionFailed, ConnectionLost, McpError
-from ..protocol.eras import LOG_LEVEL_KEY, HandshakeEra
-from ..protocol.failures import describe
+from ..errors import ConnectionFailed, ConnectionLost, McpError, describe
+from ..protocol.lifecycle import LOG_LEVEL_KEY, Handshake
 from .arguments import check_token
 from .cacheable import CacheableCalls
 from .callbacks import ClientRole
@@ -70,7 +69,7 @@ class Link:
 
     def set_log_level(self, level: str, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
         """Have the server send log messages of this level and above. Errors as `Client.request`."""
-        if isinstance(self.era, HandshakeEra):
+        if isinstance(self.era, Handshake):
             self.calls.request("logging/setLevel", {"level": level}, deadline, cancel)
         else:
             self.era.envelope = {**self.era.envelope, LOG_LEVEL_KEY: level}
@@ -93,7 +92,7 @@ class Link:
         if before is not None and before.log_level is not None:
             level = before.log_level
             steps.insert(0, (lambda: self.set_log_level(level, deadline, None), "log messages"))
-        elif self.role.hears_logs and self.era.peer.supports("logging") and not isinstance(self.era, HandshakeEra):
+        elif self.role.hears_logs and self.era.peer.supports("logging") and not isinstance(self.era, Handshake):
             self.era.envelope = {**self.era.envelope, LOG_LEVEL_KEY: USUAL_LEVEL}  # nothing comes unasked in this era
         try:
             for step, what in steps:

@@ -26,9 +26,8 @@ from ..errors import (
     RequestTimeout,
     one_line,
 )
-from ..protocol.eras import LISTEN
-from ..protocol.meanings import exception_of
-from ..protocol.messages import Failure, Notification
+from ..protocol.lifecycle import LISTEN
+from ..protocol.messages import Failure, Notification, exception_of
 from .arguments import check_token, shown
 from .calls import Calls
 from .input_rounds import until_cancelled
@@ -137,7 +136,7 @@ class Listening:
     ) -> Stream:
         """Send the request and wait for the acknowledgement; the way is there before the request is written."""
         calls, era = self._calls.channel.calls, self._calls.era
-        call, line = calls.prepare(LISTEN, lambda id: era.dress({"notifications": wanted.to_wire()}, {}))
+        call, line = calls.prepare(LISTEN, lambda id: era.add_envelope({"notifications": wanted.to_wire()}, {}))
         stream = Stream(call, forward)
         if old is not None and not self._in_order:
             stream.told = set()

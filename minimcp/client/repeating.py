@@ -12,8 +12,7 @@ from ..engine.cancel import CancelToken
 from ..engine.connection import Channel
 from ..engine.deadline import Deadline
 from ..engine.outgoing import OURS
-from ..errors import Cancelled, McpError, RequestTimeout
-from ..protocol.failures import Busy
+from ..errors import Busy, Cancelled, McpError, RequestTimeout
 from .input_rounds import until_cancelled
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ..engine.deadline import Deadline
 from ..engine.table import PendingCall
 from ..engine.workers import waiting
 from ..errors import ConnectionLost, RequestTimeout, one_line
-from ..protocol.eras import ACKNOWLEDGED, SUBSCRIPTION_KEY
+from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY
 from ..protocol.messages import Failure, Id, Json, Notification
 from ..types import CHANGES, Change, covering
 from .arguments import moment

@@ -27,8 +27,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Callable, Optional
 
-from ..errors import ConnectionLost, InternalError, RpcError
-from ..protocol.failures import describe
+from ..errors import ConnectionLost, InternalError, RpcError, describe
 from .control import ControlWorker
 from .deadline import Deadline
 from .exchange import Exchange, Route

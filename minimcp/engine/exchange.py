@@ -17,9 +17,19 @@ from ..errors import (
     CapabilityNotSupported,
     RpcError,
 )
-from ..protocol.eras import Peer
-from ..protocol.failures import wire_failure
-from ..protocol.messages import Failure, Id, Json, Notification, Request, Response, encode, encode_result, to_json
+from ..protocol.lifecycle import Peer
+from ..protocol.messages import (
+    Failure,
+    Id,
+    Json,
+    Notification,
+    Request,
+    Response,
+    encode,
+    encode_result,
+    to_json,
+    wire_failure,
+)
 from .alarm import Countdown
 from .deadline import Deadline
 from .lane import Pace
@@ -199,7 +209,7 @@ class Exchange:
         return self.outlet.answer(self, line)
 
     def _failed(self, error: BaseException) -> bytes:
-        found = wire_failure(self.request.id, error, self.peer, self.request.method)
+        found = wire_failure(self.request.id, error, self.peer.revision, self.request.method)
         try:
             return encode(found)
         except Exception as unfit:  # the error's data is no JSON

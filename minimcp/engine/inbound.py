@@ -11,9 +11,9 @@ from typing import Callable, Optional, Union
 
 from ..errors import InternalError, InvalidRequest, RpcError, one_line
 from ..protocol.messages import (
-    Broken,
     Failure,
     Id,
+    InvalidMessage,
     Message,
     Notification,
     Request,
@@ -310,7 +310,7 @@ def fitting(exchange: Exchange, line: bytes, limit: Optional[int], beside: int =
     return encode(failure(exchange.request.id, InternalError(reason)))
 
 
-def why_no_batch(items: list[Union[Message, Broken]], *, taken: bool, limit: Optional[int]) -> Optional[str]:
+def why_no_batch(items: list[Union[Message, InvalidMessage]], *, taken: bool, limit: Optional[int]) -> Optional[str]:
     """Why an array of messages is refused whole; None when it is not.
 
     Args:

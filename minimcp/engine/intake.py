@@ -11,17 +11,18 @@ import threading
 from typing import Any, Callable, Optional, Sequence, Union
 
 from ..errors import INVALID_REQUEST, ConnectionLost, InvalidRequest, ProtocolViolation, RpcError, one_line
-from ..protocol.eras import LISTEN
+from ..protocol.lifecycle import LISTEN
 from ..protocol.messages import (
-    Broken,
     Decoded,
     Failure,
     Id,
+    InvalidMessage,
     Message,
     Notification,
     Request,
     Response,
     decode,
+    diagnose_long,
     encode,
     failure,
 )
@@ -97,7 +98,7 @@ class Intake:
         if isinstance(frame, bytes):
             if self._trace is not None:
                 self._trace("<--", frame)
-            self._decoded(decode(frame, max_depth=self._limits.depth), frame)
+            self._decoded(decode(frame, max_depth=self._limits.max_depth), frame)
         elif isinstance(frame, Addressed):
             self._addressed(frame.line, frame.id)
         elif isinstance(frame, Ended):
@@ -117,18 +118,20 @@ class Intake:
         """Take in what came in answer to one request: an answer to another one is none."""
         if self._trace is not None:
             self._trace("<--", line)
-        decoded = decode(line, max_depth=self._limits.depth)
-        if isinstance(decoded, (Response, Failure)) or (isinstance(decoded, Broken) and decoded.kind in _ANSWERING):
+        decoded = decode(line, max_depth=self._limits.max_depth)
+        if isinstance(decoded, (Response, Failure)) or (
+            isinstance(decoded, InvalidMessage) and decoded.kind in _ANSWERING
+        ):
             if isinstance(decoded, Failure) and decoded.id is None:
                 decoded = Failure(id, decoded.code, decoded.message, decoded.data)
-            elif isinstance(decoded, Broken) and decoded.id is None:
+            elif isinstance(decoded, InvalidMessage) and decoded.id is None:
                 decoded = decoded._replace(id=id) if decoded.kind == "response" else decoded
             elif not (type(decoded.id) is type(id) and decoded.id == id):
                 log.debug("<-- an answer to %s where one to %s was due", one_line(decoded.id), id)
                 return
         self._decoded(decoded, line)
 
-    def _single(self, message: Union[Message, Broken], frame: bytes) -> None:
+    def _single(self, message: Union[Message, InvalidMessage], frame: bytes) -> None:
         """Deal with anything but a request."""
         if type(message) is Response:
             self._settle(message.id, message.result)
@@ -153,19 +156,21 @@ class Intake:
             return
         self._dispatch(exchange)
 
-    def _array(self, items: list[Union[Message, Broken]], frame: bytes) -> None:
+    def _array(self, items: list[Union[Message, InvalidMessage]], frame: bytes) -> None:
         requests = [item for item in items if type(item) is Request]
-        reason = why_no_batch(items, taken=self._role.takes_batches, limit=self._limits.batch)
+        reason = why_no_batch(items, taken=self._role.takes_batches, limit=self._limits.max_batch)
         if reason is not None:
-            self._rubbish(Broken(INVALID_REQUEST, reason), frame)
+            self._rubbish(InvalidMessage(INVALID_REQUEST, reason), frame)
             return
-        broken = [item for item in items if type(item) is Broken and item.kind not in ("notification", "response")]
+        broken = [
+            item for item in items if type(item) is InvalidMessage and item.kind not in ("notification", "response")
+        ]
         lines = [self._refusal(item) for item in broken if self._role.answers_rubbish]
         batch = Batch(self._inbound, lines, [request.id for request in requests])
         for item in items:
             if type(item) is Request:
                 self._request_in_array(item, batch, len(frame) // len(items))
-            elif type(item) is not Broken:
+            elif type(item) is not InvalidMessage:
                 self._single(item, frame)
         whole = batch.complete()
         if whole is not None:
@@ -213,11 +218,9 @@ class Intake:
 
     def _too_long(self, frame: TooLong) -> None:
         """Tell whom a line that was too long belonged to; if it was an answer to nobody knows what, all that wait."""
-        from ..protocol.overlong import judge
-
         shown = frame.head + b" ... " + frame.tail
         reason = f"a message is longer than {frame.limit} bytes, the max_message_bytes of its receiver"
-        broken = judge(frame.head, frame.tail, reason)
+        broken = diagnose_long(frame.head, frame.tail, reason)
         if broken.kind != "response" or broken.id is not None:
             self._rubbish(broken, shown)
             return
@@ -225,7 +228,7 @@ class Intake:
         for id in self._calls.ids():
             self._calls.settle(id, ProtocolViolation(reason, shown.decode("utf-8", "replace")))
 
-    def _rubbish(self, broken: Broken, frame: bytes) -> None:
+    def _rubbish(self, broken: InvalidMessage, frame: bytes) -> None:
         """Deal with what is no message: a server says so, a client must not."""
         log.debug("<-- no message (%s): %s", broken.reason, one_line(frame))
         if broken.id is not None and broken.kind in ("response", "unknown"):
@@ -245,5 +248,5 @@ class Intake:
             if self._odd_lines == MOST_WARNINGS:
                 log.warning("further lines that are no messages are not shown")
 
-    def _refusal(self, broken: Broken) -> bytes:
+    def _refusal(self, broken: InvalidMessage) -> bytes:
         return encode(Failure(broken.id, broken.code, broken.reason), error_without_id=self._role.error_without_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Optional
 
 from ..errors import ConnectionLost
-from ..protocol.eras import Peer
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import Notification, Request
 from .exchange import NO_HEADERS, Outlet, Route
 

@@ -18,8 +18,8 @@ from ..engine.inbound import Batch, why_no_batch
 from ..engine.limits import Limits
 from ..engine.workers import Workers
 from ..errors import INTERNAL_ERROR, ConnectionLost, InternalError, InvalidRequest, RpcError
-from ..protocol.eras import LISTEN
-from ..protocol.messages import Broken, Failure, Notification, Request, decode, encode, failure
+from ..protocol.lifecycle import LISTEN
+from ..protocol.messages import Failure, InvalidMessage, Notification, Request, decode, encode, failure
 from ..protocol.sse import MEDIA_TYPE
 from ..protocol.versions import Revision
 from ..server.registry import Registry
@@ -151,7 +151,7 @@ class Endpoint:
         message = decode(body, max_depth=self._limits.depth)
         if isinstance(message, list):
             self._array(message, request, writer, self._gate.sender_of_array(request.headers, principal), streams)
-        elif isinstance(message, Broken):
+        elif isinstance(message, InvalidMessage):
             raise Refusal(400, message.reason, code=message.code, id=message.id)
         else:
             admitted = self._gate.admit(message, request.headers, principal)
@@ -201,7 +201,8 @@ class Endpoint:
         if reason is not None:
             raise Refusal(400, reason)
         ids = [item.id for item in items if isinstance(item, Request)]
-        refused = [encode(Failure(item.id, item.code, item.reason)) for item in items if isinstance(item, Broken)]
+        invalid = [item for item in items if isinstance(item, InvalidMessage)]
+        refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
         streams = streams and not self.settings.json_response
         reply = self._reply(sender, writer, streams)
         batch = Batch(reply, refused, ids)
@@ -210,7 +211,7 @@ class Endpoint:
             for item in items:
                 if isinstance(item, Request):
                     self._one_of_array(item, batch, reply, sender, request)
-                elif not isinstance(item, Broken):
+                elif not isinstance(item, InvalidMessage):
                     _hear(item, sender.session)
             whole = batch.complete()
             if whole is not None:

@@ -11,9 +11,8 @@ from typing import NamedTuple, Optional, Union
 
 from ..engine.exchange import Route
 from ..errors import HeaderMismatch, InternalError, InvalidRequest, RpcError, UnsupportedRevision, one_line
-from ..protocol.eras import VERSION_KEY, Peer, PerRequestEra
+from ..protocol.lifecycle import VERSION_KEY, Peer, PerRequest, ServerSession
 from ..protocol.messages import Failure, Notification, Request, Response
-from ..protocol.session import ServerSession
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.mirrored import from_header, plain_text
 from ..server.registry import Registry
@@ -77,7 +76,7 @@ class Gate:
         try:
             version = _said(headers, VERSION_HEADER)
             revision = BY_NAME.get(version or "")
-            if isinstance(message, Request) and PerRequestEra.is_enveloped(message):
+            if isinstance(message, Request) and PerRequest.is_enveloped(message):
                 return self._stands_alone(message, headers, version, principal)
             if version is not None and (revision is None or not revision.handshake):
                 return self._lacks_envelope(message, version, revision, principal)
@@ -243,6 +242,9 @@ class Gate:
         assert admitted is not None
         if session.peer is None:
             return self._opened(session, message, admitted, sender.principal)
+        if message.method == "initialize":  # anew
+            session.peer, session.revision = admitted[0], admitted[0].revision
+            session.peer.principal = sender.principal
         return Admitted(sender, *admitted)
 
     def _opened(

@@ -9,7 +9,7 @@ import logging
 from typing import Any, Iterable, Mapping
 
 from ..errors import one_line
-from ..protocol.eras import VERSION_KEY
+from ..protocol.lifecycle import VERSION_KEY
 from ..protocol.messages import Json
 from ..schema.mirrored import Mirrored, header_value, mirrored
 from ..types import Tool

@@ -19,9 +19,17 @@ from ..engine.deadline import Deadline
 from ..engine.table import closed_gate
 from ..engine.transport import Ended, Frame, Pipe, SessionGone, nothing
 from ..engine.workers import Workers
-from ..errors import AuthorizationError, ConnectionLost, McpError, ProtocolViolation, RequestTimeout, one_line
-from ..protocol.eras import LISTEN
-from ..protocol.failures import Busy, describe
+from ..errors import (
+    AuthorizationError,
+    Busy,
+    ConnectionLost,
+    McpError,
+    ProtocolViolation,
+    RequestTimeout,
+    describe,
+    one_line,
+)
+from ..protocol.lifecycle import LISTEN
 from ..protocol.messages import Failure, Id, decode
 from .common import JSON_TYPE, media_type
 from .fetch import Answer, Auth, Fetcher, shown

@@ -19,7 +19,7 @@ from ..engine.notices import Later
 from ..engine.role import Role
 from ..engine.table import RequestTable
 from ..errors import ConnectionLost, InternalError, one_line
-from ..protocol.eras import Peer
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import Failure, Notification, Response
 from ..protocol.versions import Revision
 from .http_server_reply import Mail, Reply

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 from ..engine.exchange import Exchange, current_exchange
-from ..protocol.eras import LOG_LEVELS, Peer
+from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Id, Json
 from ..types import Implementation
 from .client_features import ClientFeatures

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
-from ..protocol.eras import SERVER_KEY
+from ..protocol.lifecycle import SERVER_KEY
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
 from .places import Place

@@ -13,7 +13,7 @@ import os
 from typing import Any, ClassVar, Iterable, Literal, Mapping, Optional, Union
 
 from ..errors import CapabilityNotSupported, one_line
-from ..protocol.eras import Peer, lacks
+from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json
 from ..protocol.versions import Revision
 from ..schema.forms import Schema, form_of

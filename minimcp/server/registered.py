@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar, Union
 
-from ..protocol.eras import Peer, lacks
+from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.functions import innermost

@@ -8,9 +8,8 @@ from ..engine.alarm import Alarm
 from ..engine.exchange import Exchange, Route
 from ..engine.lane import Pace
 from ..errors import MethodNotFound, one_line
-from ..protocol.eras import LISTEN, Peer
+from ..protocol.lifecycle import LISTEN, Offer, Peer
 from ..protocol.messages import Json, Request
-from ..protocol.session import Offer
 from ..protocol.versions import Revision
 from .facts import Facts
 from .feature import Destination, Feature

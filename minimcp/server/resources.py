@@ -5,15 +5,14 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 from ..engine.exchange import Exchange, Route
 from ..engine.lane import Pace
 from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, one_line
-from ..protocol.eras import Peer
-from ..protocol.messages import Json, Request
+from ..protocol.lifecycle import Peer
+from ..protocol.messages import ACCESS_DENIED, Json, Request
 from ..protocol.options import FLAG, ICONS, MAPPING, TEXT, check_options, never_none, seconds
 from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment
 from ..protocol.versions import Revision
@@ -30,9 +29,6 @@ from .paging import Pages
 from .places import route_to
 from .registered import TextHandler, annotated, listed_in, name_of, only, where
 from .tables import Registered, Table
-
-DENIED = re.compile("denied|forbidden", re.IGNORECASE)
-"""What the message of an error says that a client is to read as `ResourceAccessDenied`: both kinds have one code."""
 
 LONGEST_MATCHED = 64 * 1024
 """Characters of a URI that templates are tried on: each of them takes time for each character."""
@@ -108,7 +104,7 @@ Unreadable = Union[ResourceNotFound, ResourceAccessDenied]
 def _about(uri: str, error: Unreadable) -> Unreadable:
     """The author's error, so that the client can tell which of the two it is, and of which resource."""
     message = error.message
-    if isinstance(error, ResourceAccessDenied) and not DENIED.search(message):
+    if isinstance(error, ResourceAccessDenied) and not ACCESS_DENIED.search(message):
         message = f"Access denied: {message}"
     data = {} if error.data is None else error.data
     return type(error)(message, {"uri": uri, **data} if isinstance(data, dict) else data)

@@ -15,9 +15,9 @@ from ..engine.connection import Channel
 from ..engine.exchange import current_exchange
 from ..engine.limits import Limits
 from ..engine.transport import Pipe, tracer
+from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.options import check_options
-from ..protocol.session import Offer
 from ..protocol.versions import choose
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions

@@ -10,9 +10,8 @@ from ..engine.notices import Later
 from ..engine.role import Role
 from ..engine.transport import nothing
 from ..errors import ConnectionLost, InvalidRequest
-from ..protocol.eras import Peer
+from ..protocol.lifecycle import Peer, ServerSession
 from ..protocol.messages import Json, Notification, Request
-from ..protocol.session import ServerSession
 from .registry import Registry
 
 log = logging.getLogger("minimcp.server")
@@ -54,12 +53,15 @@ class ServerRole(Role):
         return self.session.error_without_id
 
     def admit(self, request: Request) -> tuple[Peer, Route]:
-        peer = self.session.admit(request)
         if self._shut_down:
             raise InvalidRequest("this session was shut down")
+        before = self.session.era
+        peer = self.session.admit(request)
         if request.method == SHUTDOWN and self.session.era is not None and peer is self.session.era.peer:
             self._shut_down = True
             return peer, Route(self._end, control=True)
+        if request.method == "initialize" and before is not None:
+            self._registry.subscriptions.close_session(before.peer)
         if request.method == "initialize" and self.later is not None:
             self._registry.subscriptions.open_session(peer, self.later)
         return peer, self._registry.route(request, peer)
@@ -71,7 +73,6 @@ class ServerRole(Role):
 
     def notified(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self.session.era is not None:
-            self.session.era.initialized = True
             self._registry.subscriptions.begin_session(self.session.era.peer)
         else:
             log.debug("<-- %s: ignored", notification.method)

@@ -15,7 +15,7 @@ from .. import types
 from ..engine.exchange import LATER, Exchange, Outlet, Route
 from ..engine.notices import Later, Notices, order_lock
 from ..errors import InternalError, InvalidParams, one_line
-from ..protocol.eras import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
+from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
 from .facts import Facts
 

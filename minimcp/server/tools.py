@@ -22,10 +22,10 @@ from ..errors import (
     RpcError,
     ToolError,
     UrlElicitationRequired,
+    describe,
     one_line,
 )
-from ..protocol.eras import lacks
-from ..protocol.failures import describe
+from ..protocol.lifecycle import lacks
 from ..protocol.messages import Json, Request, encode_result
 from ..protocol.options import FLAG, ICONS, MAPPING, TEXT, check_options, seconds
 from ..protocol.versions import Revision

@@ -249,6 +249,8 @@ def test_errors_that_are_results(client: Client) -> None:
 def test_errors_of_ones_own_are_errors_of_the_protocol(client: Client) -> None:
     assert failure(client, "params") == (minimcp.InvalidParams, -32602, "not this", {"field": "how"})
     assert failure(client, "own") == (minimcp.RpcError, 7, "seven", [1])
+    kind, code = (minimcp.InternalError, -32603) if client.revision == R5 else (minimcp.RpcError, -32050)
+    assert failure(client, "quota") == (kind, code, "quota exceeded", {"left": 0}), "2026-07-28 has no such codes"
     if client.revision == R5:
         assert failure(client, "old") == {"content": [words("it failed")], "isError": True}, "no code of this revision"
     else:
