@@ -20,7 +20,7 @@ from ..errors import Cancelled, CapabilityNotSupported, McpError, UnsupportedRev
 from ..protocol.eras import HandshakeEra
 from ..protocol.meanings import exception_of
 from ..protocol.messages import Failure, Json
-from ..schema.functions import refuse_async
+from ..schema.signature import refuse_async
 from ..types import Progress
 from .answering import Answerer
 from .arguments import DEFAULT, check_token, moment, shown
@@ -330,7 +330,7 @@ class Calls:
 
 def _explained(method: str, params: Mapping[str, Json], error: Exception) -> Exception:
     """An error of writing a request, as `remedies.explained` says it."""
-    from ..schema.remedies import explained
+    from ..schema.hints import explained
 
     return explained(method, params, error)
 

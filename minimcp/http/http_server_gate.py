@@ -15,7 +15,7 @@ from ..protocol.eras import VERSION_KEY, Peer, PerRequestEra
 from ..protocol.messages import Failure, Notification, Request, Response
 from ..protocol.session import ServerSession
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
-from ..schema.mirrored import from_header, plain_text
+from ..schema.header_params import from_header, plain_text
 from ..server.registry import Registry
 from .common import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX, SESSION_HEADER, VERSION_HEADER, Headers
 from .http_server_reply import STATUS

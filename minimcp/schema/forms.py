@@ -11,8 +11,8 @@ import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..errors import one_line
-from .check import compile_check
-from .kinds import kind_of
+from .annotations import kind_of
+from .checker import compile_check
 from .mismatch import Mismatch, listed
 
 log = logging.getLogger("minimcp.forms")

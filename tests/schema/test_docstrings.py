@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import Dict, Optional
 
-from minimcp.schema.docstrings import read_docstring
+from minimcp.schema.introspection import read_docstring
 
 from ..rows import for_each
 

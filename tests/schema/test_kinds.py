@@ -18,7 +18,7 @@ import pydantic
 import pytest
 
 from minimcp.schema import Kind, Limits, Mismatch, kind_of, write_any
-from minimcp.schema.annotations import Scope, Unresolved
+from minimcp.schema.introspection import Scope
 
 from ..interaction.types_table import load
 from ..rows import for_each
@@ -108,7 +108,7 @@ def test_types_without_json_form_say_what_to_write_instead(annotation: Any, word
 
 def test_without_a_scope_the_names_of_typing_are_known() -> None:
     assert kind_of("Optional[int]").read(None) is None
-    with pytest.raises(Unresolved):
+    with pytest.raises(TypeError, match="cannot be resolved"):
         kind_of("Point")
 
 

@@ -11,7 +11,8 @@ from hypothesis import given, strategies as st
 
 from minimcp.schema import compile_check
 from minimcp.schema.budget import TOO_MUCH
-from minimcp.schema.peers import STEPS, compile_peer_check, degree
+from minimcp.schema.peers import STEPS, degree
+from minimcp.schema.checker import compile_peer_check
 
 from ..drawn import drawn
 from ..rows import for_each
