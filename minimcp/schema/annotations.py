@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple, Union
 
+from ..types import Wire
 from . import kinds
 from .constraints import narrowed
 from .hints import no_class, no_type
@@ -71,6 +72,8 @@ _LIST, _OBJECT = kinds.array(_ANYTHING), kinds.mapping(kinds.free_name(), _ANYTH
 def _writer_of(cls: Any) -> Convert:
     if cls is object:
         raise TypeError("a bare object has no JSON form")
+    if issubclass(cls, Wire):  # content blocks, and whatever else the protocol has
+        return cls.to_wire  # type: ignore[no-any-return]
     try:
         return kind_of(cls, writing=True).write
     except TypeError:

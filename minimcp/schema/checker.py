@@ -15,9 +15,9 @@ import threading
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
-from itertools import islice
-from math import isfinite
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
+from itertools import islice, repeat
+from math import inf, isfinite
+from typing import Any, Callable, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 from urllib.parse import unquote
 
 from .kinds import JSON_TYPES, NONE_TYPE, frozen, has_twins
@@ -218,7 +218,8 @@ class _Run:
     """
 
     def __init__(self, compiled: _Compiled, steps: Optional[int] = None) -> None:
-        self.compiled, self.steps = compiled, steps
+        self.compiled = compiled
+        self.steps: float = inf if steps is None else steps
         self.followed: Dict[Tuple[str, int], Optional[Mismatch]] = {}
         """What came of each reference for each part of the value: a second time costs nothing."""
 
@@ -226,25 +227,18 @@ class _Run:
         """Raises Mismatch when the value does not fit a subschema."""
         if schema is False:
             raise Mismatch("nothing here", value)
-        if schema is not True:
-            self.spend(1)
-            for word, rule in schema.items():
-                known = WORDS.get(word)
-                if known is not None and type(value) in known.only:
-                    known.check(rule, value, schema, self)
+        self.steps -= 1
+        if self.steps < 0:
+            raise _TooMuch
+        words = _WORDS_FOR[type(value)]
+        for word in schema if schema is not True else ():
+            if word in words:
+                words[word](schema[word], value, schema, self)
 
     def spend(self, steps: int) -> None:
-        if self.steps is not None:
-            self.steps -= steps
-            if self.steps < 0:
-                raise _TooMuch
-
-    def inside(self, key: Any, schema: Schema, value: Any) -> None:
-        """As `apply`, for a part of a value."""
-        try:
-            self.apply(schema, value)
-        except Mismatch as error:
-            raise error.inside(key) from None
+        self.steps -= steps
+        if self.steps < 0:
+            raise _TooMuch
 
     def errors(self, schemas: List[Schema], value: Any) -> Iterator[Optional[Mismatch]]:
         """What is wrong by each subschema, None where the value fits."""
@@ -303,11 +297,10 @@ _NUMBERS = frozenset({int, float, Decimal})
 
 
 def _type(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    names = [rule] if isinstance(rule, str) else rule
-    for name in names:
+    for name in [rule] if isinstance(rule, str) else rule:
         if type(value) in _TYPES[name][0] or (name == "integer" and type(value) is float and value.is_integer()):
             return
-    raise Mismatch(_labels(names), value)
+    raise Mismatch(_labels(rule), value)
 
 
 def _labels(names: Any) -> str:
@@ -362,9 +355,12 @@ def _unique(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
 
 
 def _properties(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    for name, part in rule.items():
-        if name in value:
-            run.inside(name, part, value[name])
+    try:
+        for name, part in rule.items():
+            if name in value:
+                run.apply(part, value[name])
+    except Mismatch as error:
+        raise error.inside(name) from None
 
 
 def _required(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
@@ -375,20 +371,26 @@ def _required(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
 
 
 def _pattern_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    for name, part in value.items():
-        for pattern in rule:
-            if run.matches(pattern, name):
-                run.inside(name, rule[pattern], part)
+    try:
+        for name, part in value.items():
+            for pattern in rule:
+                if run.matches(pattern, name):
+                    run.apply(rule[pattern], part)
+    except Mismatch as error:
+        raise error.inside(name) from None
 
 
 def _additional_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    for name in value:
+    for name in value if not value.keys() <= known.keys() else ():
         if name in known or any(run.matches(pattern, name) is not False for pattern in patterns):
             continue
         if rule is not False:
-            run.inside(name, rule, value[name])
-            continue
+            try:
+                run.apply(rule, value[name])
+                continue
+            except Mismatch as error:
+                raise error.inside(name) from None
         near = nearest(name, known)
         hint = "" if patterns or not known else f": the fields are {cut(listed(list(known)[:50], 'and'), 200)}"
         hint = f", did you mean {near!r}?" if near is not None else hint
@@ -404,13 +406,19 @@ def _property_names(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
 
 
 def _items(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    for index in range(len(schema.get("prefixItems", ())), len(value)):
-        run.inside(index, rule, value[index])
+    _each(islice(enumerate(value), len(schema.get("prefixItems", ())), None), repeat(rule), run)
 
 
 def _prefix_items(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    for index, (part, item) in enumerate(zip(rule, value)):
-        run.inside(index, part, item)
+    _each(enumerate(value), rule, run)
+
+
+def _each(items: Iterable[Tuple[int, Any]], rules: Iterable[Schema], run: _Run) -> None:
+    try:
+        for (index, item), part in zip(items, rules):
+            run.apply(part, item)
+    except Mismatch as error:
+        raise error.inside(index) from None
 
 
 def _all_of(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
@@ -517,6 +525,11 @@ WORDS: Dict[str, Word] = {
 }
 """The words that are common. Every word that is neither here nor in `_NOT_COMMON` says nothing about values."""
 
+_WORDS_FOR: Dict[type, Dict[str, Check]] = {
+    cls: {name: word.check for name, word in WORDS.items() if cls in word.only} for cls in _ANY
+}
+"""By the type of a value the words that say something about it."""
+
 _NOT_COMMON = frozenset({
     "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains", "maxContains",
     "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$dynamicRef", "$dynamicAnchor", "$recursiveRef",
@@ -563,7 +576,7 @@ def _by_jsonschema(schema: Schema, where: str, peer: bool) -> Callable[[Any], No
 
     def by_us(validator: Any, rule: Any, value: Any, schema: Schema, *, word: str) -> Iterator[Any]:
         try:
-            if type(value) in WORDS[word].only:
+            if word in _WORDS_FOR[type(value)]:
                 WORDS[word].check(rule, value, schema, run)
         except Mismatch as error:
             yield jsonschema.ValidationError(error.problem)

@@ -7,10 +7,10 @@ as they are, and refuses what is no type with a message that does not say what t
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import sys
 import typing
-from inspect import cleandoc
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 # ------------------------------------------------------------ annotations
@@ -101,6 +101,15 @@ def annotations_of(owner: Any) -> Mapping[str, Any]:
     return found
 
 
+def parameters_of(function: Any) -> Dict[str, inspect.Parameter]:
+    """The parameters of a function or class; the names in their annotations need not be known yet."""
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        return dict(inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF).parameters)
+    return dict(inspect.signature(function).parameters)
+
+
 def is_union(annotation: Any) -> bool:
     """Whether it is a `Union`, an `Optional` or ``X | Y``."""
     origin = typing.get_origin(annotation)
@@ -137,7 +146,7 @@ def read_docstring(text: Optional[str]) -> Tuple[str, Dict[str, str]]:
     Args:
         text: As it stands in the source; None or empty gives nothing.
     """
-    lines = cleandoc((text or "").replace("\r\n", "\n").replace("\r", "\n")).split("\n")
+    lines = inspect.cleandoc((text or "").replace("\r\n", "\n").replace("\r", "\n")).split("\n")
     description: List[str] = []
     parameters: Dict[str, List[str]] = {}
     section, underlined, margin = "", False, -1

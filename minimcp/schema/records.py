@@ -37,11 +37,11 @@ import dataclasses
 import sys
 import typing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Sequence, Tuple
 
 from .checker import compile_validator
 from .hints import no_class
-from .introspection import Scope, annotations_of, read_docstring
+from .introspection import Scope, annotations_of, parameters_of, read_docstring
 from .kinds import JSON_TYPES, NONE_TYPE, Convert, Kind
 from .mismatch import NOTHING, Mismatch, cut, listed, nearest
 
@@ -87,37 +87,35 @@ def _label(fields: Sequence[Field]) -> str:
     return cut(f"an object with {names}", 120) if names else "an empty object"
 
 
-def record_reader(fields: Sequence[Field], make: Optional[Callable[..., Any]], *, by_keyword: bool = False) -> Convert:
+def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
     """A function from a JSON object to a Python value.
 
     Args:
         fields: All that the object may have.
-        make: Called with the required fields, in order, and the others that were sent as keywords.
-            None makes a dict of all that were sent.
-        by_keyword: Whether `make` takes the required ones as keywords too.
+        make: Called with those that were sent; `dict` may have members of any name.
     """
-    required = [(f"v{index}", field.name) for index, field in enumerate(fields) if field.required]
-    extra = len(required) < len(fields)
     lines = ["if type(value) is not dict:", "    raise Mismatch(label, value)"]
-    if required:
-        fetched = [f"    {variable} = value[{name!r}]" for variable, name in required]
-        lines += ["try:", *fetched, "except KeyError:", "    raise unfit(value) from None"]
-    lines += ["extra = {}"] * extra
-    body = []
+    fetched = [f"v{index} = value[{field.name!r}]" for index, field in enumerate(fields) if field.required]
+    if fetched:
+        lines += ["try:", *_indented(fetched), "except KeyError:", "    raise unfit(value) from None"]
+    body, optional = [], len(fetched) < len(fields)
     for index, field in enumerate(fields):
         if field.required:
             body += _converted(index, field)
         else:
             taken = [f"v{index} = value[{field.name!r}]", *_converted(index, field), f"extra[{field.name!r}] = v{index}"]
             body += [f"if {field.name!r} in value:", *_indented(taken)]
-    lines += _guarded(body)
-    lines += [f"if len(value) != {len(required)}{' + len(extra)' * extra}:", "    raise unfit(value)"]
-    if make is None:
-        lines += [f"return {{{', '.join([f'{name!r}: {variable}' for variable, name in required] + ['**extra'] * extra)}}}"]
+    lines += ["extra = {}"] * optional + _guarded(body)
+    lines += [f"if len(value) != {len(fetched)}{' + len(extra)' * optional}:", "    raise unfit(value)"]
+    taken = [(field.name, f"v{index}") for index, field in enumerate(fields) if field.required]
+    if make is dict:
+        lines += ["return {" + ", ".join([f"{name!r}: {value}" for name, value in taken] + ["**extra"] * optional) + "}"]
     else:
-        passed = [f"{name}={variable}" if by_keyword else variable for variable, name in required] + ["**extra"] * extra
+        in_order = [each.name for each in parameters_of(make).values() if each.kind is each.POSITIONAL_OR_KEYWORD]
+        by_position = [name for name, _ in taken] == in_order[: len(taken)]  # the quicker way
+        arguments = ", ".join([v if by_position else f"{name}={v}" for name, v in taken] + ["**extra"] * optional)
         refused = ["except (ValueError, TypeError) as error:", "    raise refused(label, value, error) from error"]
-        lines += ["try:", f"    return make({', '.join(passed)})", *refused]
+        lines += ["try:", f"    return make({arguments})", *refused]
     names = {"label": _label(fields), "unfit": _explainer(fields), "make": make, "refused": _refused}
     return _function(lines, {**names, **{f"c{index}": field.kind.read for index, field in enumerate(fields)}})
 
@@ -272,7 +270,7 @@ def _variables(cls: Any, arguments: Tuple[Any, ...]) -> Dict[Any, Any]:
 
 def _record(builder: Builder, cls: Any, members: Sequence[_Member], variables: Dict[Any, Any]) -> Kind:
     annotations: Dict[str, Tuple[Any, Scope]] = {}
-    for owner in (cls,) if _is_typed_dict(cls) else reversed(cls.__mro__):
+    for owner in reversed(cls.__mro__):
         scope = Scope.of_class(owner, variables)
         annotations.update({name: (annotation, scope) for name, annotation in annotations_of(owner).items()})
     made_doc = (cls.__doc__ or "").startswith(f"{cls.__name__}(")  # by the decorator or class statement
@@ -285,31 +283,20 @@ def _record(builder: Builder, cls: Any, members: Sequence[_Member], variables: D
             kind = builder.field(annotation, scope, default=each.default, description=description)
         except (TypeError, ValueError) as error:
             raise TypeError(f"field {each.attribute!r} of {cls.__qualname__}: {error}") from error
-        required = _required(scope.resolve(annotation), each.required) if _is_typed_dict(cls) else each.required
+        required = _required(scope.resolve(annotation), each.required)
         fields.append(Field(each.name or each.attribute, kind, required, each.attribute))
         taken += fields[-1:] if each.taken else []
+    is_dict = issubclass(cls, dict)
     shown = fields if builder.writing else taken
-    schema = record_schema(shown, all_required=builder.writing and not _is_typed_dict(cls))
+    schema = record_schema(shown, all_required=builder.writing and not is_dict)
     if text:
         schema = {"type": "object", "description": text, **schema}
-    hashable = cls.__hash__ is not None
-    if _is_typed_dict(cls):
-        write = record_reader([each._replace(kind=replace(each.kind, read=each.kind.write)) for each in fields], None)
-        return Kind(schema, record_reader(taken, None), write, _label(shown), _OBJECT, writes=cls, hashable=hashable)
-    by_keyword = not hasattr(cls, "_fields") and not _takes_by_position(cls)
-    read = record_reader(taken, cls, by_keyword=by_keyword)
-    return Kind(schema, read, record_writer(shown, cls), _label(shown), _OBJECT, writes=cls, hashable=hashable)
-
-
-def _takes_by_position(cls: Any) -> bool:
-    """Whether the constructor was generated by `dataclass`, without parameters by keyword only."""
-    if not hasattr(cls, "__dataclass_params__") or hasattr(cls, "__attrs_attrs__"):
-        return False
-    return cls.__dataclass_params__.init and not any(getattr(each, "kw_only", 0) for each in dataclasses.fields(cls))
-
-
-def _is_typed_dict(cls: Any) -> bool:
-    return hasattr(cls, "__required_keys__")
+    if is_dict:
+        read = record_reader(fields, dict)
+        write = record_reader([each._replace(kind=replace(each.kind, read=each.kind.write)) for each in fields], dict)
+    else:
+        read, write = record_reader(taken, cls), record_writer(shown, cls)
+    return Kind(schema, read, write, _label(shown), _OBJECT, writes=cls, hashable=cls.__hash__ is not None)
 
 
 def _dataclass_members(cls: Any) -> Iterator[_Member]:

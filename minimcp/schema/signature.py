@@ -6,14 +6,13 @@ Read once, when the function is registered.
 from __future__ import annotations
 
 import inspect
-import sys
 import typing
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .annotations import Builder
-from .introspection import Scope, annotations_of, is_union, read_docstring
+from .introspection import Scope, annotations_of, is_union, parameters_of, read_docstring
 from .kinds import NONE_TYPE, Convert, Kind
 from .mismatch import NOTHING, Mismatch
 from .records import Field, record_reader, record_schema
@@ -71,7 +70,7 @@ class Signature:
             Mismatch: They do not fit; the message names the field, what was expected and what came.
         """
         if self._read is None:  # a tool that is only listed needs none
-            self._read = record_reader(_fields(self.parameters), None)
+            self._read = record_reader(_fields(self.parameters), dict)
         try:
             return self._read(arguments)  # type: ignore[no-any-return]
         except RecursionError:
@@ -113,7 +112,7 @@ def read_signature(
     parameters: List[Parameter] = []
     contexts: List[str] = []
     bound = int(hasattr(function, "__self__"))
-    for name, each in list(_parameters(plain).items())[bound:]:
+    for name, each in list(parameters_of(plain).items())[bound:]:
         where = f"{owner}: parameter {name!r}"
         if name == "self" and name not in annotations and not parameters:
             raise TypeError(
@@ -192,19 +191,11 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
     plain = getattr(function, "__func__", function)
     if not inspect.isfunction(plain) or hasattr(plain, "__wrapped__"):  # a wrapper takes and passes on anything
         return
-    for name, each in _parameters(plain).items():
+    for name, each in parameters_of(plain).items():
         if each.kind is inspect.Parameter.VAR_POSITIONAL:
             raise TypeError(f"{owner} takes *{name}: name each parameter, or take one list: {name}: list[str]")
         if each.kind is inspect.Parameter.VAR_KEYWORD:
             raise TypeError(f"{owner} takes **{name}: name each parameter, or take one dict: {name}: dict[str, str]")
-
-
-def _parameters(plain: Any) -> Dict[str, inspect.Parameter]:
-    if sys.version_info >= (3, 14):
-        import annotationlib
-
-        return dict(inspect.signature(plain, annotation_format=annotationlib.Format.FORWARDREF).parameters)
-    return dict(inspect.signature(plain).parameters)
 
 
 def _scope_of(function: Any, plain: Any) -> Scope:

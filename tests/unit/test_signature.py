@@ -70,7 +70,7 @@ def test_a_function_without_parameters() -> None:
     def f() -> None: ...
 
     signature = read(f)
-    assert signature.input_schema == {"type": "object", "additionalProperties": False}
+    assert signature.input_schema == {"type": "object", "properties": {}, "additionalProperties": False}
     assert signature.read_arguments({}) == {}
     assert problem(signature, {"a": 1}) == "unknown field 'a': there are no fields"
     assert problem(signature, []) == "expected an empty object, got an empty list"

@@ -15,7 +15,7 @@ import pytest
 import minimcp
 from minimcp.schema.hints import explained, unwritable
 
-from .support import WAIT
+from ..support import WAIT
 
 
 @dataclasses.dataclass

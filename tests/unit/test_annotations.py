@@ -17,6 +17,7 @@ import jsonschema
 import pydantic
 import pytest
 
+import minimcp
 from minimcp.schema import Kind, Limits, Mismatch, kind_of, write_any
 from minimcp.schema.introspection import Scope
 
@@ -364,9 +365,7 @@ def test_values_without_json_form_are_refused(value: Any, message: str) -> None:
 def test_kinds_and_limits_show_what_they_are() -> None:
     assert repr(kind("int")) == "<Kind an integer>"
     assert repr(Limits(ge=1, pattern="x")) == "Limits(ge=1, pattern='x')"
-    assert kind("List[Dict[str, int]]").is_plain
     assert [type(kind(name).write(SPACE["Level"].HIGH)) for name in ("int", "float")] == [int, float]
-    assert not kind("List[Point]").is_plain
 
 
 def test_recursive_values_are_written_and_read_through_their_definition() -> None:
@@ -374,10 +373,40 @@ def test_recursive_values_are_written_and_read_through_their_definition() -> Non
     assert kind("Chain").write(chain) == {"next": {"next": None}}
 
 
-def test_mutable_defaults_stay_the_constructors() -> None:
+def test_defaults_that_factories_make_are_in_the_schema_when_they_are_empty() -> None:
     @dataclass
-    class Lists:
+    class Made:
         a: List[int] = field(default_factory=list)
+        b: Dict[str, int] = field(default_factory=dict)
+        c: Set[int] = field(default_factory=set)
+        d: List[int] = field(default_factory=lambda: [1])
 
-    made = kind_of(Lists, scope=Scope(globals()))
+    made = kind_of(Made)
+    shown = {name: field.get("default") for name, field in made.schema["properties"].items()}
+    assert shown == {"a": [], "b": {}, "c": [], "d": None}
     assert made.read({}).a is not made.read({}).a
+    assert not any("default" in each for each in kind_of(Made, writing=True).schema["properties"].values())
+
+
+@dataclass
+class Traveller:
+    address: Address
+    friends: List[Traveller]
+
+
+@dataclass
+class Address:
+    city: City
+
+
+@dataclass
+class City:
+    name: str
+
+
+def test_a_definition_stands_behind_those_that_it_refers_to() -> None:
+    assert list(kind_of(List[Traveller]).schema["$defs"]) == ["City", "Address", "Traveller"]
+
+
+def test_content_blocks_inside_of_a_value_are_written_as_they_are_sent() -> None:
+    assert write_any([{"a": minimcp.Text("x")}]) == [{"a": {"type": "text", "text": "x"}}]
