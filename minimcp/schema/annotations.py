@@ -58,7 +58,7 @@ def write_any(value: Any) -> Any:
     if type(value) is dict:
         return _OBJECT.write(value)
     try:
-        write = _writer_of(type(value))
+        write = _writer_of(type(value))  # type: ignore[arg-type]
     except TypeError as error:
         raise Mismatch("a value with a JSON form", value, instead=str(error)) from error
     return write(value)

@@ -1,8 +1,8 @@
 """Checks of values by any JSON Schema: the common words here, every other word and dialect by `jsonschema`.
 
-`jsonschema` is imported on first use, which takes a third of a second. Nothing is ever fetched: a ``$ref`` leads to a place
-in the same schema, or the schema is refused. What a schema of a peer may cost is bounded: its size and nesting, the steps
-of one check, and the patterns that are run.
+`jsonschema` is imported on first use, which takes a third of a second. Nothing is ever fetched: a ``$ref`` leads to a
+place in the same schema, or the schema is refused. What a schema of a peer may cost is bounded: its size and nesting,
+the steps of one check, and the patterns that are run.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ MAX_TEXT = 1_000
 """Characters of a text that a peer's pattern is run on: its cost may grow with their square."""
 
 MAX_NESTED = 80
-"""Words inside words that `jsonschema` may apply. Each takes some five frames, and an overflow inside of it ends in a panic
-of its compiled parts, which nothing can catch."""
+"""Words inside words that `jsonschema` may apply. Each takes some five frames, and an overflow inside of it ends in a
+panic of its compiled parts, which nothing can catch."""
 
 MAX_PARTS = 10_000
 """Values in a schema of a peer for `jsonschema`, which needs a quarter of a millisecond for each before it checks."""
@@ -102,8 +102,10 @@ def compile_validator(schema: Schema, *, where: str, peer: bool = False) -> Call
         return _Compiled(schema, peer).validate
     except _NotCommon:
         return _by_jsonschema(schema, where, peer)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: {error if isinstance(error, ValueError) else 'the schema nests too deep'}") from error
+    except RecursionError as error:
+        raise ValueError(f"{where}: the schema nests too deep") from error
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 class _NotCommon(Exception):
@@ -414,11 +416,11 @@ def _prefix_items(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
 
 
 def _each(items: Iterable[Tuple[int, Any]], rules: Iterable[Schema], run: _Run) -> None:
-    try:
-        for (index, item), part in zip(items, rules):
+    for (index, item), part in zip(items, rules):
+        try:
             run.apply(part, item)
-    except Mismatch as error:
-        raise error.inside(index) from None
+        except Mismatch as error:
+            raise error.inside(index) from None
 
 
 def _all_of(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
@@ -531,16 +533,16 @@ _WORDS_FOR: Dict[type, Dict[str, Check]] = {
 """By the type of a value the words that say something about it."""
 
 _NOT_COMMON = frozenset({
-    "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains", "maxContains",
-    "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$dynamicRef", "$dynamicAnchor", "$recursiveRef",
-    "$recursiveAnchor", "$vocabulary",
+    "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains",
+    "maxContains", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$dynamicRef", "$dynamicAnchor",
+    "$recursiveRef", "$recursiveAnchor", "$vocabulary",
 })  # fmt: skip
 
 
 # ------------------------------------------------------------ jsonschema
 
 _OURS = ("uniqueItems", "multipleOf", "pattern")
-"""Words that `jsonschema` takes too long for (it compares each item with each), fails at (large numbers), or would run."""
+"""Words that `jsonschema` takes too long for (each item with each), fails at (large numbers), or would always run."""
 
 
 def _by_jsonschema(schema: Schema, where: str, peer: bool) -> Callable[[Any], None]:

@@ -95,7 +95,8 @@ def _words(limits: Any, kind: Kind) -> Dict[str, Any]:
             raise TypeError(f"{limits!r}: {name} is a whole number from 0 on, not {value!r:.60}")
         if name not in names:
             raise TypeError(f"{limits!r} limits a length, and {kind.label} has none")
-        if (name in _NUMBER and float not in types and kind.writes is not Decimal) or (name == "pattern" and str not in types):
+        is_number = float in types or kind.writes is Decimal
+        if (name in _NUMBER and not is_number) or (name == "pattern" and str not in types):
             raise TypeError(f"{limits!r} cannot limit {kind.label}")
         given[names[name]] = value
     return given

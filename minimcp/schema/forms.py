@@ -146,9 +146,10 @@ def form_of(schema: Any) -> Form:
         return _of_class(schema)
     if not isinstance(schema, Mapping):
         raise TypeError(f"a form is a JSON Schema, a dataclass or a mapping of names to types, not {schema!r:.80}")
-    says = schema.get("type")
-    is_schema = isinstance(says, list) or says in (*_WORDS, "object", "null") or isinstance(schema.get("properties"), Mapping)
-    return _of_schema(schema) if is_schema else _of_types(schema)
+    says, properties = schema.get("type"), schema.get("properties")
+    if isinstance(says, list) or says in (*_WORDS, "object", "null") or isinstance(properties, Mapping):
+        return _of_schema(schema)
+    return _of_types(schema)
 
 
 def _of_schema(schema: Mapping[str, Any]) -> Form:

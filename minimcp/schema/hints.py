@@ -1,4 +1,4 @@
-"""What to write instead: of a value that JSON does not have, an option that does not exist, a type without a JSON form."""
+"""What to write instead of a value that JSON does not have, an option that does not exist, a type without JSON form."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ PORTED = {
     "stateless_http": "did you mean sessions=False?",
     "log_level": "use the logging module: logging.getLogger(\"minimcp\")", "debug": "use the logging module",
     "on_duplicate_tools": "a name that is taken is refused, unless replace=True is said of the new one",
-    "message_handler": "say on_tools_changed= or the like", "progress_handler": "did you mean on_progress= of call_tool?",
+    "message_handler": "say on_tools_changed= or the like",
+    "progress_handler": "did you mean on_progress= of call_tool?",
     "args": "give a list: connect([sys.executable, \"server.py\", \"argument\"])",
     **dict.fromkeys(("host", "port", "path", "transport"), "say it to server.run(...)"),
     **dict.fromkeys(("log_handler", "logging_callback"), "did you mean on_log=?"),

@@ -1,7 +1,7 @@
 """What functions and classes say about themselves: annotations, evaluated alike on every Python, and docstrings.
 
-Annotations are evaluated here and not by `typing.get_type_hints`, which knows no ``X | Y`` on 3.9, leaves recursive names
-as they are, and refuses what is no type with a message that does not say what to write instead.
+Annotations are evaluated here and not by `typing.get_type_hints`, which knows no ``X | Y`` on 3.9, leaves recursive
+names as they are, and refuses what is no type with a message that does not say what to write instead.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class _UnionOfBars(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(node.op, ast.BitOr):
             return node
-        return ast.Subscript(ast.Name("__Union__", ast.Load()), ast.Tuple([node.left, node.right], ast.Load()), ast.Load())
+        both = ast.Tuple([node.left, node.right], ast.Load())
+        return ast.Subscript(ast.Name("__Union__", ast.Load()), both, ast.Load())
 
 
 def _with_unions(text: str) -> Any:
@@ -97,8 +98,9 @@ def annotations_of(owner: Any) -> Mapping[str, Any]:
         import annotationlib
 
         return annotationlib.get_annotations(owner, format=annotationlib.Format.FORWARDREF)
-    found: Mapping[str, Any] = vars(owner).get("__annotations__", {}) if isinstance(owner, type) else owner.__annotations__
-    return found
+    if isinstance(owner, type):
+        return typing.cast("Mapping[str, Any]", vars(owner).get("__annotations__", {}))
+    return typing.cast("Mapping[str, Any]", owner.__annotations__)
 
 
 def parameters_of(function: Any) -> Dict[str, inspect.Parameter]:

@@ -14,7 +14,20 @@ from decimal import Decimal
 from enum import Enum
 from math import isfinite
 from pathlib import PurePath
-from typing import Any, Callable, Dict, FrozenSet, Hashable, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Dict,
+    FrozenSet,
+    Hashable,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 from uuid import UUID
 
 from .mismatch import Mismatch, cut, listed, one_of
@@ -84,15 +97,13 @@ def _scalar(cls: type, json_type: str, label: str, convert: Convert, *accepts: t
     return Kind({"type": json_type}, read, read, label, frozenset({cls, *accepts}), exact=cls, writes=cls)
 
 
-def _truth(value: Any) -> bool:
-    if value is not True and value is not False:
+def _constant(*values: Any) -> Convert:
+    def convert(value: Any) -> Any:
+        if any(value is each for each in values):
+            return value
         raise TypeError
-    return bool(value)
 
-
-def _nothing(value: Any) -> None:
-    if value is not None:
-        raise TypeError
+    return convert
 
 
 def _integer(value: Any) -> int:
@@ -119,14 +130,12 @@ def _number(value: Any) -> float:
 
 TEXT = _scalar(str, "string", "a string", str.__str__)
 NUMBER = _scalar(float, "number", "a number", _number, int)
-INTEGER = _scalar(int, "integer", "an integer", _integer, float)
-NOTHING_AT_ALL = _scalar(NONE_TYPE, "null", "null", _nothing)
 SCALARS: Dict[Any, Kind] = {
     str: TEXT,
     float: NUMBER,
-    int: INTEGER,
-    bool: _scalar(bool, "boolean", "true or false", _truth),
-    NONE_TYPE: NOTHING_AT_ALL,
+    int: _scalar(int, "integer", "an integer", _integer, float),
+    bool: _scalar(bool, "boolean", "true or false", _constant(True, False)),
+    NONE_TYPE: _scalar(NONE_TYPE, "null", "null", _constant(None)),
 }
 
 
@@ -147,44 +156,53 @@ def anything(write: Convert) -> Kind:
 # ------------------------------------------------------------ classes of the standard library
 
 
-def _written_as_text(
-    cls: type, words: Dict[str, Any], label: str, read: Callable[[str], Any], write: Callable[[Any], str] = str
+def _as_text(
+    cls: type, label: str, read: Callable[[str], Any], write: Callable[[Any], str] = str, **words: str
 ) -> Kind:
-    """A class whose instances travel as strings. `read` raises ValueError or OverflowError for other strings."""
+    """A class whose instances travel as strings.
+
+    Args:
+        cls: The class.
+        label: What messages call such a string.
+        read: Raises ValueError or OverflowError for other strings.
+        write: Makes the string.
+        words: What the schema says beside the type.
+    """
 
     def read_text(value: Any) -> Any:
-        if isinstance(value, str):
-            try:
-                return read(value)
-            except (ValueError, OverflowError):
-                pass
-        raise Mismatch(label, value)
+        try:
+            return read(TEXT.read(value))
+        except (ValueError, OverflowError):  # a Mismatch is a ValueError
+            raise Mismatch(label, value) from None
 
     def write_text(value: Any) -> str:
         if isinstance(value, cls):
             return write(value)
         raise Mismatch(f"a {cls.__name__}", value)
 
-    return Kind({"type": "string", **words}, read_text, write_text, label, frozenset({str}), writes=cls)
+    return Kind({"type": "string", **words}, read_text, write_text, label, TEXT.accepts, writes=cls)
 
 
 _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = r"((?:[01]\d|2[0-3]):\d\d)(?::(\d\d)(?:[.,](\d+))?)?(?:(Z)|([+-]\d\d):?(\d\d))?"
 
 
-def _reader_of_time(cls: Any, pattern: str) -> Callable[[str], Any]:
-    """Reads the forms that ``fromisoformat`` takes, on 3.9 too, by giving them all the form that 3.9 knows."""
+def _in_one_form(pattern: str, text: str) -> str:
+    """A time in the one form that ``fromisoformat`` of every Python takes."""
+    found = re.fullmatch(pattern, text, re.IGNORECASE | re.ASCII)
+    if found is None:
+        raise ValueError(text)
+    *date, clock, second, fraction, utc, hours, minutes = found.groups()
+    zone = "+00:00" if utc else f"{hours}:{minutes}" if hours else ""
+    return f"{''.join(date)}{clock}:{second or '00'}.{(fraction or '') + '000000':.6}{zone}"
 
-    def read(text: str) -> Any:
-        found = re.fullmatch(pattern, text, re.IGNORECASE | re.ASCII)
-        if found is None:
-            raise ValueError(text)
-        *day, clock, second, fraction, utc, hours, minutes = found.groups()
-        zone = "+00:00" if utc else f"{hours}:{minutes}" if hours else ""
-        date = f"{day[0]}T" if day else ""
-        return cls.fromisoformat(f"{date}{clock}:{second or '00'}.{(fraction or '') + '000000':.6}{zone}")
 
-    return read
+def _read_datetime(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(_in_one_form(f"({_DATE}[T ]){_TIME}", text))
+
+
+def _read_time(text: str) -> datetime.time:
+    return datetime.time.fromisoformat(_in_one_form(_TIME, text))
 
 
 def _isoformat(value: Any) -> str:
@@ -228,35 +246,18 @@ def _write_duration(value: Any) -> Any:
 
 
 CLASSES: Dict[type, Kind] = {
-    datetime.date: _written_as_text(
-        datetime.date, {"format": "date"}, "a date such as 1969-07-20", _read_date, _write_date
+    datetime.date: _as_text(datetime.date, "a date such as 1969-07-20", _read_date, _write_date, format="date"),
+    datetime.datetime: _as_text(
+        datetime.datetime, "a date and time such as 1969-07-20T09:30:00Z", _read_datetime, _isoformat,
+        format="date-time",
     ),
-    datetime.datetime: _written_as_text(
-        datetime.datetime,
-        {"format": "date-time"},
-        "a date and time such as 1969-07-20T09:30:00Z",
-        _reader_of_time(datetime.datetime, f"({_DATE})[T ]{_TIME}"),
-        _isoformat,
-    ),
-    datetime.time: _written_as_text(
-        datetime.time,
-        {"format": "time"},
-        "a time such as 09:30:00",
-        _reader_of_time(datetime.time, _TIME),
-        _isoformat,
-    ),
+    datetime.time: _as_text(datetime.time, "a time such as 09:30:00", _read_time, _isoformat, format="time"),
     datetime.timedelta: Kind(
         {"type": "number", "minimum": _LEAST_SECONDS, "maximum": _MOST_SECONDS, "description": "seconds"},
-        _read_duration,
-        _write_duration,
-        "a number of seconds",
-        NUMBER.accepts,
-        writes=datetime.timedelta,
+        _read_duration, _write_duration, "a number of seconds", NUMBER.accepts, writes=datetime.timedelta,
     ),
-    UUID: _written_as_text(
-        UUID, {"format": "uuid"}, "a UUID such as 123e4567-e89b-12d3-a456-426614174000", _read_uuid
-    ),
-}
+    UUID: _as_text(UUID, "a UUID such as 123e4567-e89b-12d3-a456-426614174000", _read_uuid, format="uuid"),
+}  # fmt: skip
 
 
 _DECIMAL = "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
@@ -289,7 +290,7 @@ def of_base(cls: type, *, writing: bool) -> Optional[Kind]:
     if issubclass(cls, Enum):
         return enumeration(cls)
     if issubclass(cls, PurePath):
-        return _written_as_text(cls, {}, "a path", cls)
+        return _as_text(cls, "a path", cls)
     return decimal(cls, writing=writing) if issubclass(cls, Decimal) else None
 
 
@@ -335,8 +336,7 @@ def _choice(pairs: Sequence[Tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
         try:
             return outgoing[type(value), value]
         except (KeyError, TypeError):
-            meant = read(value)  # the bare value of an enum's member
-            return outgoing[type(meant), meant]
+            return write(read(value))  # the bare value of an enum's member
 
     types = {type(value) for value in sent}
     schema: Dict[str, Any] = {"const": sent[0]} if len(sent) == 1 else {"enum": sent}
@@ -428,8 +428,8 @@ def union(members: Sequence[Kind]) -> Kind:
             except Mismatch as error:
                 errors.append(error)
         if any(error.path for error in errors):
-            tries = "; ".join(f"as {cut(kind.label)}: {cut(str(error), 120)}" for kind, error in zip(candidates, errors))
-            raise Mismatch(label, value, instead=f"fits none of {len(candidates)} forms ({cut(tries, 500)})")
+            tries = [f"as {cut(kind.label)}: {cut(str(error), 120)}" for kind, error in zip(candidates, errors)]
+            raise Mismatch(label, value, instead=f"fits none of {len(tries)} forms ({cut('; '.join(tries), 500)})")
         raise next((error for error in errors if error.hint), Mismatch(label, value))
 
     def write(value: Any) -> Any:
@@ -461,14 +461,11 @@ def _convert_each(items: Iterable[Any], convert: Convert) -> List[Any]:
     return done
 
 
-def _untouched(item: Kind) -> Callable[[Iterable[Any]], bool]:
+def _untouched(item: Kind, values: Collection[Any]) -> bool:
     """A quick test whether all values can stay as they are; False may mean that it is not known."""
     if item.exact is None:
-        return lambda values: not values
-    only = {item.exact}
-    if item.exact is float:
-        return lambda values: set(map(type, values)) <= only and all(map(isfinite, values))
-    return lambda values: set(map(type, values)) <= only
+        return not values
+    return set(map(type, values)) <= {item.exact} and (item.exact is not float or all(map(isfinite, values)))
 
 
 def array(item: Kind, make: Callable[[List[Any]], Any] = list, *, unique: bool = False) -> Kind:
@@ -479,8 +476,6 @@ def array(item: Kind, make: Callable[[List[Any]], Any] = list, *, unique: bool =
         make: The class of the Python value.
         unique: Whether it is a set: no two items may be equal.
     """
-    untouched = _untouched(item)
-    read_item, write_item = item.read, item.write
     stays = make is list
     label = "a list without duplicates" if unique else "a list"
 
@@ -489,14 +484,14 @@ def array(item: Kind, make: Callable[[List[Any]], Any] = list, *, unique: bool =
             raise Mismatch(label, value)
         if unique and has_twins(value):
             raise Mismatch(label, value, instead=f"expected {label}, got the same item twice")
-        done = value if untouched(value) else _convert_each(value, read_item)
+        done = value if _untouched(item, value) else _convert_each(value, item.read)
         return done if stays else make(done)
 
     def write(value: Any) -> List[Any]:
         if isinstance(value, (str, bytes, bytearray, dict)) or not hasattr(value, "__iter__"):
             raise Mismatch(f"a {getattr(make, '__name__', 'list')}", value)
         values = value if type(value) is list else list(value)
-        done = values if untouched(values) else _convert_each(values, write_item)
+        done = values if _untouched(item, values) else _convert_each(values, item.write)
         if unique and has_twins(done):
             raise Mismatch(label, value, instead=f"expected {label}, but two items are written alike")
         return done
@@ -514,23 +509,15 @@ def fixed(items: Sequence[Kind]) -> Kind:
     count = len(items)
     label = f"a list of {count} ({listed((kind.label for kind in items), 'and')})" if items else "an empty list"
 
-    def pairwise(values: Sequence[Any], converters: Iterable[Convert]) -> List[Any]:
-        done: List[Any] = []
-        try:
-            done.extend(map(lambda convert, value: convert(value), converters, values))
-        except Mismatch as error:
-            raise error.inside(len(done)) from None
-        return done
-
     def read(value: Any) -> Any:
         if type(value) is not list or len(value) != count:
             raise Mismatch(label, value)
-        return tuple(pairwise(value, [kind.read for kind in items]))
+        return tuple(_convert_each(zip(items, value), lambda pair: pair[0].read(pair[1])))
 
     def write(value: Any) -> List[Any]:
         if not isinstance(value, (tuple, list)) or len(value) != count:
             raise Mismatch(f"a tuple of {count}", value)
-        return pairwise(value, [kind.write for kind in items])
+        return _convert_each(zip(items, value), lambda pair: pair[0].write(pair[1]))
 
     prefix = {"prefixItems": [kind.schema for kind in items], "minItems": count} if items else {}
     schema = {"type": "array", **prefix, "maxItems": count}
@@ -562,7 +549,6 @@ def mapping(key: Kind, item: Kind) -> Kind:
         key: What the names are; it reads strings.
         item: What the values are.
     """
-    untouched = _untouched(item)
     schema: Dict[str, Any] = {"type": "object", **({"additionalProperties": item.schema} if item.schema else {})}
     names = {word: rule for word, rule in key.schema.items() if (word, rule) != ("type", "string")}
     if names:
@@ -584,7 +570,7 @@ def mapping(key: Kind, item: Kind) -> Kind:
     def read(value: Any) -> Any:
         if type(value) is not dict:
             raise Mismatch("an object", value)
-        if key.exact is str and (not item.schema or untouched(value.values())):
+        if key.exact is str and (not item.schema or _untouched(item, value.values())):
             return value
         return each(value, key.read, item.read)
 

@@ -103,19 +103,21 @@ def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
         if field.required:
             body += _converted(index, field)
         else:
-            taken = [f"v{index} = value[{field.name!r}]", *_converted(index, field), f"extra[{field.name!r}] = v{index}"]
-            body += [f"if {field.name!r} in value:", *_indented(taken)]
+            keep = f"extra[{field.name!r}] = v{index}"
+            lines_if_sent = [f"v{index} = value[{field.name!r}]", *_converted(index, field), keep]
+            body += [f"if {field.name!r} in value:", *_indented(lines_if_sent)]
     lines += ["extra = {}"] * optional + _guarded(body)
     lines += [f"if len(value) != {len(fetched)}{' + len(extra)' * optional}:", "    raise unfit(value)"]
-    taken = [(field.name, f"v{index}") for index, field in enumerate(fields) if field.required]
+    sent = [(field.name, f"v{index}") for index, field in enumerate(fields) if field.required]
+    rest = ["**extra"] * optional
     if make is dict:
-        lines += ["return {" + ", ".join([f"{name!r}: {value}" for name, value in taken] + ["**extra"] * optional) + "}"]
+        lines += ["return {" + ", ".join([f"{name!r}: {variable}" for name, variable in sent] + rest) + "}"]
     else:
         in_order = [each.name for each in parameters_of(make).values() if each.kind is each.POSITIONAL_OR_KEYWORD]
-        by_position = [name for name, _ in taken] == in_order[: len(taken)]  # the quicker way
-        arguments = ", ".join([v if by_position else f"{name}={v}" for name, v in taken] + ["**extra"] * optional)
+        by_position = [name for name, _ in sent] == in_order[: len(sent)]  # the quicker way
+        arguments = [variable if by_position else f"{name}={variable}" for name, variable in sent] + rest
         refused = ["except (ValueError, TypeError) as error:", "    raise refused(label, value, error) from error"]
-        lines += ["try:", f"    return make({arguments})", *refused]
+        lines += ["try:", f"    return make({', '.join(arguments)})", *refused]
     names = {"label": _label(fields), "unfit": _explainer(fields), "make": make, "refused": _refused}
     return _function(lines, {**names, **{f"c{index}": field.kind.read for index, field in enumerate(fields)}})
 

@@ -116,11 +116,12 @@ def read_signature(
         where = f"{owner}: parameter {name!r}"
         if name == "self" and name not in annotations and not parameters:
             raise TypeError(
-                f"{owner} takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, or "
-                "prompt) and add an object of its class, or register the method of an object"
+                f"{owner} takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, "
+                "or prompt) and add an object of its class, or register the method of an object"
             )
         if each.kind is inspect.Parameter.POSITIONAL_ONLY:
-            raise TypeError(f"{owner} has positional-only parameters ({name!r}): arguments come by name, remove the '/'")
+            what = f"has positional-only parameters ({name!r})"
+            raise TypeError(f"{owner} {what}: arguments come by name, remove the '/'")
         if name not in annotations:
             likely = "Context" if name in ("ctx", "context") else "str"
             raise TypeError(f"{where} has no annotation: give it a type, such as {name}: {likely}")
@@ -247,6 +248,7 @@ def _mentions(annotation: Any, classes: Tuple[type, ...], scope: Scope) -> bool:
             if issubclass(part, classes):
                 return True
         else:  # an alias, a NewType, a type variable
-            waiting += [getattr(part, name) for name in ("__value__", "__supertype__", "__bound__") if hasattr(part, name)]
+            names = ("__value__", "__supertype__", "__bound__")
+            waiting += [getattr(part, name) for name in names if hasattr(part, name)]
             waiting += typing.get_args(part)[:1] if hasattr(part, "__metadata__") else typing.get_args(part)
     return False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any, List, Optional
 
-
 from minimcp.schema.mismatch import NOTHING, Mismatch, described, listed, nearest, shown_path
 
 from ..rows import for_each
@@ -49,7 +48,8 @@ def test_near_misses(name: str, known: List[str], found: Optional[str]) -> None:
 
 
 def test_many_or_long_names_cost_little() -> None:
-    assert nearest("forecast", itertools.chain(["forcast"], map(str, itertools.count()))) == "forcast", "not all are read"
+    endless = itertools.chain(["forcast"], map(str, itertools.count()))
+    assert nearest("forecast", endless) == "forcast", "not all are read"
     assert nearest("forecast", ["forecast" * 10**6, "x" * 8, "forcast"]) == "forcast"
 
 
