@@ -14,7 +14,7 @@ import re
 import threading
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice, repeat
 from math import inf, isfinite
 from typing import Any, Callable, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
@@ -122,6 +122,8 @@ class _Compiled:
     def __init__(self, schema: Schema, peer: bool) -> None:
         self.schema, self.peer = schema, peer
         self.targets: Dict[str, Schema] = {}
+        self.patterns: Dict[str, Optional[re.Pattern[str]]] = {}
+        """By their text; None for one that is not run."""
         _refuse_depth(schema)
         dialect = schema.get("$schema", _LATEST) if isinstance(schema, dict) else _LATEST
         if not isinstance(dialect, str) or dialect.rstrip("#") not in DIALECTS or dialect.rstrip("#") == _OLDEST:
@@ -254,8 +256,12 @@ class _Run:
     def matches(self, pattern: str, text: str) -> Optional[bool]:
         """Whether a pattern is found in a text; None when it is not run."""
         self.spend(1)
-        if not self.compiled.peer or (len(text) <= MAX_TEXT and is_quick(pattern)):
-            return re.search(pattern, text) is not None
+        patterns, peer = self.compiled.patterns, self.compiled.peer
+        if pattern not in patterns:
+            patterns[pattern] = re.compile(pattern) if not peer or is_quick(pattern) else None
+        expression = patterns[pattern]
+        if expression is not None and (not peer or len(text) <= MAX_TEXT):
+            return expression.search(text) is not None
         log.debug("the pattern %.100r is not run on a text of %d characters", pattern, len(text))
         return None
 
@@ -264,7 +270,6 @@ _PIECE = re.compile(r"\\[^0-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _SLOW = re.compile(r"\\|\(\?(?!:)|\)[*+{?]|[*+?}][*+{]")
 
 
-@lru_cache(maxsize=512)
 def is_quick(pattern: str) -> bool:
     """Whether a pattern can surely not make Python's matcher try many ways: a few conservative rules.
 
