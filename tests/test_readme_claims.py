@@ -39,7 +39,7 @@ from minimcp.server.prompts import Prompts
 from minimcp.engine.limits import Limits
 from minimcp.protocol.versions import BY_NAME, REVISIONS, Revision
 from minimcp.schema import kind_of
-from minimcp.schema.dialects import DIALECTS
+from minimcp.schema.checker import DIALECTS
 
 from .conformance.suite import ENVIRONMENT, PACKAGE
 from .interop.roster import PEERS, Asked

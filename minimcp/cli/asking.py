@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from .. import Answer, ElicitRequest
 from ..engine.transport import nothing
-from ..schema.check import compile_check
+from ..schema.checker import compile_check
 from .ending import UsageError
 from .listing import kind
 from .screen import clean, one_line, say

@@ -148,7 +148,7 @@ def connect(
         TypeError, ValueError: An argument cannot be what it is.
     """
     if misspelt:
-        from ..schema.remedies import refuse_options
+        from ..schema.hints import refuse_options
 
         refuse_options("connect(...)", misspelt, connect)
     check_token(cancel)

@@ -9,8 +9,8 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 from ..errors import one_line
 from ..protocol.messages import Json
 from ..protocol.versions import Revision
-from ..schema.functions import refuse_async
 from ..schema.mismatch import nearest
+from ..schema.signature import refuse_async
 from ..types import Root
 
 log = logging.getLogger("minimcp.client")

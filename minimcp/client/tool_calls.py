@@ -94,7 +94,7 @@ class ToolCalls:
         whether its ``{"result": ...}`` is a wrapping, which ``value`` is without.
         """
         if misplaced:
-            from ..schema.remedies import refuse_as_arguments
+            from ..schema.hints import refuse_as_arguments
 
             refuse_as_arguments(name, misplaced, ToolCalls.call_tool)
         calls, deadline = self._begin(timeout, cancel, "tools")

@@ -186,10 +186,10 @@ def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
     """Arguments as the strings that they are on the wire."""
     for name, value in mapping(of, arguments).items():
         if not isinstance(value, (str, int, float)):
-            from ..schema.remedies import remedy
+            from ..schema.hints import json_hint
 
             what = f"the argument {name!r} of {of!r} is a str, a number or a bool, not {shown(value)}"
-            raise TypeError(f"{what}: {'write json.dumps(...)' if isinstance(value, (dict, list)) else remedy(value)}")
+            raise TypeError(f"{what}: {'write json.dumps(...)' if isinstance(value, (dict, list)) else json_hint(value)}")
     return {name: value if isinstance(value, str) else to_json(value) for name, value in arguments.items()}
 
 

@@ -14,7 +14,7 @@ from ..errors import HeaderMismatch, InternalError, InvalidRequest, RpcError, Un
 from ..protocol.lifecycle import VERSION_KEY, Peer, PerRequest, ServerSession
 from ..protocol.messages import Failure, Notification, Request, Response
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
-from ..schema.mirrored import from_header, plain_text
+from ..schema.header_params import from_header, plain_text
 from ..server.registry import Registry
 from .common import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX, SESSION_HEADER, VERSION_HEADER, Headers
 from .http_server_reply import STATUS

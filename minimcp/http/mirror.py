@@ -11,7 +11,7 @@ from typing import Any, Iterable, Mapping
 from ..errors import one_line
 from ..protocol.lifecycle import VERSION_KEY
 from ..protocol.messages import Json
-from ..schema.mirrored import Mirrored, header_value, mirrored
+from ..schema.header_params import Mirrored, header_value, mirrored
 from ..types import Tool
 from .common import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX, VERSION_HEADER
 

@@ -28,7 +28,7 @@ from ..errors import (
     one_line,
 )
 from ..protocol.messages import Failure, Json, to_json
-from ..schema.kinds import write_any
+from ..schema.annotations import write_any
 from .facts import Facts
 from .questions import Question
 from .state import digest

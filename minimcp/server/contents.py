@@ -9,8 +9,8 @@ from copy import copy
 from typing import Any, Optional
 
 from ..protocol.messages import Json, to_json
-from ..schema.kind import Kind
-from ..schema.kinds import write_any
+from ..schema.annotations import write_any
+from ..schema.kinds import Kind
 from ..types import BlobResourceContents, ReadResourceResult, ResourceContents, TextResourceContents
 
 CONTENTS = (TextResourceContents, BlobResourceContents)

@@ -13,7 +13,7 @@ from ..engine.exchange import current_exchange
 from ..engine.workers import here
 from ..errors import Cancelled, ConnectionLost
 from ..protocol.messages import Json, to_json
-from ..schema.kinds import write_any
+from ..schema.annotations import write_any
 from .context import Context
 
 LEVELS = (

@@ -12,7 +12,7 @@ from ..engine.exchange import Exchange, Route
 from ..engine.lane import Pace
 from ..protocol.messages import Json
 from ..protocol.versions import REVISIONS, Revision
-from ..schema.kinds import write_any
+from ..schema.annotations import write_any
 from .context import Context
 from .facts import Facts
 from .feature import Destination, Feature

@@ -8,9 +8,8 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json
 from ..protocol.versions import REVISIONS, Revision
-from ..schema.functions import innermost
 from ..schema.mismatch import nearest
-from ..schema.signature import read_signature, refuse_flags
+from ..schema.signature import innermost, read_signature, refuse_async_and_stars
 from ..types import Annotations, ToolAnnotations
 from ..types.meta import check_identifier
 from .context import Context
@@ -120,7 +119,7 @@ def positions(function: Any, owner: str, names: Sequence[str], *, least: int) ->
         TypeError: It is async, a generator, no Python function, or takes other arguments.
     """
     plain = function if hasattr(function, "__code__") or hasattr(function, "__func__") else type(function).__call__
-    refuse_flags(plain, owner)
+    refuse_async_and_stars(plain, owner)
     inner = innermost(plain)
     code = getattr(inner, "__code__", None)
     if code is None:

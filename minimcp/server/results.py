@@ -12,8 +12,8 @@ from typing import Any, Callable, Mapping, Optional
 from ..errors import ToolError
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
-from ..schema.kind import Kind
-from ..schema.kinds import write_any
+from ..schema.annotations import write_any
+from ..schema.kinds import Kind
 from ..types import (
     Audio,
     BlobResourceContents,

@@ -39,7 +39,7 @@ def check_server(name: Any, misspelt: Mapping[str, Any], function: Any) -> None:
         ValueError: The name is empty.
     """
     if misspelt:
-        from ..schema.remedies import refuse_options
+        from ..schema.hints import refuse_options
 
         refuse_options("Server(...)", misspelt, function)
     if not isinstance(name, str):
@@ -67,7 +67,7 @@ def check_run(given: Mapping[str, Any], handlers: Any, server: Any) -> None:
         made = f"Server('name', {type(handlers).__name__}(...), {others[0]}=...)"
         raise TypeError(f"serve(...) has no option {others[0]}=, a server has it: {made}.run()")
     if others:
-        from ..schema.remedies import refuse_options
+        from ..schema.hints import refuse_options
 
         refuse_options("serve(...)", others, server.run)
 

@@ -9,7 +9,7 @@ import json
 from typing import Any, Iterator, Mapping, Optional
 
 from ..protocol.messages import Json, to_json
-from ..schema.kind import Kind
+from ..schema.kinds import Kind
 from ..schema.mismatch import Mismatch
 
 _WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None, "": None}

@@ -29,7 +29,7 @@ from ..protocol.lifecycle import lacks
 from ..protocol.messages import Json, Request, encode_result
 from ..protocol.options import FLAG, ICONS, MAPPING, TEXT, check_options, seconds
 from ..protocol.versions import Revision
-from ..schema.mirrored import in_headers, mirrored
+from ..schema.header_params import in_headers, mirrored
 from ..schema.mismatch import NOTHING, Mismatch, described
 from ..schema.signature import Signature, read_signature
 from ..types import CallToolResult, Icon, Tool, ToolAnnotations
@@ -376,7 +376,7 @@ def _check(schema: Optional[Mapping[str, Json]], where: str) -> Optional[Callabl
     """What checks values against a hand-written schema; None where there is none."""
     if schema is None:
         return None
-    from ..schema.check import compile_check
+    from ..schema.checker import compile_check
 
     return compile_check(dict(schema), where=where)
 

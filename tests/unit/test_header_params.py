@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import pytest
 
-from minimcp.schema.mirrored import LARGEST, Mirrored, from_header, header_value, in_headers, mirrored
+from minimcp.schema.header_params import LARGEST, Mirrored, from_header, header_value, in_headers, mirrored
 
 
 def schema(**properties: Any) -> dict[str, Any]:

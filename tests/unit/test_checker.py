@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 import sys
 from typing import Any, Dict, List, Tuple
 
@@ -11,7 +12,7 @@ import jsonschema
 import pytest
 from hypothesis import given, strategies as st
 
-from minimcp.schema import compile_check, dialects
+from minimcp.schema import checker, compile_check, compile_peer_check
 
 from ..drawn import drawn
 from ..rows import for_each
@@ -30,8 +31,8 @@ WORDS: List[Tuple[Any, List[Any], List[Tuple[Any, str]]]] = [
     ({"type": ["string", "null"]}, ["a", None], [(1, "expected a string or null, got the number 1")]),
     ({"type": ["integer", "number"]}, [1.5], [("x", "expected an integer or a number, got the string 'x'")]),
     ({"enum": ["red", "green", 1]}, ["red", 1.0], [
-        ("gren", "expected one of 'red', 'green' or the number 1 (did you mean 'green'?), got the string 'gren'"),
-        (True, "expected one of 'red', 'green' or the number 1, got true")]),
+        ("gren", "expected one of 'red', 'green' or 1 (did you mean 'green'?), got the string 'gren'"),
+        (True, "expected one of 'red', 'green' or 1, got true")]),
     ({"enum": []}, [], [(1, "expected nothing, got the number 1")]),
     ({"const": {"a": [1, True]}}, [{"a": [1.0, True]}], [({"a": [1, 1]}, "expected an object with a, got an object with a")]),
     ({"minimum": 1, "maximum": 3}, [1, 3, "x"], [(0, "expected a number of at least 1, got the number 0"), (4, "expected a number of at most 3, got the number 4")]),
@@ -66,7 +67,7 @@ WORDS: List[Tuple[Any, List[Any], List[Tuple[Any, str]]]] = [
     ({"not": {"type": "integer"}}, ["x"], [(1, "expected something else, got the number 1")]),
     (NODE, [{"n": 1, "kids": [{"n": 2}]}], [({"kids": [{"n": 1}, {"n": "x"}]}, "kids[1].n: expected an integer, got the string 'x'")]),
     ({"$anchor": "me", "items": {"$ref": "#me"}, "type": "array", "default": {"$anchor": 3}}, [[[]]], [([[1]], "[0][0]: expected a list, got the number 1")]),
-    ({"definitions": {"a/b c": [{"type": "null"}]}, "$ref": "#/definitions/a~1b%20c/0"}, [None], [(1, "expected null, got the number 1")]),
+    ({"x-parts": {"a/b c": [{"type": "null"}]}, "$ref": "#/x-parts/a~1b%20c/0"}, [None], [(1, "expected null, got the number 1")]),
     ({"$ref": "#"}, [], [(1, "the schema refers to itself without end")]),
     ({"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "integer"}, "unused": True}}, [1], [("x", "expected an integer, got the string 'x'")]),
     ({"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "integer"}}}, [1], [("x", "expected an integer, got the string 'x'")]),
@@ -157,10 +158,102 @@ def test_schemas_that_repeat_their_work_without_end_are_bounded(monkeypatch: pyt
     check = compile_check(bomb({"type": "integer"}), where="test")
     assert check(1) is None
     assert check("x") == "expected an integer, got the string 'x'"
-    monkeypatch.setattr(dialects, "MAX_STEPS", 500)
+    monkeypatch.setattr(checker, "MAX_STEPS", 500)
     foreign = compile_check(bomb({"properties": {"x": True}}, unevaluatedProperties=False), where="test")
-    assert foreign({"x": 1}) == dialects.TOO_MUCH
-    assert compile_check(bomb({}, **{"if": True}), where="test")(1) == dialects.TOO_MUCH
+    assert foreign({"x": 1}) == checker.TOO_MUCH
+    assert compile_check(bomb({}, **{"if": True}), where="test")(1) == checker.TOO_MUCH
+
+
+def test_a_check_of_a_peer_s_schema_is_given_up_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "MAX_STEPS", 500)
+    schema = {"items": {"anyOf": [{"const": number} for number in range(200)]}}
+    check = compile_peer_check(schema, where="x")
+    assert check([199] * 5) == checker.TOO_MUCH and check([100]) is None and check([200]) not in (None, checker.TOO_MUCH)
+    assert compile_check(schema, where="x")([199] * 5) is None, "an author's own schema may"
+    small = compile_peer_check({"items": {"anyOf": [{"type": "null"}, {"type": "string"}]}}, where="x")
+    assert small([None] * 5000) is None, "a large value may take more steps"
+    for word, value in (("uniqueItems", True), ("const", [0]), ("patternProperties", {f"^{n}": True for n in range(600)})):
+        many = compile_peer_check({"allOf": [{word: value}] * 60 + [True]}, where="x")
+        assert many({"a": 1} if word == "patternProperties" else [0] * (60 - 59 * (word == "const"))) in (
+            checker.TOO_MUCH, "expected a list without duplicates, got the same item twice", None
+        )  # fmt: skip
+
+
+QUICK = [
+    "", "abc", r"^\d{4}-\d\d$", "[a-z]+", "a{2,}", "a{2,5}b", "(?:ab){0}c".replace("{0}", ""), "a+?", "(a|b|c|d|e|f)", r"\(\*\+",
+    "[(+*]+", "[]a]+", r"[\]]*", "^https?://.+", "a{x", r"\\+", "x{3}", "[^\\]]+,", "^[A-Z]{2}[0-9]{3}$", r"^\w+\.$",
+]  # fmt: skip
+SLOW = [
+    "(a+)+$", "^(a|a?)+$", "(a*)*", "(a|b)+", "((a+)b)*", "(a?){50}", r"(a)\1", "(?(1)a|b)", "(?#x)", "(?P=x)", "a+b+", "a{1,9}b*",
+    "(?=a+)b", "(?i:ab)", "(?P<x>a)", "(a|a)(a|a)(a|a)(a|a)(a|a)", "a?" * 30, "(?:a{1,2}){3,}", "(a|b){2}", "(?:a|b)?",
+]  # fmt: skip
+
+
+@for_each("pattern", QUICK)
+def test_patterns_that_are_run(pattern: str) -> None:
+    re.compile(pattern)
+    assert checker.is_quick(pattern)
+
+
+@for_each("pattern", SLOW)
+def test_patterns_that_might_take_for_ever_are_not_run(pattern: str) -> None:
+    assert not checker.is_quick(pattern)
+
+
+@drawn(60)
+@given(st.text("ab()|*+?{}[]^$\\.12,", max_size=12), st.text("ab1", max_size=14))
+def test_no_pattern_that_is_run_is_slow(pattern: str, value: str) -> None:
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, OverflowError, FutureWarning):
+        return
+    if checker.is_quick(pattern):
+        compiled.search(value * 20)
+
+
+def test_only_the_pattern_that_is_not_run_is_unchecked(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", logger="minimcp.schema")
+    slow = {"type": "string", "pattern": "(a+)+$"}
+    check = compile_peer_check(slow, where="x")
+    assert check("a" * 60 + "b") is None and check(1) == "expected a string, got the number 1"
+    assert "the pattern '(a+)+$' is not run on a text of 61 characters" in caplog.text
+    assert compile_check(slow, where="x")("b") == "expected a string that matches (a+)+$, got the string 'b'"
+    quick = compile_peer_check({"pattern": "^a+$"}, where="x")
+    assert quick("b") and quick("b" * checker.MAX_TEXT) and quick("b" * (checker.MAX_TEXT + 1)) is None
+    members = {"patternProperties": {"^(x+)+$": {"type": "null"}}, "additionalProperties": False}
+    named = compile_peer_check(members, where="x")
+    assert named({"xx": 1}) is None and named({"y": 1}) is None, "nobody knows which names match"
+    assert compile_check(members, where="x")({"y": 1}) == "unknown field 'y'"
+    foreign = compile_peer_check({**slow, **FOREIGN}, where="x")
+    assert foreign("a" * 60 + "b") is None and foreign(1) == "1 is not of type 'string'"
+
+
+FOREIGN = {"if": True}
+"""A word that is left to jsonschema."""
+
+
+@for_each(
+    ("schema", "words"),
+    [
+        ({"properties": {f"a{n}": {"type": "null"} for n in range(6000)}}, "too large"),
+        ({"$defs": {f"a{n}": {"$anchor": f"a{n}"} for n in range(101)}}, "too large"),
+        ({"patternProperties": {"a": {}}}, "patternProperties of a peer are not checked"),
+        ({"$ref": "http://example.com/x"}, "leads nowhere"),
+    ],
+)
+def test_what_jsonschema_is_not_given(schema: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=f"^x: .*{words}"):
+        compile_peer_check({**schema, **FOREIGN}, where="x")
+
+
+def test_our_words_judge_inside_of_jsonschema() -> None:
+    for compile_ in (compile_check, compile_peer_check):
+        check = compile_({"items": {"uniqueItems": True, "multipleOf": 0.1, "pattern": "^x"}, **FOREIGN}, where="x")
+        assert check([[1, True, {"a": 1}], 0.3, "x", {}]) is None
+        assert check([[1, 1.0]]) == "[0]: expected a list without duplicates, got the same item twice"
+        assert check([0.35]) == "[0]: expected a multiple of 0.1, got the number 0.35"
+        assert check(["y"]) == "[0]: expected a string that matches ^x, got the string 'y'"
+        assert compile_({"uniqueItems": False, **FOREIGN}, where="x")([1, 1]) is None
 
 
 @pytest.mark.requirement("M:SCH-7")
@@ -178,7 +271,7 @@ def test_deep_schemas_and_values_do_not_overflow_the_stack() -> None:
         value = [value]
     assert compile_check({"items": {"$ref": "#"}}, where="test")(value) == "the value nests too deep"
     monster = {"if": True, "items": {"$ref": "#"}}
-    assert compile_check(monster, where="test")(value) == dialects.TOO_MUCH
+    assert compile_check(monster, where="test")(value) == checker.TOO_MUCH
 
 
 def test_a_schema_too_deep_for_jsonschema_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

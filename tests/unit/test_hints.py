@@ -13,9 +13,9 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp.schema.remedies import explained, unwritable
+from minimcp.schema.hints import explained, unwritable
 
-from .support import WAIT
+from ..support import WAIT
 
 
 @dataclasses.dataclass

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, List, Optional
 
-import pytest
-
-from minimcp.schema import mismatch
 from minimcp.schema.mismatch import NOTHING, Mismatch, described, listed, nearest, shown_path
 
 from ..rows import for_each
@@ -49,20 +47,10 @@ def test_near_misses(name: str, known: List[str], found: Optional[str]) -> None:
     assert nearest(name, known) == found
 
 
-def test_many_or_long_names_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: List[str] = []
-    real = mismatch._edits
-
-    def counted(one: str, other: str, limit: int) -> int:
-        compared.append(other)
-        return real(one, other, limit)
-
-    monkeypatch.setattr(mismatch, "_edits", counted)
-    assert nearest("a" * 30 + "b" * 30, ("b" * 30 + "a" * 30 for _ in range(100_000))) is None
-    assert len(compared) == mismatch.MOST_COMPARED
-    assert nearest("forecast", (f"tool_{number}" for number in range(100_000))) is None
+def test_many_or_long_names_cost_little() -> None:
+    endless = itertools.chain(["forcast"], map(str, itertools.count()))
+    assert nearest("forecast", endless) == "forcast", "not all are read"
     assert nearest("forecast", ["forecast" * 10**6, "x" * 8, "forcast"]) == "forcast"
-    assert len(compared) == mismatch.MOST_COMPARED + 1, "the others are too long, or have too few letters in common"
 
 
 def test_the_path_grows_from_the_inside_out() -> None:
