@@ -19,7 +19,7 @@ from ..engine.transport import SessionGone, nothing
 from ..errors import Cancelled, CapabilityNotSupported, McpError, ToolError, UnsupportedRevision
 from ..protocol.lifecycle import Handshake
 from ..protocol.messages import Failure, Json, exception_of
-from ..schema.functions import refuse_async
+from ..schema.signature import refuse_async
 from ..types import CallToolResult, Progress, Text
 from .answering import Answerer
 from .arguments import DEFAULT, check_token, moment, shown
@@ -332,7 +332,7 @@ class Calls:
 
 def _explained(method: str, params: Mapping[str, Json], error: Exception) -> Exception:
     """An error of writing a request, as `remedies.explained` says it."""
-    from ..schema.remedies import explained
+    from ..schema.hints import explained
 
     return explained(method, params, error)
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..protocol.eras import LOG_LEVELS
+    from ..protocol.lifecycle import LOG_LEVELS
     from .base import *
     from .content import *
     from .notifications import *

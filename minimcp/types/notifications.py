@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import AbstractSet, Any, Optional, Union
 
-from ..protocol.eras import LEVEL_ALIASES, LOG_LEVELS
+from ..protocol.lifecycle import LEVEL_ALIASES, LOG_LEVELS
 from .base import Json, Wire, member, one_of
 
 

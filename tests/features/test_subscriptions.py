@@ -13,7 +13,7 @@ from minimcp.errors import InternalError, InvalidParams
 from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module
 from minimcp.server.subscriptions import Subscriptions
-from minimcp.types.notices import covering
+from minimcp.types.notifications import covering
 
 from ..answering import R1, R5
 from ..support import WAIT

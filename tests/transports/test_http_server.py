@@ -10,8 +10,8 @@ import pytest
 
 from minimcp import Context, Server
 from minimcp.http.common import HttpRequest
-from minimcp.http.http_framing import RequestStream
 from minimcp.http.endpoint import Endpoint
+from minimcp.http.http_framing import RequestStream
 from minimcp.http.http_server_settings import Refusal
 
 from ..support import WAIT, eventually

@@ -7,7 +7,7 @@ from typing import Any, Dict
 
 import pytest
 
-from minimcp.protocol.eras import LOG_LEVELS
+from minimcp.protocol.lifecycle import LOG_LEVELS
 from minimcp.types import (
     CHANGES,
     CallToolResult,

@@ -24,8 +24,9 @@ OPTIONS = {
 TIMES = ("head", "body", "idle", "write")
 sys.argv[1:] = [json.dumps({option: TERMS[term] for term, option in OPTIONS.items() if term in TERMS})]
 
-from minimcp import Context  # noqa: E402
 from minimcp.transports import http_running  # noqa: E402
+
+from minimcp import Context  # noqa: E402
 from minimcp.http.http_connection import Timing  # noqa: E402
 from tests.wire.servers.plain import server  # noqa: E402
 
