@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator
 import pytest
 
 from minimcp import ElicitRequest
-from minimcp.cli.asking import Asker
+from minimcp.cli.terminal import Asker
 from minimcp.types import Implementation
 
 from ..answering import R4, R5

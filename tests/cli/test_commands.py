@@ -11,7 +11,7 @@ from typing import Callable
 
 import pytest
 
-from minimcp.cli.listing import kind
+from minimcp.cli.values import kind
 
 from ..support import ROOT, WAIT
 from .conftest import Done, command_line, quoted, run_process

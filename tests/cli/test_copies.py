@@ -12,7 +12,7 @@ import pytest
 import minimcp as package
 from minimcp.cli import copies
 from minimcp.cli.copies import NOT_CORE, differences, own_files, read_manifest, write_copy
-from minimcp.cli.ending import UsageError
+from minimcp.cli import UsageError
 
 from ..floors import PACKAGE, sources
 from ..modules import Module, read_package

@@ -9,8 +9,8 @@ from typing import Any, Callable, Iterator
 import pytest
 
 import minimcp as package
-from minimcp.cli.ending import UsageError
-from minimcp.cli.running import load, pick, split_name
+from minimcp.cli import UsageError
+from minimcp.cli.run import load, find_server as pick
 
 from .conftest import Done, run_process
 

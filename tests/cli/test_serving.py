@@ -15,8 +15,8 @@ from typing import Callable, Iterator, List
 import pytest
 
 from minimcp import connect
-from minimcp.cli.reloading import look
-from minimcp.cli.running import _address
+from minimcp.cli.run import look
+from minimcp.cli.run import _address
 
 from ..support import ROOT, WAIT
 from .conftest import Done, command_line

@@ -6,7 +6,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from minimcp.cli.ending import UsageError
+from minimcp.cli import UsageError
 from minimcp.cli.values import read_object, read_pairs
 
 ROOT: Dict[str, Any] = {
