@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
-from .. import Client, Prompt, Text, Tool, connect
+from .. import Client, Text, Tool, connect
 from ..client.config import Servers, read_servers
 from ..errors import ConnectionFailed, ConnectionLost, McpError, MethodNotFound, RequestTimeout
 from . import Parser, UsageError, clean, complain, exit_code, one_line, say, tell
 from .terminal import Asker, ProgressBar, as_json
-from .values import mapping, names, parameters, read_object, read_pairs, split_pair
+from .values import parameters, properties, read_object, read_pairs, required, split_pair
 
 TARGET_HELP = 'a file (server.py), a URL, a name in mcp.json, or a command line in quotes ("python -m server --flag")'
 
@@ -169,15 +169,14 @@ def list_command(arguments: Sequence[str], prog: str) -> int:
     sections = ["\n".join(heading)]
     if not any(lists.values()) and not code:
         sections.append("no tools")
-    if lists["tools"]:  # without a heading: most servers have nothing else
-        sections.append("\n".join(line for tool in lists["tools"] for line in _tool_lines(tool)))
-    for title, items, lines in (
-        ("resources", lists["resources"], _resource_lines),
-        ("resource templates", lists["resourceTemplates"], _resource_lines),
-        ("prompts", lists["prompts"], _prompt_lines),
+    for title, name, lines in (
+        ("", "tools", _tool_lines),  # most servers have nothing else
+        ("resources:\n\n", "resources", _resource_lines),
+        ("resource templates:\n\n", "resourceTemplates", _resource_lines),
+        ("prompts:\n\n", "prompts", _prompt_lines),
     ):
-        if items:
-            sections.append("\n".join([f"{title}:", "", *(line for each in items for line in lines(each))]))
+        if lists[name]:
+            sections.append(title + "\n".join(line for each in lists[name] for line in lines(each)))
     say("\n\n".join(sections))
     return code
 
@@ -187,10 +186,10 @@ def _signature(tool: Tool) -> str:
     return one_line(f"{tool.name}({parameters(tool.input_schema, tool.input_schema)})")
 
 
-def _tool_lines(tool: Tool) -> Iterator[str]:
+def _tool_lines(tool: Any) -> Iterator[str]:
     yield _signature(tool)
     yield from _indented(tool.description)
-    for name, schema in mapping(tool.input_schema, "properties").items():
+    for name, schema in properties(tool.input_schema).items():
         text = schema.get("description") if isinstance(schema, Mapping) else None
         if isinstance(text, str):
             yield f"      {one_line(name)}: {one_line(text)}"
@@ -204,7 +203,7 @@ def _resource_lines(shown: Any) -> Iterator[str]:
     yield from _indented(shown.description)
 
 
-def _prompt_lines(prompt: Prompt) -> Iterator[str]:
+def _prompt_lines(prompt: Any) -> Iterator[str]:
     fields = prompt.arguments or []
     shown = [each.name if each.required else f"[{each.name}]" for each in fields]
     yield one_line(f"{prompt.name}({', '.join(shown)})")
@@ -273,9 +272,9 @@ def _near_misses(name: str, known: Iterable[str]) -> str:
 
 def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
     """Check that nothing required is missing; everything else about the arguments the server says better."""
-    missing = [name for name in names(tool.input_schema, "required") if name not in values]
+    missing = [name for name in required(tool.input_schema) if name not in values]
     if missing:
-        known = mapping(tool.input_schema, "properties")
+        known = properties(tool.input_schema)
         meant = {name: _near_misses(name, missing) for name in values if name not in known}
         swaps = ", ".join([f"{near} instead of {name}" for name, near in meant.items() if near])
         hint = f" (did you mean {swaps}?)" if swaps else ""

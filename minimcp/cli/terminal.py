@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping, Optional
 from .. import Answer, ElicitRequest, Progress
 from ..schema.check import compile_check
 from . import UsageError, clean, one_line, tell
-from .values import kind, mapping, names, read_texts
+from .values import kind, properties, read_texts, required
 
 STYLES = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"}
 
@@ -118,13 +118,13 @@ class Asker:
 def _ask(request: ElicitRequest) -> Answer:
     if request.mode == "url":
         tell(f"Open this yourself, if you trust {one_line(request.host or 'it')}:\n{one_line(request.url or '')}")
-    fields = mapping(request.schema, "properties") if request.mode == "form" else {}
+    fields = properties(request.schema) if request.mode == "form" else {}
     if not fields:
         agreed = _read_line("Agree? [y/N] ").lower() in ("y", "yes")
         return Answer("accept", {}) if agreed else Answer("decline")
     tell("(Enter takes what stands in brackets, Ctrl-D cancels)")
-    required = names(request.schema, "required")
-    given = {name: _ask_field(name, field, name in required) for name, field in fields.items()}
+    needed = required(request.schema)
+    given = {name: _ask_field(name, field, name in needed) for name, field in fields.items()}
     return Answer("accept", {name: value for name, value in given.items() if value is not None})
 
 
@@ -162,7 +162,7 @@ def _choices(schema: Mapping[str, Any]) -> str:
     """Titled choices in words; empty when there are none."""
     listed = [each for word in ("anyOf", "oneOf") for each in schema.get(word) or () if isinstance(each, Mapping)]
     named = [f"{_shown(each['const'])} = {each.get('title', '?')}" for each in listed if "const" in each]
-    within = _choices(mapping(schema, "items")) if "items" in schema else ""
+    within = _choices(schema["items"]) if isinstance(schema.get("items"), Mapping) else ""
     return ", ".join(named) or (f"some of {within}" if within else "")
 
 

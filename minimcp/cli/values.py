@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from typing import Any, Callable, Mapping, Sequence
 
 from . import UsageError
@@ -38,7 +39,7 @@ def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any
     for pair in pairs:
         name, text = split_pair(pair)
         texts.setdefault(name, []).append(text)
-    known = mapping(schema, "properties")
+    known = properties(schema)
     return {name: read_texts(name, given, known.get(name), schema) for name, given in texts.items()}
 
 
@@ -113,15 +114,15 @@ def resolved(schema: Any, root: Any) -> Mapping[str, Any]:
     return {}
 
 
-def mapping(schema: Any, keyword: str) -> Mapping[str, Any]:
-    """The value of a keyword that should have an object; an empty one for anything else."""
-    value = schema.get(keyword) if isinstance(schema, Mapping) else None
+def properties(schema: Any) -> Mapping[str, Any]:
+    """The schemas of an object's fields, by name."""
+    value = schema.get("properties") if isinstance(schema, Mapping) else None
     return value if isinstance(value, Mapping) else {}
 
 
-def names(schema: Any, keyword: str) -> list[str]:
-    """The strings in the value of a keyword that should have a list of them, such as ``required``."""
-    value = schema.get(keyword) if isinstance(schema, Mapping) else None
+def required(schema: Any) -> list[str]:
+    """The names of the fields that an object must have."""
+    value = schema.get("required") if isinstance(schema, Mapping) else None
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
@@ -168,35 +169,24 @@ def _coerced(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
         return listed[shown.index(text)]
     types = _types(schema)
     for name in sorted(types, key="string".__eq__):
-        try:
-            return _array(text, schema, root) if name == "array" else READERS.get(name, _json_or_text)(text)
-        except (ValueError, KeyError):
-            pass  # it is none of this type
+        with suppress(ValueError, KeyError):  # it is none of this type
+            value = READERS.get(name, _json_or_text)(text)
+            if name == "array" and not isinstance(value, list):
+                return [_coerced(text, schema.get("items"), root)]
+            if name != "object" or isinstance(value, dict):
+                return value
     if types:
         raise _Unfit(" or ".join(types))
     return _json_or_text(text)
 
 
 def _number(text: str) -> float:
-    try:
+    with suppress(ValueError):
         return int(text)
-    except ValueError:
-        number = float(text)
-        if not math.isfinite(number):
-            raise
-        return number
-
-
-def _object(text: str) -> dict[str, Any]:
-    value = _json_or_text(text)
-    if not isinstance(value, dict):
-        raise _Unfit("object")
-    return value
-
-
-def _array(text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
-    value = _json_or_text(text) if text.lstrip().startswith("[") else None
-    return value if isinstance(value, list) else [_coerced(text, schema.get("items"), root)]
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
 
 
 def _json_or_text(text: str) -> Any:
@@ -216,7 +206,6 @@ READERS: dict[str, Callable[[str], Any]] = {
     "number": _number,
     "boolean": lambda text: TRUTH[text.lower()],
     "null": lambda text: {"": None, "null": None}[text],
-    "object": _object,
 }
 """How a text becomes a value, by the type that the schema names; ValueError or KeyError when it is none."""
 
@@ -234,11 +223,11 @@ def parameters(schema: Any, root: Mapping[str, Any], deep: bool = True, most: in
         most: Levels that are shown; a schema may be circular.
     """
     shown = []
-    for name, field in mapping(schema, "properties").items():
+    for name, field in properties(schema).items():
         words = f"{name}: {kind(field, root, deep, most)}"
         if isinstance(field, Mapping) and "default" in field:
             words += f" = {json.dumps(field['default'], ensure_ascii=False)}"
-        elif name not in names(schema, "required"):
+        elif name not in required(schema):
             words = f"[{words}]"
         shown.append(words)
     return ", ".join(shown)
@@ -260,7 +249,7 @@ def kind(schema: Any, root: Mapping[str, Any] = {}, deep: bool = True, most: int
         return " or ".join(map(str, named))
     if named == "array" and isinstance(schema.get("items"), Mapping):
         return f"array of {kind(schema['items'], root, deep, most - 1)}"
-    if deep and mapping(schema, "properties"):
+    if deep and properties(schema):
         return f"object ({parameters(schema, root, False, most - 1)})"
     if named == "string":
         return FORMATS.get(str(schema.get("format")), "string")

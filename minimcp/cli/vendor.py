@@ -11,6 +11,7 @@ import json
 import os
 from argparse import SUPPRESS
 from keyword import iskeyword
+from pathlib import Path
 from shutil import rmtree
 from typing import Any, Iterator, NamedTuple, Sequence
 
@@ -29,6 +30,8 @@ BOTH_ROLES = {"LICENSE", "__init__.py", "py.typed", "errors.py", "protocol", "ty
 
 LEFT_OUT = b'raise ImportError(f"{__name__} is not in this copy: vendor it without --only")\n'
 """Stands in a copy where a folder or a module was left out."""
+
+NO_FILE = b"no plain file"
 
 
 class Copy(NamedTuple):
@@ -103,26 +106,28 @@ def own_files(only: str) -> dict[str, bytes]:
     if os.path.lexists(os.path.join(PACKAGE, MANIFEST)) and differences(PACKAGE, read_manifest(PACKAGE)):
         raise UsageError(f"{PACKAGE} is a copy that was changed: copy the original")
     found = {}
-    for path in _paths(PACKAGE):
+    for path, data in _files(PACKAGE):
         top = path.split("/")[0]
         if not only or top in BOTH_ROLES or top == only:
             if path.endswith((".py", "py.typed", "LICENSE")):
-                with open(os.path.join(PACKAGE, path), "rb") as file:
-                    found[path] = file.read()
+                found[path] = data
         elif path in (f"{top}/__init__.py", "testing.py"):
             found[path] = LEFT_OUT
     return found
 
 
-def _paths(folder: str, inside: str = "") -> Iterator[str]:
-    """What lies in a folder and the folders below it, except what Python compiles and the manifest."""
+def _files(folder: str, inside: str = "") -> Iterator[tuple[str, bytes]]:
+    """The files in a folder and the folders below it, except what Python compiles and the manifest.
+
+    What is no plain file, such as a symbolic link, has `NO_FILE` as its content.
+    """
     for entry in os.scandir(os.path.join(folder, inside)):
         path = inside + entry.name
         if not entry.is_dir(follow_symlinks=False):
             if path != MANIFEST:
-                yield path
+                yield path, Path(entry.path).read_bytes() if entry.is_file(follow_symlinks=False) else NO_FILE
         elif entry.name != "__pycache__":
-            yield from _paths(folder, path + "/")
+            yield from _files(folder, path + "/")
 
 
 def read_manifest(folder: str) -> Copy:
@@ -137,8 +142,7 @@ def read_manifest(folder: str) -> Copy:
     if os.path.islink(path) or not os.path.isfile(path):
         raise UsageError(f"{folder} is no copy made by this command: it has no {MANIFEST}")
     try:
-        with open(path, encoding="utf-8") as file:
-            given: Any = json.load(file)
+        given: Any = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         given = None
     version, only, files = (given.get(name) if isinstance(given, dict) else None for name in Copy._fields)
@@ -149,13 +153,7 @@ def read_manifest(folder: str) -> Copy:
 
 def differences(folder: str, copy: Copy) -> list[str]:
     """What is not as the manifest says, a line for each file; empty when the copy is whole and unchanged."""
-    found = {}
-    for path in _paths(folder):
-        full = os.path.join(folder, path)
-        found[path] = ""  # what is no plain file, such as a symbolic link
-        if os.path.isfile(full) and not os.path.islink(full):
-            with open(full, "rb") as file:
-                found[path] = _hash(file.read())
+    found = {path: _hash(data) for path, data in _files(folder)}
     lines = [(path, "added") for path in found if path not in copy.files]
     lines += [(path, "missing") for path in copy.files if path not in found]
     lines += [(path, "changed") for path in found if path in copy.files and found[path] != copy.files[path]]
@@ -187,8 +185,7 @@ def write_copy(folder: str, only: str) -> Copy:
     try:
         for path, data in {**files, MANIFEST: manifest}.items():
             os.makedirs(os.path.dirname(os.path.join(made, path)), exist_ok=True)
-            with open(os.path.join(made, path), "xb") as file:
-                file.write(data)
+            Path(made, path).write_bytes(data)
         if os.path.isdir(folder):
             os.rename(folder, old)
         os.rename(made, folder)
