@@ -53,46 +53,6 @@ def test_list_of_a_server_without_anything(shop: str, minimcp: Callable[..., Don
     assert json.loads(minimcp("list", bare, "--output", "json").out) == nothing
 
 
-TODO = """
-from __future__ import annotations
-import dataclasses
-import datetime
-from typing import Optional
-from minimcp import Server
-
-server = Server("todo")
-
-@dataclasses.dataclass
-class Where:
-    room: str
-
-@dataclasses.dataclass
-class Todo:
-    title: str
-    due: Optional[datetime.date]
-    where: Where
-    done: bool = False
-
-@dataclasses.dataclass
-class Tree:
-    children: list[Tree]
-
-@server.tool
-def load(todos: list[Todo], first: Todo, tree: Tree, at: datetime.datetime, sure: dict[str, int]) -> int:
-    return len(todos)
-
-server.run()
-"""
-
-
-def test_list_shows_what_objects_hold(shop: str, minimcp: Callable[..., Done]) -> None:
-    todo = "object (title: string, due: date or null, where: object, done: boolean = false)"
-    assert minimcp("list", _write("todo.py", TODO)).out.splitlines()[2] == (
-        f"load(todos: array of {todo}, first: {todo}, tree: object (children: array of object), at: date and time, "
-        "sure: object)"
-    )
-
-
 SHELF = """
 from minimcp import Image, Message, Server
 server = Server("shelf")
@@ -251,7 +211,9 @@ def test_what_call_prints(shop: str, minimcp: Callable[..., Done]) -> None:
     assert (done.code, done.out) == (1, "") and "cuont" in done.err, "wrong arguments are the server's to judge"
 
 
-@pytest.mark.parametrize(("encoding", "text", "escaped"), [("utf-8", "京 \U0001f600", "京"), ("ascii", "\\u4eac", "\\u4eac")])
+@pytest.mark.parametrize(("encoding", "text", "escaped"), [
+    ("utf-8", "京 \U0001f600", "京"), ("ascii", "\\u4eac", "\\u4eac"),
+])
 def test_any_text_comes_out_in_any_encoding(encoding: str, text: str, escaped: str, shelf: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     for options, shown in (([], text), (["--output", "json"], escaped)):
@@ -362,7 +324,7 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
         ("my-shop", ["--token", "t"], "part of the config"),
     ):
         done = minimcp("list", target, *options)
-        assert done.code == 2 and f" list: " in done.err and problem in done.err and done.err.count("\n") == 1
+        assert done.code == 2 and " list: " in done.err and problem in done.err and done.err.count("\n") == 1
     assert minimcp("ping", "no-such-program-here").code == 3
     _write("mcp.json", "{")
     assert "mcp.json: line 1" in minimcp("ping", "my-shop").err

@@ -124,4 +124,5 @@ def test_only_long_messages_are_shortened() -> None:
     long = {"id": 1, "result": {"list": [{"text": "long " * 50, "deep": {"er": [1]}}] * 50, "empty": [{}, []]}}
     lines = shortened(long, in_full=True)
     assert len(lines) <= 5 and "..." in "".join(lines)
-    assert shortened({"a": [1, {"b": None}], "c": "\u00e9\n"}, in_full=True) == ['{"a": [1, {"b": null}], "c": "\\u00e9\\n"}']
+    short = {"a": [1, {"b": None}], "c": "\u00e9\n"}
+    assert shortened(short, in_full=True) == ['{"a": [1, {"b": null}], "c": "\\u00e9\\n"}']

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import pytest
 
 from minimcp.cli import UsageError
-from minimcp.cli.values import kind, read_object, read_pairs
+from minimcp.cli.values import kind, parameters, read_object, read_pairs
 
 ROOT: Dict[str, Any] = {
     "$defs": {
@@ -90,3 +90,14 @@ def test_circular_and_odd_schemas_are_shown() -> None:
     assert [kind(each) for each in ({"type": "string", "format": ["date"]}, True, {"type": 5}, {"enum": ["京"]})] == [
         "string", "any", "any", 'one of "京"',
     ]
+
+
+def test_what_objects_hold_is_shown() -> None:
+    due = {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]}
+    where = {"type": "object", "properties": {"room": {"type": "string"}}}
+    fields = {"due": due, "done": {"default": False}, "where": where}
+    root = {"$defs": {"Todo": {"type": "object", "required": ["due"], "properties": fields}}}
+    todos, at = {"type": "array", "items": {"$ref": "#/$defs/Todo"}}, {"type": "string", "format": "date-time"}
+    words = "array of object (due: date or null, done: any = false, [where: object])"
+    schema = {"properties": {"all": todos, "at": at}, "required": ["at"]}
+    assert parameters(schema, root) == f"[all: {words}], at: date and time"

