@@ -26,64 +26,17 @@ Importing this package starts nothing and imports neither third-party code nor a
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# isort: off
 from .errors import (
-    AuthorizationError,
-    Cancelled,
-    CapabilityNotSupported,
-    ConnectionFailed,
-    ConnectionLost,
-    Declined,
-    HeaderMismatch,
-    InternalError,
-    InvalidParams,
-    InvalidRequest,
-    McpError,
-    MethodNotFound,
-    ParseError,
-    ProtocolViolation,
-    Refused,
-    RequestStateRejected,
-    RequestTimeout,
-    ResourceAccessDenied,
-    ResourceNotFound,
-    RpcError,
-    ToolError,
-    UnsupportedRevision,
-    UrlElicitationRequired,
+    AuthorizationError, Cancelled, CapabilityNotSupported, ConnectionFailed, ConnectionLost, Declined, HeaderMismatch,
+    InternalError, InvalidParams, InvalidRequest, McpError, MethodNotFound, ParseError, ProtocolViolation, Refused,
+    RequestStateRejected, RequestTimeout, ResourceAccessDenied, ResourceNotFound, RpcError, ToolError,
+    UnsupportedRevision, UrlElicitationRequired,
 )
 
-__version__ = "0.1.0"
-
-_LATE = {
-    "engine.cancel": "CancelToken",
-    "client.client": "Client",
-    "client.connect": "connect",
-    "server.context": "Context current_context",
-    "server.log_handler": "LogHandler",
-    "server.questions": "Elicit ElicitUrl ListRoots Sample",
-    "client.group": "Group connect_all",
-    "server.decorators": "prompt resource tool",
-    "server.paths": "resolve_inside",
-    "server.serial": "Serial",
-    "server.server": "Server serve",
-    "testing": "testing",
-    "stdio.child": "StdioServer",
-    "http.common": "HttpRequest HttpResponse",
-    "http.http_server_stream": "EventStore",
-    "http.posting": "HttpServer",
-    "types": """
-        Annotations Answer Audio BlobResourceContents CallToolResult Change Completion ElicitRequest EmbeddedResource
-        GetPromptResult Icon Image Implementation LogMessage Message ModelPreferences Progress Prompt PromptArgument
-        PromptMessage ReadResourceResult Resource ResourceLink ResourceTemplate Root SampleRequest SampleResult
-        SamplingMessage Text TextResourceContents Tool ToolAnnotations ToolChoice ToolResult ToolUse
-    """,
-}
-"""Names that are imported when somebody asks for them: a client does not pay for the server, nor a server for it."""
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a name is first used
     from . import testing as testing
     from .client.client import Client
     from .client.connect import connect
@@ -101,74 +54,63 @@ if TYPE_CHECKING:
     from .server.server import Server, serve
     from .stdio.child import StdioServer
     from .types import (
-        Annotations,
-        Answer,
-        Audio,
-        BlobResourceContents,
-        CallToolResult,
-        Change,
-        Completion,
-        ElicitRequest,
-        EmbeddedResource,
-        GetPromptResult,
-        Icon,
-        Image,
-        Implementation,
-        LogMessage,
-        Message,
-        ModelPreferences,
-        Progress,
-        Prompt,
-        PromptArgument,
-        PromptMessage,
-        ReadResourceResult,
-        Resource,
-        ResourceLink,
-        ResourceTemplate,
-        Root,
-        SampleRequest,
-        SampleResult,
-        SamplingMessage,
-        Text,
-        TextResourceContents,
-        Tool,
-        ToolAnnotations,
-        ToolChoice,
-        ToolResult,
-        ToolUse,
+        Annotations, Answer, Audio, BlobResourceContents, CallToolResult, Change, Completion, ElicitRequest,
+        EmbeddedResource, GetPromptResult, Icon, Image, Implementation, LogMessage, Message, ModelPreferences, Progress,
+        Prompt, PromptArgument, PromptMessage, ReadResourceResult, Resource, ResourceLink, ResourceTemplate, Root,
+        SampleRequest, SampleResult, SamplingMessage, Text, TextResourceContents, Tool, ToolAnnotations, ToolChoice,
+        ToolResult, ToolUse,
     )
-else:
-    _HOMES = {name: module for module, names in _LATE.items() for name in names.split()}
+# isort: on
 
-    def __getattr__(name: str) -> Any:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = f"{__name__}.{_HOMES[name]}"
-        try:
-            home = import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise
-            raise ImportError(f"{name} is not in this copy of {__name__}: {error.name} was left out") from None
-        value = home if _HOMES[name] == name else getattr(home, name)
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *_HOMES})
+__version__ = "0.1.0"
 
 __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Change", "Client", "Completion", "ConnectionFailed", "ConnectionLost",
     "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore", "GetPromptResult",
     "Group", "HeaderMismatch", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image", "Implementation",
-    "InternalError", "InvalidParams", "InvalidRequest",
-    "ListRoots", "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences",
-    "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult",
-    "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",
-    "ResourceNotFound", "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest", "SampleResult",
-    "SamplingMessage", "Serial", "Server", "StdioServer", "Text", "TextResourceContents", "Tool", "ToolAnnotations",
-    "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired",
-    "__version__", "connect", "connect_all", "current_context", "prompt", "resolve_inside", "resource", "serve",
-    "tool",
+    "InternalError", "InvalidParams", "InvalidRequest", "ListRoots", "LogHandler", "LogMessage", "McpError", "Message",
+    "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage",
+    "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected", "RequestTimeout", "Resource",
+    "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError", "Sample",
+    "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "StdioServer", "Text",
+    "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse",
+    "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect", "connect_all", "current_context",
+    "prompt", "resolve_inside", "resource", "serve", "tool",
 ]
+
+_MODULES = {
+    "client.client": "Client",
+    "client.connect": "connect",
+    "client.group": "Group connect_all",
+    "engine.cancel": "CancelToken",
+    "http.common": "HttpRequest HttpResponse",
+    "http.http_server_stream": "EventStore",
+    "http.posting": "HttpServer",
+    "server.context": "Context current_context",
+    "server.decorators": "prompt resource tool",
+    "server.log_handler": "LogHandler",
+    "server.paths": "resolve_inside",
+    "server.questions": "Elicit ElicitUrl ListRoots Sample",
+    "server.serial": "Serial",
+    "server.server": "Server serve",
+    "stdio.child": "StdioServer",
+}
+"""Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.
+Every other name of `__all__` is in `types`."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        if name == "testing":
+            return import_module(f"{__name__}.testing")
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = next((module for module, names in _MODULES.items() if name in names.split()), "types")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, "testing"})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence, Union
+from urllib.parse import urljoin
 
 from ..engine.limits import Limits
 from ..engine.notices import Later
@@ -221,19 +222,20 @@ class Web:
         *,
         newer: bool,
         older: bool,
-        started: Optional[Callable[[RunningHttp], None]] = None,
     ) -> None:
-        """Serve until a signal comes or `close` is called; ``started`` is told what runs, or else the user is."""
+        """Serve until a signal comes or `close` is called; stderr says at which URLs."""
+        from ..http.sse_server import STREAM_PATH
         from .run import serve_until_told
 
         def start(wake: Callable[[], None]) -> RunningHttp:
             wakers.append(wake)
             self._wakers += wakers
             running = self._start_http(host, port, path, newer=newer, older=older)
-            if started is not None:
-                started(running)
-            elif sys.stderr is not None:
+            if sys.stderr is not None:
                 print(f"{self.name} serves at {running.url}", file=sys.stderr, flush=True)
+                if newer and older:
+                    url = urljoin(running.url, STREAM_PATH)
+                    print(f"and at {url} for clients that know only HTTP+SSE", file=sys.stderr, flush=True)
             return running
 
         wakers: list[Callable[[], None]] = []

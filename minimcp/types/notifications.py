@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import AbstractSet, Any, Optional, Union
 
-from ..protocol.lifecycle import LEVEL_ALIASES, LOG_LEVELS
+from ..protocol.lifecycle import LOG_LEVELS
 from .base import Json, Wire, member, one_of
 
 
@@ -39,7 +39,7 @@ class LogMessage(Wire):
         ValueError: There is no such level.
     """
 
-    level: str = member(convert=lambda level: LEVEL_ALIASES.get(level, level), check=one_of(tuple(LOG_LEVELS)))
+    level: str = member(convert=lambda level: "warning" if level == "warn" else level, check=one_of(tuple(LOG_LEVELS)))
     data: Any
     logger: Optional[str] = None
     meta: Optional[Json] = None

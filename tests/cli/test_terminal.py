@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator
 import pytest
 
 from minimcp import ElicitRequest
-from minimcp.cli.asking import Asker
+from minimcp.cli.terminal import Asker
 from minimcp.types import Implementation
 
 from ..answering import R4, R5
@@ -19,7 +19,7 @@ from ..support import WAIT
 from .conftest import Done, run_process
 
 CURIOUS = """
-from minimcp import Context, Elicit, Server
+from minimcp import Context, Server
 
 server = Server("curious")
 FORM = {
@@ -47,12 +47,6 @@ def pay(ctx: Context) -> str:
     "Ask to open a URL."
     return ctx.elicit_url("Pay, please", "https://pay.example/1").action
 
-@server.tool
-def twice(ctx: Context) -> list:
-    "Ask two things at once."
-    found = ctx.ask_all({"a": Elicit("A?", {"a": int}), "b": Elicit("B?", {"b": int})})
-    return [found["a"].content["a"] + found["b"].content["b"]]
-
 @server.resource("ask://me")
 def me(ctx: Context) -> str:
     "Ask when read."
@@ -76,18 +70,18 @@ def curious(shop: str) -> str:
 
 
 @pytest.fixture
-def types(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+def types(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], object]]:
     """What a user types at the terminal that stdin is then."""
     keys, screen = os.openpty()
     with open(screen, encoding="utf-8") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        yield lambda text: [os.write(keys, text.encode()), None][1]  # type: ignore[func-returns-value]
+        yield lambda text: os.write(keys, text.encode())
     os.close(keys)
 
 
 @pytest.mark.parametrize("revision", [R4, R5])
 def test_a_form_is_filled_in_field_by_field(
-    curious: str, revision: str, minimcp: Callable[..., Done], types: Callable[[str], None]
+    curious: str, revision: str, minimcp: Callable[..., Done], types: Callable[[str], object]
 ) -> None:
     types("\nA\nAda\nmany\n3\nY\nm\nl\ntea, jam\n\n")
     done = minimcp("call", curious, "book", "--revision", revision, "--quiet")
@@ -98,10 +92,8 @@ def test_a_form_is_filled_in_field_by_field(
         "curious asks: Who\\x1b[31m travels?\n"
         "(Enter takes what stands in brackets, Ctrl-D cancels)\n"
         "  As on the ticket.\n"
-        "  Your name (string): "
-        "  expected at least 2 characters, got 0\n"
-        "  Your name (string): "
-        "  expected at least 2 characters, got 1\n"
+        "  Your name (string):   expected at least 2 characters, got 0\n"
+        "  Your name (string):   expected at least 2 characters, got 1\n"
         "  Your name (string): "
         "  seats (integer) [2]:   seats: expected integer, got 'many'\n"
         "  seats (integer) [2]:   window (boolean) [false]:   size (s = Small, l = Large): "
@@ -110,53 +102,41 @@ def test_a_form_is_filled_in_field_by_field(
     )
 
 
+@pytest.mark.parametrize(("typed", "words", "printed", "shown"), [
+    ("y\n", ["call", "pay"], "accept\n", "if you trust pay.example:\nhttps://pay.example/1\nAgree? [y/N] "),
+    ("\n", ["call", "pay"], "decline\n", ""), ("\x04", ["call", "pay"], "cancel\n", "\ncancelled\n"),
+    ("Ada\n", ["read", "ask://me"], "Ada\n", ""), ("Ada\n", ["prompt", "greet"], "user: Hello, Ada\n", ""),
+    ("Ada\n\x04", ["call", "book"], '{"action":"cancel","content":null}\n', ""),
+])
 def test_yes_no_and_the_end_of_input(
-    curious: str, minimcp: Callable[..., Done], types: Callable[[str], None]
+    typed: str, words: Any, printed: str, shown: str, curious: str, minimcp: Callable[..., Done],
+    types: Callable[[str], object],
 ) -> None:
-    for typed, tool, said in (("y\n", "pay", "accept"), ("\n", "pay", "decline"), ("\x04", "pay", "cancel")):
-        types(typed)
-        done = minimcp("call", curious, tool)
-        assert (done.code, done.out) == (0, f"{said}\n")
-        assert "if you trust pay.example:\nhttps://pay.example/1\nAgree? [y/N] " in done.err
-    types("1\n2\n")
-    assert minimcp("call", curious, "twice", "--output", "json").code == 0
-    types("Ada\n")
-    assert minimcp("read", curious, "ask://me").out == "Ada\n"
-    types("Ada\n")
-    assert minimcp("prompt", curious, "greet").out == "user: Hello, Ada\n"
-    types("Ada\n\x04")
-    assert json.loads(minimcp("call", curious, "book").out)["action"] == "cancel"
+    types(typed)
+    done = minimcp(words[0], curious, words[1])
+    assert (done.code, done.out) == (0, printed) and shown in done.err
 
 
 def test_without_a_terminal_everything_is_declined(curious: str) -> None:
     done = run_process("call", curious, "book", "--quiet")
     assert (done.code, json.loads(done.out)) == (0, {"action": "decline", "content": None})
-    assert done.err.splitlines()[-2:] == [
-        "curious asks: Who\\x1b[31m travels?", "declined: stdin is no terminal at which to ask",
-    ]  # fmt: skip
+    assert done.err == "curious asks: Who\\x1b[31m travels?\ndeclined: stdin is no terminal at which to ask\n"
     assert run_process("read", curious, "ask://me").code == 3
 
 
-def asked(**schema: Any) -> Any:
-    request = ElicitRequest("?", {"type": "object", **schema})
-    return Asker()(request)
-
-
-def test_forms_that_are_odd(types: Callable[[str], None], capfd: Any) -> None:
-    types("y\n")
-    assert asked().content == {}, "a form without fields is a question of yes and no"
-    types("5\n[6]\nx\n")
+def test_forms_that_are_odd(types: Callable[[str], object], capfd: Any) -> None:
+    types("y\n5\n[6]\nx\nn\n")
+    assert Asker()(ElicitRequest("?", {"type": "object"})).content == {}, "without fields it asks yes or no"
     odd = {"a": True, "b": {"type": "array", "items": {"type": "integer"}}, "c": {"$schema": "x:y", "type": "string"}}
-    answer = asked(properties=odd, required="a")
+    answer = Asker()(ElicitRequest("?", {"type": "object", "properties": odd, "required": "a"}))
     assert answer.content == {"a": 5, "b": [6], "c": "x"}, "what we cannot check the server does"
     request = ElicitRequest("?", mode="url", url="nonsense")
     request.server = Implementation("a\nb", "1")
-    types("n\n")
     assert Asker()(request).action == "decline"
     assert "a | b asks: ?\nOpen this yourself, if you trust it:\nnonsense\n" in capfd.readouterr().err
 
 
-def test_questions_come_one_at_a_time(types: Callable[[str], None], capfd: Any) -> None:
+def test_questions_come_one_at_a_time(types: Callable[[str], object], capfd: Any) -> None:
     asker, answers = Asker(), []  # type: ignore[var-annotated]
     form = {"type": "object", "properties": {"x": {"type": "integer"}}}
     threads = [
