@@ -58,7 +58,7 @@ from .protocol.late import late_names
 __version__ = "0.1.0"
 
 _LATE = {
-    "engine.cancel": "CancelToken",
+    "engine.requests": "CancelToken",
     "client.client": "Client",
     "client.connect": "connect",
     "server.context": "Context current_context",
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from .client.client import Client
     from .client.connect import connect
     from .client.group import Group, connect_all
-    from .engine.cancel import CancelToken
+    from .engine.requests import CancelToken
     from .http.common import HttpRequest, HttpResponse
     from .http.http_server_stream import EventStore
     from .http.posting import HttpServer

@@ -11,8 +11,8 @@ from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 
 from .client.answering import KINDS
 from .client.handlers import NAMES, Handlers
-from .engine.exchange import Exchange, Outlet, Route
-from .engine.workers import here
+from .engine.pool import Job, here
+from .engine.requests import IncomingRequest, Route, Sink
 from .protocol.eras import LOG_LEVELS, Peer
 from .protocol.messages import Json, Request
 from .protocol.versions import NEWEST_HANDSHAKE, choose
@@ -52,9 +52,9 @@ class UnitContext(Context):
 
     _outlet: _Record
 
-    def __init__(self, exchange: Exchange, outlet: _Record) -> None:
+    def __init__(self, exchange: IncomingRequest, sink: _Record) -> None:
         super().__init__(exchange)
-        self._outlet = outlet
+        self._outlet = sink
         self._outer: list[Any] = []
 
     @property
@@ -97,12 +97,12 @@ class UnitContext(Context):
         self._exchange.cancel(reason)
 
     def __enter__(self) -> UnitContext:
-        self._outer.append(getattr(here, "exchange", None))
-        here.exchange = self._exchange
+        self._outer.append(getattr(here, "request", None))
+        here.request = self._exchange
         return self
 
     def __exit__(self, *_: object) -> None:
-        here.exchange = self._outer.pop()
+        here.request = self._outer.pop()
 
 
 def context(
@@ -148,15 +148,15 @@ def context(
         raise ValueError(f"log_level is one of {', '.join(LOG_LEVELS)}, not {log_level!r}")
     if capabilities is None:
         capabilities = Handlers(dict.fromkeys(NAMES, _unused), sampling=("tools", "context")).capabilities(spoken)
-    outlet = _Record()
+    sink = _Record()
     peer = Peer(spoken, info=client_info, capabilities=dict(capabilities), log_rank=LOG_LEVELS[log_level])
     asked = dict(params or {})
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
-    exchange = Exchange(Request(request_id, method, asked), peer, Route(_unused), outlet)
+    exchange = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), sink)
     exchange.server = _facts() if server is None else server._registry.facts
     if method in CARRIERS:
-        exchange.asker_made_by(lambda exchange, lock: _ScriptedAsker(exchange, lock, answers or {}, outlet.questions))
-    return UnitContext(exchange, outlet)
+        exchange.asker_made_by(lambda exchange, lock: _ScriptedAsker(exchange, lock, answers or {}, sink.questions))
+    return UnitContext(exchange, sink)
 
 
 def _unused(*_: Any) -> NoReturn:
@@ -173,10 +173,8 @@ def _no_server(context: Context, peer: Peer, uri: str) -> NoReturn:
     raise AssertionError(f"the handler reads {uri}, and the test has no server: context(server=...)")
 
 
-class _Record(Outlet):
+class _Record(Sink):
     """Takes what a handler sends."""
-
-    __slots__ = ("sent", "questions")
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Json]] = []
@@ -185,14 +183,14 @@ class _Record(Outlet):
     def send(self, line: bytes) -> None:
         self.sent.append(json.loads(line))
 
-    def run_aside(self, work: Callable[[], None]) -> None:
-        work()
+    def spawn(self, job: Job) -> None:
+        job()
 
 
 class _ScriptedAsker(Asker):
     """Answers what is asked by what a test says."""
 
-    def __init__(self, exchange: Exchange, lock: Any, answers: Answers, questions: list[Question]) -> None:
+    def __init__(self, exchange: IncomingRequest, lock: Any, answers: Answers, questions: list[Question]) -> None:
         super().__init__(exchange, lock)
         self._script, self._questions = answers, questions
 

@@ -8,7 +8,7 @@ import threading
 from typing import Any, Callable, Mapping, Optional
 
 from .. import Answer, ElicitRequest
-from ..engine.transport import nothing
+from ..client.own_calls import nothing
 from ..schema.check import compile_check
 from .ending import UsageError
 from .listing import kind

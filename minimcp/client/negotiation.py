@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
+from ..engine.connection import Connection
+from ..engine.timer import Deadline
 from ..errors import (
     ConnectionFailed,
     ProtocolViolation,
@@ -73,7 +73,7 @@ def wanted_revisions(revision: str) -> tuple[Revision, ...]:
 
 
 def negotiate(
-    channel: Channel, plan: Plan, deadline: Deadline, agreed: Callable[[Era], object] = lambda era: None
+    channel: Connection, plan: Plan, deadline: Deadline, agreed: Callable[[Era], object] = lambda era: None
 ) -> Era:
     """Agree with the server on a new connection.
 
@@ -109,7 +109,7 @@ def negotiate(
 
 
 def _probe(
-    channel: Channel, plan: Plan, revision: Revision, deadline: Deadline
+    channel: Connection, plan: Plan, revision: Revision, deadline: Deadline
 ) -> tuple[Optional[PerRequestEra], bool]:
     """Ask `server/discover`; the era it opens, None when `initialize` is to be tried, and whether it was silent."""
     for _ in range(MOST_PROBES):
@@ -127,7 +127,7 @@ def _probe(
 
 
 def _discover(
-    channel: Channel, plan: Plan, revision: Revision, deadline: Deadline
+    channel: Connection, plan: Plan, revision: Revision, deadline: Deadline
 ) -> Union[dict[str, Json], BaseException, None]:
     envelope = PerRequestEra.envelope_for(revision, plan.info, plan.request_capabilities)
     try:
@@ -154,7 +154,7 @@ def _opened(verdict: Verdict, plan: Plan, answer: Mapping[str, Json]) -> PerRequ
 
 
 def _initialize(
-    channel: Channel, plan: Plan, deadline: Deadline, agreed: Callable[[Era], object]
+    channel: Connection, plan: Plan, deadline: Deadline, agreed: Callable[[Era], object]
 ) -> HandshakeEra:
     assert plan.handshake is not None  # the verdict is "handshake" only where one is wanted
     params = HandshakeEra.opening(plan.handshake, plan.info, plan.capabilities)
@@ -164,11 +164,11 @@ def _initialize(
         raise _refusal(channel, error) from None
     era = HandshakeEra.from_result(result, plan.wanted)
     agreed(era)
-    channel.write(encode(Notification("notifications/initialized")), deadline)
+    channel.send(encode(Notification("notifications/initialized")), deadline)
     return era
 
 
-def _refusal(channel: Channel, error: RpcError) -> Exception:
+def _refusal(channel: Connection, error: RpcError) -> Exception:
     if isinstance(error, UnsupportedRevision):
         return error
     if isinstance(error.data, dict) and "supported" in error.data:
@@ -177,9 +177,9 @@ def _refusal(channel: Channel, error: RpcError) -> Exception:
     return ConnectionFailed(f"{channel.name}: the server refused initialize: {error}")
 
 
-def _ask(channel: Channel, method: str, params: dict[str, Json], deadline: Deadline) -> dict[str, Json]:
+def _ask(channel: Connection, method: str, params: dict[str, Json], deadline: Deadline) -> dict[str, Json]:
     """One opening call; it is never cancelled, whatever happens."""
-    call = channel.calls.call(method, lambda id: params)
+    call = channel.calls.start(method, lambda id: params)
     ending: Any = channel.calls.wait(call, deadline, tell=False)
     if isinstance(ending, Failure):
         raise error_from_peer(ending.code, ending.message, ending.data)
