@@ -9,13 +9,13 @@ import logging
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .. import schema, types
-from ..engine.cancel import CancelToken
-from ..engine.clock import Clock
-from ..engine.exchange import Exchange
-from ..engine.workers import here
-from ..errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError, describe, one_line
+from ..engine.pool import here
+from ..engine.requests import CancelToken, IncomingRequest
+from ..errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError, one_line
+from ..protocol.failures import describe
 from ..protocol.messages import Json
 from ..protocol.versions import Revision
+from .clock import Clock
 from .handlers import Handlers, as_roots
 
 log = logging.getLogger("minimcp.client")
@@ -25,7 +25,7 @@ class HandlerFailed(Refused):
     """A question is refused because the host's handler raised something else, or returned what is no answer."""
 
 
-Asked = Union[Exchange, CancelToken]
+Asked = Union[IncomingRequest, CancelToken]
 """Says by ``cancelled`` and ``on_cancel`` whether somebody still waits for an answer."""
 
 
@@ -114,13 +114,13 @@ class Answerer:
             log.error("the handler for %s failed: %s", question.method, describe(error), exc_info=error)
             raise HandlerFailed(f"the handler for {question.method} failed: {describe(error)}") from error
 
-    def serve(self, exchange: Exchange) -> dict[str, Json]:
+    def serve(self, exchange: IncomingRequest) -> dict[str, Json]:
         """Answer a question that came as a request: handles its route.
 
         Raises:
             RpcError: Whatever the server is told.
         """
-        here.exchange = None  # a host's handler is no server's handler: it has no context
+        here.request = None  # a host's handler is no server's handler: it has no context
         request, peer = exchange.request, exchange.peer
         server = types.Implementation.of_peer(peer.info)
         question = self.read(request.method, request.params, peer.revision, server, exchange)
@@ -214,7 +214,7 @@ def _checks_of(wanted: Json) -> tuple[Check, Check]:
     try:
         whole = schema.compile_peer_check(wanted, where="requestedSchema")
         return whole, schema.compile_peer_check(part, where="requestedSchema")
-    except ImportError as error:
+    except (ImportError, schema.EndlessPattern) as error:
         log.warning("an answer is sent unchecked: %s", error)
         return _unchecked, _unchecked
 
@@ -235,7 +235,7 @@ def _fitting(request: types.ElicitRequest, fits: Check) -> dict[str, Json]:
             name: {word: rule for word, rule in field.items() if word != "default"} if name in faults else field
             for name, field in schema["properties"].items()
         }
-        request.schema = {**schema, "properties": properties}
+        request.requested_schema = {**schema, "properties": properties}
     return {name: value for name, value in given.items() if name not in faults}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
-from ..engine.cancel import CancelToken
-from ..engine.deadline import Deadline
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
 from ..errors import Cancelled
 
 

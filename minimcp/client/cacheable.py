@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, TypeVar
 
-from ..engine.cancel import CancelToken
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
+from ..engine.connection import Connection
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
 from ..errors import InvalidParams, ProtocolViolation
 from ..protocol.messages import Json
 from .answering import Answerer
@@ -46,7 +46,7 @@ class CacheableCalls(Calls):
 
     def __init__(
         self,
-        channel: Channel,
+        channel: Connection,
         era: Era,
         timeout: Optional[float],
         answerer: Answerer,

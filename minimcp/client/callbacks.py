@@ -11,10 +11,11 @@ from collections import deque
 from functools import partial
 from typing import Any, Callable, Optional
 
-from ..engine.exchange import Route
-from ..engine.role import Role
-from ..errors import ConnectionLost, MethodNotFound, describe, one_line
-from ..protocol.lifecycle import Peer
+from ..engine.connection import ConnectionHandler
+from ..engine.requests import Route
+from ..errors import ConnectionLost, MethodNotFound, one_line
+from ..protocol.eras import Peer
+from ..protocol.failures import describe
 from ..protocol.messages import Json, Notification, Request
 from ..protocol.versions import NEWEST_HANDSHAKE
 from ..types import CHANGES, Change, LogMessage
@@ -107,7 +108,7 @@ _CALLBACK = {name: f"on_{kind}_changed" for name, (kind, _) in KINDS.items()}
 """By member of a `Filter`: the callback."""
 
 
-class ClientRole(Role):
+class ClientRole(ConnectionHandler):
     """What a client does with what its server sends.
 
     Args:
@@ -126,7 +127,7 @@ class ClientRole(Role):
         self._cache = cache
         self.streams = Streams()
         self.era: Optional[Era] = None
-        self._ping = Route(lambda exchange: {}, control=True)
+        self._ping = Route(lambda exchange: {}, immediate=True)
 
     def agree(self, era: Era) -> None:
         """From now on this is spoken."""

@@ -10,21 +10,21 @@ from copy import copy
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.cancel import CancelToken
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
-from ..engine.outgoing import NEVER_CANCELLED
-from ..engine.table import PendingCall
-from ..engine.transport import SessionGone, nothing
-from ..errors import Cancelled, CapabilityNotSupported, McpError, ToolError, UnsupportedRevision
-from ..protocol.lifecycle import Handshake
-from ..protocol.messages import Failure, Json, exception_of
-from ..schema.signature import refuse_async
-from ..types import CallToolResult, Progress, Text
+from ..engine.connection import Connection
+from ..engine.requests import NEVER_CANCELLED, CancelToken, PendingCall
+from ..engine.timer import Deadline
+from ..engine.transport import SessionGone
+from ..errors import Cancelled, CapabilityNotSupported, McpError, UnsupportedRevision
+from ..protocol.eras import HandshakeEra
+from ..protocol.meanings import exception_of
+from ..protocol.messages import Failure, Json
+from ..schema.functions import refuse_async
+from ..types import Progress
 from .answering import Answerer
 from .arguments import DEFAULT, check_token, moment, shown
 from .input_rounds import Rounds, together, until_cancelled
 from .negotiation import Era
+from .own_calls import nothing, prepare
 from .repeating import patiently, send_again
 
 log = logging.getLogger("minimcp.client")
@@ -46,7 +46,7 @@ class Calls:
         answerer: The host's side; its clock is the one that calls are timed by.
     """
 
-    def __init__(self, channel: Channel, era: Era, timeout: Optional[float], answerer: Answerer) -> None:
+    def __init__(self, channel: Connection, era: Era, timeout: Optional[float], answerer: Answerer) -> None:
         self.channel, self.era, self._timeout = channel, era, timeout
         self._clock = answerer.clock
         self._rounds = Rounds(channel, era, answerer)
@@ -124,7 +124,7 @@ class Calls:
 
     def _living(self, deadline: Deadline, cancel: Optional[CancelToken]) -> Calls:
         """These, or those of the next session if this one has ended already: nothing is sent here any more."""
-        has_ended = self.renewed is not None and isinstance(self.channel.calls.table.cause, SessionGone)
+        has_ended = self.renewed is not None and isinstance(self.channel.calls.cause, SessionGone)
         return self.next_session(deadline, cancel) if has_ended else self
 
     def next_session(self, deadline: Deadline, cancel: Optional[CancelToken]) -> Calls:
@@ -146,7 +146,7 @@ class Calls:
     def adopts(self, outcome: object) -> bool:
         """Whether this is the server's word that it speaks another revision, which is spoken from now on."""
         refused = isinstance(outcome, UnsupportedRevision) and outcome.from_peer
-        return refused and not isinstance(self.era, Handshake) and self.era.adopt(outcome)  # type: ignore[arg-type]
+        return refused and not isinstance(self.era, HandshakeEra) and self.era.adopt(outcome)  # type: ignore[arg-type]
 
     def _ask(
         self,
@@ -161,10 +161,11 @@ class Calls:
             raise TypeError(f"on_progress is a function that takes a Progress, or None, not {shown(on_progress)}")
         refuse_async(on_progress, "on_progress")
         try:
-            call = self.channel.calls.call(
+            call = self.channel.calls.start(
                 method,
-                lambda id: self.era.add_envelope(params, {} if on_progress is None else {"progressToken": id}),
-                on_item=None if on_progress is None else _progress_to(on_progress),
+                lambda id: self.era.dress(params, {} if on_progress is None else {"progressToken": id}),
+                None if on_progress is None else _progress_to(on_progress),
+                deadline=deadline,
             )
         except (TypeError, ValueError) as error:
             raise _explained(method, params, error) from None
@@ -190,11 +191,8 @@ class Calls:
             finally:
                 forget()
         if isinstance(ending, Failure):
-            error = exception_of(ending, call.method, self.era.revision)
-            if isinstance(error, ToolError):
-                error.result = CallToolResult([Text(str(error))], is_error=True)
-            raise error
-        return self.era.strip_envelope(call.method, ending)
+            raise exception_of(ending, call.method, self.era.revision)
+        return self.era.undress(call.method, ending)
 
     # ------------------------------------------------------------ many at once
 
@@ -290,13 +288,13 @@ class Calls:
         try:
             for one in params:
                 try:
-                    call, line = self.channel.calls.prepare(method, lambda id, one=one: self.era.add_envelope(one, {}))  # type: ignore[misc]
+                    call, line = prepare(self.channel.calls, method, lambda id, one=one: self.era.dress(one, {}))  # type: ignore[misc]
                 except (TypeError, ValueError) as error:
                     raise _explained(method, one, error) from None
                 pending.append(call)
                 lines.append(line)
             for start in range(0, len(lines), AT_ONCE):
-                self.channel.post(b"".join(lines[start:start + AT_ONCE]))
+                self.channel.send(b"".join(lines[start:start + AT_ONCE]))
         except BaseException:
             self._give_up(pending, "not sent")
             raise
@@ -304,7 +302,7 @@ class Calls:
 
     def _give_up(self, pending: Sequence[PendingCall], reason: str) -> None:
         for call in pending:
-            self.channel.calls.retire(call, Cancelled(reason))
+            self.channel.calls.end(call, Cancelled(reason))
 
     # ------------------------------------------------------------ before a call
 
@@ -314,7 +312,7 @@ class Calls:
         Raises:
             ConnectionLost: It has ended.
         """
-        cause = self.channel.calls.table.cause
+        cause = self.channel.calls.cause
         if cause is not None:
             raise copy(cause)
 
@@ -332,7 +330,7 @@ class Calls:
 
 def _explained(method: str, params: Mapping[str, Json], error: Exception) -> Exception:
     """An error of writing a request, as `remedies.explained` says it."""
-    from ..schema.hints import explained
+    from ..schema.remedies import explained
 
     return explained(method, params, error)
 

@@ -12,10 +12,9 @@ import warnings
 import weakref
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
-from ..engine.cancel import CancelToken
-from ..engine.clock import inherited
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
+from ..engine.connection import Connection
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
 from ..errors import McpError
 from ..protocol.lifecycle import LOG_LEVELS
 from ..protocol.messages import Json, Notification, encode
@@ -24,6 +23,7 @@ from .answering import Answerer
 from .arguments import DEFAULT, shown
 from .cacheable import CacheableCalls
 from .calls import OnProgress
+from .clock import inherited
 from .handlers import Rootlike, Roots
 from .link import Links
 from .listening import Listening
@@ -52,7 +52,7 @@ class Client(TypedCalls):
         _close_at_exit(self)
 
     @property
-    def _channel(self) -> Channel:
+    def _channel(self) -> Connection:
         return self._links.newest.channel
 
     @property
@@ -197,7 +197,7 @@ class Client(TypedCalls):
         """
         sent = dict(_checked(method, params))
         calls, deadline = self._begin(DEFAULT, None)
-        calls.channel.write(encode(Notification(method, sent)), deadline)
+        calls.channel.send(encode(Notification(method, sent)), deadline)
 
     # ------------------------------------------------------------ changes
 
@@ -278,7 +278,7 @@ class Client(TypedCalls):
                 "submit takes a method of this client and then its arguments, as in "
                 f'client.submit(client.call_tool, "name", {{...}}), not {shown(function)}'
             )
-        from ..engine.futures import CallFuture
+        from .futures import CallFuture
 
         token, given = CancelToken(), keywords.get("cancel")
         future = CallFuture(token)
@@ -286,7 +286,7 @@ class Client(TypedCalls):
             forget = given.on_cancel(lambda: token.cancel(given.reason))
             future.add_done_callback(lambda _: forget())
         work = inherited(lambda: function(*args, **{**keywords, "cancel": token}))
-        self._channel.run_aside(lambda: future.run(work))
+        self._channel.pool.spawn(lambda: future.run(work))
         return future
 
     def close(self) -> None:
@@ -350,6 +350,6 @@ def _close_at_exit(client: Client) -> None:
 
 def _close_all() -> None:
     for client in list(_open):
-        waiting = len(client._channel.calls.table) - client._listening.entries
+        waiting = len(client._channel.calls) - client._listening.entries
         if waiting <= 0:  # a thread that waits would print its loss as it dies
             client.close()

@@ -10,16 +10,16 @@ import sys
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, Union
 
 from .. import __version__ as VERSION
-from ..engine.cancel import CancelToken
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
+from ..engine.connection import Connection
 from ..engine.limits import Limits
-from ..engine.transport import Pipe, tracer
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
+from ..engine.transport import Transport, tracer
 from ..errors import Cancelled, ConnectionFailed, ConnectionLost, RequestTimeout
 from ..protocol.messages import Json
 from ..protocol.options import FLAG, MAPPING, check_options, count
 from ..protocol.versions import Revision
-from ..stdio.child import ChildPipe
+from ..stdio.child import CLOSE_SECONDS, ChildTransport
 from ..types import Implementation
 from ..types.meta import check_extensions
 from .answering import Answerer
@@ -186,16 +186,18 @@ def connect(
     answerer, dispatcher = Answerer(given), Dispatcher()
     kept = Cache(max_cache_bytes) if cache else None
 
-    def start(shown: str) -> Pipe:
-        return _open_pipe(found, stderr, max_message_bytes, shown)
+    def start() -> Transport:
+        return _open_pipe(found, stderr, max_message_bytes)
 
     def begin(cancel: Optional[CancelToken], before: Optional[Link] = None) -> Link:
         deadline = Deadline(connect_timeout)
 
-        def agree(pipe: Pipe, plan: Plan) -> Link:
+        def agree(pipe: Transport, plan: Plan) -> Link:
             role = ClientRole(answerer, dispatcher, kept)
-            channel = Channel(pipe, role, limits=limits, trace=record).open()
-            answerer.clock.resumed = channel.calls.table.wake_all
+            channel = Connection(pipe, role, limits=limits, trace=record)
+            getattr(pipe, "attach", _ignore)(channel)
+            channel.open()
+            answerer.clock.resumed = channel.calls.wake_all
 
             def agree_and_hear() -> Link:
                 def agreed(era: Era) -> None:
@@ -203,9 +205,9 @@ def connect(
                     pipe.agreed(era.revision)
 
                 era = negotiate(channel, plan, deadline, agreed)
-                pipe.ready(deadline)
-                if isinstance(pipe, ChildPipe):
-                    pipe.grace = ChildPipe.CLOSE_SECONDS
+                getattr(pipe, "ready", _ignore)(deadline)
+                if isinstance(pipe, ChildTransport):
+                    pipe.grace = CLOSE_SECONDS
                 calls = CacheableCalls(channel, era, timeout, answerer, kept, getattr(pipe, "mirror", None))
                 link = Link(calls, role, lambda: getattr(pipe, "stderr_tail", ""))
                 link.hear(deadline, before)
@@ -251,22 +253,22 @@ def _plan(
 
 
 def _agree(
-    start: Callable[[str], Pipe], agree: Callable[[Pipe, Plan], Link], plan: Plan, found: Target
+    start: Callable[[], Transport], agree: Callable[[Transport, Plan], Link], plan: Plan, found: Target
 ) -> Link:
     """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
-    pipe = start("")
+    pipe = start()
     try:
         return agree(pipe, plan)
     except ConnectionLost as lost:
         if found.server is None or plan.per_request is None or plan.handshake is None or not pipe.was_read():
             raise _failed(lost, str(lost) + _pinned(plan)) from None  # which says all that the loss does
         try:
-            return agree(start(lost.stderr_tail), plan.without_probe())
+            return agree(start(), plan.without_probe())
         except ConnectionLost as again:
             raise _failed(again, _both(lost, again)) from None
 
 
-def _unless(cancel: Optional[CancelToken], channel: Channel, agree: Callable[[], Link]) -> Link:
+def _unless(cancel: Optional[CancelToken], channel: Connection, agree: Callable[[], Link]) -> Link:
     """Agree with the server; a token that is cancelled ends what is waited for, and all that would follow."""
     if cancel is None:
         return agree()
@@ -302,13 +304,15 @@ def _both(lost: ConnectionLost, again: ConnectionLost) -> str:
     return str(again) if ends[0] == ends[1] else f"{again}\nbefore that, asked for server/discover, {lost}"
 
 
-def _open_pipe(found: Target, stderr: Any, max_message_bytes: Optional[int], shown: str) -> Pipe:
+def _open_pipe(found: Target, stderr: Any, max_message_bytes: Optional[int]) -> Transport:
     if found.server is None:
-        pipe: Pipe = found.object.open_pipe()
+        pipe: Transport = found.object.open_pipe()
         return pipe
-    return ChildPipe.start(
-        found.server, stderr=stderr, max_message_bytes=max_message_bytes, grace=GIVE_UP_SECONDS, shown=shown
-    )
+    return ChildTransport(found.server, stderr=stderr, limit=max_message_bytes, grace=GIVE_UP_SECONDS)
+
+
+def _ignore(_: object) -> None:
+    """What only some transports have to do."""
 
 
 def _own_info(given: Union[Implementation, Mapping[str, Any], None]) -> dict[str, Json]:

@@ -8,9 +8,9 @@ from copy import copy
 from queue import SimpleQueue
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence
 
-from ..engine.cancel import CancelToken
-from ..engine.deadline import Deadline
-from ..engine.workers import waiting
+from ..engine.pool import waiting
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError
 from ..protocol.messages import Json
 from ..schema.mismatch import listed, nearest

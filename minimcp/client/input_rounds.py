@@ -11,19 +11,17 @@ from functools import partial
 from itertools import count
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.cancel import CancelToken
-from ..engine.clock import inherited
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
-from ..engine.outgoing import OURS, Outgoing
-from ..engine.table import PendingCall
-from ..engine.transport import nothing
-from ..engine.workers import waiting
+from ..engine.connection import Connection
+from ..engine.pool import waiting
+from ..engine.requests import Calls, CancelToken, PendingCall
+from ..engine.timer import Deadline
 from ..errors import Cancelled, InvalidParams, MethodNotFound, ProtocolViolation, one_line
 from ..protocol.messages import Failure, Json
 from ..types import Implementation
 from .answering import Answerer, Question
+from .clock import inherited
 from .negotiation import Era
+from .own_calls import nothing, own_call
 
 Result = dict[str, Json]
 
@@ -48,7 +46,7 @@ class Rounds:
 
     __slots__ = ("_channel", "_era", "_answerer")
 
-    def __init__(self, channel: Channel, era: Era, answerer: Answerer) -> None:
+    def __init__(self, channel: Connection, era: Era, answerer: Answerer) -> None:
         self._channel, self._era, self._answerer = channel, era, answerer
 
     def finish(
@@ -124,14 +122,14 @@ class Rounds:
     def _sleep(self, until: Deadline, cancel: Optional[CancelToken]) -> None:
         """Wait, unless the call is cancelled or the connection ends."""
         calls = self._channel.calls
-        call = calls.table.register(OURS)
+        call = own_call(calls)
         forget = until_cancelled(calls, call, cancel)
         try:
             with waiting():
                 ending = call.wait(until)
         finally:
             forget()
-        if ending is None and calls.table.settle(call.id, _DONE):
+        if ending is None and calls.settle(call.id, _DONE):
             return
         _must_be_done(call.wait(until))
 
@@ -150,7 +148,7 @@ def _read(method: str, result: Mapping[str, Json]) -> tuple[Mapping[str, Json], 
 
 
 def together(
-    channel: Channel,
+    channel: Connection,
     jobs: Sequence[Callable[[], Any]],
     cancel: Optional[CancelToken],
     *,
@@ -171,8 +169,7 @@ def together(
         ConnectionLost: The connection has ended.
         RuntimeError: The system gives no more threads.
     """
-    table = channel.calls.table
-    call = table.register(OURS)
+    call = own_call(channel.calls)
     outcomes: list[Any] = [None] * len(jobs)
     errors: list[BaseException] = []
     left, state_lock = set(range(len(jobs))), threading.Lock()
@@ -190,7 +187,7 @@ def together(
                 errors.append(outcome)
             done = not left or (stop_at_error and bool(errors))
         if done:
-            table.settle(call.id, _DONE)
+            channel.calls.settle(call.id, _DONE)
 
     def run_in_turn() -> None:
         for place in turn:
@@ -201,18 +198,18 @@ def together(
     forget = until_cancelled(channel.calls, call, cancel)
     try:
         for _ in jobs[:most]:
-            channel.run_aside(inherited(run_in_turn))
+            channel.pool.spawn(inherited(run_in_turn))
         _must_be_done(channel.calls.wait(call, Deadline(None), tell=False))
     finally:
         forget()
-        table.settle(call.id, _DONE)
+        channel.calls.settle(call.id, _DONE)
     if stop_at_error and errors:
         raise errors[0]
     return outcomes
 
 
 def until_cancelled(
-    calls: Outgoing, call: PendingCall, cancel: Optional[CancelToken], *, tell: bool = False
+    calls: Calls, call: PendingCall, cancel: Optional[CancelToken], *, tell: bool = False
 ) -> Callable[[], None]:
     """Have a token end a call.
 
@@ -228,7 +225,7 @@ def until_cancelled(
     if cancel is None:
         return nothing
     token = cancel
-    return token.on_cancel(lambda: _ignore(calls.retire(call, Cancelled(token.reason or "cancelled"), tell=tell)))
+    return token.on_cancel(lambda: _ignore(calls.end(call, Cancelled(token.reason or "cancelled"), tell=tell)))
 
 
 def _ignore(_: object) -> None:

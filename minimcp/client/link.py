@@ -13,10 +13,9 @@ import threading
 from functools import partial
 from typing import Callable, Optional
 
-from ..engine.cancel import CancelToken
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
-from ..engine.outgoing import Outgoing
+from ..engine.connection import Connection
+from ..engine.requests import Calls, CancelToken
+from ..engine.timer import Deadline
 from ..engine.transport import SessionGone
 from ..errors import ConnectionFailed, ConnectionLost, McpError, describe
 from ..protocol.lifecycle import LOG_LEVEL_KEY, Handshake
@@ -26,6 +25,7 @@ from .callbacks import ClientRole
 from .input_rounds import until_cancelled
 from .listening import Listening
 from .negotiation import Era
+from .own_calls import own_call
 
 log = logging.getLogger("minimcp.client")
 
@@ -53,7 +53,7 @@ class Link:
         self.log_level: Optional[str] = None
 
     @property
-    def channel(self) -> Channel:
+    def channel(self) -> Connection:
         """The connection."""
         return self.calls.channel
 
@@ -65,7 +65,7 @@ class Link:
     @property
     def cause(self) -> Optional[BaseException]:
         """Why it is lost or closed; None while it lives."""
-        return self.channel.calls.table.cause
+        return self.channel.calls.cause
 
     def set_log_level(self, level: str, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
         """Have the server send log messages of this level and above. Errors as `Client.request`."""
@@ -136,18 +136,18 @@ class _Attempt:
         self.claim = threading.Lock()
         """Whoever gets it does the work, and never gives it back."""
         self.over = threading.Event()
-        self._room = Outgoing(name, post=_nowhere, owe=_nowhere)
+        self._room = Calls(name, lambda line, deadline: True, _nowhere)
 
     def end(self, ending: Exception) -> None:
         """Whoever waits, or comes late, raises this."""
-        self._room.table.close(ending)
+        self._room.close(ending)
         self.over.set()
 
     def wait(self, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
         """Return when it has begun. Arguments and errors as `Links.living`."""
         check_token(cancel)
         try:
-            call = self._room.table.register("starting the server again")
+            call = own_call(self._room, "starting the server again")
             forget = until_cancelled(self._room, call, cancel)
             try:
                 self._room.wait(call, deadline, tell=False)

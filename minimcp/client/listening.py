@@ -13,10 +13,8 @@ from copy import copy
 from functools import partial
 from typing import Any, Callable, Iterable, Optional, Sequence
 
-from ..engine.cancel import CancelToken
-from ..engine.deadline import Deadline
-from ..engine.outgoing import OURS
-from ..engine.table import PendingCall
+from ..engine.requests import CancelToken, PendingCall
+from ..engine.timer import Deadline
 from ..errors import (
     Cancelled,
     CapabilityNotSupported,
@@ -26,11 +24,13 @@ from ..errors import (
     RequestTimeout,
     one_line,
 )
-from ..protocol.lifecycle import LISTEN
-from ..protocol.messages import Failure, Notification, exception_of
+from ..protocol.eras import LISTEN
+from ..protocol.meanings import exception_of
+from ..protocol.messages import Failure, Notification
 from .arguments import check_token, shown
 from .calls import Calls
 from .input_rounds import until_cancelled
+from .own_calls import check_open, own_call, prepare
 from .streams import KINDS, Changes, Filter, Stream, Streams
 from .turn import Turn
 
@@ -95,7 +95,7 @@ class Listening:
     @property
     def _in_order(self) -> bool:
         """Whether what the server sends on several streams comes in the order in which it was sent."""
-        return getattr(self._calls.channel._pipe, "in_order", True)
+        return getattr(self._calls.channel.transport, "in_order", True)
 
     @property
     def subscribed(self) -> tuple[str, ...]:
@@ -115,11 +115,11 @@ class Listening:
         if not self._by_request:
             return self._filter(wanted, deadline, cancel)
         stream = self._open(wanted, deadline, cancel)
-        return Changes(stream, partial(self._close, stream), self._calls.channel.calls.check)
+        return Changes(stream, partial(self._close, stream), partial(check_open, self._calls.channel.calls))
 
     def _ready(self, uris: Iterable[Any], timeout: Optional[float], cancel: Optional[CancelToken]) -> Deadline:
         """Look at what was given before anything is sent or waited for."""
-        self._calls.channel.calls.check()
+        check_open(self._calls.channel.calls)
         check_token(cancel)
         for uri in uris:
             if not isinstance(uri, str):
@@ -136,7 +136,7 @@ class Listening:
     ) -> Stream:
         """Send the request and wait for the acknowledgement; the way is there before the request is written."""
         calls, era = self._calls.channel.calls, self._calls.era
-        call, line = calls.prepare(LISTEN, lambda id: era.add_envelope({"notifications": wanted.to_wire()}, {}))
+        call, line = prepare(calls, LISTEN, lambda id: era.dress({"notifications": wanted.to_wire()}, {}))
         stream = Stream(call, forward)
         if old is not None and not self._in_order:
             stream.told = set()
@@ -145,7 +145,7 @@ class Listening:
             old.successor = stream
         forget = until_cancelled(calls, call, cancel, tell=True)
         try:
-            self._calls.channel.post(line)
+            self._calls.channel.send(line)
             self._wait_for_first(stream, deadline)
             forget()
             if isinstance(call.ending, Cancelled):  # it came together with the acknowledgement
@@ -175,7 +175,7 @@ class Listening:
     def _close(self, stream: Stream) -> None:
         stream.given_up = True
         self._streams.requests.pop(stream.call.id, None)
-        self._calls.channel.calls.retire(stream.call, Cancelled("the stream was closed"))
+        self._calls.channel.calls.end(stream.call, Cancelled("the stream was closed"))
 
     # ------------------------------------------------------------ filters, in a session
 
@@ -196,13 +196,13 @@ class Listening:
 
         try:
             self._take(uris, subscribed, deadline, cancel)
-            cause = self._calls.channel.calls.table.cause
+            cause = self._calls.channel.calls.cause
             if cause is not None:
                 raise copy(cause)
         except BaseException:
             end()
             raise
-        return Changes(stream, end, self._calls.channel.calls.check)
+        return Changes(stream, end, partial(check_open, self._calls.channel.calls))
 
     def _take(
         self, uris: Iterable[str], subscribed: list[str], deadline: Deadline, cancel: Optional[CancelToken]
@@ -219,7 +219,7 @@ class Listening:
         """A stream has ended: unsubscribe from what nobody else wants."""
         deadline = Deadline(_FAREWELL)
         try:
-            self._calls.channel.calls.check()
+            check_open(self._calls.channel.calls)
             with self._turn.taken(deadline):
                 self._listened.subtract(uris)
                 for uri in uris:
@@ -348,22 +348,22 @@ class Listening:
                     if stream is self._background:
                         self._replace(set(self._uris), deadline, None)
             except (McpError, RuntimeError) as error:  # RuntimeError: no thread
-                if self._calls.channel.calls.table.cause is None:
+                if self._calls.channel.calls.cause is None:
                     log.warning("%s: the stream of changes cannot be opened: %s", self._calls.channel.name, error)
 
     def _wait_a_while(self) -> bool:
         """Wait before another attempt, longer each time; False when the connection has ended."""
         calls = self._calls.channel.calls
         try:
-            call = calls.table.register(OURS)
+            call = own_call(calls)
         except ConnectionLost:
             return False
         from random import uniform
 
         call.wait(Deadline(self._pause * uniform(0.5, 1.0)))
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
-        calls.table.settle(call.id, {})
-        return calls.table.cause is None
+        calls.settle(call.id, {})
+        return calls.cause is None
 
     def join(self) -> None:
         """Wait for the threads that keep the background stream open; the connection must have ended."""

@@ -1,6 +1,6 @@
 """How a client finds out which revision to speak on a new connection.
 
-The verdicts are a table in `lifecycle.judge_probe`; here is what is sent and waited for.
+The verdicts are a table in `session.judge_probe`; here is what is sent and waited for.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
+from ..engine.connection import Connection
+from ..engine.timer import Deadline
 from ..errors import (
     ConnectionFailed,
     ProtocolViolation,
@@ -18,11 +18,12 @@ from ..errors import (
     UnsupportedRevision,
     error_from_peer,
 )
-from ..protocol.lifecycle import Handshake, Peer, PerRequest, Verdict, judge_probe, server_info
+from ..protocol.eras import HandshakeEra, Peer, PerRequestEra
 from ..protocol.messages import Failure, Json, Notification, encode
+from ..protocol.session import Verdict, judge_probe, server_info
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
 
-Era = Union[Handshake, PerRequest]
+Era = Union[HandshakeEra, PerRequestEra]
 
 MOST_PROBES = 3
 """The first, and twice more for a server that names another revision; it may name the one that it refused."""
@@ -72,7 +73,7 @@ def wanted_revisions(revision: str) -> tuple[Revision, ...]:
 
 
 def negotiate(
-    channel: Channel, plan: Plan, deadline: Deadline, agreed: Callable[[Era], object] = lambda era: None
+    channel: Connection, plan: Plan, deadline: Deadline, agreed: Callable[[Era], object] = lambda era: None
 ) -> Era:
     """Agree with the server on a new connection.
 
@@ -108,12 +109,12 @@ def negotiate(
 
 
 def _probe(
-    channel: Channel, plan: Plan, revision: Revision, deadline: Deadline
-) -> tuple[Optional[PerRequest], bool]:
+    channel: Connection, plan: Plan, revision: Revision, deadline: Deadline
+) -> tuple[Optional[PerRequestEra], bool]:
     """Ask `server/discover`; the era it opens, None when `initialize` is to be tried, and whether it was silent."""
     for _ in range(MOST_PROBES):
         answer = _discover(channel, plan, revision, deadline)
-        verdict = judge_probe(answer, plan.wanted)
+        verdict = judge_probe(answer, revision, plan.wanted)
         if verdict.next == "handshake":
             return None, answer is None
         if verdict.next == "per-request" and isinstance(answer, dict):
@@ -126,9 +127,9 @@ def _probe(
 
 
 def _discover(
-    channel: Channel, plan: Plan, revision: Revision, deadline: Deadline
+    channel: Connection, plan: Plan, revision: Revision, deadline: Deadline
 ) -> Union[dict[str, Json], BaseException, None]:
-    envelope = PerRequest.envelope_for(revision, plan.info, plan.request_capabilities)
+    envelope = PerRequestEra.envelope_for(revision, plan.info, plan.request_capabilities)
     try:
         within = deadline if plan.handshake is None else deadline.within(plan.probe_timeout)
         return _ask(channel, "server/discover", {"_meta": envelope}, within)
@@ -140,34 +141,34 @@ def _discover(
         return error
 
 
-def _opened(verdict: Verdict, plan: Plan, answer: Mapping[str, Json]) -> PerRequest:
+def _opened(verdict: Verdict, plan: Plan, answer: Mapping[str, Json]) -> PerRequestEra:
     assert verdict.revision is not None
     peer = Peer(verdict.revision, info=server_info(answer), capabilities=answer["capabilities"])
     instructions = answer.get("instructions")
-    return PerRequest(
+    return PerRequestEra(
         verdict.revision,
         peer,
-        envelope=PerRequest.envelope_for(verdict.revision, plan.info, plan.request_capabilities),
+        envelope=PerRequestEra.envelope_for(verdict.revision, plan.info, plan.request_capabilities),
         instructions=instructions if isinstance(instructions, str) else None,
     )
 
 
 def _initialize(
-    channel: Channel, plan: Plan, deadline: Deadline, agreed: Callable[[Era], object]
-) -> Handshake:
+    channel: Connection, plan: Plan, deadline: Deadline, agreed: Callable[[Era], object]
+) -> HandshakeEra:
     assert plan.handshake is not None  # the verdict is "handshake" only where one is wanted
-    params = Handshake.opening(plan.handshake, plan.info, plan.capabilities)
+    params = HandshakeEra.opening(plan.handshake, plan.info, plan.capabilities)
     try:
         result = _ask(channel, "initialize", params, deadline)
     except RpcError as error:
         raise _refusal(channel, error) from None
-    era = Handshake.from_result(result, plan.wanted)
+    era = HandshakeEra.from_result(result, plan.wanted)
     agreed(era)
-    channel.write(encode(Notification("notifications/initialized")), deadline)
+    channel.send(encode(Notification("notifications/initialized")), deadline)
     return era
 
 
-def _refusal(channel: Channel, error: RpcError) -> Exception:
+def _refusal(channel: Connection, error: RpcError) -> Exception:
     if isinstance(error, UnsupportedRevision):
         return error
     if isinstance(error.data, dict) and "supported" in error.data:
@@ -176,9 +177,9 @@ def _refusal(channel: Channel, error: RpcError) -> Exception:
     return ConnectionFailed(f"{channel.name}: the server refused initialize: {error}")
 
 
-def _ask(channel: Channel, method: str, params: dict[str, Json], deadline: Deadline) -> dict[str, Json]:
+def _ask(channel: Connection, method: str, params: dict[str, Json], deadline: Deadline) -> dict[str, Json]:
     """One opening call; it is never cancelled, whatever happens."""
-    call = channel.calls.call(method, lambda id: params)
+    call = channel.calls.start(method, lambda id: params)
     ending: Any = channel.calls.wait(call, deadline, tell=False)
     if isinstance(ending, Failure):
         raise error_from_peer(ending.code, ending.message, ending.data)

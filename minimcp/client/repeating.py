@@ -8,12 +8,13 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, TypeVar
 
-from ..engine.cancel import CancelToken
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
-from ..engine.outgoing import OURS
-from ..errors import Busy, Cancelled, McpError, RequestTimeout
+from ..engine.connection import Connection
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
+from ..errors import Cancelled, McpError, RequestTimeout
+from ..protocol.failures import Busy
 from .input_rounds import until_cancelled
+from .own_calls import own_call
 
 if TYPE_CHECKING:
     from .calls import Calls
@@ -25,7 +26,7 @@ BUSY_TRIES, LONGEST_BUSY = 3, 60
 T = TypeVar("T")
 
 
-def patiently(channel: Channel, ask: Callable[[], T], deadline: Deadline, cancel: Optional[CancelToken]) -> T:
+def patiently(channel: Connection, ask: Callable[[], T], deadline: Deadline, cancel: Optional[CancelToken]) -> T:
     """Ask, and again as often as it is of use; arguments and errors as `waited`, and what ``ask`` raises."""
     for _ in range(BUSY_TRIES):
         try:
@@ -36,7 +37,7 @@ def patiently(channel: Channel, ask: Callable[[], T], deadline: Deadline, cancel
     return ask()
 
 
-def waited(channel: Channel, busy: Sequence[Busy], deadline: Deadline, cancel: Optional[CancelToken]) -> bool:
+def waited(channel: Connection, busy: Sequence[Busy], deadline: Deadline, cancel: Optional[CancelToken]) -> bool:
     """Wait until the server takes requests again; False, and at once, where there would be no time for them then.
 
     Args:
@@ -52,7 +53,7 @@ def waited(channel: Channel, busy: Sequence[Busy], deadline: Deadline, cancel: O
     seconds, left = max(each.seconds for each in busy), deadline.remaining()
     if seconds > LONGEST_BUSY or (left is not None and left <= seconds):
         return False
-    call = channel.calls.table.register(OURS)
+    call = own_call(channel.calls)
     forget = until_cancelled(channel.calls, call, cancel)
     try:
         channel.calls.wait(call, Deadline(seconds), tell=False)

@@ -12,14 +12,15 @@ from collections import OrderedDict
 from copy import copy
 from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
 
-from ..engine.deadline import Deadline
-from ..engine.table import PendingCall
-from ..engine.workers import waiting
+from ..engine.pool import waiting
+from ..engine.requests import PendingCall
+from ..engine.timer import Deadline
 from ..errors import ConnectionLost, RequestTimeout, one_line
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY
 from ..protocol.messages import Failure, Id, Json, Notification
 from ..types import CHANGES, Change, covering
 from .arguments import moment
+from .own_calls import wait_for
 
 log = logging.getLogger("minimcp.client")
 
@@ -101,7 +102,7 @@ class Stream:
     def begin(self, deadline: Deadline) -> Union[Filter, Notification, None]:
         """Wait for the first; None when the time is over, or the stream has ended without any."""
         with waiting():
-            self.call.wait_for(lambda: self.first, deadline)
+            wait_for(self.call, lambda: self.first, deadline)
         return self.first
 
     def counts(self, notification: Notification) -> bool:
@@ -159,7 +160,7 @@ class Stream:
     def next(self, deadline: Deadline) -> Optional[Change]:
         """The next change; None when the stream has ended and nothing waits, or the time is over."""
         with waiting():
-            change: Optional[Change] = self.call.wait_for(self._oldest, deadline)
+            change: Optional[Change] = wait_for(self.call, self._oldest, deadline)
         return change
 
     def _oldest(self) -> Optional[Change]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
-from ..engine.cancel import CancelToken
-from ..engine.deadline import Deadline
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
 from ..errors import HeaderMismatch, McpError, ProtocolViolation, ToolError, one_line
 from ..protocol.messages import Json
 from ..types import CallToolResult, Tool

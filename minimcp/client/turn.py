@@ -6,13 +6,12 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Any, Iterator, Optional
 
-from ..engine.cancel import CancelToken
-from ..engine.deadline import Deadline
-from ..engine.outgoing import OURS, Outgoing
-from ..engine.table import PendingCall
-from ..engine.workers import waiting
+from ..engine.pool import waiting
+from ..engine.requests import Calls, CancelToken, PendingCall
+from ..engine.timer import Deadline
 from ..errors import ProtocolViolation, RequestTimeout
 from .input_rounds import until_cancelled
+from .own_calls import own_call
 
 _YOURS: dict[str, Any] = {}
 """How the wait of the next in line ends; no answer of a server is this very object."""
@@ -25,7 +24,7 @@ class Turn:
         calls: Of the connection whose loss ends every wait.
     """
 
-    def __init__(self, calls: Outgoing) -> None:
+    def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._line: dict[PendingCall, None] = {}
 
@@ -42,21 +41,21 @@ class Turn:
             ProtocolViolation: The server answered what nobody asked.
             ConnectionLost: The connection has ended.
         """
-        place = self._calls.table.register(OURS)
+        place = own_call(self._calls)
         try:
             self._line[place] = None
             self._call_first()
             self._wait(place, deadline, cancel)
             yield
         finally:
-            self._calls.table.settle(place.id, _YOURS)
+            self._calls.settle(place.id, _YOURS)
             self._line.pop(place, None)
             self._call_first()
 
     def _call_first(self) -> None:
         """Who comes and who goes does this, so that whoever is in front is told; being told twice is nothing."""
         for place in list(self._line)[:1]:
-            self._calls.table.settle(place.id, _YOURS)
+            self._calls.settle(place.id, _YOURS)
 
     def _wait(self, place: PendingCall, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
         forget = until_cancelled(self._calls, place, cancel)

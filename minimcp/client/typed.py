@@ -10,7 +10,7 @@ import time
 from typing import Any, Callable, Mapping, Optional, TypeVar, Union
 
 from .. import types
-from ..engine.cancel import CancelToken
+from ..engine.requests import CancelToken
 from ..protocol.messages import Json, to_json
 from .arguments import DEFAULT, shown
 from .calls import OnProgress

@@ -13,11 +13,10 @@ import logging
 import random
 import threading
 from functools import partial
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
-from ..engine.deadline import Deadline
-from ..engine.table import closed_gate
-from ..engine.transport import Addressed, Ended, Frame, SessionGone
+from ..engine.timer import Deadline
+from ..engine.transport import SessionGone
 from ..errors import (
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
@@ -41,7 +40,7 @@ from .common import (
 )
 from .fetch import Answer
 from .mirror import Mirror
-from .posting import ERROR_BYTES, HttpServer, Message, PostingPipe
+from .posting import ERROR_BYTES, Addressed, Ended, HttpServer, Message, PostingPipe, closed_gate
 from .sending import Sending
 
 log = logging.getLogger("minimcp.client")
@@ -102,7 +101,7 @@ class HttpPipe(PostingPipe):
         if self._resumes:
             sending, opened = Sending(), closed_gate()
             self._streams.add(sending)
-            self._workers.start(partial(self._listen, sending, opened), beyond_cap=True)
+            self._workers.spawn(partial(self._listen, sending, opened))
             opened.acquire(timeout=deadline.within(GET_PATIENCE).wait())
 
     def posts(self, message: Any) -> bool:
@@ -308,7 +307,7 @@ def is_message(event: Event) -> bool:
     return event.event == "message" and bool(event.data)
 
 
-def _frame(data: str, id: Optional[Id]) -> Frame:
+def _frame(data: str, id: Optional[Id]) -> Union[bytes, Addressed]:
     line = data.encode()
     return line if id is None else Addressed(line, id)
 

@@ -13,10 +13,9 @@ import threading
 import time
 from typing import Any, Callable, Optional
 
-from ..engine.exchange import Exchange, Outlet
-from ..engine.inbound import Batch, why_no_batch
 from ..engine.limits import Limits
-from ..engine.workers import Workers
+from ..engine.pool import Pool
+from ..engine.requests import Batch, IncomingRequest, Sink, why_no_batch
 from ..errors import INTERNAL_ERROR, ConnectionLost, InternalError, InvalidRequest, RpcError
 from ..protocol.lifecycle import LISTEN
 from ..protocol.messages import Failure, InvalidMessage, Notification, Request, decode, encode, failure
@@ -51,6 +50,7 @@ class Endpoint:
         make_role: Makes what the messages of a session mean.
         settings: Of this path; None takes the defaults.
         limits: What connections may cost; None takes the defaults.
+        pool: Runs handlers; None makes one for this path.
         trace: Called with ("-->" or "<--", line) for every message; None for no trace.
     """
 
@@ -61,12 +61,14 @@ class Endpoint:
         settings: Optional[HttpSettings] = None,
         *,
         limits: Optional[Limits] = None,
+        pool: Optional[Pool] = None,
         trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> None:
         self.settings = settings = settings or HttpSettings()
         self._registry, self._limits, self._trace = registry, limits or Limits(), trace
         self._door = Doorkeeper(settings.allowed_hosts, settings.allowed_origins)
         self._store, self._make_role = settings.event_store, make_role
+        self.workers = Pool(self._limits.workers, "minimcp-http") if pool is None else pool
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -75,7 +77,6 @@ class Endpoint:
         self._gate = Gate(self._registry, self._make_role, self.sessions if settings.sessions else None)
         self._ticker = Ticker(self.sessions, keepalive=settings.keepalive, ttl=settings.session_ttl)
         self._listening = Listening(self._stream, self._store, self._ticker, max_streams=settings.max_streams)
-        self.workers = Workers(self._limits.workers, name="minimcp-http")
         self._replies: dict[Reply, None] = {}
         self._state = threading.Condition(threading.Lock())
         self._closing = False
@@ -213,10 +214,8 @@ class Endpoint:
                     self._one_of_array(item, batch, reply, sender, request)
                 elif not isinstance(item, InvalidMessage):
                     _hear(item, sender.session)
-            whole = batch.complete()
-            if whole is not None:
-                reply.finish(whole)
-            elif not ids:
+            batch.complete()
+            if not ids and not refused:
                 writer.send(202, [], b"")
                 return
             reply.wait()
@@ -231,20 +230,20 @@ class Endpoint:
                 raise InvalidRequest("initialize stands alone, not in an array")
             admitted = self._gate.within(message, sender)
         except RpcError as error:
-            batch.owe(message.id, encode(failure(message.id, error)))
+            batch.refuse(message.id, encode(failure(message.id, error)))
             return
         exchange = self._exchange(message, admitted, batch, request)
         reply.add(exchange)
-        if exchange.route.control or exchange.route.start is not None:
+        if exchange.route.immediate or exchange.route.start is not None:
             reply.run(exchange)
         else:
             reply.run_beside(exchange)
 
     # ------------------------------------------------------------ what is open
 
-    def _exchange(self, message: Request, admitted: Admitted, outlet: Outlet, request: HttpRequest) -> Exchange:
+    def _exchange(self, message: Request, admitted: Admitted, sink: Sink, request: HttpRequest) -> IncomingRequest:
         assert admitted.peer is not None and admitted.route is not None
-        exchange = Exchange(message, admitted.peer, admitted.route, outlet)
+        exchange = IncomingRequest(message, admitted.peer, admitted.route, sink)
         exchange.server, exchange.headers = self._registry.facts, request.headers
         return exchange
 
@@ -274,12 +273,12 @@ class Endpoint:
         name, polling = session.new_stream_name(), (revision or session.revision).polling
         return Stream(writer, headers=headers, store=self._store, name=name, primed=polling, trace=self._trace)
 
-    def _why_full(self, exchange: Exchange, reply: Reply, streams: bool) -> str:
+    def _why_full(self, exchange: IncomingRequest, reply: Reply, streams: bool) -> str:
         """Why a request must not begin; empty when it may, and then a stream of notices has its place."""
         most = self._limits.requests
         if exchange.request.method == LISTEN:
             return self._listening.reserve(reply) if streams else "no streams are served on this way"
-        if most is None or len(self._replies) <= most or exchange.route.control:
+        if most is None or len(self._replies) <= most or exchange.route.immediate:
             return ""
         return f"more than {most} requests run already (max_requests)"
 
@@ -326,7 +325,7 @@ class Endpoint:
         self.sessions.end_streams()
         for reply in list(self._replies):
             self._registry.subscriptions.end_streams(reply)
-            for exchange in reply.requests() if reason is not None else ():
+            for exchange in reply.running() if reason is not None else ():
                 exchange.cancel(reason)
         with self._state:
             self._state.wait_for(lambda: not self._replies, timeout=grace)

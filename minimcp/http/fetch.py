@@ -13,8 +13,9 @@ from typing import Any, Mapping, Optional, Union
 from urllib.parse import urlsplit
 
 from .. import __version__ as VERSION
-from ..engine.deadline import Deadline
-from ..errors import AuthorizationError, ConnectionLost, ProtocolViolation, describe, one_line
+from ..engine.timer import Deadline
+from ..errors import AuthorizationError, ConnectionLost, ProtocolViolation, one_line
+from ..protocol.failures import describe
 from .sending import Cuttable, KeptBriefly, Sending, flat, here, words
 
 CONNECT_SECONDS = 10.0

@@ -12,7 +12,7 @@ import struct
 import threading
 from typing import Any, Callable, NamedTuple, Optional, Union
 
-from ..engine.deadline import Deadline
+from ..engine.timer import Deadline
 from ..errors import ConnectionLost
 from .common import HttpRequest
 from .http_framing import BadRequest, Head, RequestStream

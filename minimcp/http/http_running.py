@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Optional
 
-from ..engine.deadline import LONGEST_WAIT
+from ..engine.timer import LONGEST_WAIT
 from .common import LOOPBACK, HttpRequest, ResponseWriter
 from .endpoint import Endpoint
 from .http_connection import Timing

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Optional, Union
 
-from ..engine.exchange import Route
+from ..engine.requests import Route
 from ..errors import HeaderMismatch, InternalError, InvalidRequest, RpcError, UnsupportedRevision, one_line
 from ..protocol.lifecycle import VERSION_KEY, Peer, PerRequest, ServerSession
 from ..protocol.messages import Failure, Notification, Request, Response

@@ -1,4 +1,4 @@
-"""The outlet of the requests that one POST brings: everything that belongs to them goes to its own response.
+"""The sink of the requests that one POST brings: everything that belongs to them goes to its own response.
 
 The handler runs on the thread that serves the POST, and writes from there. When it leaves the answer to somebody else
 (it runs in an executor, or the request stays open), this thread waits at a mailbox and writes what is put there.
@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Callable, Optional, Union
 
-from ..engine.exchange import Exchange
-from ..engine.inbound import Answers, fitting
-from ..engine.outgoing import Outgoing
-from ..engine.table import RequestTable
-from ..engine.transport import nothing
-from ..engine.workers import Workers, waiting
+from ..engine.limits import Limits
+from ..engine.pool import Job, Pool, waiting
+from ..engine.requests import Calls, IncomingRequest, Line, RunningRequests, Sink
+from ..engine.timer import Deadline
 from ..errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -30,10 +29,9 @@ from ..errors import (
     Cancelled,
     CapabilityNotSupported,
     ConnectionLost,
-    InternalError,
     RpcError,
 )
-from ..protocol.messages import Id, encode, failure
+from ..protocol.messages import encode, failure
 from .http_server_stream import Stream
 
 log = logging.getLogger("minimcp.http")
@@ -59,7 +57,7 @@ def status_of(line: bytes) -> int:
     return STATUS.get(int(found[1]), 200) if found else 200
 
 
-class Reply(Answers):
+class Reply(Sink):
     """The response to one POST with requests.
 
     Args:
@@ -72,67 +70,48 @@ class Reply(Answers):
         max_message_bytes: The longest answer; None means no limit.
     """
 
-    __slots__ = (
-        "stream", "_workers", "_handshake", "_streams", "_table", "_max_bytes", "_mail", "_waiting",
-        "_exchanges",
-    )
-
     def __init__(
         self,
         stream: Stream,
-        workers: Workers,
+        workers: Pool,
         *,
         handshake: bool,
         streams: bool,
-        table: Optional[RequestTable],
+        table: Optional[Calls],
         max_message_bytes: Optional[int],
     ) -> None:
         self.stream, self._workers = stream, workers
         self._handshake, self._streams, self._table = handshake, streams, table
-        self._max_bytes = max_message_bytes
+        limits = Limits(requests=None, backlog_bytes=None, message_bytes=max_message_bytes)
+        self.requests = RunningRequests(limits)
+        self._thread = threading.get_ident()
         self._mail: Mail = SimpleQueue()
         self._waiting = False
-        self._exchanges: dict[Exchange, Exchange] = {}
 
     # ------------------------------------------------------------ the thread that serves the POST
 
-    def add(self, exchange: Exchange) -> None:
+    def add(self, exchange: IncomingRequest) -> None:
         """One more request that this is the response to."""
-        self._exchanges[exchange] = exchange
+        self.requests.add(exchange, exchange)
 
-    def run(self, exchange: Exchange) -> None:
+    def run(self, exchange: IncomingRequest) -> None:
         """Have a request served, on this thread or where it wants to be served."""
         start = exchange.route.start
-        if start is None:
-            line = exchange.run()
+        if exchange.route.immediate:
+            exchange.run()
+        elif start is None:
+            self._workers.run(exchange.run)
         else:
             self._waiting = True
-            line = self._started(exchange, start)
-        if line is not None:
-            self.finish(line)
+            try:
+                start(exchange)
+            except RpcError as error:
+                self.respond(exchange, encode(failure(exchange.request.id, error)))
 
-    def run_beside(self, exchange: Exchange) -> None:
-        """Have a request served beside others, on a thread of its own if there is one; `wait` writes the answer."""
+    def run_beside(self, exchange: IncomingRequest) -> None:
+        """Have a request served beside others, on a thread of its own; `wait` writes the answer."""
         self._waiting = True
-        try:
-            self._workers.start(partial(self._run_beside, exchange))
-        except RuntimeError:
-            self._run_beside(exchange)
-
-    def _run_beside(self, exchange: Exchange) -> None:
-        line = exchange.run()
-        if line is not None:
-            self._mail.put(line)
-
-    def _started(self, exchange: Exchange, start: Callable[[Exchange], None]) -> Optional[bytes]:
-        try:
-            start(exchange)
-            return None
-        except RpcError as error:
-            refusal = error
-        except RuntimeError:
-            refusal = InternalError("no thread is free")
-        return exchange.outlet.answer(exchange, encode(failure(exchange.request.id, refusal)))
+        self._workers.submit(exchange.run)
 
     def finish(self, line: bytes) -> None:
         """Send the answer."""
@@ -148,8 +127,8 @@ class Reply(Answers):
 
     def cancel(self, reason: str) -> None:
         """The client has gone, or takes a request back: nothing more is sent for those that run. Never blocks."""
-        for exchange in list(self._exchanges):
-            if self.claim(exchange):
+        for exchange in self.running():
+            if self.requests.claim(exchange):
                 exchange.cancel(reason)
 
     def lost(self) -> None:
@@ -157,34 +136,19 @@ class Reply(Answers):
         self.cancel(GONE)
         self.stream.abandon()
 
-    def requests(self) -> list[Exchange]:
+    def running(self) -> list[IncomingRequest]:
         """Those that are not answered yet."""
-        return list(self._exchanges)
+        return list(self.requests._requests.values())
 
-    # ------------------------------------------------------------ as an outlet
+    # ------------------------------------------------------------ as a sink
 
-    def begin(self, exchange: Exchange) -> Optional[RpcError]:
-        return None
-
-    def queue(self, exchange: Exchange) -> Optional[RpcError]:
-        return None
-
-    def deliver(self, line: bytes) -> None:
-        self._mail.put(line)
-
-    def answer(self, exchange: Exchange, line: bytes) -> Optional[bytes]:
-        if self._exchanges.pop(exchange, None) is None:
-            return None  # it is answered already, or nobody waits any more
-        return fitting(exchange, line, self._max_bytes)
-
-    def fitting(self, exchange: Exchange, line: bytes, beside: int = 0) -> bytes:
-        return fitting(exchange, line, self._max_bytes, beside)
-
-    def leave(self, exchange: Exchange) -> bool:
-        return self.claim(exchange)
-
-    def claim(self, exchange: Exchange) -> bool:
-        return self._exchanges.pop(exchange, None) is not None
+    def deliver(self, line: bytes, wait: bool) -> None:
+        if threading.get_ident() == self._thread:
+            self.finish(line)
+        elif self._waiting:
+            self._mail.put(line)
+        else:  # the thread of this response is busy with the handler
+            self.spawn(partial(self.finish, line))
 
     def send(self, line: bytes) -> None:
         if not self._streams:
@@ -196,32 +160,24 @@ class Reply(Answers):
                 self.lost()  # most writers have said so already
                 raise Cancelled(GONE) from error
 
-    def owe(self, id: Id, line: bytes) -> None:
-        if self._waiting:
-            self._mail.put(line)
-        else:  # the thread of this response is busy with the handler
-            self.run_aside(partial(self.finish, line))
-
-    def park(self, exchange: Exchange) -> None:
-        self._waiting = True
-
-    def later(self, work: Callable[[], Optional[bytes]]) -> None:
-        self._mail.put(work)
+    def post(self, line: Line) -> None:
+        self._mail.put((lambda: line) if isinstance(line, bytes) else line)
 
     def release(self, seconds: float) -> bool:
         return self._streams and self.stream.release(max(0, int(seconds * 1000)))
 
-    def run_aside(self, work: Callable[[], None]) -> None:
-        self._workers.start(work, beyond_cap=True)
+    def spawn(self, job: Job) -> None:
+        self._workers.spawn(job)
 
-    def calls(self) -> Outgoing:
+    def calls(self) -> Calls:
         if self._table is None or not self._streams:
             raise CapabilityNotSupported("the client cannot be asked on the way that this request came")
-        return Outgoing("http", post=self._post, owe=self.stream.queue, check=nothing, table=self._table)
+        return Calls("http", self._post, self.stream.queue, beside=self._table)
 
-    def _post(self, lines: bytes) -> None:
+    def _post(self, lines: bytes, deadline: Deadline) -> bool:
         for line in lines.splitlines(keepends=True):
             self.stream.event(line)
+        return True
 
 
 def serve_mail(

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import Callable, Optional
 
-from ..engine.alarm import Alarm
+from ..engine.timer import timer
 from .http_server_stream import Stream
 from .sessions import Sessions
 
@@ -29,7 +29,6 @@ class Ticker:
         self._sessions, self._keepalive = sessions, keepalive
         periods = [seconds for seconds in (keepalive and keepalive / 2, ttl and ttl / SWEEPS) if seconds]
         self._period = min(periods) if periods else None
-        self._alarm = Alarm("minimcp-http")
         self._streams: dict[Stream, None] = {}
         self._state_lock = threading.Lock()
         self._forget: Optional[Callable[[], None]] = None
@@ -54,7 +53,7 @@ class Ticker:
         if self._forget is not None or self._closed or self._period is None:
             return
         try:
-            self._forget = self._alarm.at(self._period, self._tick)
+            self._forget = timer.after(self._period, self._tick)
         except RuntimeError as error:
             log.warning("silent streams get no comments: %s", error)
 

@@ -8,29 +8,20 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 from functools import partial
-from itertools import count
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
 from urllib.parse import urlsplit
 
-from ..engine.deadline import Deadline
-from ..engine.table import closed_gate
-from ..engine.transport import Ended, Frame, Pipe, SessionGone, nothing
-from ..engine.workers import Workers
-from ..errors import (
-    AuthorizationError,
-    Busy,
-    ConnectionLost,
-    McpError,
-    ProtocolViolation,
-    RequestTimeout,
-    describe,
-    one_line,
-)
-from ..protocol.lifecycle import LISTEN
-from ..protocol.messages import Failure, Id, decode
+from ..engine.connection import Connection
+from ..engine.pool import Pool
+from ..engine.requests import PendingCall
+from ..engine.timer import Deadline
+from ..engine.transport import Frame, SessionGone, Transport
+from ..errors import AuthorizationError, ConnectionLost, McpError, ProtocolViolation, RequestTimeout, one_line
+from ..protocol.eras import LISTEN
+from ..protocol.failures import Busy, describe
+from ..protocol.messages import Broken, Failure, Id, Response, decode
 from .common import JSON_TYPE, media_type
 from .fetch import Answer, Auth, Fetcher, shown
 from .sending import Sending
@@ -50,6 +41,30 @@ SHOWN_BYTES = 200
 """How much of an unexpected body is shown."""
 
 Message = Mapping[str, Any]
+
+
+_ANSWERING = ("response", "unknown")
+
+
+class Addressed(NamedTuple):
+    """A line that came in answer to one request of ours: an answer in it is to that one, or to none."""
+
+    line: bytes
+    id: Id
+
+
+class Ended(NamedTuple):
+    """How a request of ours ended, where no line says so."""
+
+    id: Id
+    ending: Any
+
+
+def closed_gate() -> threading.Lock:
+    """What a waiting thread is held by until somebody releases it."""
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
 
 
 class HttpServer:
@@ -103,7 +118,7 @@ def _has_host(url: str) -> bool:
         return False
 
 
-class PostingPipe(Pipe):
+class PostingPipe(Transport):
     """A pipe that posts each message, and gets answers on many threads.
 
     Args:
@@ -118,10 +133,7 @@ class PostingPipe(Pipe):
         self._fetcher, self._url = server.fetcher(), server.url
         self.name = self._fetcher.shown
         self._limit = max_message_bytes
-        self._process = os.getpid()
-        self._workers = Workers(AT_ONCE, name=f"minimcp-{self.name}")
-        self._pieces: dict[int, bytes] = {}
-        self._numbers = count()
+        self._workers = Pool(AT_ONCE, name=f"minimcp-{self.name}")
         self._calls: dict[Id, Sending] = {}
         self._posts: dict[Sending, threading.Lock] = {}
         """Notifications and answers under way; the lock opens when one is through."""
@@ -136,16 +148,53 @@ class PostingPipe(Pipe):
 
     # ------------------------------------------------------------ as a pipe
 
-    def attach(self, take: Callable[[Sequence[Frame]], None], waits: Callable[[Id], bool]) -> None:
-        """As `Pipe.attach`."""
-        self._take, self._waits = take, waits
+    def attach(self, connection: Connection) -> None:
+        """Hand what comes to this connection, on whichever thread has read it; called before it is opened."""
+        self._connection, self._taking = connection, threading.RLock()
+        end = connection.calls.end
 
-    def receive(self, before_wait: Callable[[], None] = nothing) -> list[Frame]:
+        def end_and_drop(call: PendingCall, ending: Exception, *, tell: bool = True) -> bool:
+            ended = end(call, ending, tell=tell)
+            if ended:
+                self.drop(call.id)
+            return ended
+
+        connection.calls.end = end_and_drop  # type: ignore[method-assign]
+
+    def _waits(self, id: Id) -> bool:
+        return self._connection.calls.find(id) is not None
+
+    def _take(self, frames: Sequence[Union[bytes, Addressed, Ended]]) -> None:
+        with self._taking:
+            for frame in frames:
+                if isinstance(frame, Ended):
+                    self._connection.calls.settle(frame.id, frame.ending)
+                elif isinstance(frame, Addressed):
+                    self._take_answer(frame)
+                else:
+                    self._connection.take(frame)
+
+    def _take_answer(self, frame: Addressed) -> None:
+        """Take in what came in answer to one request: an answer to another one is none."""
+        connection, id = self._connection, frame.id
+        if connection.trace is not None:
+            connection.trace("<--", frame.line)
+        decoded = decode(frame.line, max_depth=connection.limits.depth)
+        if isinstance(decoded, (Response, Failure)) or (isinstance(decoded, Broken) and decoded.kind in _ANSWERING):
+            if isinstance(decoded, Failure) and decoded.id is None:
+                decoded = Failure(id, decoded.code, decoded.message, decoded.data)
+            elif isinstance(decoded, Broken) and decoded.id is None:
+                decoded = decoded._replace(id=id) if decoded.kind == "response" else decoded
+            elif not (type(decoded.id) is type(id) and decoded.id == id):
+                log.debug("<-- an answer to %s where one to %s was due", one_line(decoded.id), id)
+                return
+        connection.take_decoded(decoded, frame.line)
+
+    def receive(self) -> list[Frame]:
         """Wait for the end, and tell the server of it; nothing is received here."""
         self._reads = True
-        before_wait()
         self._closing.wait()
-        if os.getpid() == self._process and not self._said.is_set():
+        if not self._said.is_set():
             try:
                 self.say_farewell(self._farewell)
             except Exception as error:
@@ -157,36 +206,20 @@ class PostingPipe(Pipe):
         """Tell the server that this is the end, where there is something to tell (the reader's thread)."""
 
     def send(self, data: bytes, seconds: float) -> int:
-        """As `Pipe.send`; whole lines only, which are taken at once."""
-        counts: list[int] = []
-        self.send_counted(data, seconds, counts)
-        return sum(counts)
-
-    def send_counted(self, data: bytes, seconds: float, counts: list[int]) -> None:
-        """As `Pipe.send_counted`."""
-        if (self._closing.is_set() and not isinstance(self.loss, SessionGone)) or os.getpid() != self._process:
+        """As `Transport.send`; whole lines only, which are taken at once."""
+        if self._closing.is_set() and not isinstance(self.loss, SessionGone):
             raise self.lost("nothing can be sent: it is closed")
-        # One step for signal handlers, which wait while C code runs: the lines are in and counted, or neither.
-        counts.extend(map(len, map(self._pieces.setdefault, (next(self._numbers),), (data,))))
-        for number in list(self._pieces):
-            piece = self._pieces.pop(number, b"")
-            self._begin_all([(json.loads(line), line, Sending()) for line in piece.splitlines()])
+        self._begin_all([(json.loads(line), line, Sending()) for line in bytes(data).splitlines()])
+        return len(data)
 
     def drop(self, id: Id) -> None:
-        """As `Pipe.drop`."""
+        """As `Transport.drop`."""
         sending = self._calls.get(id)
         if sending is not None:
             sending.end()
 
-    def finish(self) -> None:
-        """As `Pipe.finish`."""
-        self.close()
-
     def close(self) -> None:
-        """As `Pipe.close`."""
-        if os.getpid() != self._process:
-            self._fetcher.close_descriptors()
-            return
+        """As `Transport.close`."""
         self._closing.set()
         for sending in [*self._calls.values(), *self._streams]:
             sending.end()
@@ -197,8 +230,12 @@ class PostingPipe(Pipe):
         self._workers.close()
         self._fetcher.close()
 
+    def close_in_fork(self) -> None:
+        """As `Transport.close_in_fork`."""
+        self._fetcher.close_descriptors()
+
     def lost(self, reason: str) -> ConnectionLost:
-        """As `Pipe.lost`."""
+        """As `Transport.lost`."""
         return self.loss or super().lost(reason)
 
     def refusal(self) -> SessionGone:
@@ -241,14 +278,14 @@ class PostingPipe(Pipe):
             id = message["id"]
             work = partial(self._ask, id, message, line, sending)
             try:
-                self._workers.start(work, beyond_cap=message["method"] == LISTEN)
+                (self._workers.spawn if message["method"] == LISTEN else self._workers.submit)(work)
             except RuntimeError as error:
                 del self._calls[id]
                 self._take([Ended(id, ConnectionLost(f"{self.name}: {error}"))])
         elif self.posts(message):
             self._posts[sending] = closed_gate()
             try:
-                self._workers.start(partial(self._tell, message, line, sending), beyond_cap=True)
+                self._workers.spawn(partial(self._tell, message, line, sending))
             except RuntimeError as error:
                 self._posts.pop(sending).release()
                 log.warning("%s: a message was not sent: %s", self.name, error)

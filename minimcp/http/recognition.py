@@ -11,13 +11,13 @@ from typing import Any, Callable, Optional
 
 from ..client.link import Link
 from ..client.negotiation import Plan
-from ..engine.transport import Pipe
+from ..engine.transport import Transport
 from ..errors import ConnectionFailed, ConnectionLost, McpError, ProtocolViolation, UnsupportedRevision
 from .client import HttpPipe
 from .posting import HttpServer
 from .sse_client import SsePipe
 
-Agree = Callable[[Pipe, Plan], Link]
+Agree = Callable[[Transport, Plan], Link]
 
 OLDER = frozenset({400, 404, 405})
 """Statuses with which a server refuses `initialize` that may know the oldest transport only."""
@@ -64,7 +64,7 @@ def agree_over_http(server: HttpServer, agree: Agree, plan: Plan, max_message_by
         raise ConnectionFailed(f"{first}; and over HTTP+SSE: {error}") from error
 
 
-def _agreed(server: HttpServer, agree: Agree, plan: Plan, pipe: Pipe) -> Link:
+def _agreed(server: HttpServer, agree: Agree, plan: Plan, pipe: Transport) -> Link:
     """Agree over this pipe, and remember it where it is to be remembered."""
     try:
         link = agree(pipe, plan)

@@ -14,7 +14,7 @@ import time
 import weakref
 from typing import Any, Callable, Optional
 
-from ..engine.deadline import Deadline
+from ..engine.timer import Deadline
 from ..errors import ConnectionFailed, ConnectionLost, one_line
 
 _UNDER_WAY = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN, errno.EALREADY})

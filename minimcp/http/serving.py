@@ -16,7 +16,7 @@ from collections import deque
 from functools import partial
 from typing import Any, Callable, Optional
 
-from ..engine.workers import Workers
+from ..engine.pool import Pool
 from .http_connection import BODY, CLOSED, HEAD, IDLE, LEAVING, Connection, Terms, Timing
 from .http_framing import HEADER_BYTES, BadRequest
 from .http_listening import BACKLOG, accept, listen
@@ -84,7 +84,7 @@ class HttpServing:
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}{path}"
         self._waits = {IDLE: timing.idle, HEAD: timing.head, BODY: timing.body, LEAVING: timing.leave}
         self._name = f"minimcp-http-{self.port}"
-        self._workers = Workers(None, name=self._name)
+        self._workers = Pool(None, name=self._name)
         self._kept: set[Connection] = set()  # this thread's: idle, slow or leaving
         self._lent: set[Connection] = set()  # the workers'
         self._posts: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
@@ -277,7 +277,7 @@ class HttpServing:
         self._lent.add(connection)
         self._terms.crowded = len(self._lent) > CROWD
         try:
-            self._workers.start(partial(self._work, connection))
+            self._workers.submit(partial(self._work, connection))
         except RuntimeError:
             self._lent.discard(connection)
             self._refuse(connection, BadRequest(503, "there is no thread for this request"))

@@ -14,10 +14,8 @@ from itertools import count
 from queue import SimpleQueue
 from typing import Callable, Optional
 
-from ..engine.exchange import Exchange
-from ..engine.notices import Later
-from ..engine.role import Role
-from ..engine.table import RequestTable
+from ..engine.connection import ConnectionHandler
+from ..engine.requests import Calls, IncomingRequest, Line
 from ..errors import ConnectionLost, InternalError, one_line
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import Failure, Notification, Response
@@ -28,7 +26,7 @@ from .http_server_stream import EventStore, Stream
 log = logging.getLogger("minimcp.http")
 
 
-MakeRole = Callable[[Later, Callable[[], None]], Role]
+MakeRole = Callable[[Callable[[Line], None], Callable[[], None]], ConnectionHandler]
 """Makes what the messages of a session mean, given its way to say something, and how to end it."""
 
 
@@ -53,7 +51,7 @@ class Session:
         self.role, self.principal, self._end = make_role(self.later, self.shut_down), principal, end
         self.peer: Optional[Peer] = None
         self.revision: Revision  # of the peer
-        self.table = RequestTable()
+        self.table = Calls("http", lambda line, deadline: False, lambda line: None)
         self._mail: Optional[Mail] = None  # most sessions never get any
         self._mail_lock = threading.Lock()
         self.unsolicited: Optional[Stream] = None
@@ -87,15 +85,15 @@ class Session:
             self.role.notified(notification)
             return
         id, reason = notification.params.get("requestId"), notification.params.get("reason")
-        running = [(reply, exchange) for reply in list(self.replies) for exchange in reply.requests()]
+        running = [(reply, exchange) for reply in list(self.replies) for exchange in reply.running()]
         named = [pair for pair in running if _is_named(pair[1], id)]
         if len(named) != 1:  # clients may use an id for several requests at once: then it names none of them
             log.debug("cancelled: %s is unknown, finished or not the only one", one_line(id))
             return
         reply, exchange = named[0]
-        if exchange.outlet is reply and reply.claim(exchange):
+        if exchange.sink is reply and reply.requests.claim(exchange):
             exchange.cancel(reason if isinstance(reason, str) else None)
-            reply.run_aside(reply.stream.close)
+            reply.spawn(reply.stream.close)
         else:  # one of an array, whose answers leave together
             exchange.cancel(reason if isinstance(reason, str) else None)
 
@@ -105,7 +103,7 @@ class Session:
         if answer.id is None or not self.table.settle(answer.id, ending):
             log.debug("<-- an answer to %s, which nobody waits for", one_line(answer.id))
 
-    def later(self, work: Callable[[], Optional[bytes]]) -> None:
+    def later(self, work: Line) -> None:
         """Have something called for the stream of what belongs to no request, as soon as there is one."""
         with self._mail_lock:
             if self._mail is None:
@@ -135,7 +133,7 @@ class Session:
         self.table.close(cause)
         for reply in list(self.replies):
             reply.cancel(reason)
-            reply.run_aside(reply.stream.close)
+            reply.spawn(reply.stream.close)
         if self.unsolicited is not None:
             self.unsolicited.close()
         self.role.lost(cause)
@@ -144,7 +142,7 @@ class Session:
         return f"<Session {self.key} {len(self.replies)} running>"  # never the id: whoever knows it is let in
 
 
-def _is_named(exchange: Exchange, id: object) -> bool:
+def _is_named(exchange: IncomingRequest, id: object) -> bool:
     mine = exchange.request.id
     return type(mine) is type(id) and mine == id and exchange.request.method != "initialize"
 

@@ -8,18 +8,18 @@ https://modelcontextprotocol.io/specification/2024-11-05/basic/transports
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 from urllib.parse import urljoin, urlsplit
 
-from ..engine.deadline import Deadline
-from ..engine.transport import Ended, Frame, nothing
+from ..engine.timer import Deadline
+from ..engine.transport import Frame
 from ..errors import ConnectionLost, McpError, ProtocolViolation, one_line
 from ..protocol.messages import Id
 from ..protocol.sse import MEDIA_TYPE, Event, EventReader
 from ..protocol.versions import Revision
 from .common import JSON_TYPE, VERSION_HEADER, media_type
 from .fetch import Answer
-from .posting import ERROR_BYTES, HttpServer, Message, PostingPipe
+from .posting import ERROR_BYTES, Ended, HttpServer, Message, PostingPipe
 from .sending import Sending
 
 ENDPOINT_SECONDS = 10.0
@@ -42,10 +42,9 @@ class SsePipe(PostingPipe):
         """As `Pipe.agreed`."""
         self._revision = revision
 
-    def receive(self, before_wait: Callable[[], None] = nothing) -> list[Frame]:
+    def receive(self) -> list[Frame]:
         """Read the stream until it ends, and hand over what it brings (the reader's thread)."""
         self._reads = True
-        before_wait()
         reason = "the server ended the event stream"
         try:
             if not self._closing.is_set():

@@ -12,8 +12,8 @@ import threading
 from typing import Any, Callable, Mapping, Optional
 from urllib.parse import parse_qs
 
-from ..engine.transport import Frame, Pipe, nothing
-from ..engine.workers import waiting
+from ..engine.pool import waiting
+from ..engine.transport import Frame, Transport
 from ..errors import INTERNAL_ERROR, ConnectionLost
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from .common import Doorkeeper, HttpRequest, ResponseWriter, accepts
@@ -29,7 +29,7 @@ _MOST_WAITING, _MOST_BYTES = 1000, 16 * 1024 * 1024
 """Of messages that wait to be read, in number and together; one of any length always may."""
 
 
-class SsePipe(Pipe):
+class SsePipe(Transport):
     """One client's connection: what it posts comes in, events go out.
 
     Args:
@@ -37,8 +37,6 @@ class SsePipe(Pipe):
         principal: Who opened it; None where nobody is authenticated.
         headers: Of the request that opened the stream.
     """
-
-    __slots__ = ("principal", "headers", "_writer", "_frames", "_bytes", "_arrived", "_write_lock", "_ended")
 
     def __init__(self, writer: ResponseWriter, principal: Optional[str], headers: Mapping[str, str]) -> None:
         self.name, self.principal, self.headers = "sse", principal, headers
@@ -59,17 +57,18 @@ class SsePipe(Pipe):
             self._arrived.notify()
         return True
 
-    def receive(self, before_wait: Callable[[], None] = nothing) -> list[Frame]:
-        """As `Pipe.receive`."""
-        before_wait()
+    def receive(self) -> list[Frame]:
+        """As `Transport.receive`."""
         with self._arrived:
             self._arrived.wait_for(lambda: self._frames or self._ended.is_set())
             frames, self._frames, self._bytes = self._frames, [], 0
         return [] if self._ended.is_set() else frames
 
     def send(self, data: bytes, seconds: float) -> int:
-        """As `Pipe.send`; it always takes all."""
-        self._write(b"".join(format_event(line, event="message") for line in data.splitlines()))
+        """As `Transport.send`; it takes all, but nothing at once: the response to write to may make it wait."""
+        if not seconds:
+            return 0
+        self._write(b"".join(format_event(line, event="message") for line in bytes(data).splitlines()))
         return len(data)
 
     def _write(self, data: bytes) -> None:
@@ -79,14 +78,11 @@ class SsePipe(Pipe):
             self._writer.write(data)
 
     def is_heard(self) -> bool:
-        """As `Pipe.is_heard`."""
+        """As `Transport.is_heard`."""
         return not self._ended.is_set()
 
-    def finish(self) -> None:
-        """As `Pipe.finish`: nothing is sent any more, which the client sees when the stream ends."""
-
     def close(self) -> None:
-        """As `Pipe.close`."""
+        """As `Transport.close`."""
         with self._arrived:
             self._ended.set()
             self._arrived.notify_all()
@@ -106,7 +102,7 @@ class SseServer:
         settings: As of the server at the other path.
     """
 
-    def __init__(self, connect: Callable[[Pipe], Any], settings: HttpSettings) -> None:
+    def __init__(self, connect: Callable[[Transport], Any], settings: HttpSettings) -> None:
         self._connect, self._settings = connect, settings
         self._door = Doorkeeper(settings.allowed_hosts, settings.allowed_origins)
         self._pipes: dict[str, SsePipe] = {}

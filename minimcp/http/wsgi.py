@@ -161,7 +161,7 @@ def respond(server: Endpoint, request: HttpRequest, *, stream: bool, patience: O
             mailbox.close()
 
     try:
-        server.workers.start(serve)
+        server.workers.spawn(serve)
     except RuntimeError:
         return HttpResponse(503, [("Retry-After", "1")])
     response = mailbox.take()

@@ -16,7 +16,7 @@ import re
 from copy import copy, deepcopy
 from typing import Any, Callable, Mapping, NamedTuple, Optional
 
-from ..engine.exchange import Exchange
+from ..engine.requests import IncomingRequest
 from ..errors import (
     INTERNAL_ERROR,
     RESERVED_CODES,
@@ -66,7 +66,7 @@ class Asker:
     ``pending`` are the questions that wait for another round, ``fault`` says what a checked run did wrong.
     """
 
-    def __init__(self, exchange: Exchange, lock: Any) -> None:
+    def __init__(self, exchange: IncomingRequest, lock: Any) -> None:
         self._exchange, self._lock = exchange, lock
         self._used: set[str] = set()
         self._stepped: set[str] = set()
@@ -162,7 +162,7 @@ class ReplayAsker(Asker):
 
     def __init__(
         self,
-        exchange: Exchange,
+        exchange: IncomingRequest,
         lock: Any,
         state: Optional[Mapping[str, Json]] = None,
         responses: Optional[Mapping[str, Json]] = None,
@@ -282,13 +282,13 @@ class ReplayAsker(Asker):
             }
 
 
-def asker_of(exchange: Exchange) -> Asker:
+def asker_of(exchange: IncomingRequest) -> Asker:
     """Who answers what this handler asks; made with the first question."""
     asker: Optional[Asker] = exchange.asker
     return exchange.asker_made_by(_make) if asker is None else asker
 
 
-def _make(exchange: Exchange, lock: Any) -> Asker:
+def _make(exchange: IncomingRequest, lock: Any) -> Asker:
     if exchange.request.method not in CARRIERS:
         return NoAsker(exchange, lock)
     if exchange.peer.revision.handshake:
@@ -300,13 +300,13 @@ def _make(exchange: Exchange, lock: Any) -> Asker:
 # ------------------------------------------------------------ answers
 
 
-def ask_now(exchange: Exchange, asked: list[Asked]) -> list[dict[str, Json]]:
+def ask_now(exchange: IncomingRequest, asked: list[Asked]) -> list[dict[str, Json]]:
     """Send questions as requests and wait for all the answers.
 
     Raises:
         Refused: The user or the client refuses one.
         RpcError: The client answered one with another error; ``from_peer`` is true.
-        Exception: As `Exchange.ask`.
+        Exception: As `IncomingRequest.ask`.
     """
     questions = [(each.question.method, each.question.sealed(each.params)) for each in asked]
     outcome = exchange.ask(questions, exchange.server.ask_timeout)

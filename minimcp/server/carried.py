@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine.exchange import Exchange, Handler
+from ..engine.requests import Handler, IncomingRequest
 from ..errors import UrlElicitationRequired
 from .facts import Facts
 
@@ -20,7 +20,7 @@ def carried(serve: Handler, facts: Facts) -> Handler:
         facts: Of the server.
     """
 
-    def handle(exchange: Exchange) -> Any:
+    def handle(exchange: IncomingRequest) -> Any:
         params = exchange.request.params
         if "requestState" in params or "inputResponses" in params:
             from .input_rounds import resume
@@ -40,7 +40,7 @@ def carried(serve: Handler, facts: Facts) -> Handler:
 
         return finished(exchange, result)
 
-    def handle_checked(exchange: Exchange) -> Any:
+    def handle_checked(exchange: IncomingRequest) -> Any:
         if not exchange.peer.revision.handshake:
             return handle(exchange)
         from .input_rounds import checked

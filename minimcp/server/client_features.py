@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional
 
-from ..engine.exchange import Exchange
+from ..engine.requests import IncomingRequest
 from ..protocol.messages import Json, Notification, encode
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class ClientFeatures:
 
     __slots__ = ("_exchange", "_prefix")
 
-    _exchange: Exchange
+    _exchange: IncomingRequest
     _prefix: str
     """What the keys of a handler that another one calls begin with."""
 
@@ -95,7 +95,7 @@ class ClientFeatures:
         """
         if self._exchange.peer.revision.elicitation_ids:
             notice = Notification("notifications/elicitation/complete", {"elicitationId": elicitation_id})
-            self._exchange.outlet.send(encode(notice))
+            self._exchange.sink.send(encode(notice))
 
     def sample(
         self,

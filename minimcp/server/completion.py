@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
-from ..engine.exchange import Exchange, Route
+from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, one_line
 from ..protocol.messages import Json, Request
 from ..protocol.versions import Revision
@@ -73,7 +73,7 @@ class Completions(Feature):
             return self._usual
         return route_to(self._serve, self._referred(request.params.get("ref")).place)
 
-    def _serve(self, exchange: Exchange) -> dict[str, Json]:
+    def _serve(self, exchange: IncomingRequest) -> dict[str, Json]:
         params = exchange.request.params
         owner = self._referred(params.get("ref"))
         argument = _object(params.get("argument"), "argument")

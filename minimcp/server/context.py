@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
-from ..engine.exchange import Exchange, current_exchange
-from ..protocol.lifecycle import LOG_LEVELS, Peer
+from ..engine.requests import IncomingRequest, current_request
+from ..protocol.eras import LOG_LEVELS, Peer
 from ..protocol.messages import Id, Json
 from ..types import Implementation
 from .client_features import ClientFeatures
@@ -58,7 +58,7 @@ class Context(ClientFeatures):
 
     __slots__ = ()
 
-    def __init__(self, exchange: Exchange, prefix: str = "") -> None:
+    def __init__(self, exchange: IncomingRequest, prefix: str = "") -> None:
         self._exchange, self._prefix = exchange, prefix
 
     # ------------------------------------------------------------ telling
@@ -152,7 +152,7 @@ class Context(ClientFeatures):
             Cancelled: The request was cancelled.
         """
         self._exchange.check()
-        return self._exchange.outlet.release(retry)
+        return self._exchange.sink.release(retry)
 
     # ------------------------------------------------------------ the server's own
 
@@ -269,7 +269,7 @@ def current_context() -> Context:
     Raises:
         LookupError: No handler runs on this thread. A thread that a handler starts is handed its ``ctx``.
     """
-    exchange = current_exchange()
+    exchange = current_request()
     if exchange is None:
         raise LookupError("no handler runs on this thread: hand ctx to the threads that a handler starts")
     return Context(exchange)

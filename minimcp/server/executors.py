@@ -15,14 +15,14 @@ from collections import OrderedDict
 from functools import partial
 from typing import Any, Callable, Optional
 
-from ..engine.exchange import Exchange, Outlet, Route, current_exchange
-from ..engine.workers import here
+from ..engine.pool import here
+from ..engine.requests import IncomingRequest, Route, Sink, current_request
 from ..errors import INTERNAL_ERROR
 from ..protocol.messages import Failure, encode
 
 log = logging.getLogger("minimcp.executors")
 
-Watch = Callable[[Exchange], Callable[[], None]]
+Watch = Callable[[IncomingRequest], Callable[[], None]]
 """Told that a request begins to wait in a queue; it returns what is called when that is over."""
 
 
@@ -34,14 +34,14 @@ class Ticket:
         queue: Where the ticket stands; it takes itself out.
     """
 
-    __slots__ = ("outlet", "forget", "_exchange", "_queue")
+    __slots__ = ("sink", "forget", "_exchange", "_queue")
 
-    def __init__(self, exchange: Exchange, queue: OrderedDict[Ticket, None]) -> None:
-        self.outlet: Outlet = exchange.outlet
+    def __init__(self, exchange: IncomingRequest, queue: OrderedDict[Ticket, None]) -> None:
+        self.sink: Sink = exchange.sink
         self.forget: Callable[[], None] = _nothing
         self._exchange, self._queue = [exchange], queue
 
-    def take(self) -> Optional[Exchange]:
+    def take(self) -> Optional[IncomingRequest]:
         """The exchange, for the first who asks: popping from a list is one step, also for signal handlers."""
         try:
             exchange = self._exchange.pop()
@@ -61,16 +61,14 @@ class Ticket:
         exchange = self.take()
         if exchange is None:
             return False
-        outer = current_exchange()  # a handler may pump for another server
+        outer = current_request()  # a handler may pump for another server
         try:
-            line = exchange.run()
-            if line is not None:
-                exchange.outlet.deliver(line)
+            exchange.run()
         except BaseException:  # a signal handler's, at a point where nothing else catches it
             exchange.expire(encode(Failure(exchange.request.id, INTERNAL_ERROR, "interrupted")), "interrupted")
             raise
         finally:
-            here.exchange = outer
+            here.request = outer
         if exchange.interrupted and threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt
         return True
@@ -95,16 +93,14 @@ class Ticket:
             log.error("an executor failed after its job had been run: %r", error, exc_info=error)
             return
         exchange.route = Route(partial(_raise, error))
-        line = exchange.run()
-        if line is not None:
-            exchange.outlet.deliver(line)
+        exchange.run()
 
 
 def _nothing() -> None:
     pass
 
 
-def _raise(error: BaseException, exchange: Exchange) -> Any:
+def _raise(error: BaseException, exchange: IncomingRequest) -> Any:
     raise error
 
 
@@ -118,7 +114,7 @@ class Executor:
     def __init__(self) -> None:
         self._waiting: OrderedDict[Ticket, None] = OrderedDict()
 
-    def start(self, exchange: Exchange, watch: Optional[Watch] = None) -> None:
+    def start(self, exchange: IncomingRequest, watch: Optional[Watch] = None) -> None:
         """Queue a request (the ``start`` of a `Route`); never blocks.
 
         Args:
@@ -129,7 +125,7 @@ class Executor:
             RpcError: So many requests are begun and unfinished already.
             RuntimeError: The system gives no more threads.
         """
-        refusal = exchange.outlet.queue(exchange)
+        refusal = exchange.sink.requests.begin(exchange)
         if refusal is not None:
             raise refusal
         ticket = Ticket(exchange, self._waiting)

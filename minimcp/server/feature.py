@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, ClassVar, Mapping, Optional, Sequence, Union
 
-from ..engine.exchange import Route
+from ..engine.requests import Route
 from ..protocol.messages import Json, Request
 from ..protocol.versions import Revision
 from .tables import Table

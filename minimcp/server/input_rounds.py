@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Optional
 
-from ..engine.exchange import Exchange, Handler
+from ..engine.requests import Handler, IncomingRequest
 from ..errors import (
     Cancelled,
     ConnectionLost,
@@ -26,7 +26,7 @@ from .questions import ElicitUrl
 log = logging.getLogger("minimcp.rounds")
 
 
-def resume(exchange: Exchange) -> None:
+def resume(exchange: IncomingRequest) -> None:
     """Take up what an earlier round left; revisions with a handshake have no rounds.
 
     Raises:
@@ -46,7 +46,7 @@ def resume(exchange: Exchange) -> None:
     )
 
 
-def _as_question(exchange: Exchange, error: UrlElicitationRequired) -> BaseException:
+def _as_question(exchange: IncomingRequest, error: UrlElicitationRequired) -> BaseException:
     """What an error that asks for URLs comes to where there is no such error."""
     try:
         url_required(exchange, error)
@@ -55,7 +55,7 @@ def _as_question(exchange: Exchange, error: UrlElicitationRequired) -> BaseExcep
     return error
 
 
-def unfinished(exchange: Exchange, error: BaseException) -> Any:
+def unfinished(exchange: IncomingRequest, error: BaseException) -> Any:
     """The result of a run that ended with an exception: the questions that it left, which win.
 
     Raises:
@@ -71,7 +71,7 @@ def unfinished(exchange: Exchange, error: BaseException) -> Any:
     return _input_required(exchange)
 
 
-def finished(exchange: Exchange, result: Any) -> Any:
+def finished(exchange: IncomingRequest, result: Any) -> Any:
     """The result of a run that returned; questions that it left unanswered win over what it returned."""
     asker = exchange.asker
     if asker.fault:
@@ -87,7 +87,7 @@ def finished(exchange: Exchange, result: Any) -> Any:
     return result
 
 
-def _input_required(exchange: Exchange) -> dict[str, Json]:
+def _input_required(exchange: IncomingRequest) -> dict[str, Json]:
     asker, facts = exchange.asker, exchange.server
     if asker.fault:
         raise InternalError(asker.fault)
@@ -105,7 +105,7 @@ def _request(asked: Asked) -> dict[str, Json]:
     return {**method, "params": asked.params} if asked.params else method
 
 
-def checked(exchange: Exchange, serve: Handler) -> Any:
+def checked(exchange: IncomingRequest, serve: Handler) -> Any:
     """Serve by running again after each question, though the client could be asked while the handler waits."""
     asker = _again(exchange, None)
     while True:
@@ -121,13 +121,13 @@ def checked(exchange: Exchange, serve: Handler) -> Any:
         asker = _again(exchange, _answered(exchange, asker))
 
 
-def _again(exchange: Exchange, state: Optional[dict[str, Json]]) -> ReplayAsker:
+def _again(exchange: IncomingRequest, state: Optional[dict[str, Json]]) -> ReplayAsker:
     exchange.asker = None
     asker: ReplayAsker = exchange.asker_made_by(lambda exchange, lock: ReplayAsker(exchange, lock, state, strict=True))
     return asker
 
 
-def _answered(exchange: Exchange, asker: ReplayAsker) -> dict[str, Json]:
+def _answered(exchange: IncomingRequest, asker: ReplayAsker) -> dict[str, Json]:
     """What the next run has to know, the answers to this one's questions among it."""
     state, asked = asker.claims(), list(asker.pending.values())
     answers = _outcomes(exchange, asked)
@@ -135,7 +135,7 @@ def _answered(exchange: Exchange, asker: ReplayAsker) -> dict[str, Json]:
     return state
 
 
-def _outcomes(exchange: Exchange, asked: list[Asked]) -> list[Any]:
+def _outcomes(exchange: IncomingRequest, asked: list[Asked]) -> list[Any]:
     """The answers to questions, checked; for what failed, the exception that the handler is to get."""
     try:
         results = ask_now(exchange, asked)
@@ -148,12 +148,12 @@ def _outcomes(exchange: Exchange, asked: list[Asked]) -> list[Any]:
     return results
 
 
-def _name(exchange: Exchange) -> str:
+def _name(exchange: IncomingRequest) -> str:
     target = exchange.request.params.get("name", exchange.request.params.get("uri"))
     return f"{exchange.request.method} {one_line(target)}"
 
 
-def url_required(exchange: Exchange, error: UrlElicitationRequired) -> None:
+def url_required(exchange: IncomingRequest, error: UrlElicitationRequired) -> None:
     """What that error of another revision means here: the client is asked to have its user open the URLs.
 
     Returns if the user said no, if there were too many rounds, or if the error names no URL that can be opened.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from typing import Any, Union
 
-from ..engine.exchange import current_exchange
-from ..engine.workers import here
+from ..engine.pool import here
+from ..engine.requests import current_request
 from ..errors import Cancelled, ConnectionLost
 from ..protocol.messages import Json, to_json
 from ..schema.annotations import write_any
@@ -48,7 +48,7 @@ class LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record, if a handler runs on this thread."""
-        exchange = current_exchange()
+        exchange = current_request()
         if exchange is None or record.name.partition(".")[0] == OURS or getattr(here, "logs", False):
             return
         here.logs = True  # what is logged while this record is made into text would come back here without end

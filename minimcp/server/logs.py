@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Callable, Mapping
 
-from ..engine.exchange import Exchange, Route
-from ..protocol.lifecycle import log_rank
+from ..engine.requests import IncomingRequest, Route
+from ..protocol.eras import log_rank
 from ..protocol.messages import Json
 from ..protocol.versions import Revision
 from .facts import Facts
@@ -40,11 +40,11 @@ class Logs(Feature):
         self._announced = announced
 
     def routes(self) -> Mapping[str, Destination]:
-        return {"logging/setLevel": Route(self._set_level, control=True)}
+        return {"logging/setLevel": Route(self._set_level, immediate=True)}
 
     def declared(self, revision: Revision) -> Mapping[str, Json]:
         return {}
 
-    def _set_level(self, exchange: Exchange) -> dict[str, Json]:
+    def _set_level(self, exchange: IncomingRequest) -> dict[str, Json]:
         exchange.peer.log_rank = log_rank(exchange.request.params.get("level"))
         return {}

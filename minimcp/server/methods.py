@@ -8,8 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from ..engine.exchange import Exchange, Route
-from ..engine.lane import Pace
+from ..engine.requests import IncomingRequest, Route
 from ..protocol.messages import Json
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
@@ -42,9 +41,8 @@ class RegisteredMethod(Registered):
         self.function, self.shown = function, name
         owner = f"method {name!r}"
         self._takes_context = positions(function, owner, ("params", "ctx"), least=1) == 2
-        self.pace = Pace()
 
-    def result(self, exchange: Exchange) -> dict[str, Json]:
+    def result(self, exchange: IncomingRequest) -> dict[str, Json]:
         """Call the function, which may raise anything.
 
         Raises:
@@ -100,7 +98,7 @@ class Methods(Feature):
     def route(self, name: str) -> Optional[Route]:
         """Where requests of a method go; None when there is no such method."""
         method = self._methods.get(name)
-        return None if method is None else route_to(partial(self._serve, method), method.place, pace=method.pace)
+        return None if method is None else route_to(partial(self._serve, method), method.place)
 
-    def _serve(self, method: RegisteredMethod, exchange: Exchange) -> dict[str, Json]:
+    def _serve(self, method: RegisteredMethod, exchange: IncomingRequest) -> dict[str, Json]:
         return self._facts.closed(method.result(exchange), exchange.peer.revision)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Callable, Iterator, Mapping, Optional, Sequence
 
-from ..engine.exchange import Exchange
+from ..engine.requests import IncomingRequest
 from ..errors import InvalidParams
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
@@ -35,7 +35,7 @@ class Pages:
         """The list has changed."""
         self._kept = {}
 
-    def serve(self, facts: Facts, exchange: Exchange) -> str:
+    def serve(self, facts: Facts, exchange: IncomingRequest) -> str:
         """Serve the list method. Arguments: the facts of the server, and the request. Errors as `page`."""
         revision = exchange.peer.revision
         return self.page(revision, exchange.request.params, facts.list_closing(revision))

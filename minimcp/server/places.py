@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Callable, Optional, Union
 
-from ..engine.exchange import Handler, Route
-from ..engine.lane import ALWAYS_SLOW, Pace
+from ..engine.requests import Handler, Route
 from .executors import Executor, Watch
 from .pump import Main
 from .serial import Elsewhere, Serial
@@ -15,7 +14,7 @@ ExecutorOption = Union[None, str, Serial, Callable[[Callable[[], None]], object]
 """What ``executor=`` may be: None, "pool", "main", a `Serial`, or a callable that is given a function to run."""
 
 Place = Union[None, str, Executor]
-"""Where handlers run: None (the hot lane), "pool", or an executor."""
+"""Where handlers run: None and "pool" are the pool, else an executor."""
 
 
 class Executors:
@@ -79,15 +78,14 @@ class Executors:
             executor.renew()
 
 
-def route_to(handle: Handler, place: Place, *, pace: Optional[Pace] = None, watch: Optional[Watch] = None) -> Route:
+def route_to(handle: Handler, place: Place, *, watch: Optional[Watch] = None) -> Route:
     """The route of a handler that runs at this place.
 
     Args:
         handle: The handler.
         place: Where it runs.
-        pace: What is known about its speed, for the hot lane; None begins with nothing known.
         watch: Told how long a request waits in an executor's queue, for timeouts; None tells nobody.
     """
     if isinstance(place, Executor):
         return Route(handle, start=place.start if watch is None else partial(place.start, watch=watch))
-    return Route(handle, pace=ALWAYS_SLOW if place == "pool" else pace)
+    return Route(handle)

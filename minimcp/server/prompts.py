@@ -9,8 +9,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.exchange import Exchange, Route
-from ..engine.lane import Pace
+from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, one_line
 from ..protocol.messages import Json, Request
 from ..protocol.options import FLAG, ICONS, MAPPING, TEXT, check_options
@@ -44,7 +43,6 @@ class RegisteredPrompt(Registered):
     def __init__(self, facts: Facts, handler: TextHandler, shown: Prompt, completers: Completers) -> None:
         super().__init__(facts)
         self.handler, self.shown, self.completers = handler, shown, completers
-        self.pace = Pace()
 
     def listed(self, revision: Revision) -> dict[str, Json]:
         """The prompt as a revision lists it."""
@@ -52,7 +50,7 @@ class RegisteredPrompt(Registered):
         wire["arguments"] = [only(each, revision.argument_members) for each in wire["arguments"]]
         return wire
 
-    def result(self, exchange: Exchange) -> GetPromptResult:
+    def result(self, exchange: IncomingRequest) -> GetPromptResult:
         """Call the function, which may raise anything, for a request.
 
         Raises:
@@ -68,7 +66,7 @@ class RegisteredPrompt(Registered):
         messages = [item if isinstance(item, PromptMessage) else PromptMessage("user", item) for item in items]
         return GetPromptResult(messages, self.shown.description)
 
-    def _call(self, exchange: Exchange) -> Any:
+    def _call(self, exchange: IncomingRequest) -> Any:
         try:
             arguments = self.handler.arguments(_texts(exchange.request.params.get("arguments")))
         except Mismatch as error:
@@ -185,7 +183,7 @@ class Prompts(Feature):
     # ------------------------------------------------------------ methods
 
     def routes(self) -> Mapping[str, Destination]:
-        listing = Route(partial(self._pages.serve, self._facts), control=True)
+        listing = Route(partial(self._pages.serve, self._facts), immediate=True)
         return {"prompts/list": listing, "prompts/get": self.route_of_get}
 
     def declared(self, revision: Revision) -> Mapping[str, Json]:
@@ -206,9 +204,9 @@ class Prompts(Feature):
             raise InvalidParams(self._prompts.unknown(name) if isinstance(name, str) else "name is a string")
         if arguments is not None and not isinstance(arguments, dict):
             raise InvalidParams(f"arguments is an object, not {described(arguments)}")
-        return route_to(carried(partial(self._serve, prompt), self._facts), prompt.place, pace=prompt.pace)
+        return route_to(carried(partial(self._serve, prompt), self._facts), prompt.place)
 
-    def _serve(self, prompt: RegisteredPrompt, exchange: Exchange) -> dict[str, Json]:
+    def _serve(self, prompt: RegisteredPrompt, exchange: IncomingRequest) -> dict[str, Json]:
         result = prompt.result(exchange)
         revision = exchange.peer.revision
         wire: dict[str, Json] = result.to_wire()

@@ -7,7 +7,7 @@ import threading
 from functools import partial
 from typing import Callable, Optional
 
-from ..engine.deadline import Deadline
+from ..engine.timer import Deadline
 from .executors import Executor, Ticket
 
 log = logging.getLogger("minimcp.executors")
@@ -47,7 +47,7 @@ class Main(Executor):
         """
         if self._on_needed is not None and not self._told:
             self._told = True
-            ticket.outlet.run_aside(self._call_author)
+            ticket.sink.spawn(self._call_author)
 
     def _call_author(self) -> None:
         try:

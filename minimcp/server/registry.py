@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Sequence
 
-from ..engine.alarm import Alarm
-from ..engine.exchange import Exchange, Route
-from ..engine.lane import Pace
+from ..engine.requests import IncomingRequest, Route
 from ..errors import MethodNotFound, one_line
 from ..protocol.lifecycle import LISTEN, Offer, Peer
 from ..protocol.messages import Json, Request
@@ -84,16 +82,16 @@ class Registry:
     ) -> None:
         self.facts, self.offer = facts, offer
         self._announced = announced or {}
-        self.tools = Tools(facts, Alarm(f"minimcp-{facts.info['name']}"))
+        self.tools = Tools(facts)
         self.subscriptions = Subscriptions(facts, self.offers, max_streams=max_streams)
         self.mounts = Mounts(self)
         facts.changed = self.mounts.changed
         facts.read_resource = lambda *asked: self.resources.read(*asked)
         self._destinations: dict[str, tuple[Destination, Optional[Feature]]] = {
-            "initialize": (Route(self._initialize, pace=Pace(known=True)), None),  # in order with the calls behind it
-            "ping": (Route(lambda exchange: {}, control=True), None),
-            "server/discover": (Route(self._discover, control=True), None),
-            LISTEN: (Route(self.subscriptions.listen, control=True), None),
+            "initialize": (Route(self._initialize, immediate=True), None),
+            "ping": (Route(lambda exchange: {}, immediate=True), None),
+            "server/discover": (Route(self._discover, immediate=True), None),
+            LISTEN: (Route(self.subscriptions.listen, immediate=True), None),
         }
         self._made: dict[object, tuple[Feature, ...]] = {}
         self._features: dict[str, Feature] = {}
@@ -183,7 +181,7 @@ class Registry:
 
     # ------------------------------------------------------------ the protocol's own methods
 
-    def _initialize(self, exchange: Exchange) -> dict[str, Json]:
+    def _initialize(self, exchange: IncomingRequest) -> dict[str, Json]:
         revision = exchange.peer.revision
         result = {
             "protocolVersion": revision.name,
@@ -194,7 +192,7 @@ class Registry:
             result["instructions"] = self.facts.instructions
         return result
 
-    def _discover(self, exchange: Exchange) -> dict[str, Json]:
+    def _discover(self, exchange: IncomingRequest) -> dict[str, Json]:
         revision = exchange.peer.revision
         result = {
             "supportedVersions": list(self.offer.names),

@@ -8,8 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
-from ..engine.exchange import Exchange, Route
-from ..engine.lane import Pace
+from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, one_line
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import ACCESS_DENIED, Json, Request
@@ -61,7 +60,6 @@ class Readable(Registered):
         super().__init__(facts)
         self.handler, self.shown, self.hints = handler, shown, hints
         self.template, self.completers, self._contents = template, completers, contents
-        self.pace = Pace()
 
     def read(
         self, context: Context, peer: Peer, uri: str, arguments: Mapping[str, Any], layers: Layers = ()
@@ -254,8 +252,8 @@ class Resources(Feature):
 
     def routes(self) -> Mapping[str, Destination]:
         return {
-            "resources/list": Route(partial(self._resource_pages.serve, self._facts), control=True),
-            "resources/templates/list": Route(partial(self._template_pages.serve, self._facts), control=True),
+            "resources/list": Route(partial(self._resource_pages.serve, self._facts), immediate=True),
+            "resources/templates/list": Route(partial(self._template_pages.serve, self._facts), immediate=True),
             "resources/read": self.route_of_read,
         }
 
@@ -274,17 +272,17 @@ class Resources(Feature):
         readable = self._resources.get(uri)
         if readable is not None:
             served = carried(partial(self._serve, readable, {}), self._facts)
-            return route_to(served, readable.place, pace=readable.pace)
+            return route_to(served, readable.place)
         if not self._templates.mounts:
             return self._matching
         family = next((readable for readable, _ in self._families(uri)), None)  # it may run where its own server says
         return self._matching if family is None else route_to(carried(self._match, self._facts), family.place)
 
-    def _match(self, exchange: Exchange) -> dict[str, Json]:
+    def _match(self, exchange: IncomingRequest) -> dict[str, Json]:
         """Serve what no resource has the URI of; not on the thread that reads, for there may be many templates."""
         return self._serve(*self._find(exchange.request.params["uri"]), exchange)
 
-    def _serve(self, readable: Readable, arguments: Mapping[str, Any], exchange: Exchange) -> dict[str, Json]:
+    def _serve(self, readable: Readable, arguments: Mapping[str, Any], exchange: IncomingRequest) -> dict[str, Json]:
         context, uri = Context(exchange), exchange.request.params["uri"]
         result = readable.read(context, exchange.peer, uri, arguments, readable.layers)
         return self._sent(result, readable.hints, exchange.peer.revision)

@@ -13,7 +13,7 @@ import threading
 from queue import Empty, SimpleQueue
 from typing import Any, Callable, Optional, Protocol
 
-from ..engine.connection import Channel
+from ..engine.connection import Connection
 from ..stdio.streams import StandardStreams
 from .pump import Main
 
@@ -48,7 +48,7 @@ class Served(Protocol):
         """Whether it has ended."""
 
     def close(self, grace: float, reason: Optional[str]) -> None:
-        """End it; arguments as of `Channel.close`."""
+        """End it; arguments as of `Connection.close`."""
 
 
 class _Signals:
@@ -102,7 +102,7 @@ class _Signals:
 
 
 def serve_stdio(
-    connect: Callable[[StandardStreams, Callable[[], None]], Channel],
+    connect: Callable[[StandardStreams, Callable[[], None]], Connection],
     *,
     max_message_bytes: Optional[int],
     grace: float,
@@ -118,7 +118,7 @@ def serve_stdio(
     """
     if os.isatty(0):
         log.warning(FOR_A_PERSON)
-    streams = StandardStreams.take(max_message_bytes=max_message_bytes)
+    streams = StandardStreams.take(max_message_bytes)
     service = _Service(main, grace)
     try:
         with service.signals:  # before the first answer: a signal may come right after it

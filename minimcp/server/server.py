@@ -5,19 +5,18 @@ https://modelcontextprotocol.io/specification/2026-07-28/server
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from functools import partial
 from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, Union
 
-from ..engine.connection import Channel
-from ..engine.exchange import current_exchange
+from ..engine.connection import Connection
 from ..engine.limits import Limits
-from ..engine.transport import Pipe, tracer
-from ..protocol.lifecycle import Offer
+from ..engine.pool import Pool, renewed_in_fork
+from ..engine.requests import RequestCap, current_request
+from ..engine.transport import Transport, tracer
 from ..protocol.messages import Json
 from ..protocol.options import check_options
+from ..protocol.session import Offer
 from ..protocol.versions import choose
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
@@ -175,11 +174,12 @@ class Server(Registration, Web):
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         facts.adopt = self._executors.adopt
         self._registry = Registry(facts, offer, announced(capabilities), max_streams=max_streams)
-        self._channels: dict[ServerRole, Channel] = {}
+        self._channels: dict[ServerRole, Connection] = {}
         self._state_lock = threading.Lock()
         self._wakers: list[Callable[[], None]] = []
+        self._pool, self._cap = Pool(max_workers, f"minimcp-{name}"), RequestCap(max_requests)
         self._start_web()
-        _renew_in_forks(self)
+        renewed_in_fork.add(self)
         self.add(*handlers)
 
     @classmethod
@@ -198,26 +198,25 @@ class Server(Registration, Web):
             raise TypeError(f"{handlers.__name__} is a class: give an instance of it, {handlers.__name__}()")
         return cls(type(handlers).__name__.lower() if name is None else name, handlers, version=version or "0")
 
-    def renew(self) -> None:
+    def renew_in_fork(self) -> None:
         """Begin anew in a forked process: its parent's connections and threads are not there, locks may be held."""
-        self._state_lock = threading.Lock()
+        self._state_lock, self._cap = threading.Lock(), RequestCap(self._limits.requests)
         self._channels, self._wakers = {}, []
-        self._registry.tools.alarm.renew()
         self._executors.renew()
         self._registry.subscriptions.renew()
         self._renew_web()
 
     # ------------------------------------------------------------ serving
 
-    def open_pipe(self) -> Pipe:
+    def open_pipe(self) -> Transport:
         """A client's end of a new connection in memory: through the real codec, without a process or a socket."""
-        from ..engine.memory import MemoryPipe
+        from ..engine.transport import memory_pair
 
-        ours, theirs = MemoryPipe.pair(max_message_bytes=self._max_message_bytes)
+        ours, theirs = memory_pair(self._max_message_bytes)
         self.connect(ours, name=f"{self.name}-memory")
         return theirs
 
-    def connect(self, pipe: Pipe, *, name: str = "", on_end: Optional[Callable[[], None]] = None) -> Channel:
+    def connect(self, pipe: Transport, *, name: str = "", on_end: Optional[Callable[[], None]] = None) -> Connection:
         """Serve one more connection, on threads of its own.
 
         Args:
@@ -229,13 +228,17 @@ class Server(Registration, Web):
         def ended(role: ServerRole) -> None:
             with self._state_lock:
                 self._channels.pop(role, None)
+                if not self._channels:
+                    self._pool.close()
             if on_end is not None:
                 on_end()
 
         self._executors.open()
         role = ServerRole(self._registry, ended)
-        channel = Channel(pipe, role, limits=self._limits, name=name, trace=self._trace)
-        role.later, role.headers = channel.later, pipe.headers
+        channel = Connection(
+            pipe, role, limits=self._limits, pool=self._pool, cap=self._cap, name=name, trace=self._trace
+        )
+        role.later, role.headers = channel.post, pipe.headers
         role.end = partial(channel.close, self._limits.drain_grace)
         with self._state_lock:
             self._channels[role] = channel
@@ -289,7 +292,7 @@ class Server(Registration, Web):
             raise ValueError(f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'")
         from .run import serve_stdio
 
-        def connect(streams: Pipe, wake: Callable[[], None]) -> Channel:
+        def connect(streams: Transport, wake: Callable[[], None]) -> Connection:
             wakers.append(wake)
             self._wakers += wakers
             return self.connect(streams, name=self.name, on_end=wake)
@@ -318,15 +321,18 @@ class Server(Registration, Web):
             wake()
         with self._state_lock:
             channels = list(self._channels.values())
-        exchange = current_exchange()
+        exchange = current_request()
         inside = exchange is not None and exchange.server is self._registry.facts
-        for channel in channels:
-            if inside:
-                channel.run_aside(partial(channel.close, self._limits.drain_grace))  # this handler is waited for too
-            else:
-                channel.close(self._limits.drain_grace)
-        self._close_web(inside)
+        grace = self._limits.drain_grace
+        closing = [partial(channel.close, grace) for channel in channels] + self._closing_web(grace)
+        threads = [threading.Thread(target=close, name="minimcp-close", daemon=True) for close in closing]
+        for thread in threads:  # all drain at the same time
+            thread.start()
+        for thread in () if inside else threads:  # the handler that runs here is waited for too
+            thread.join()
         self._executors.close()
+        if not inside:
+            self._pool.close()
 
     def __repr__(self) -> str:
         return f"<Server {self.name!r} {len(self._registry.tools)} tools, {len(self._channels)} connections>"
@@ -340,15 +346,3 @@ def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
     """
     check_run(options, handlers, Server)
     Server.of(handlers).run(transport, **options)
-
-
-def _renew_in_forks(server: Server) -> None:
-    if hasattr(os, "register_at_fork"):
-        found = weakref.ref(server)
-
-        def renew() -> None:
-            kept = found()
-            if kept is not None:
-                kept.renew()
-
-        os.register_at_fork(after_in_child=renew)

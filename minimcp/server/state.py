@@ -14,7 +14,7 @@ import os
 import time
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from ..engine.exchange import Exchange
+from ..engine.requests import IncomingRequest
 from ..errors import STATE_REJECTED, InternalError, InvalidParams, one_line
 from ..protocol.messages import Json
 
@@ -118,7 +118,7 @@ class States:
     ) -> None:
         self._audience, self._codec, self._lifetime, self._clock = audience, codec, lifetime, clock
 
-    def seal(self, claims: Mapping[str, Json], exchange: Exchange) -> str:
+    def seal(self, claims: Mapping[str, Json], exchange: IncomingRequest) -> str:
         """The token for what has to come back with the next round of this request.
 
         Raises:
@@ -133,7 +133,7 @@ class States:
             raise InternalError(f"{what}: {len(token)} characters, and {LONGEST} is the most")
         return token
 
-    def unseal(self, token: Json, exchange: Exchange) -> dict[str, Json]:
+    def unseal(self, token: Json, exchange: IncomingRequest) -> dict[str, Json]:
         """The claims of a token that came back.
 
         Raises:
@@ -150,7 +150,7 @@ class States:
             log.warning("the requestState of %s is refused: %s", exchange.request.method, one_line(str(error)))
         raise InvalidParams("Invalid or expired requestState", {"reason": STATE_REJECTED})
 
-    def _checked(self, claims: Any, exchange: Exchange) -> dict[str, Json]:
+    def _checked(self, claims: Any, exchange: IncomingRequest) -> dict[str, Json]:
         if claims["aud"] != self._audience:
             raise ValueError("another server's")
         if claims["bind"] != binding(exchange):
@@ -198,7 +198,7 @@ def digest(value: Json) -> str:
     return sha256(canonical(value)).hexdigest()[:32]
 
 
-def binding(exchange: Exchange) -> str:
+def binding(exchange: IncomingRequest) -> str:
     """What ties a token to its request: the method, its target, its arguments, and who asks."""
     params = exchange.request.params
     target = params.get("name"), params.get("uri")

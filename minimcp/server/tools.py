@@ -10,9 +10,8 @@ import os
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.alarm import Alarm, Countdown
-from ..engine.exchange import Exchange, Route
-from ..engine.lane import Pace
+from ..engine.requests import IncomingRequest, Route
+from ..engine.timer import Timeout
 from ..errors import (
     OLD_TOOL_CODES,
     Cancelled,
@@ -62,7 +61,6 @@ class RegisteredTool(Registered):
         results: Makes results.
         timeout: Seconds it may run; None sets no limit.
         requires: Client capabilities that it needs, by dotted name.
-        alarm: Rings when the time is over.
         place: Where it runs.
     """
 
@@ -77,30 +75,29 @@ class RegisteredTool(Registered):
         results: ResultMaker,
         timeout: Optional[float],
         requires: tuple[str, ...],
-        alarm: Alarm,
         place: Place,
     ) -> None:
         super().__init__(facts)
         self.function, self.shown, self.signature = function, shown, signature
         self._facts, self._check_input, self._results = facts, check_input, results
-        self._timeout, self._requires, self._alarm = timeout, requires, alarm
+        self._timeout, self._requires = timeout, requires
         self._read = signature.read_arguments
         self._context_parameter = signature.context_parameter
         self.place = place
         self.mirrored = mirrored(shown.input_schema)
-        self._set_route(None)
+        self._set_route()
 
-    def _set_route(self, pace: Optional[Pace]) -> None:
+    def _set_route(self) -> None:
         watch = None if self._timeout is None else partial(self._watch, self._timeout)
-        self.route = route_to(carried(self.serve, self._facts), self.place, pace=pace, watch=watch)
+        self.route = route_to(carried(self.serve, self._facts), self.place, watch=watch)
 
     def offered_by(self, facts: Facts, name: Optional[str]) -> RegisteredTool:
         twin = super().offered_by(facts, name)
         twin._facts, twin._results = facts, self._results.under(facts)
-        twin._set_route(self.route.pace)
+        twin._set_route()
         return twin
 
-    def serve(self, exchange: Exchange) -> Any:
+    def serve(self, exchange: IncomingRequest) -> Any:
         """Call the tool for a request.
 
         Raises:
@@ -109,13 +106,13 @@ class RegisteredTool(Registered):
         """
         if self._timeout is None:
             return self._run(exchange)
-        exchange.countdown = self._countdown(self._timeout, "finish", exchange)
+        exchange.timeout = self._countdown(self._timeout, "finish", exchange)
         try:
             return self._run(exchange)
         finally:
-            exchange.countdown.stop()
+            exchange.timeout.stop()
 
-    def _call(self, exchange: Exchange) -> Any:
+    def _call(self, exchange: IncomingRequest) -> Any:
         """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
         for name in self._requires:
             if not exchange.peer.supports(name):
@@ -140,11 +137,11 @@ class RegisteredTool(Registered):
             raise Mismatch("", instead=problem)
         return dict(arguments)
 
-    def _watch(self, timeout: float, exchange: Exchange) -> Callable[[], None]:
+    def _watch(self, timeout: float, exchange: IncomingRequest) -> Callable[[], None]:
         """A queue that nobody takes the request out of does not keep the client waiting either."""
         return self._countdown(timeout, "begin", exchange).stop
 
-    def _countdown(self, timeout: float, what: str, exchange: Exchange) -> Countdown:
+    def _countdown(self, timeout: float, what: str, exchange: IncomingRequest) -> Timeout:
         """Answers with a failure when the time is over, unless it is stopped."""
         text = f"{self.shown.name} did not {what} within {timeout:g} s"
 
@@ -152,9 +149,9 @@ class RegisteredTool(Registered):
             result = error_result(self._facts, text, exchange.peer.revision)
             exchange.expire(encode_result(exchange.request.id, result), text)
 
-        return Countdown(self._alarm, timeout, ring)
+        return Timeout(timeout, ring)
 
-    def _run(self, exchange: Exchange) -> Any:
+    def _run(self, exchange: IncomingRequest) -> Any:
         revision = exchange.peer.revision
         make: Callable[[Any, Revision], Any] = self._results.make
         try:
@@ -171,7 +168,7 @@ class RegisteredTool(Registered):
         except Exception as error:
             return self._unexpected(error, f"{self.shown.name} returned a wrong value: {describe(error)}", revision)
 
-    def _failed(self, error: BaseException, exchange: Exchange, revision: Revision) -> Any:
+    def _failed(self, error: BaseException, exchange: IncomingRequest, revision: Revision) -> Any:
         """Every exception but ToolError: passed on, or told to the model in the tool's own words."""
         exchange.interrupted = isinstance(error, KeyboardInterrupt)
         if isinstance(error, Cancelled) and exchange.cancelled:
@@ -184,7 +181,7 @@ class RegisteredTool(Registered):
             return error_result(self._facts, str(error), revision)  # no fault, and no words but ours
         return self._unexpected(error, describe(error), revision)
 
-    def _of_the_author(self, error: RpcError, exchange: Exchange) -> Any:
+    def _of_the_author(self, error: RpcError, exchange: IncomingRequest) -> Any:
         """An error of the protocol, if clients of this revision know what to make of it; else words for the model."""
         revision = exchange.peer.revision
         if isinstance(error, UrlElicitationRequired):
@@ -230,13 +227,12 @@ class Tools(Feature):
 
     Args:
         facts: Of the server.
-        alarm: For timeouts.
     """
 
     kind = "tools"
 
-    def __init__(self, facts: Facts, alarm: Alarm) -> None:
-        self._facts, self.alarm = facts, alarm
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
         self._tools: Table[RegisteredTool] = Table("tool", lambda tool: where(tool.function))
         self._pages = Pages("tools", facts.page_size, self._describe)
 
@@ -303,7 +299,6 @@ class Tools(Feature):
             ),
             timeout=timeout,
             requires=required(requires, owner),
-            alarm=self.alarm,
             place=executor,
         )
         self._tools.add(name, tool, replace=replace)
@@ -347,7 +342,7 @@ class Tools(Feature):
     # ------------------------------------------------------------ methods
 
     def routes(self) -> Mapping[str, Destination]:
-        listing = Route(partial(self._pages.serve, self._facts), control=True)
+        listing = Route(partial(self._pages.serve, self._facts), immediate=True)
         return {"tools/list": listing, "tools/call": self.route_of_call}
 
     def declared(self, revision: Revision) -> Mapping[str, Json]:

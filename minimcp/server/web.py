@@ -6,12 +6,13 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 from __future__ import annotations
 
 import sys
-import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence, Union
 from urllib.parse import urljoin
 
 from ..engine.limits import Limits
-from ..engine.notices import Later
+from ..engine.pool import Pool
+from ..engine.requests import Line
 from ..protocol.options import FLAG, SEVERAL, check_options, count, seconds
 from .places import Executors
 from .registry import Registry
@@ -90,6 +91,7 @@ class Web:
 
     _registry: Registry
     _limits: Limits
+    _pool: Pool
     _trace: Optional[Callable[[str, bytes], None]]
     _executors: Executors
     _web: WebOptions
@@ -209,7 +211,7 @@ class Web:
 
         self._executors.open()
         server = Endpoint(
-            self._registry, self._session_role, settings, limits=self._limits, trace=self._trace
+            self._registry, self._session_role, settings, limits=self._limits, pool=self._pool, trace=self._trace
         )
         self._http_servers = [*(each for each in self._http_servers if not each.closing), server]
         return server
@@ -259,17 +261,12 @@ class Web:
         for server in self._http_servers:
             server.renew()
 
-    def _close_web(self, inside: bool) -> None:
-        """End what is served over HTTP; from a handler of this server without waiting."""
-        grace = self._limits.drain_grace
+    def _closing_web(self, grace: float) -> list[Callable[[], None]]:
+        """What ends all that is served over HTTP."""
         everything: list[Union[RunningHttp, Endpoint]] = [*self._running_http, *self._http_servers]
-        for served in everything:
-            if inside:
-                threading.Thread(target=served.close, args=(grace,), name="minimcp-http-close", daemon=True).start()
-            else:
-                served.close(grace)
+        return [partial(served.close, grace) for served in everything]
 
-    def _session_role(self, later: Later, end: Callable[[], None]) -> ServerRole:
+    def _session_role(self, later: Callable[[Line], None], end: Callable[[], None]) -> ServerRole:
         role = ServerRole(self._registry, _forget)
         role.later, role.end = later, end
         return role

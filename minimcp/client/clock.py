@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any, Callable, Optional
 
-from .deadline import LONGEST_WAIT, Deadline
+from ..engine.timer import LONGEST_WAIT, Deadline
 
 _here = threading.local()
 """Of each thread: ``held``, the clock that this thread holds, and the how-manieth hold it is."""

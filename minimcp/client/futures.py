@@ -8,8 +8,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any, Callable, Optional
 
-from .cancel import CancelToken
-from .workers import waiting
+from ..engine.pool import waiting
+from ..engine.requests import CancelToken
 
 
 class CallFuture(Future):  # type: ignore[type-arg]
