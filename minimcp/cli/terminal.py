@@ -9,7 +9,7 @@ import threading
 from typing import Any, Callable, Mapping, Optional
 
 from .. import Answer, ElicitRequest, Progress
-from ..schema.check import compile_check
+from ..schema.checker import compile_check
 from . import UsageError, clean, one_line, tell
 from .values import kind, properties, read_texts, required
 

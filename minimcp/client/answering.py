@@ -12,7 +12,7 @@ from .. import schema, types
 from ..engine.pool import here
 from ..engine.requests import CancelToken, IncomingRequest
 from ..errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError, one_line
-from ..protocol.failures import describe
+from ..errors import describe
 from ..protocol.messages import Json
 from ..protocol.versions import Revision
 from .clock import Clock

@@ -14,8 +14,8 @@ from typing import Any, Callable, Optional
 from ..engine.connection import ConnectionHandler
 from ..engine.requests import Route
 from ..errors import ConnectionLost, MethodNotFound, one_line
-from ..protocol.eras import Peer
-from ..protocol.failures import describe
+from ..protocol.lifecycle import Peer
+from ..errors import describe
 from ..protocol.messages import Json, Notification, Request
 from ..protocol.versions import NEWEST_HANDSHAKE
 from ..types import CHANGES, Change, LogMessage

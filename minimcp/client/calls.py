@@ -15,10 +15,10 @@ from ..engine.requests import NEVER_CANCELLED, CancelToken, PendingCall
 from ..engine.timer import Deadline
 from ..engine.transport import SessionGone
 from ..errors import Cancelled, CapabilityNotSupported, McpError, UnsupportedRevision
-from ..protocol.eras import HandshakeEra
-from ..protocol.meanings import exception_of
+from ..protocol.lifecycle import Handshake
+from ..protocol.messages import exception_of
 from ..protocol.messages import Failure, Json
-from ..schema.functions import refuse_async
+from ..schema.signature import refuse_async
 from ..types import Progress
 from .answering import Answerer
 from .arguments import DEFAULT, check_token, moment, shown
@@ -146,7 +146,7 @@ class Calls:
     def adopts(self, outcome: object) -> bool:
         """Whether this is the server's word that it speaks another revision, which is spoken from now on."""
         refused = isinstance(outcome, UnsupportedRevision) and outcome.from_peer
-        return refused and not isinstance(self.era, HandshakeEra) and self.era.adopt(outcome)  # type: ignore[arg-type]
+        return refused and not isinstance(self.era, Handshake) and self.era.adopt(outcome)  # type: ignore[arg-type]
 
     def _ask(
         self,
@@ -330,7 +330,7 @@ class Calls:
 
 def _explained(method: str, params: Mapping[str, Json], error: Exception) -> Exception:
     """An error of writing a request, as `remedies.explained` says it."""
-    from ..schema.remedies import explained
+    from ..schema.hints import explained
 
     return explained(method, params, error)
 

@@ -24,8 +24,8 @@ from ..errors import (
     RequestTimeout,
     one_line,
 )
-from ..protocol.eras import LISTEN
-from ..protocol.meanings import exception_of
+from ..protocol.lifecycle import LISTEN
+from ..protocol.messages import exception_of
 from ..protocol.messages import Failure, Notification
 from .arguments import check_token, shown
 from .calls import Calls

@@ -18,12 +18,12 @@ from ..errors import (
     UnsupportedRevision,
     error_from_peer,
 )
-from ..protocol.eras import HandshakeEra, Peer, PerRequestEra
+from ..protocol.lifecycle import Handshake, Peer, PerRequest
 from ..protocol.messages import Failure, Json, Notification, encode
-from ..protocol.session import Verdict, judge_probe, server_info
+from ..protocol.lifecycle import Verdict, judge_probe, server_info
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
 
-Era = Union[HandshakeEra, PerRequestEra]
+Era = Union[Handshake, PerRequest]
 
 MOST_PROBES = 3
 """The first, and twice more for a server that names another revision; it may name the one that it refused."""
@@ -110,7 +110,7 @@ def negotiate(
 
 def _probe(
     channel: Connection, plan: Plan, revision: Revision, deadline: Deadline
-) -> tuple[Optional[PerRequestEra], bool]:
+) -> tuple[Optional[PerRequest], bool]:
     """Ask `server/discover`; the era it opens, None when `initialize` is to be tried, and whether it was silent."""
     for _ in range(MOST_PROBES):
         answer = _discover(channel, plan, revision, deadline)
@@ -129,7 +129,7 @@ def _probe(
 def _discover(
     channel: Connection, plan: Plan, revision: Revision, deadline: Deadline
 ) -> Union[dict[str, Json], BaseException, None]:
-    envelope = PerRequestEra.envelope_for(revision, plan.info, plan.request_capabilities)
+    envelope = PerRequest.envelope_for(revision, plan.info, plan.request_capabilities)
     try:
         within = deadline if plan.handshake is None else deadline.within(plan.probe_timeout)
         return _ask(channel, "server/discover", {"_meta": envelope}, within)
@@ -141,28 +141,28 @@ def _discover(
         return error
 
 
-def _opened(verdict: Verdict, plan: Plan, answer: Mapping[str, Json]) -> PerRequestEra:
+def _opened(verdict: Verdict, plan: Plan, answer: Mapping[str, Json]) -> PerRequest:
     assert verdict.revision is not None
     peer = Peer(verdict.revision, info=server_info(answer), capabilities=answer["capabilities"])
     instructions = answer.get("instructions")
-    return PerRequestEra(
+    return PerRequest(
         verdict.revision,
         peer,
-        envelope=PerRequestEra.envelope_for(verdict.revision, plan.info, plan.request_capabilities),
+        envelope=PerRequest.envelope_for(verdict.revision, plan.info, plan.request_capabilities),
         instructions=instructions if isinstance(instructions, str) else None,
     )
 
 
 def _initialize(
     channel: Connection, plan: Plan, deadline: Deadline, agreed: Callable[[Era], object]
-) -> HandshakeEra:
+) -> Handshake:
     assert plan.handshake is not None  # the verdict is "handshake" only where one is wanted
-    params = HandshakeEra.opening(plan.handshake, plan.info, plan.capabilities)
+    params = Handshake.opening(plan.handshake, plan.info, plan.capabilities)
     try:
         result = _ask(channel, "initialize", params, deadline)
     except RpcError as error:
         raise _refusal(channel, error) from None
-    era = HandshakeEra.from_result(result, plan.wanted)
+    era = Handshake.from_result(result, plan.wanted)
     agreed(era)
     channel.send(encode(Notification("notifications/initialized")), deadline)
     return era

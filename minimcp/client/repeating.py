@@ -12,7 +12,7 @@ from ..engine.connection import Connection
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
 from ..errors import Cancelled, McpError, RequestTimeout
-from ..protocol.failures import Busy
+from ..errors import Busy
 from .input_rounds import until_cancelled
 from .own_calls import own_call
 

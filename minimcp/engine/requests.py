@@ -24,10 +24,10 @@ from ..errors import (
     RpcError,
     one_line,
 )
-from ..protocol.eras import Peer
-from ..protocol.failures import wire_failure
+from ..protocol.lifecycle import Peer
+from ..protocol.messages import wire_failure
 from ..protocol.messages import (
-    Broken,
+    InvalidMessage,
     Failure,
     Id,
     Json,
@@ -733,7 +733,7 @@ class Batch(Sink):
             self._sink.deliver(whole, wait)
 
 
-def why_no_batch(items: list[Union[Message, Broken]], *, taken: bool, limit: Optional[int]) -> Optional[str]:
+def why_no_batch(items: list[Union[Message, InvalidMessage]], *, taken: bool, limit: Optional[int]) -> Optional[str]:
     """Why an array of messages is refused whole; None when it is not.
 
     Args:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from .. import __version__ as VERSION
 from ..engine.timer import Deadline
 from ..errors import AuthorizationError, ConnectionLost, ProtocolViolation, one_line
-from ..protocol.failures import describe
+from ..errors import describe
 from .sending import Cuttable, KeptBriefly, Sending, flat, here, words
 
 CONNECT_SECONDS = 10.0

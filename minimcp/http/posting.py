@@ -19,9 +19,9 @@ from ..engine.requests import PendingCall
 from ..engine.timer import Deadline
 from ..engine.transport import Frame, SessionGone, Transport
 from ..errors import AuthorizationError, ConnectionLost, McpError, ProtocolViolation, RequestTimeout, one_line
-from ..protocol.eras import LISTEN
-from ..protocol.failures import Busy, describe
-from ..protocol.messages import Broken, Failure, Id, Response, decode
+from ..protocol.lifecycle import LISTEN
+from ..errors import Busy, describe
+from ..protocol.messages import InvalidMessage, Failure, Id, Response, decode
 from .common import JSON_TYPE, media_type
 from .fetch import Answer, Auth, Fetcher, shown
 from .sending import Sending
@@ -180,10 +180,10 @@ class PostingPipe(Transport):
         if connection.trace is not None:
             connection.trace("<--", frame.line)
         decoded = decode(frame.line, max_depth=connection.limits.depth)
-        if isinstance(decoded, (Response, Failure)) or (isinstance(decoded, Broken) and decoded.kind in _ANSWERING):
+        if isinstance(decoded, (Response, Failure)) or (isinstance(decoded, InvalidMessage) and decoded.kind in _ANSWERING):
             if isinstance(decoded, Failure) and decoded.id is None:
                 decoded = Failure(id, decoded.code, decoded.message, decoded.data)
-            elif isinstance(decoded, Broken) and decoded.id is None:
+            elif isinstance(decoded, InvalidMessage) and decoded.id is None:
                 decoded = decoded._replace(id=id) if decoded.kind == "response" else decoded
             elif not (type(decoded.id) is type(id) and decoded.id == id):
                 log.debug("<-- an answer to %s where one to %s was due", one_line(decoded.id), id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 from ..engine.requests import IncomingRequest, current_request
-from ..protocol.eras import LOG_LEVELS, Peer
+from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Id, Json
 from ..types import Implementation
 from .client_features import ClientFeatures

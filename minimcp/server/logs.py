@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Callable, Mapping
 
 from ..engine.requests import IncomingRequest, Route
-from ..protocol.eras import log_rank
+from ..protocol.lifecycle import log_rank
 from ..protocol.messages import Json
 from ..protocol.versions import Revision
 from .facts import Facts

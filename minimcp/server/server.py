@@ -16,7 +16,7 @@ from ..engine.requests import RequestCap, current_request
 from ..engine.transport import Transport, tracer
 from ..protocol.messages import Json
 from ..protocol.options import check_options
-from ..protocol.session import Offer
+from ..protocol.lifecycle import Offer
 from ..protocol.versions import choose
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions

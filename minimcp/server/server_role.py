@@ -8,9 +8,9 @@ from typing import Callable, Mapping, Optional
 from ..engine.connection import ConnectionHandler
 from ..engine.requests import NO_HEADERS, IncomingRequest, Line, Route, Sink
 from ..errors import ConnectionLost, InvalidRequest
-from ..protocol.eras import Peer
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import Json, Notification, Request
-from ..protocol.session import ServerSession
+from ..protocol.lifecycle import ServerSession
 from .registry import Registry
 
 log = logging.getLogger("minimcp.server")
