@@ -71,7 +71,7 @@ _LATE = {
     "server.server": "Server serve",
     "testing": "testing",
     "stdio.child": "StdioServer",
-    "http.common": "HttpRequest HttpResponse",
+    "http.headers": "HttpRequest HttpResponse",
     "http.http_server_stream": "EventStore",
     "http.posting": "HttpServer",
     "types": """
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from .client.connect import connect
     from .client.group import Group, connect_all
     from .engine.cancel import CancelToken
-    from .http.common import HttpRequest, HttpResponse
+    from .http.headers import HttpRequest, HttpResponse
     from .http.http_server_stream import EventStore
     from .http.posting import HttpServer
     from .server.context import Context, current_context

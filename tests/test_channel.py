@@ -12,10 +12,10 @@ import pytest
 from minimcp.engine import connection as module
 from minimcp.engine.connection import Channel
 from minimcp.engine.deadline import Deadline
-from minimcp.errors import ConnectionLost, RequestTimeout
 from minimcp.engine.exchange import Exchange
 from minimcp.engine.lane import ALWAYS_SLOW
 from minimcp.engine.limits import Limits
+from minimcp.errors import ConnectionLost, RequestTimeout
 from minimcp.server.pump import Main
 from minimcp.server.serial import Serial
 

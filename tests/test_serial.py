@@ -8,8 +8,8 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.server import serial as module
 from minimcp.engine.exchange import Exchange
+from minimcp.server import serial as module
 from minimcp.server.executors import Ticket
 from minimcp.server.serial import Elsewhere, Serial
 

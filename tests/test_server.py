@@ -16,8 +16,8 @@ import pytest
 
 import minimcp
 from minimcp import Context, Server
-from minimcp.server import run as run_module
 from minimcp.engine.memory import MemoryPipe
+from minimcp.server import run as run_module
 
 from .answering import R1, R3, R4, R5, REVISIONS
 from .scripted import Task, dumps, notice, request, wait_for

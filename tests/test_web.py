@@ -16,8 +16,8 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 import pytest
 
 from minimcp import Context, Server
+from minimcp.http.server import RunningHttp
 from minimcp.protocol.sse import EventReader
-from minimcp.http.http_running import RunningHttp
 
 from .support import ROOT, WAIT, eventually
 from .transports.http_app import NEWEST, Stage, alone, call, message, stage_server

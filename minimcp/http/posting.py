@@ -23,8 +23,8 @@ from ..errors import AuthorizationError, ConnectionLost, McpError, ProtocolViola
 from ..protocol.eras import LISTEN
 from ..protocol.failures import Busy, describe
 from ..protocol.messages import Failure, Id, decode
-from .common import JSON_TYPE, media_type
 from .fetch import Answer, Auth, Fetcher, shown
+from .headers import JSON_TYPE, media_type
 from .sending import Sending
 
 log = logging.getLogger("minimcp.client")

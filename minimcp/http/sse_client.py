@@ -17,8 +17,8 @@ from ..errors import ConnectionLost, McpError, ProtocolViolation, one_line
 from ..protocol.messages import Id
 from ..protocol.sse import MEDIA_TYPE, Event, EventReader
 from ..protocol.versions import Revision
-from .common import JSON_TYPE, VERSION_HEADER, media_type
 from .fetch import Answer
+from .headers import JSON_TYPE, VERSION_HEADER, media_type
 from .posting import ERROR_BYTES, HttpServer, Message, PostingPipe
 from .sending import Sending
 

@@ -9,8 +9,8 @@ from typing import Any, Optional
 
 import pytest
 
-from minimcp.server.contents import ContentsMaker, with_type
 from minimcp.schema.kinds import kind_of
+from minimcp.server.contents import ContentsMaker, with_type
 from minimcp.types import BlobResourceContents, ReadResourceResult, Text, TextResourceContents
 
 

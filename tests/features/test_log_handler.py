@@ -11,8 +11,8 @@ import pytest
 
 import minimcp
 from minimcp import Context, Server
-from minimcp.server.log_handler import LogHandler
 from minimcp.engine.workers import here
+from minimcp.server.log_handler import LogHandler
 
 from ..answering import R4
 from ..scripted import RecordingOutlet

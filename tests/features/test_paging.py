@@ -9,8 +9,8 @@ from typing import Any, List, Optional
 import pytest
 
 from minimcp import InvalidParams
-from minimcp.server.paging import Pages
 from minimcp.protocol.versions import BY_NAME, Revision
+from minimcp.server.paging import Pages
 
 from ..answering import R1, R4
 

@@ -10,9 +10,8 @@ import pytest
 
 import minimcp
 from minimcp import Context, Server
-from minimcp.http import recognition
-from minimcp.http import client as http_client
-from minimcp.http.http_running import RunningHttp
+from minimcp.http import client as http_client, recognition
+from minimcp.http.server import RunningHttp
 
 from ..faults.toy_proxy import Habits, ToyProxy
 from ..scripted import Task, wait_for

@@ -19,8 +19,8 @@ from minimcp import Cancelled, CancelToken, ConnectionLost, Context, Server
 from minimcp.engine import connection as channel_module
 from minimcp.engine.connection import Channel
 from minimcp.engine.deadline import Deadline
-from minimcp.errors import RequestTimeout
 from minimcp.engine.memory import MemoryPipe
+from minimcp.errors import RequestTimeout
 
 from ..scripted import ScriptedPipe, ScriptedRole, Task, open_channel, result, wait_for
 from ..support import ROOT, WAIT, eventually

@@ -18,12 +18,10 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp.http import recognition
 from minimcp.engine.deadline import Deadline
+from minimcp.http import client as http_client, posting, recognition
 from minimcp.protocol.messages import Json
 from minimcp.protocol.sse import EventReader
-from minimcp.http import client as http_client
-from minimcp.http import posting
 
 from ..support import WAIT, eventually
 from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
