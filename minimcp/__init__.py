@@ -36,13 +36,41 @@ from .errors import (
     UnsupportedRevision, UrlElicitationRequired,
 )
 
-if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a name is first used
+__version__ = "0.1.0"
+
+_LATE = {
+    "engine.cancel": "CancelToken",
+    "client.client": "Client",
+    "client.connect": "connect",
+    "server.context": "Context current_context",
+    "server.log_handler": "LogHandler",
+    "server.questions": "Elicit ElicitUrl ListRoots Sample",
+    "client.group": "Group connect_all",
+    "server.decorators": "prompt resource tool",
+    "server.paths": "resolve_inside",
+    "server.serial": "Serial",
+    "server.server": "Server serve",
+    "testing": "testing",
+    "stdio.child": "StdioServer",
+    "http.headers": "HttpRequest HttpResponse",
+    "http.http_server_stream": "EventStore",
+    "http.posting": "HttpServer",
+    "types": """
+        Annotations Answer Audio BlobResourceContents CallToolResult Change Completion ElicitRequest EmbeddedResource
+        GetPromptResult Icon Image Implementation LogMessage Message ModelPreferences Progress Prompt PromptArgument
+        PromptMessage ReadResourceResult Resource ResourceLink ResourceTemplate Root SampleRequest SampleResult
+        SamplingMessage Text TextResourceContents Tool ToolAnnotations ToolChoice ToolResult ToolUse
+    """,
+}
+"""Names that are imported when somebody asks for them: a client does not pay for the server, nor a server for it."""
+
+if TYPE_CHECKING:
     from . import testing as testing
     from .client.client import Client
     from .client.connect import connect
     from .client.group import Group, connect_all
     from .engine.cancel import CancelToken
-    from .http.common import HttpRequest, HttpResponse
+    from .http.headers import HttpRequest, HttpResponse
     from .http.http_server_stream import EventStore
     from .http.posting import HttpServer
     from .server.context import Context, current_context

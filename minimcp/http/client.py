@@ -30,15 +30,8 @@ from ..errors import (
 from ..protocol.messages import Failure, Id
 from ..protocol.sse import MEDIA_TYPE, Event, EventReader
 from ..protocol.versions import Revision
-from .common import (
-    JSON_TYPE,
-    LAST_EVENT_HEADER,
-    METHOD_HEADER,
-    SESSION_HEADER,
-    VERSION_HEADER,
-    media_type,
-)
 from .fetch import Answer
+from .headers import JSON_TYPE, LAST_EVENT_HEADER, METHOD_HEADER, SESSION_HEADER, VERSION_HEADER, media_type
 from .mirror import Mirror
 from .posting import ERROR_BYTES, Addressed, Ended, HttpServer, Message, PostingPipe, closed_gate
 from .sending import Sending

@@ -1,7 +1,7 @@
 """Streamable HTTP, the server's side, without sockets: from a parsed request to its response.
 
 Requests that carry their revision stand alone; others belong to a session that `initialize` opens. Both come to one
-path. Not here: how bytes travel (`http_common.ResponseWriter`), and what requests mean.
+path. Not here: how bytes travel (`headers.ResponseWriter`), and what requests mean.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """
@@ -22,12 +22,20 @@ from ..protocol.messages import Failure, InvalidMessage, Notification, Request, 
 from ..protocol.sse import MEDIA_TYPE
 from ..protocol.versions import Revision
 from ..server.registry import Registry
-from .common import JSON_TYPE, LAST_EVENT_HEADER, Doorkeeper, Headers, HttpRequest, ResponseWriter, accepts
-from .http_server_body import body_of, check_type
+from .headers import (
+    JSON_TYPE,
+    LAST_EVENT_HEADER,
+    Headers,
+    HostPolicy,
+    HttpRequest,
+    HttpResponse,
+    ResponseWriter,
+    accepts,
+)
 from .http_server_gate import Admitted, Gate, Sender
 from .http_server_listen import Listening
 from .http_server_reply import Reply
-from .http_server_settings import HttpSettings, Refusal
+from .http_server_settings import HttpSettings, Refusal, body_of, check_type
 from .http_server_stream import Stream
 from .http_server_ticker import Ticker
 from .sessions import MakeRole, Session, Sessions
@@ -66,7 +74,7 @@ class Endpoint:
     ) -> None:
         self.settings = settings = settings or HttpSettings()
         self._registry, self._limits, self._trace = registry, limits or Limits(), trace
-        self._door = Doorkeeper(settings.allowed_hosts, settings.allowed_origins)
+        self._policy = HostPolicy(settings.allowed_hosts, settings.allowed_origins)
         self._store, self._make_role = settings.event_store, make_role
         self.workers = Pool(self._limits.workers, "minimcp-http") if pool is None else pool
         self._begin_anew()
@@ -97,6 +105,7 @@ class Endpoint:
         """
         try:
             try:
+                self._check(request, streams)
                 self._serve(request, writer, streams)
             except Refusal as refusal:
                 refusal.send(writer)
@@ -108,17 +117,28 @@ class Endpoint:
         except ConnectionLost as error:
             log.debug("%s: %s", request.client, error)
 
-    def _serve(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
-        if self not in request.headers.known:
-            refusal = self._door.refusal(request.headers)
-            if refusal is not None:
-                raise Refusal(*refusal)
+    def check(self, request: HttpRequest) -> Optional[HttpResponse]:
+        """The response that refuses a request by its head alone; None when its body is wanted. Never blocks."""
+        try:
+            self._check(request, streams=True)
+        except Refusal as refusal:
+            return refusal.response()
+        return None
+
+    def _check(self, request: HttpRequest, streams: bool) -> None:
+        refusal = self._policy.refusal(request.headers)
+        if refusal is not None:
+            raise Refusal(*refusal)
         if request.path != self.settings.path and request.path.partition("?")[0] != self.settings.path:
             raise Refusal(404, f"there is nothing here: the server is at {self.settings.path}", code=None)
         if request.method != "POST":
             self._check_verb(request, streams)
         if self._closing:
             raise Refusal(503, "the server is closing")
+        if request.method == "POST":
+            self._check_headers(request.headers)
+
+    def _serve(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         authenticate = self.settings.authenticate
         principal = None if authenticate is None else authenticate(request)
         if request.method == "POST":
@@ -144,8 +164,6 @@ class Endpoint:
     # ------------------------------------------------------------ POST
 
     def _post(self, request: HttpRequest, writer: ResponseWriter, principal: Optional[str], streams: bool) -> None:
-        if self not in request.headers.known:
-            self._check_headers(request.headers)
         body = body_of(request, self.settings.max_body_bytes)
         if self._trace is not None:
             self._trace("<--", body)
@@ -163,12 +181,11 @@ class Endpoint:
                 writer.send(202, [], b"")
 
     def _check_headers(self, headers: Headers) -> None:
-        """Look at what the headers of a POST say about bodies; those whose Host and Origin are right are remembered."""
+        """Look at what the headers of a POST say about bodies."""
         wanted = (JSON_TYPE,) if self.settings.json_response else (JSON_TYPE, MEDIA_TYPE)
         if not accepts(headers, *wanted):
             raise Refusal(406, f"the header Accept names {' and '.join(wanted)}")
         check_type(headers)
-        headers.known[self] = True
 
     def _request(
         self, message: Request, admitted: Admitted, request: HttpRequest, writer: ResponseWriter, streams: bool

@@ -16,7 +16,7 @@ from ..protocol.messages import Failure, Notification, Request, Response
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
 from ..server.registry import Registry
-from .common import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX, SESSION_HEADER, VERSION_HEADER, Headers
+from .headers import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX, SESSION_HEADER, VERSION_HEADER, Headers
 from .http_server_reply import STATUS
 from .http_server_settings import Refusal
 from .sessions import MakeRole, Session, Sessions
@@ -160,9 +160,7 @@ class Gate:
         Raises:
             Refusal: It names none that there is, or its revision is none that is served.
         """
-        id = headers.known.get(self)
-        if id is None:
-            id = headers.known[self] = self._session_id(headers)
+        id = self._session_id(headers)
         session = None if self._sessions is None else self._sessions.find(id, principal)
         if session is None:
             raise Refusal(404, "there is no such session, or not any more: initialize opens a new one")
@@ -273,13 +271,10 @@ class Gate:
 
 def _said(headers: Headers, name: str) -> Optional[str]:
     """The one value of a header; None where it is missing."""
-    if name in headers.known:
-        return headers.known[name]  # type: ignore[no-any-return]
     values = headers.all(name)
     if len(values) > 1:
         raise HeaderMismatch(f"the header {name} is there {len(values)} times")
-    value = headers.known[name] = values[0] if values else None
-    return value
+    return values[0] if values else None
 
 
 def _mirror(headers: Headers, name: str) -> str:

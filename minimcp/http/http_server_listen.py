@@ -13,7 +13,7 @@ from typing import Callable, Iterable, Optional
 
 from ..errors import ConnectionLost
 from ..protocol.sse import MEDIA_TYPE
-from .common import LAST_EVENT_HEADER, Headers, ResponseWriter, accepts
+from .headers import LAST_EVENT_HEADER, Headers, ResponseWriter, accepts
 from .http_server_reply import Mail, serve_mail
 from .http_server_settings import Refusal
 from .http_server_stream import EventStore, Stream

@@ -6,7 +6,7 @@ from typing import Callable, Iterable, Optional
 
 from ..errors import INVALID_REQUEST, RpcError
 from ..protocol.messages import Failure, Id, Json, encode
-from .common import JSON_TYPE, HttpRequest, ResponseWriter
+from .headers import JSON_TYPE, Headers, HttpRequest, HttpResponse, ResponseWriter, read_body, why_no_json
 from .http_server_stream import EventStore
 
 
@@ -42,15 +42,43 @@ class Refusal(Exception):
         """The same for an error of the protocol."""
         return cls(status, error.message, code=error.code, id=id, data=error.data)
 
+    def response(self) -> HttpResponse:
+        """What is sent."""
+        kind = "text/plain; charset=utf-8" if self._plain else JSON_TYPE
+        body = f"{self.failure.message}\n".encode() if self._plain else encode(self.failure)
+        return HttpResponse(self.status, [("Content-Type", kind), *self.headers], body)
+
     def send(self, writer: ResponseWriter) -> None:
         """Send it.
 
         Raises:
             ConnectionLost: The peer is gone.
         """
-        kind = "text/plain; charset=utf-8" if self._plain else JSON_TYPE
-        body = f"{self.failure.message}\n".encode() if self._plain else encode(self.failure)
-        writer.send(self.status, [("Content-Type", kind), *self.headers], body)
+        response = self.response()
+        writer.send(response.status, response.headers, response.body)
+
+
+def check_type(headers: Headers) -> None:
+    """Look at what the headers say about a body.
+
+    Raises:
+        Refusal: It is of another type, or is encoded.
+    """
+    reason = why_no_json(headers)
+    if reason is not None:
+        raise Refusal(415, reason)
+
+
+def body_of(request: HttpRequest, limit: Optional[int]) -> bytes:
+    """The body of a request.
+
+    Raises:
+        Refusal: It is longer than `limit` bytes.
+    """
+    body = read_body(request, limit)
+    if body is None:
+        raise Refusal(413, f"the body is longer than {limit} bytes, the max_body_bytes of this server")
+    return body
 
 
 class HttpSettings:
@@ -58,8 +86,8 @@ class HttpSettings:
 
     Args:
         path: Where it is, exactly.
-        allowed_hosts: As of `Doorkeeper`.
-        allowed_origins: As of `Doorkeeper`.
+        allowed_hosts: As of `HostPolicy`.
+        allowed_origins: As of `HostPolicy`.
         sessions: Whether clients that shake hands get a session.
         json_response: Whether every response is one JSON body.
         event_store: Keeps events for clients that lose a stream; None keeps none.

@@ -15,7 +15,7 @@ from typing import Callable, Optional
 
 from ..errors import ConnectionLost
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
-from .common import JSON_TYPE, ResponseWriter
+from .headers import JSON_TYPE, ResponseWriter
 
 log = logging.getLogger("minimcp.http")
 

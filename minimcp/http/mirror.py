@@ -13,7 +13,7 @@ from ..protocol.lifecycle import VERSION_KEY
 from ..protocol.messages import Json
 from ..schema.header_params import Mirrored, header_value, mirrored
 from ..types import Tool
-from .common import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX, VERSION_HEADER
+from .headers import METHOD_HEADER, NAME_HEADER, PARAM_PREFIX, VERSION_HEADER
 
 log = logging.getLogger("minimcp.client")
 

@@ -19,11 +19,11 @@ from ..engine.requests import PendingCall
 from ..engine.timer import Deadline
 from ..engine.transport import Frame, SessionGone, Transport
 from ..errors import AuthorizationError, ConnectionLost, McpError, ProtocolViolation, RequestTimeout, one_line
-from ..protocol.lifecycle import LISTEN
-from ..errors import Busy, describe
-from ..protocol.messages import InvalidMessage, Failure, Id, Response, decode
-from .common import JSON_TYPE, media_type
+from ..protocol.eras import LISTEN
+from ..protocol.failures import Busy, describe
+from ..protocol.messages import Failure, Id, decode
 from .fetch import Answer, Auth, Fetcher, shown
+from .headers import JSON_TYPE, media_type
 from .sending import Sending
 
 log = logging.getLogger("minimcp.client")

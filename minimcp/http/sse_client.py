@@ -17,9 +17,9 @@ from ..errors import ConnectionLost, McpError, ProtocolViolation, one_line
 from ..protocol.messages import Id
 from ..protocol.sse import MEDIA_TYPE, Event, EventReader
 from ..protocol.versions import Revision
-from .common import JSON_TYPE, VERSION_HEADER, media_type
 from .fetch import Answer
-from .posting import ERROR_BYTES, Ended, HttpServer, Message, PostingPipe
+from .headers import JSON_TYPE, VERSION_HEADER, media_type
+from .posting import ERROR_BYTES, HttpServer, Message, PostingPipe
 from .sending import Sending
 
 ENDPOINT_SECONDS = 10.0

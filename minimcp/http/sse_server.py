@@ -16,9 +16,8 @@ from ..engine.pool import waiting
 from ..engine.transport import Frame, Transport
 from ..errors import INTERNAL_ERROR, ConnectionLost
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
-from .common import Doorkeeper, HttpRequest, ResponseWriter, accepts
-from .http_server_body import body_of, check_type
-from .http_server_settings import HttpSettings, Refusal
+from .headers import HostPolicy, HttpRequest, HttpResponse, ResponseWriter, accepts
+from .http_server_settings import HttpSettings, Refusal, body_of, check_type
 from .http_server_stream import STREAM_HEADERS
 
 log = logging.getLogger("minimcp.sse")
@@ -104,8 +103,9 @@ class SseServer:
 
     def __init__(self, connect: Callable[[Transport], Any], settings: HttpSettings) -> None:
         self._connect, self._settings = connect, settings
-        self._door = Doorkeeper(settings.allowed_hosts, settings.allowed_origins)
+        self._policy = HostPolicy(settings.allowed_hosts, settings.allowed_origins)
         self._pipes: dict[str, SsePipe] = {}
+        self._closing = False
 
     def serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
         """Serve one request on this thread; returns when the response is complete."""
@@ -122,22 +122,46 @@ class SseServer:
         except ConnectionLost as error:
             log.debug("%s: %s", request.client, error)
 
-    def _serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        refusal = self._door.refusal(request.headers)
+    def check(self, request: HttpRequest) -> Optional[HttpResponse]:
+        """The response that refuses a request by its head alone; None when its body is wanted. Never blocks."""
+        try:
+            self._check(request)
+        except Refusal as refusal:
+            return refusal.response()
+        return None
+
+    def _check(self, request: HttpRequest) -> None:
+        refusal = self._policy.refusal(request.headers)
         if refusal is not None:
             raise Refusal(*refusal)
-        path, _, query = request.path.partition("?")
+        path = request.path.partition("?")[0]
         verb = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}.get(path)
         if verb is None:
             raise Refusal(404, f"there is nothing here: the stream is at {STREAM_PATH}", code=None)
         if request.method != verb:
             raise Refusal(405, f"this is served with {verb}", (("Allow", verb),), code=None)
+        if self._closing:
+            raise Refusal(503, "the server is closing")
+        if verb == "POST":
+            self._pipe(request)
+            check_type(request.headers)
+
+    def _serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        self._check(request)
         authenticate = self._settings.authenticate
         principal = None if authenticate is None else authenticate(request)
-        if verb == "GET":
+        if request.method == "GET":
             self._stream(request, writer, principal)
         else:
-            self._message(request, writer, parse_qs(query).get(_ID, [""])[0], principal)
+            self._message(request, writer, principal)
+
+    def _pipe(self, request: HttpRequest) -> SsePipe:
+        """The session that a POST names."""
+        id = parse_qs(request.path.partition("?")[2]).get(_ID, [""])[0]
+        pipe = self._pipes.get(id)
+        if pipe is None:
+            raise Refusal(404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one")
+        return pipe
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter, principal: Optional[str]) -> None:
         if not accepts(request.headers, MEDIA_TYPE):
@@ -148,6 +172,8 @@ class SseServer:
         id, pipe = secrets.token_urlsafe(32), SsePipe(writer, principal, request.headers)
         self._pipes[id] = pipe
         try:
+            if self._closing:
+                pipe.close()  # `close` may not have seen it
             writer.begin(200, list(STREAM_HEADERS))
             writer.write(format_event(f"{MESSAGES_PATH}?{_ID}={id}", event="endpoint"))
             writer.on_gone(pipe.close)
@@ -158,16 +184,16 @@ class SseServer:
             pipe.close()
             writer.end()
 
-    def _message(self, request: HttpRequest, writer: ResponseWriter, id: str, principal: Optional[str]) -> None:
-        pipe = self._pipes.get(id)
-        if pipe is None or pipe.principal != principal:
+    def _message(self, request: HttpRequest, writer: ResponseWriter, principal: Optional[str]) -> None:
+        pipe = self._pipe(request)
+        if pipe.principal != principal:
             raise Refusal(404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one")
-        check_type(request.headers)
         if not pipe.put(body_of(request, self._settings.max_body_bytes)):
             raise Refusal(503, "too many messages of this session wait already")
         writer.send(202, [], b"")
 
     def close(self) -> None:
-        """End all streams."""
+        """End all streams, and refuse new ones."""
+        self._closing = True
         for pipe in list(self._pipes.values()):
             pipe.close()

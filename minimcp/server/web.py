@@ -19,11 +19,11 @@ from .registry import Registry
 from .server_role import ServerRole
 
 if TYPE_CHECKING:
-    from ..http.common import HttpRequest, HttpResponse
     from ..http.endpoint import Endpoint
-    from ..http.http_running import RunningHttp
+    from ..http.headers import HttpRequest, HttpResponse
     from ..http.http_server_settings import HttpSettings
     from ..http.http_server_stream import EventStore
+    from ..http.server import RunningHttp
     from ..http.wsgi import WsgiApp
 
 
@@ -175,7 +175,7 @@ class Web:
         return self._start_http(host, port, path, newer=True, older=legacy_sse)
 
     def _start_http(self, host: str, port: int, path: str, *, newer: bool, older: bool) -> RunningHttp:
-        from ..http.http_running import RunningHttp
+        from ..http.server import RunningHttp
         from ..http.sse_server import SseServer
 
         settings = self._http_settings(path)

@@ -8,7 +8,7 @@ from typing import Any, Iterator, List
 import pytest
 
 from minimcp import ConnectionLost, Context, Server
-from minimcp.http.common import HttpRequest
+from minimcp.http.headers import HttpRequest
 from minimcp.http.sse_server import _MOST_BYTES, _MOST_WAITING, SsePipe, SseServer
 
 from ..support import WAIT, eventually

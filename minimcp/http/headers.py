@@ -1,4 +1,4 @@
-"""What the HTTP transports share: requests, responses, headers, media types, hosts and origins.
+"""HTTP messages as the transports exchange them: headers, requests, responses, media types, hosts and origins.
 
 No socket is opened and no thread started in here.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
@@ -7,6 +7,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
 
@@ -20,35 +21,31 @@ NAME_HEADER = "Mcp-Name"
 PARAM_PREFIX = "Mcp-Param-"
 LAST_EVENT_HEADER = "Last-Event-ID"
 
-_REMEMBERED = 64
-"""Verdicts on headers that are kept: clients send the same ones with every request."""
+_CACHED = 64  # verdicts on headers: clients send the same ones with every request
+_PIECE_BYTES = 64 * 1024
 
 
 class Headers(Mapping[str, str]):
-    """The headers of one message: names without regard to case, values without the blanks round them.
+    """The headers of one message, immutable: case-insensitive names, values without the blanks around them.
 
     As a mapping it has the first value of each name; `all` gives the others too.
 
     Args:
         given: A mapping or pairs; a name may come several times.
-
-    ``known`` is what their readers have found out, for when the same come again: never anything about Content-Length.
     """
-
-    __slots__ = ("_values", "known")
 
     def __init__(self, given: Union[Mapping[str, str], HeaderPairs, None] = None) -> None:
         self._values: dict[str, list[str]] = {}
-        self.known: dict[Any, Any] = {}
         pairs: Any = given.items() if isinstance(given, Mapping) else given or ()
         for name, value in pairs:
             self._values.setdefault(name.lower(), []).append(value.strip(" \t"))
 
-    def with_length(self, digits: str) -> Headers:
-        """The same with another Content-Length; what is known of the one is known of the other."""
-        twin = Headers.__new__(Headers)
-        twin._values, twin.known = {**self._values, "content-length": [digits]}, self.known
-        return twin
+    @classmethod
+    def of(cls, values: dict[str, list[str]]) -> Headers:
+        """Those of names in lower case, with their stripped values."""
+        headers = cls()
+        headers._values = values
+        return headers
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()][0]
@@ -77,7 +74,7 @@ class Headers(Mapping[str, str]):
 
 
 class HttpRequest:
-    """One request, parsed, its body perhaps not read yet.
+    """One parsed request.
 
     Args:
         method: In capitals, as it came.
@@ -86,8 +83,6 @@ class HttpRequest:
         body: Bytes, or an object with ``read(n)`` that gives the body's bytes and then nothing.
         client: The peer's address, for logs; None where it is unknown.
     """
-
-    __slots__ = ("method", "path", "headers", "body", "client")
 
     def __init__(
         self,
@@ -104,6 +99,7 @@ class HttpRequest:
         return f"<HttpRequest {self.method} {self.path!r:.80}>"
 
 
+@dataclass(eq=False)
 class HttpResponse:
     """One response.
 
@@ -113,22 +109,16 @@ class HttpResponse:
         body: Bytes; or, when it was asked for, an iterator of bytes with ``close()``.
     """
 
-    __slots__ = ("status", "headers", "body")
-
-    def __init__(self, status: int, headers: list[tuple[str, str]], body: Any = b"") -> None:
-        self.status, self.headers, self.body = status, headers, body
-
-    def __repr__(self) -> str:
-        return f"<HttpResponse {self.status}>"
+    status: int
+    headers: list[tuple[str, str]] = field(repr=False)
+    body: Any = field(default=b"", repr=False)
 
 
 class ResponseWriter:
     """Where the response to one request goes: `send` once, or `begin`, any number of `write` and `end`.
 
-    `write`, `end` and `on_gone` may be called by any thread.
+    Thread safety: `write`, `has_room`, `end` and `on_gone` may be called by any thread.
     """
-
-    __slots__ = ()
 
     gone: bool
     """Whether the peer is known to have closed."""
@@ -150,7 +140,7 @@ class ResponseWriter:
         raise NotImplementedError
 
     def write(self, data: bytes) -> None:
-        """Send one piece of the body, waiting for the peer if need be.
+        """Send one piece of the body. Blocks: until the peer takes it.
 
         Raises:
             ConnectionLost: The peer is gone, or takes nothing any more.
@@ -170,7 +160,27 @@ class ResponseWriter:
         raise NotImplementedError
 
 
-# ------------------------------------------------------------ media types
+# ------------------------------------------------------------ bodies and media types
+
+
+def read_body(request: HttpRequest, limit: Optional[int]) -> Optional[bytes]:
+    """The body of a request; None when it is longer than `limit` bytes, of which one more at most is read."""
+    body, length = request.body, request.headers.get("Content-Length", "")
+    announced = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else 0
+    if limit is not None and announced > limit:
+        return None
+    if not isinstance(body, bytes):
+        body = b"".join(_pieces(body, None if limit is None else limit + 1))
+    return None if limit is not None and len(body) > limit else body
+
+
+def _pieces(file: Any, most: Optional[int]) -> Iterator[bytes]:
+    while most is None or most > 0:
+        piece = file.read(_PIECE_BYTES if most is None else min(_PIECE_BYTES, most))
+        if not piece:
+            return
+        most = None if most is None else most - len(piece)
+        yield piece
 
 
 def media_type(value: Optional[str]) -> tuple[str, dict[str, str]]:
@@ -184,28 +194,31 @@ def media_type(value: Optional[str]) -> tuple[str, dict[str, str]]:
     return name.strip().lower(), parameters
 
 
-@lru_cache(_REMEMBERED)
-def is_json(content_type: Optional[str]) -> bool:
-    """Whether a body of this type is JSON in UTF-8: exactly that type, whatever its other parameters are."""
+def why_no_json(headers: Headers) -> Optional[str]:
+    """Why a body with these headers is not taken as JSON in UTF-8, in words for the peer; None when it is."""
+    if not _is_json(headers.get("Content-Type")):
+        return f"the body is {JSON_TYPE}, and the header Content-Type says so"
+    if headers.get("Content-Encoding", "identity").lower() != "identity":
+        return "the body is not compressed"
+    return None
+
+
+@lru_cache(_CACHED)
+def _is_json(content_type: Optional[str]) -> bool:
     name, parameters = media_type(content_type)
     return name == JSON_TYPE and parameters.get("charset", "utf-8").lower() in ("utf-8", "utf8")
 
 
 def accepts(headers: Headers, *wanted: str) -> bool:
     """Whether the Accept headers take all of these types, by name or by a range that it lies in."""
-    accept = tuple(headers.all("Accept"))
-    return all(_accepts(accept, kind) for kind in wanted)
+    return _accepts(tuple(headers.all("Accept")), wanted)
 
 
-@lru_cache(_REMEMBERED)
-def _accepts(accept: tuple[str, ...], wanted: str) -> bool:
-    ranges = (wanted, wanted.partition("/")[0] + "/*", "*/*")
-    for value in accept:
-        for part in value.split(","):
-            name, parameters = media_type(part)
-            if name in ranges and not re.fullmatch(r"0(\.0*)?", parameters.get("q", "1")):
-                return True
-    return False
+@lru_cache(_CACHED)
+def _accepts(accept: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+    parts = [media_type(part) for value in accept for part in value.split(",")]
+    taken = {name for name, parameters in parts if not re.fullmatch(r"0(\.0*)?", parameters.get("q", "1"))}
+    return all(taken & {kind, kind.partition("/")[0] + "/*", "*/*"} for kind in wanted)
 
 
 # ------------------------------------------------------------ hosts and origins
@@ -218,28 +231,38 @@ class Authority(NamedTuple):
     port: Optional[int]
 
 
+class Origin(NamedTuple):
+    """Where a page comes from, its port always written."""
+
+    scheme: str
+    authority: Authority
+
+
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?))(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://([^/?#@\\\s]+)")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def parse_host(value: str) -> Optional[Authority]:
-    """What a Host header says; None when it says nothing that is a host."""
+    """The value of a Host header; None when it is no host."""
     found = _HOST.fullmatch(value)
     if found is None or int(found[3] or 0) > 65535:
         return None
     return Authority((found[1] or found[2]).lower(), int(found[3]) if found[3] else None)
 
 
-def parse_origin(value: str) -> Optional[tuple[str, Authority]]:
-    """The scheme and the host of an Origin header; None when it is none of http or https ("null" is none)."""
+def parse_origin(value: str) -> Optional[Origin]:
+    """The value of an Origin header; None when it is none of http or https ("null" is none)."""
     found = _ORIGIN.fullmatch(value)
     authority = parse_host(found[2]) if found else None
-    return (found[1], authority) if found and authority else None
+    if found is None or authority is None:
+        return None
+    port = authority.port if authority.port is not None else {"http": 80, "https": 443}[found[1]]
+    return Origin(found[1], Authority(authority.host, port))
 
 
-class Doorkeeper:
-    """Decides by Host and Origin whether a request is meant for this server: no web page may reach it by a trick.
+class HostPolicy:
+    """Decides by Host and Origin whether a request may be served: the guard against DNS rebinding and foreign pages.
 
     Args:
         allowed_hosts: Hosts that this server is known by, each with a port or without (then with any); ``"*"`` among
@@ -253,53 +276,45 @@ class Doorkeeper:
         ValueError: One of them is no host or no origin.
     """
 
-    __slots__ = ("_hosts", "_origins", "_any_host", "_any_origin", "_verdict")
-
     def __init__(
         self, allowed_hosts: Optional[Iterable[str]] = None, allowed_origins: Optional[Iterable[str]] = None
     ) -> None:
-        hosts = _sequence("allowed_hosts", LOOPBACK if allowed_hosts is None else allowed_hosts)
-        origins = _sequence("allowed_origins", () if allowed_origins is None else allowed_origins)
+        hosts = _names("allowed_hosts", LOOPBACK if allowed_hosts is None else allowed_hosts)
+        origins = _names("allowed_origins", () if allowed_origins is None else allowed_origins)
         self._any_host, self._any_origin = "*" in hosts, "*" in origins
         self._hosts = {_known_host(name) for name in hosts if name != "*"}
         self._origins = {_known_origin(name) for name in origins if name != "*"}
-        self._verdict = lru_cache(_REMEMBERED)(self._judge)
+        self._judge = lru_cache(_CACHED)(self._refusal)
 
     def refusal(self, headers: Headers) -> Optional[tuple[int, str]]:
-        """The status and the words to refuse a request with; None lets it in."""
-        return self._verdict(tuple(headers.all("Host")), tuple(headers.all("Origin")))
+        """The status and the words to refuse a request with; None when it may be served."""
+        return self._judge(tuple(headers.all("Host")), tuple(headers.all("Origin")))
 
-    def _judge(self, hosts: tuple[str, ...], origins: tuple[str, ...]) -> Optional[tuple[int, str]]:
+    def _refusal(self, hosts: tuple[str, ...], origins: tuple[str, ...]) -> Optional[tuple[int, str]]:
         if not self._any_host:
             if len(hosts) != 1:
                 return 400, "a request has one Host header"
-            if not self._is_ours(parse_host(hosts[0])):
+            if not self._is_allowed(parse_host(hosts[0])):
                 return 421, f"this server is not known as {hosts[0]!r:.80}: name it in allowed_hosts"
-        asked = parse_host(hosts[0]) if hosts else None
+        host = parse_host(hosts[0]) if hosts else None
         for origin in origins:
-            if not self._is_welcome(parse_origin(origin), asked):
+            if not (self._any_origin or self._may_send(parse_origin(origin), host)):
                 return 403, f"pages of {origin!r:.80} may not send requests: name the origin in allowed_origins"
         return None
 
-    def _is_ours(self, authority: Optional[Authority]) -> bool:
-        return authority is not None and (authority in self._hosts or Authority(authority.host, None) in self._hosts)
+    def _is_allowed(self, host: Optional[Authority]) -> bool:
+        return host is not None and (host in self._hosts or Authority(host.host, None) in self._hosts)
 
-    def _is_welcome(self, origin: Optional[tuple[str, Authority]], asked: Optional[Authority]) -> bool:
-        if self._any_origin or origin is None:
-            return self._any_origin
-        known = _with_port(origin)
-        same = self._any_host and asked is not None and asked.host == known[1].host
-        return same or known in self._origins or self._is_ours(known[1])
-
-
-def _with_port(origin: tuple[str, Authority]) -> tuple[str, Authority]:
-    scheme, (host, port) = origin
-    return scheme, Authority(host, port if port is not None else 443 if scheme == "https" else 80)
+    def _may_send(self, origin: Optional[Origin], host: Optional[Authority]) -> bool:
+        if origin is None:
+            return False
+        same_host = self._any_host and host is not None and host.host == origin.authority.host
+        return same_host or origin in self._origins or self._is_allowed(origin.authority)
 
 
-def _sequence(name: str, given: Iterable[str]) -> list[str]:
+def _names(option: str, given: Iterable[str]) -> list[str]:
     if isinstance(given, str):
-        raise TypeError(f"{name} is a sequence of names: did you mean [{given!r}]?")
+        raise TypeError(f"{option} is a sequence of names: did you mean [{given!r}]?")
     return list(given)
 
 
@@ -310,8 +325,8 @@ def _known_host(name: str) -> Authority:
     return found
 
 
-def _known_origin(name: str) -> tuple[str, Authority]:
+def _known_origin(name: str) -> Origin:
     found = parse_origin(name)
     if found is None:
         raise ValueError(f"allowed_origins are like https://example.com or http://localhost:3000, not {name!r}")
-    return _with_port(found)
+    return found

@@ -1,45 +1,42 @@
-"""How bytes become requests: what has one meaning only is taken, everything else is refused."""
+"""Bytes to requests and responses to bytes: what has one meaning only is taken, everything else is refused."""
 
 from __future__ import annotations
 
 import random
-from typing import List, Optional, Tuple
+import re
+from typing import Any, List, Optional, Tuple
 
 import pytest
 
-from minimcp.http.http_framing import (
-    FIELDS,
+from minimcp.http import framing
+from minimcp.http.framing import (
     HEADER_BYTES,
+    HEADER_COUNT,
     LINE_BYTES,
     BadRequest,
     Head,
-    RequestStream,
+    RequestParser,
+    chunk,
+    has_body,
     parse_head,
-)  # fmt: skip
+    response_head,
+)
 from tests.rows import for_each
 
 GET = b"GET /mcp HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST /mcp HTTP/1.1\r\nHost: a\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 BODY_BYTES = 1000
-
-
-def stream() -> RequestStream:
-    return RequestStream(body_bytes=BODY_BYTES)
 
 
 def requests(data: bytes, size: Optional[int] = None) -> List[Tuple[Head, bytes]]:
     """The whole requests in `data`, fed in pieces of `size`."""
-    taken, found = stream(), []
+    parser, found = RequestParser(body_bytes=BODY_BYTES), []
     for at in range(0, len(data), size or len(data)):
-        taken.feed(data[at : at + (size or len(data))])
-        while taken.head() is not None:
-            body = taken.body()
-            if body is None:
-                break
-            head = taken.head()
-            assert head is not None
-            found.append((head, body))
-            taken.forward()
+        parser.feed(data[at : at + (size or len(data))])
+        while parser.head is not None and parser.body is not None:
+            found.append((parser.head, parser.body))
+            parser.next()
     return found
 
 
@@ -48,18 +45,20 @@ def refusal(data: bytes, size: Optional[int] = None) -> Optional[int]:
     try:
         requests(data, size)
     except BadRequest as refused:
-        return refused.status
+        return refused.response.status
     return None
 
 
+# ------------------------------------------------------------ what is taken
+
+
 def test_a_request() -> None:
-    head, body = requests(POST + b"X-Two:\t one  two \r\nContent-Length: 5\r\n\r\nhello")[0]
-    assert (head.method, head.path, head.newer, head.keep_alive) == ("POST", "/mcp", True, True)
+    head, body = requests(POST + b"X-Two:\t one  two \r\nX-TWO: 3\r\nContent-Length: 5\r\n\r\nhello")[0]
+    assert (head.method, head.path, head.http11, head.keep_alive) == ("POST", "/mcp", True, True)
     assert list(head.headers.items()) == [("host", "a"), ("x-two", "one  two"), ("content-length", "5")]
-    assert (head.length, head.expects, body) == (5, False, b"hello")
+    assert head.headers.all("x-two") == ["one  two", "3"]
+    assert (head.length, head.expects_continue, body) == (5, False, b"hello")
 
-
-CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 BODIES = [
     (POST + b"\r\n", b""),
@@ -83,22 +82,24 @@ def test_bodies_however_they_are_cut(data: bytes, body: bytes, size: Optional[in
 
 
 def test_pipelined_requests_come_one_by_one() -> None:
-    taken = stream()
-    taken.feed(GET + POST + b"Content-Length: 2\r\n\r\nhi" + GET[:5])
-    first = taken.head()
-    assert first is not None and first.method == "GET" and taken.head() is first
-    assert taken.body() == b"" == taken.body()
-    taken.forward()
-    second = taken.head()
-    assert second is not None and second.method == "POST"
-    assert taken.body() == b"hi"
-    taken.forward()
-    assert taken.head() is None and taken.begun
-    taken.feed(GET[5:])
-    assert taken.head() == first
-    taken.body()
-    taken.forward()
-    assert not taken.begun
+    parser = RequestParser(body_bytes=BODY_BYTES)
+    parser.feed(GET + POST + b"Content-Length: 2\r\n\r\nhi" + GET[:5])
+    assert parser.head is not None and parser.head.method == "GET" and parser.body == b""
+    parser.next()
+    assert parser.head.method == "POST" and parser.body == b"hi"
+    parser.next()
+    assert parser.head is None and parser.body is None and parser.begun and parser.buffered == 5
+    parser.feed(GET[5:])
+    assert parser.body == b""
+    parser.next()
+    assert not parser.begun and parser.buffered == 0
+
+
+@for_each("data", [POST + b"Content-Length: 9\r\n\r\nabc", CHUNKED + b"9\r\nabc"])
+def test_what_has_come_of_a_body_is_counted(data: bytes) -> None:
+    parser = RequestParser(body_bytes=BODY_BYTES)
+    parser.feed(data)
+    assert parser.head is not None and parser.body is None and parser.buffered == 3
 
 
 KEEPING = [
@@ -114,13 +115,13 @@ KEEPING = [
 
 
 @for_each("rest, kept", KEEPING)
-def test_who_wants_to_go_on(rest: bytes, kept: bool) -> None:
+def test_who_keeps_the_connection_alive(rest: bytes, kept: bool) -> None:
     assert parse_head(b"GET / " + rest).keep_alive is kept
 
 
-def test_what_waits_for_leave_to_send() -> None:
-    assert parse_head(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue").expects
-    assert not parse_head(b"POST / HTTP/1.0\r\nExpect: 100-continue").expects
+def test_expect_100_continue() -> None:
+    assert parse_head(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue").expects_continue
+    assert not parse_head(b"POST / HTTP/1.0\r\nExpect: 100-continue").expects_continue
 
 
 TARGETS = [
@@ -144,6 +145,9 @@ def test_hosts(host: bytes) -> None:
     assert parse_head(b"GET / HTTP/1.1\r\nHost: " + host).headers == {"host": host.decode()}
 
 
+# ------------------------------------------------------------ what is refused
+
+
 REQUEST_LINES = [
     (400, b"GET\r\n"),
     (400, b"GET /\r\n"),
@@ -154,7 +158,6 @@ REQUEST_LINES = [
     (400, b"G(T / HTTP/1.1\r\n"),
     (400, b"GET / http/1.1\r\n"),
     (400, b"GET / HTTP/1.10\r\n"),
-    (400, b"GET / HTTP/11\r\n"),
     (400, b"GET /\x00 HTTP/1.1\r\n"),
     (400, b"GET /\xc3\xa4 HTTP/1.1\r\n"),
     (400, b"GET /#x HTTP/1.1\r\n"),
@@ -167,7 +170,6 @@ REQUEST_LINES = [
     (400, b"CONNECT a HTTP/1.1\r\n"),
     (505, b"GET / HTTP/2.0\r\n"),
     (505, b"PRI * HTTP/2.0\r\n"),
-    (505, b"GET / HTTP/1.2\r\n"),
     (505, b"GET / HTTP/0.9\r\n"),
     (501, b"get / HTTP/1.1\r\n"),
     (501, b"BREW / HTTP/1.1\r\n"),
@@ -183,7 +185,6 @@ def test_request_lines_that_are_refused(status: int, line: bytes) -> None:
 HEADERS = [
     (400, b"Host: b"),
     (400, b"X : y"),
-    (400, b"X\t: y"),
     (400, b": y"),
     (400, b"X"),
     (400, b""),  # the head ends here, and what follows begins no request
@@ -205,6 +206,7 @@ HEADERS = [
     (400, b"Content-Length: 5.0"),
     (400, b"Content-Length: \xb2"),
     (400, b"Content-Length:"),
+    (400, b"Content-Length : 5"),
     (400, b"Content-Length: 5\r\nContent-Length: 5"),
     (400, b"Content-Length: 5\r\ncontent-length: 6"),
     (400, b"Content-Length: 5\r\nTransfer-Encoding: chunked"),
@@ -225,14 +227,16 @@ HEADERS = [
     (413, b"Content-Length: %d" % (BODY_BYTES + 1)),
     (413, b"Content-Length: " + b"9" * 5000),
     (431, b"X: " + b"y" * LINE_BYTES),
-    (431, b"X: y\r\n" * FIELDS + b"Z: z"),
+    (431, b"X: y\r\n" * HEADER_COUNT + b"Z: z"),
 ]
 
 
 @for_each("status, header", HEADERS)
 @for_each("size", [None, 1])
-def test_headers_that_are_refused(status: int, header: bytes, size: Optional[int]) -> None:
-    assert refusal(POST + header + b"\r\n\r\n\x00", size) == status
+@for_each("before", [b"", POST + b"Content-Length: 5\r\n\r\nhello" + CHUNKED + b"0\r\n\r\n"])
+def test_headers_that_are_refused(status: int, header: bytes, size: Optional[int], before: bytes) -> None:
+    """Whatever is cached of earlier heads."""
+    assert refusal(before + POST + header + b"\r\n\r\n\x00", size) == status
 
 
 @for_each("host", [b"a b", b"a/b", b"a:b", b"a:80:b", b"u@a", b"[a", b"a\\b", b"a#b"])
@@ -240,18 +244,14 @@ def test_hosts_that_are_none(host: bytes) -> None:
     assert refusal(b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n") == 400
 
 
-def test_the_newer_version_names_its_host() -> None:
+def test_what_differs_in_http_1_0() -> None:
     assert refusal(b"GET / HTTP/1.1\r\n\r\n") == 400
     assert refusal(b"GET / HTTP/1.0\r\n\r\n") is None
-
-
-def test_chunks_are_not_for_the_older_version() -> None:
     assert refusal(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n") == 400
 
 
 CHUNKS = [
     (400, b"+5\r\nhello\r\n"),
-    (400, b"-5\r\nhello\r\n"),
     (400, b"0x5\r\nhello\r\n"),
     (400, b"5_0\r\nhello\r\n"),
     (400, b" 5\r\nhello\r\n"),
@@ -273,7 +273,6 @@ CHUNKS = [
     (400, b"0\r\nHost: b\r\n\r\n"),
     (400, b"1" * 16 + b"\r\n"),
     (400, b"5;" + b"a" * 2000),
-    (400, b"1;" + b"a" * 1000 + b"\r\n!\r\n" * 20),
     (400, b"".join(b"1;" + b"a" * 1000 + b"\r\n!\r\n" for _ in range(300))),
     (413, b"%x\r\n" % (BODY_BYTES + 1)),
     (413, b"f" * 15 + b"\r\n"),
@@ -291,30 +290,33 @@ def test_chunks_that_are_refused(status: int, chunks: bytes, size: Optional[int]
 
 def test_a_body_in_tiny_chunks_is_taken_up_to_a_point() -> None:
     """Each costs more time than a byte of it is worth."""
-    taken = RequestStream(body_bytes=None)
-    taken.feed(CHUNKED + b"1\r\n!\r\n" * 10_000 + b"8000\r\n" + b"x" * 0x8000 + b"\r\n0\r\n\r\n")
-    assert taken.head() is not None and len(taken.body() or b"") == 10_000 + 0x8000
-    taken.forward()
-    taken.feed(CHUNKED + b"1\r\n!\r\n" * 20_000)
-    assert taken.head() is not None
+    parser = RequestParser(body_bytes=None)
+    parser.feed(CHUNKED + b"1\r\n!\r\n" * 10_000 + b"8000\r\n" + b"x" * 0x8000 + b"\r\n0\r\n\r\n")
+    assert len(parser.body or b"") == 10_000 + 0x8000
+    parser.next()
     with pytest.raises(BadRequest, match="too small"):
-        taken.body()
+        parser.feed(CHUNKED + b"1\r\n!\r\n" * 20_000)
 
 
-def test_the_limits_are_meant_exactly() -> None:
+def test_the_limits_are_exact() -> None:
     exact = b"GET / HTTP/1.1\r\nHost: a\r\nX: "
-    fits = RequestStream(header_bytes=len(exact) + 10, body_bytes=5)
-    fits.feed(exact + b"y" * 10 + b"\r\n\r\n")
-    assert fits.head() is not None
-    over = RequestStream(header_bytes=len(exact) + 10, body_bytes=5)
-    over.feed(exact + b"y" * 11 + b"\r\n\r\n")
-    with pytest.raises(BadRequest):
-        over.head()
+    for size, fits in ((10, True), (11, False)):
+        parser = RequestParser(header_bytes=len(exact) + 10, body_bytes=5)
+        if fits:
+            parser.feed(exact + b"y" * size + b"\r\n\r\n")
+            assert parser.head is not None
+        else:
+            with pytest.raises(BadRequest):
+                parser.feed(exact + b"y" * size + b"\r\n\r\n")
     line = b"X: " + b"y" * (LINE_BYTES - 3)
     assert refusal(POST + line + b"\r\n\r\n") is None and refusal(POST + line + b"y\r\n\r\n") == 431
-    assert refusal(POST + b"X: y\r\n" * (FIELDS - 1) + b"\r\n") is None
+    assert refusal(POST + b"X: y\r\n" * (HEADER_COUNT - 1) + b"\r\n") is None
     assert refusal(POST + b"Content-Length: %d\r\n\r\n" % BODY_BYTES) is None
     assert requests(CHUNKED + b"1\r\n!\r\n" * BODY_BYTES + b"0\r\n\r\n")[0][1] == b"!" * BODY_BYTES
+    trailer = b"X: " + b"y" * (LINE_BYTES - 3) + b"\r\n"
+    assert requests(CHUNKED + b"0\r\n" + trailer * 4 + b"\r\n") and refusal(CHUNKED + b"0\r\n" + trailer * 5) == 431
+    assert refusal(CHUNKED + b"1;" + b"a" * 1022 + b"\r\n!\r\n0\r\n\r\n") is None
+    assert refusal(CHUNKED + b"1;" + b"a" * 1023 + b"\r\n!\r\n0\r\n\r\n") == 400
 
 
 ENDLESS = [
@@ -339,7 +341,7 @@ def test_nothing_in_a_refusal_comes_from_the_peer() -> None:
     for _, line in REQUEST_LINES + HEADERS:
         with pytest.raises(BadRequest) as caught:
             requests(POST + b"X-Secret: <script>\r\n" + line + b"\r\n\r\n\x00")
-        assert "<" not in caught.value.reason
+        assert b"<" not in caught.value.response.body
 
 
 def test_any_bytes_are_requests_or_refused() -> None:
@@ -358,82 +360,64 @@ def test_any_bytes_are_requests_or_refused() -> None:
 def _outcome(data: bytes, size: Optional[int]) -> object:
     """All that comes of it; of a refusal only that it is one, as what is wrong first depends on the pieces."""
     found: List[Tuple[Head, bytes]] = []
-    taken = stream()
+    parser = RequestParser(body_bytes=BODY_BYTES)
     try:
         for at in range(0, len(data), size or len(data)):
-            taken.feed(data[at : at + (size or len(data))])
-            while True:
-                head, body = taken.head(), taken.body()
-                if head is None or body is None:
-                    break
-                found.append((head, body))
-                taken.forward()
+            parser.feed(data[at : at + (size or len(data))])
+            while parser.head is not None and parser.body is not None:
+                found.append((parser.head, parser.body))
+                parser.next()
     except BadRequest:
         return found, "refused"
     return found, "open"
 
 
-def test_lines_known_of_earlier_heads_change_nothing() -> None:
-    same = [b"X: y", b"Content-Length: 0"] + [b"X-%d: %d" % (number, number) for number in range(80)]
-    for head, body in requests(3 * (POST + b"\r\n".join(same) + b"\r\n\r\n")):
-        assert body == b"" and len(head.headers) == 83
-        assert list(head.headers.items())[1:3] == [("x", "y"), ("content-length", "0")]
-    assert refusal(POST + b"X: y\r\n\r\n" + POST + b"X: y\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n") == 400
+# ------------------------------------------------------------ responses
 
 
-LENGTHS = (b"Content-Length: 5", b"content-length:0005", b"CONTENT-LENGTH:\t5", b"Content-Length:  5 ")
+def head(
+    status: int = 200, headers: Any = (), *, length: Optional[int] = 1, keep: bool = True, http11: bool = True
+) -> str:
+    return response_head(status, headers, length=length, keep_alive=keep, http11=http11).decode("latin-1")
 
 
-@for_each("line", LENGTHS)
-def test_a_head_comes_again_with_another_length(line: bytes) -> None:
-    """Whatever is remembered, each head says what it says when it comes alone."""
-    heads = [POST + line + b"\r\nX: y", POST + b"X: y\r\n" + line, POST + b"X: y\r\nContent-Length: 3"]
-    wire = b"".join(head + b"\r\n\r\n" + b"hello"[: 3 if b": 3" in head else 5] for head in heads * 2)
-    for (found, body), head in zip(requests(wire), heads * 2):
-        alone = parse_head(head)
-        assert found._replace(headers=alone.headers) == alone and dict(found.headers) == dict(alone.headers)
-        assert len(body) == alone.length
+HEADS = [
+    (head(), "HTTP/1.1 200 OK", ["Content-Length: 1"]),
+    (head(404, [("X-A", "b")]), "HTTP/1.1 404 Not Found", ["X-A: b", "Content-Length: 1"]),
+    (head(299), "HTTP/1.1 299 ", ["Content-Length: 1"]),
+    (head(length=None), "HTTP/1.1 200 OK", ["Transfer-Encoding: chunked"]),
+    (head(length=None, http11=False, keep=False), "HTTP/1.1 200 OK", ["Connection: close"]),
+    (head(204, length=0), "HTTP/1.1 204 No Content", []),
+    (head(204, length=None), "HTTP/1.1 204 No Content", []),
+    (head(keep=False), "HTTP/1.1 200 OK", ["Content-Length: 1", "Connection: close"]),
+    (head(http11=False), "HTTP/1.1 200 OK", ["Content-Length: 1", "Connection: keep-alive"]),
+    (head(headers=[("content-length", "9"), ("Connection", "x"), ("Date", "now"), ("TRANSFER-ENCODING", "gzip")]),
+     "HTTP/1.1 200 OK", ["Content-Length: 1"]),
+    (head(headers=[("X", "\xe4 \t\xff")]), "HTTP/1.1 200 OK", ["X: \xe4 \t\xff", "Content-Length: 1"]),
+]  # fmt: skip
 
 
-TWICE = [
-    b"Content-Length: 5\r\nContent-Length: 5",
-    b"Content-Length: 5\r\nContent-Length: 0",
-    b"Content-Length: 5\r\ncontent-length: 5",
-    b"Content-Length: 5\r\nTransfer-Encoding: chunked",
-    b"Transfer-Encoding: chunked\r\nContent-Length: 5",
-    b"Content-Length: 5\r\nContent_Length: 5",
-    b"Content-Length: +5",
-    b"Content-Length: 5 5",
-    b"Content-Length: 5,5",
-    b"Content-Length : 5",
-    b"Content-Length: 5\r\n 5",
-]
+@for_each("text, first, rest", HEADS)
+def test_heads_of_responses(text: str, first: str, rest: List[str]) -> None:
+    lines = text.split("\r\n")
+    assert lines[0] == first and lines[-2:] == ["", ""]
+    dates = [line for line in lines if line.startswith("Date: ")]
+    assert re.fullmatch(r"Date: (Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT", *dates)
+    assert sorted(lines[1:-2]) == sorted(rest + dates)
 
 
-@for_each("lines", TWICE)
-def test_what_is_refused_alone_is_refused_behind_what_is_like_it(lines: bytes) -> None:
-    before = POST + b"Content-Length: 5\r\n\r\nhello"
-    chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-    for earlier in (b"", before, chunked, POST + b"\r\n", chunked + POST + b"\r\n" + before):
-        assert refusal(earlier + POST + lines + b"\r\n\r\nhello") == 400
-        assert refusal(earlier + before) is None
+def test_the_date_is_this_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    for now, text in ((0.0, "Thu, 01 Jan 1970 00:00:00"), (1e9 + 0.9, "Sun, 09 Sep 2001 01:46:40")):
+        monkeypatch.setattr(framing.time, "time", lambda now=now: now)  # type: ignore[attr-defined]
+        assert f"\r\nDate: {text} GMT\r\n" in head()
 
 
-def test_no_more_heads_are_remembered_than_a_few_short_ones() -> None:
-    taken = stream()
-    for number in range(50):
-        taken.feed(POST + b"X: %d\r\nContent-Length: 0\r\n\r\n" % number)
-        taken.feed(POST + b"X: %d%b\r\nContent-Length: 0\r\n\r\n" % (number, 2000 * b"y"))
-        for _ in range(2):
-            assert taken.head() is not None and taken.body() == b""
-            taken.forward()
-    assert len(taken._heads) <= 4 and sum(len(before + after) for before, after, _ in taken._heads) <= 4096
+@for_each("name, value", [("X", "a\r\nY: b"), ("X", "a\n"), ("X", "\x00"), ("X Y", "a"), ("", "a"), ("X\r", "")])
+def test_response_headers_that_would_be_two_or_none(name: str, value: str) -> None:
+    with pytest.raises(ValueError):
+        head(headers=[(name, value)])
 
 
-def test_what_is_known_of_a_head_holds_for_another_length_alone() -> None:
-    same = [POST + b"X: %b\r\nContent-Length: %d\r\n\r\n%b" % (x, len(body), body) for x, body in
-            ((b"y", b"a"), (b"y", b"bc"), (b"z", b"a"))]  # fmt: skip
-    first, second, other = (head for head, _ in requests(b"".join(same)))
-    first.headers.known["it"] = True
-    assert "it" in second.headers.known and "it" not in other.headers.known
-    assert [head.headers["Content-Length"] for head in (first, second, other)] == ["1", "2", "1"]
+def test_bodies_of_responses() -> None:
+    assert chunk(b"x" * 17) == b"11\r\n" + b"x" * 17 + b"\r\n"
+    assert has_body("GET", 200) and not has_body("HEAD", 200) and not has_body("GET", 204)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Optional
+import io
+from typing import Any, Optional
 
 import pytest
 
-from minimcp.http.common import (
+from minimcp.http.headers import (
     Authority,
-    Doorkeeper,
     Headers,
+    HostPolicy,
     HttpRequest,
     HttpResponse,
     accepts,
-    is_json,
     media_type,
     parse_host,
     parse_origin,
+    read_body,
+    why_no_json,
 )
 
 
@@ -34,6 +36,36 @@ def test_representations_show_no_values() -> None:
     assert "secret" not in repr(request) + repr(request.headers) + repr(HttpResponse(200, [], b"secret"))
 
 
+class Counted(io.BytesIO):
+    """Counts what is read of it."""
+
+    taken = 0
+
+    def read(self, size: Any = -1) -> bytes:
+        piece = super().read(size)
+        self.taken += len(piece)
+        return piece
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 100_000])
+def test_a_body_is_read_no_further_than_one_byte_above_its_limit(size: int) -> None:
+    body = b"x" * size
+    for limit, expected in ((size, body), (size + 1, body), (size - 1, None), (None, body)):
+        if limit is None or limit >= 0:
+            file = Counted(body + b"y" * 10 if limit == size - 1 else body)
+            assert read_body(HttpRequest("POST", "/", {}, file), limit) == expected
+            assert read_body(HttpRequest("POST", "/", {}, body), limit) == expected
+            assert limit is None or file.taken <= limit + 1
+
+
+@pytest.mark.parametrize(
+    ("length", "taken"), [("5", 0), ("6", None), ("9" * 19, None), ("9" * 5000, 0), ("²", 0), ("-6", 0), ("", 0)]
+)
+def test_an_announced_length_is_believed_when_it_is_a_number(length: str, taken: Optional[int]) -> None:
+    file = Counted(b"")
+    assert read_body(HttpRequest("POST", "/", {"Content-Length": length}, file), 5) == (None if taken is None else b"")
+
+
 @pytest.mark.parametrize(
     ("content_type", "fits"),
     [
@@ -44,7 +76,9 @@ def test_representations_show_no_values() -> None:
     ],
 )
 def test_a_body_is_json_by_its_exact_type(content_type: Optional[str], fits: bool) -> None:
-    assert is_json(content_type) is fits
+    headers = Headers({} if content_type is None else {"Content-Type": content_type})
+    assert (why_no_json(headers) is None) is fits
+    assert why_no_json(Headers({**headers, "Content-Encoding": "gzip"})) is not None
 
 
 def test_a_media_type_has_parameters() -> None:
@@ -81,7 +115,7 @@ def test_a_host_is_read_whole(value: str, found: Optional[Authority]) -> None:
     ("value", "found"),
     [
         ("http://localhost:3000", ("http", Authority("localhost", 3000))),
-        ("https://[::1]", ("https", Authority("::1", None))),
+        ("http://localhost", ("http", Authority("localhost", 80))), ("https://[::1]", ("https", Authority("::1", 443))),
         ("null", None), ("http://127.0.0.1:1@evil.example", None), ("http://localhost/", None), ("file://x", None),
         ("HTTP://localhost", None), ("http://localhost#x", None), ("http://localhost http://evil.example", None),
         ("", None),
@@ -91,8 +125,8 @@ def test_an_origin_is_read_whole(value: str, found: object) -> None:
     assert parse_origin(value) == found
 
 
-def status(door: Doorkeeper, host: Optional[str], origin: Optional[str] = None) -> Optional[int]:
-    refusal = door.refusal(Headers([(name, value) for name, value in (("Host", host), ("Origin", origin)) if value]))
+def status(policy: HostPolicy, host: Optional[str], origin: Optional[str] = None) -> Optional[int]:
+    refusal = policy.refusal(Headers([(name, value) for name, value in (("Host", host), ("Origin", origin)) if value]))
     return None if refusal is None else refusal[0]
 
 
@@ -109,47 +143,47 @@ def status(door: Doorkeeper, host: Optional[str], origin: Optional[str] = None) 
 def test_only_this_machine_is_let_in_by_default(
     host: Optional[str], origin: Optional[str], code: Optional[int]
 ) -> None:
-    assert status(Doorkeeper(), host, origin) == code
+    assert status(HostPolicy(), host, origin) == code
 
 
 def test_allowed_hosts_may_name_ports() -> None:
-    door = Doorkeeper(["api.example.com", "10.0.0.1:8080", "::1"])
-    assert status(door, "API.example.com:99") is None and status(door, "[::1]:5") is None
-    assert status(door, "10.0.0.1:8080") is None and status(door, "10.0.0.1") == 421
-    assert status(door, "localhost") == 421
-    assert status(door, "api.example.com", "https://api.example.com") is None
+    policy = HostPolicy(["api.example.com", "10.0.0.1:8080", "::1"])
+    assert status(policy, "API.example.com:99") is None and status(policy, "[::1]:5") is None
+    assert status(policy, "10.0.0.1:8080") is None and status(policy, "10.0.0.1") == 421
+    assert status(policy, "localhost") == 421
+    assert status(policy, "api.example.com", "https://api.example.com") is None
 
 
 def test_allowed_origins_are_exact() -> None:
-    door = Doorkeeper(["a.example"], ["https://b.example", "http://c.example:8080"])
-    assert status(door, "a.example", "https://b.example:443") is None
-    assert status(door, "a.example", "http://b.example") == 403
-    assert status(door, "a.example", "http://c.example:8080") is None
-    assert status(door, "a.example", "http://c.example") == 403
-    assert status(Doorkeeper(["a.example"], ["*"]), "a.example", "null") is None
+    policy = HostPolicy(["a.example"], ["https://b.example", "http://c.example:8080"])
+    assert status(policy, "a.example", "https://b.example:443") is None
+    assert status(policy, "a.example", "http://b.example") == 403
+    assert status(policy, "a.example", "http://c.example:8080") is None
+    assert status(policy, "a.example", "http://c.example") == 403
+    assert status(HostPolicy(["a.example"], ["*"]), "a.example", "null") is None
 
 
 def test_where_any_host_is_taken_a_page_may_ask_its_own() -> None:
-    door = Doorkeeper(["*"])
-    assert status(door, None) is None and status(door, "a.example", "https://a.example") is None
-    assert status(door, "a.example", "https://b.example") == 403 and status(door, None, "https://b.example") == 403
+    policy = HostPolicy(["*"])
+    assert status(policy, None) is None and status(policy, "a.example", "https://a.example") is None
+    assert status(policy, "a.example", "https://b.example") == 403 and status(policy, None, "https://b.example") == 403
 
 
 def test_two_hosts_or_two_origins_are_not_one() -> None:
-    assert Doorkeeper().refusal(Headers([("Host", "localhost"), ("host", "localhost")])) is not None
-    assert Doorkeeper().refusal(
+    assert HostPolicy().refusal(Headers([("Host", "localhost"), ("host", "localhost")])) is not None
+    assert HostPolicy().refusal(
         Headers([("Host", "localhost"), ("Origin", "http://localhost"), ("Origin", "http://evil.example")])
     ) == (403, "pages of 'http://evil.example' may not send requests: name the origin in allowed_origins")
 
 
 def test_every_refusal_names_the_setting() -> None:
-    assert "allowed_hosts" in (Doorkeeper().refusal(Headers({"Host": "x.example"})) or (0, ""))[1]
+    assert "allowed_hosts" in (HostPolicy().refusal(Headers({"Host": "x.example"})) or (0, ""))[1]
 
 
 def test_bad_settings_are_refused_at_once() -> None:
     with pytest.raises(TypeError, match=r"did you mean \['localhost'\]"):
-        Doorkeeper("localhost")
+        HostPolicy("localhost")
     with pytest.raises(ValueError, match="allowed_hosts"):
-        Doorkeeper(["http://localhost"])
+        HostPolicy(["http://localhost"])
     with pytest.raises(ValueError, match="allowed_origins"):
-        Doorkeeper(None, ["localhost"])
+        HostPolicy(None, ["localhost"])

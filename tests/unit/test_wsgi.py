@@ -5,21 +5,32 @@ from __future__ import annotations
 import io
 import json
 import threading
+from concurrent.futures import Future
 from contextlib import closing
-from typing import Any, Dict, Iterable, List, Mapping, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
 from wsgiref.validate import validator
 
 import pytest
 
 from minimcp import ConnectionLost, Context, HttpRequest, HttpResponse, Server
 from minimcp.http import wsgi
-from minimcp.http.http_server_settings import Refusal
-from minimcp.http.wsgi import PIECES, Mailbox, Recorder, WsgiApp
-
-from ..support import WAIT, eventually
-from .http_app import NEWEST, Stage, alone, call, message, post
+from minimcp.http.wsgi import PIECES, Mailbox, WsgiApp
+from tests.support import WAIT, eventually
+from tests.transports.http_app import Stage, alone, call, message, post, stage_server
 
 requirement = pytest.mark.requirement
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+def server(stage: Stage) -> Iterator[Server]:
+    with closing(stage_server(stage)) as server:
+        yield server
+        stage.go.set()
 
 
 class Host:
@@ -106,6 +117,8 @@ def test_a_body_is_read_as_far_as_the_host_vouches_for_it(server: Server) -> Non
     assert whole(host(request, CONTENT_LENGTH=""))[0] == 400
     assert whole(host(request, CONTENT_LENGTH="", **{"wsgi.input_terminated": True}))[0] == 200
     assert whole(host(request, **{"wsgi.input": None}))[0] == 400
+    for length in ("\u00b2", "-5", "9" * 5000):
+        assert whole(host(request, CONTENT_LENGTH=length))[0] in (400, 413), length
 
 
 class Drip(io.BytesIO):
@@ -157,15 +170,6 @@ def test_after_the_end_it_says_so(server: Server) -> None:
     assert whole(host(alone("server/discover")))[0] == 503
 
 
-def test_without_threads_it_says_so(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    app = server.wsgi()
-    monkeypatch.setattr(threading.Thread, "start", fail)
-    assert whole(Host(app)(alone("server/discover")))[0] == 503
-
-
 def test_a_fault_of_the_core_is_told_without_words(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     app: WsgiApp = server.wsgi()
     monkeypatch.setattr(app._server, "serve", lambda request, writer, **options: None)
@@ -180,37 +184,51 @@ def test_a_writer_waits_for_the_reader_and_not_for_ever() -> None:
     mailbox = Mailbox(patience=0.01)
     gone: List[int] = []
     mailbox.begin(200, [])
+    assert mailbox.response().body is mailbox
     mailbox.on_gone(lambda: gone.append(1))
-    for _ in range(PIECES):
+    for number in range(PIECES + 5):
         assert mailbox.has_room()
-        mailbox.write(b"x")
-    assert not mailbox.has_room()
+        mailbox.write(b"%d" % number)
+        if number < 5:
+            assert next(mailbox) == b"%d" % number
+    assert not mailbox.has_room() and not mailbox.gone
     with pytest.raises(ConnectionLost):
         mailbox.write(b"x")
     assert mailbox.gone and gone == [1] and mailbox.has_room()
     mailbox.on_gone(lambda: gone.append(2))
     with pytest.raises(ConnectionLost):
         mailbox.write(b"x")
-    mailbox.lose()
-    assert gone == [1, 2]
+    mailbox.close()
+    assert gone == [1, 2] and list(mailbox) == []
 
 
-def test_a_writer_that_waits_is_freed_by_the_end() -> None:
-    mailbox, lost = Mailbox(patience=None), threading.Event()
+@pytest.mark.parametrize("end", ["read", "close"])
+def test_who_waits_at_a_mailbox_is_woken(end: str) -> None:
+    mailbox, outcome = Mailbox(patience=None), Future()  # type: ignore[var-annotated]
 
     def fill() -> None:
         try:
-            while True:
+            for _ in range(PIECES + 1):
                 mailbox.write(b"x")
+            mailbox.end()
+            outcome.set_result("written")
         except ConnectionLost:
-            lost.set()
+            outcome.set_result("lost")
 
-    thread = threading.Thread(target=fill)
-    thread.start()
-    assert eventually(lambda: mailbox._pieces.qsize() == PIECES)
-    mailbox.lose()
-    assert lost.wait(WAIT)
-    thread.join(WAIT)
+    threading.Thread(target=fill, daemon=True).start()
+    assert eventually(lambda: not mailbox.has_room())
+    if end == "read":
+        assert len(list(mailbox)) == PIECES + 1
+    else:
+        mailbox.close()
+    assert outcome.result(WAIT) == ("written" if end == "read" else "lost")
+
+
+def test_what_was_written_before_the_end_is_read() -> None:
+    mailbox = Mailbox(patience=None)
+    mailbox.write(b"x")
+    mailbox.end()
+    assert list(mailbox) == [b"x"] and list(mailbox) == [] and mailbox.response().status == 500
 
 
 # ------------------------------------------------------------ as a function
@@ -248,28 +266,8 @@ def test_with_a_stream_the_body_is_an_iterator(server: Server) -> None:
     assert refused.status == 406 and isinstance(refused.body, bytes)
 
 
-def test_a_body_may_be_a_file(server: Server) -> None:
-    request = alone("server/discover")
-    request.body = io.BytesIO(request.body)
-    assert server.handle_http(request).status == 200
-
-
-def test_a_recorder_never_loses_its_peer() -> None:
-    recorder = Recorder()
-    recorder.on_gone(lambda: pytest.fail("it is there"))
-    assert recorder.gone is False and recorder.response is None
-
-
-def test_a_refusal_has_no_id_of_its_own() -> None:
-    recorder = Recorder()
-    Refusal(400, "no").send(recorder)
-    assert recorder.response is not None
-    assert b'"id"' not in recorder.response.body
-
-
 def test_wrong_options_are_refused_at_once(server: Server) -> None:
     with pytest.raises(ValueError, match="begins with /"):
         server.wsgi("mcp")
     with pytest.raises(ValueError, match="allowed_hosts"):
         server.wsgi(allowed_hosts=["http://x"])
-    assert NEWEST
