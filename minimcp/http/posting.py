@@ -19,8 +19,8 @@ from ..engine.requests import PendingCall
 from ..engine.timer import Deadline
 from ..engine.transport import Frame, SessionGone, Transport
 from ..errors import AuthorizationError, ConnectionLost, McpError, ProtocolViolation, RequestTimeout, one_line
-from ..protocol.eras import LISTEN
-from ..protocol.failures import Busy, describe
+from ..protocol.lifecycle import LISTEN
+from ..errors import Busy, describe
 from ..protocol.messages import Failure, Id, decode
 from .fetch import Answer, Auth, Fetcher, shown
 from .headers import JSON_TYPE, media_type
