@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Optional
 
 LONGEST_WAIT = 86400.0
 """Seconds. A lock refuses waits above ``threading.TIMEOUT_MAX``; whoever waits "for ever" waits in days."""
+
+_pause_lock = threading.Lock()
 
 
 class Deadline:
@@ -18,20 +21,36 @@ class Deadline:
     Thread-safe. ``seconds`` keeps the argument.
     """
 
-    __slots__ = ("seconds", "_at")
-
     def __init__(self, seconds: Optional[float]) -> None:
         self.seconds = seconds
         self._at = None if seconds is None else time.monotonic() + seconds
+        self._pauses = 0
+        self._since = 0.0
 
     def remaining(self) -> Optional[float]:
         """Seconds that are left, never negative; None when there is no limit."""
-        return None if self._at is None else max(0.0, self._at - time.monotonic())
+        if self._at is None:
+            return None
+        return max(0.0, self._at - (self._since if self._pauses else time.monotonic()))
 
     def wait(self) -> float:
-        """Seconds that a lock may wait for in one go: what is left, at most a day."""
+        """Seconds that a lock may wait for in one go: what is left, at most a day. A day while this is paused."""
         left = self.remaining()
-        return LONGEST_WAIT if left is None else min(left, LONGEST_WAIT)
+        return LONGEST_WAIT if left is None or (left and self._pauses) else min(left, LONGEST_WAIT)
+
+    def pause(self) -> None:
+        """Stand still until `resume`, which wakes nobody: whoever calls it has to. Pauses are counted."""
+        with _pause_lock:
+            if not self._pauses:
+                self._since = time.monotonic()
+            self._pauses += 1
+
+    def resume(self) -> None:
+        """Take one `pause` back."""
+        with _pause_lock:
+            self._pauses -= 1
+            if not self._pauses and self._at is not None:
+                self._at += time.monotonic() - self._since
 
     @property
     def expired(self) -> bool:
