@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 
-from .client.answering import KINDS
-from .client.handlers import NAMES, Handlers
+from .client.host import KINDS, NAMES, Handlers
 from .engine.exchange import Exchange, Outlet, Route
 from .engine.workers import here
 from .protocol.eras import LOG_LEVELS, Peer

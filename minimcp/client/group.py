@@ -15,12 +15,11 @@ from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, Invali
 from ..protocol.messages import Json
 from ..schema.mismatch import listed, nearest
 from ..types import CallToolResult, Tool
-from .arguments import DEFAULT, check_token
-from .calls import OnProgress
-from .client import Client
+from .client import DEFAULT, Client
 from .config import Config, Servers, read_servers
 from .connect import connect
 from .negotiation import wanted_revisions
+from .session import OnProgress, check_token
 
 log = logging.getLogger("minimcp.client")
 

@@ -10,105 +10,36 @@ from __future__ import annotations
 import logging
 import threading
 from copy import copy
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Union
 
 from ..engine.cancel import CancelToken
 from ..engine.connection import Channel
 from ..engine.deadline import Deadline
-from ..engine.exchange import Exchange, Route
+from ..engine.exchange import Exchange
 from ..engine.limits import Limits
 from ..engine.outgoing import NEVER_CANCELLED
-from ..engine.role import Role
 from ..engine.table import PendingCall
 from ..engine.transport import Pipe, SessionGone
 from ..engine.workers import waiting
-from ..errors import Cancelled, ConnectionLost, McpError, MethodNotFound, error_from_peer, one_line
-from ..protocol.eras import SUBSCRIPTION_KEY, HandshakeEra, Peer, PerRequestEra
+from ..errors import Cancelled, CapabilityNotSupported, error_from_peer
 from ..protocol.meanings import exception_of
-from ..protocol.messages import Failure, Id, Json, Notification, Request, encode
-from ..protocol.versions import NEWEST_HANDSHAKE
+from ..protocol.messages import Failure, Id, Json, Notification, encode
 from ..schema.functions import refuse_async
 from ..schema.remedies import explained
 from ..types import Progress
+from .host import ClientHandler, Era
 
 if TYPE_CHECKING:
     from ..http.mirror import Mirror
-    from .host import Host
 
 log = logging.getLogger("minimcp.client")
 
-Era = Union[HandshakeEra, PerRequestEra]
 Params = Mapping[str, Json]
 Result = dict[str, Json]
 OnProgress = Callable[[Progress], Any]
 
 AT_ONCE = 64
 """Requests that are written together at most when many are sent at once."""
-
-
-class ClientHandler(Role):
-    """What a client does with the messages of its server on one connection; each is handed over by a reading thread.
-
-    Args:
-        host: Answers questions and gets notifications.
-
-    Attributes:
-        era: What is spoken; None until `ClientSession.agree`.
-        streams: By the id of a request that stays open: what gets the notifications that name it.
-        listeners: What gets the notifications that name no stream.
-        ended: Cancelled when the connection has ended, after `ClientSession.cause` is set.
-    """
-
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self.era: Optional[Era] = None
-        self.streams: dict[Id, Callable[[Notification], None]] = {}
-        self.listeners: dict[object, Callable[[Notification], None]] = {}
-        self.ended = CancelToken()
-        self.serve: Callable[[Exchange], Result] = host.serve
-        """Answers one request of the server; a session may wrap it to make its deadlines stand meanwhile."""
-        self._ping = Route(lambda exchange: {}, control=True)
-        host.open()
-
-    @property
-    def takes_batches(self) -> bool:  # type: ignore[override]
-        """Whether an array may arrive now."""
-        return self.era is None or self.era.revision.batches
-
-    @property
-    def takes_requests(self) -> bool:  # type: ignore[override]
-        """Whether the server may send requests."""
-        return self.era is None or self.era.revision.handshake
-
-    def admit(self, request: Request) -> Optional[tuple[Peer, Route]]:
-        if not self.takes_requests:
-            log.warning("<-- %s: the server must not send requests in this revision: ignored", one_line(request.method))
-            return None
-        peer = Peer(NEWEST_HANDSHAKE) if self.era is None else self.era.peer
-        if request.method == "ping":
-            return peer, self._ping
-        if self.era is None or not self.host.takes(request.method, peer.revision):
-            raise MethodNotFound(f"Method not found: {one_line(request.method)}")
-        return peer, Route(self.serve)
-
-    def notified(self, notification: Notification) -> None:
-        self.host.evict(notification)
-        meta = notification.params.get("_meta")
-        id = meta.get(SUBSCRIPTION_KEY) if type(meta) is dict else None
-        if id is None:
-            for listener in list(self.listeners.values()):
-                listener(notification)
-            self.host.tell(notification)
-            return
-        stream = self.streams.get(id) if type(id) is int or type(id) is str else None
-        if stream is None:
-            log.debug("<-- %s for the stream %s, which is not open", one_line(notification.method), one_line(id))
-        else:
-            stream(notification)
-
-    def lost(self, cause: ConnectionLost) -> None:
-        self.ended.cancel()
-        self.host.close()
 
 
 class ClientSession:
@@ -125,6 +56,8 @@ class ClientSession:
     mirror: Optional[Mirror] = None
     stderr_tail: str = ""
     """The last lines of the server process's stderr; empty where there is no process."""
+    in_order = True
+    """Whether what the server sends on several streams comes in the order in which it was sent."""
 
     def __init__(self, name: str, handler: ClientHandler) -> None:
         self.name, self.handler = name, handler
@@ -157,6 +90,12 @@ class ClientSession:
         """Return if the connection lives. Raises ConnectionLost: it has ended, or this process is a fork."""
         if self.cause is not None:
             raise copy(self.cause)
+
+    def need(self, capability: str) -> None:
+        """Return if the server declares this. Raises ConnectionLost, CapabilityNotSupported: it does not."""
+        self.check()
+        if not self.era.peer.supports(capability):
+            raise CapabilityNotSupported(f"{self.name}: the server declares no {capability}")
 
     @property
     def pending(self) -> int:
@@ -262,7 +201,7 @@ class ClientSession:
         """Wait for something of this process's own; False when the deadline came first.
 
         Args:
-            done: Whether it has come. Looked at after each time that `woken` is set.
+            done: Whether it has come; asked again each time that `woken` was set.
             woken: Set by whoever changes what `done` looks at.
             deadline: When to give up.
             cancel: Ends the wait; None never does.
@@ -271,9 +210,8 @@ class ClientSession:
             Cancelled: The token was cancelled.
             ConnectionLost: The connection has ended.
         """
-        forget = [self.handler.ended.on_cancel(woken.set)]
-        if cancel is not None:
-            forget.append(cancel.on_cancel(woken.set))
+        tokens = [self.handler.ended] if cancel is None else [self.handler.ended, cancel]
+        forget = [token.on_cancel(woken.set) for token in tokens]
         try:
             with waiting():
                 while not done():
@@ -326,6 +264,25 @@ def check_token(cancel: Optional[CancelToken]) -> None:
             raise Cancelled(cancel.reason or "the token was cancelled before the call")
 
 
+def deadline_of(name: str, seconds: Optional[float]) -> Deadline:
+    """The deadline that an argument names.
+
+    Args:
+        name: Of the argument, for the message.
+        seconds: Its value; None never comes.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is negative.
+    """
+    try:
+        if seconds is not None and not seconds >= 0:
+            raise ValueError(f"{name} is at least 0 seconds, not {seconds}; None waits for ever")
+        return Deadline(seconds)
+    except TypeError:
+        raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None
+
+
 def shown(value: object) -> str:
     """A wrong argument, for a message: "the str 'x'"."""
     return f"the {type(value).__name__} {repr(value):.60}"
@@ -366,7 +323,7 @@ class ConnectionSession(ClientSession):
         self, pipe: Pipe, handler: ClientHandler, limits: Limits, trace: Optional[Callable[[str, bytes], None]] = None
     ) -> None:
         super().__init__(pipe.name, handler)
-        self.mirror = getattr(pipe, "mirror", None)
+        self.mirror, self.in_order = getattr(pipe, "mirror", None), getattr(pipe, "in_order", True)
         self._pipe = pipe
         self._deadlines: dict[Deadline, None] = {}
         handler.serve = self._serve

@@ -48,9 +48,9 @@ class Deadline:
     def resume(self) -> None:
         """Take one `pause` back."""
         with _pause_lock:
-            self._pauses -= 1
-            if not self._pauses and self._at is not None:
+            if self._pauses == 1 and self._at is not None:
                 self._at += time.monotonic() - self._since
+            self._pauses -= 1
 
     @property
     def expired(self) -> bool:
