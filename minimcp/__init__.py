@@ -59,6 +59,7 @@ __version__ = "0.1.0"
 
 _LATE = {
     "engine.cancel": "CancelToken",
+    "engine.limits": "Limits",
     "client.client": "Client",
     "client.connect": "connect",
     "server.context": "Context current_context",
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from .client.connect import connect
     from .client.group import Group, connect_all
     from .engine.cancel import CancelToken
+    from .engine.limits import Limits
     from .http.common import HttpRequest, HttpResponse
     from .http.http_server_stream import EventStore
     from .http.posting import HttpServer
@@ -146,7 +148,7 @@ __all__ = [
     "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore", "GetPromptResult",
     "Group", "HeaderMismatch", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image", "Implementation",
     "InternalError", "InvalidParams", "InvalidRequest",
-    "ListRoots", "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences",
+    "Limits", "ListRoots", "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences",
     "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult",
     "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",
     "ResourceNotFound", "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest", "SampleResult",

@@ -146,7 +146,7 @@ def context(
     if log_level not in LOG_LEVELS:
         raise ValueError(f"log_level is one of {', '.join(LOG_LEVELS)}, not {log_level!r}")
     if capabilities is None:
-        capabilities = Handlers(dict.fromkeys(NAMES, _unused), sampling=("tools", "context")).capabilities(spoken)
+        capabilities = Handlers(None, dict.fromkeys(NAMES, _unused), sampling=("tools", "context")).capabilities(spoken)
     outlet = _Record()
     peer = Peer(spoken, info=client_info, capabilities=dict(capabilities), log_rank=LOG_LEVELS[log_level])
     asked = dict(params or {})

@@ -8,9 +8,8 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagina
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import Any, Callable, Optional, TypeVar
 
-from ..engine.cancel import CancelToken
 from ..engine.deadline import Deadline
 from ..engine.transport import SessionGone
 from ..errors import InvalidParams, ProtocolViolation, UnsupportedRevision
@@ -21,7 +20,7 @@ from .cache import USES, Key
 from .host import Host, Result
 from .input_rounds import InputRounds
 from .reconnect import OpenSession, Reconnector
-from .session import OnProgress, Params, check_token
+from .session import Cancel, OnProgress, Outcome, Params, check_token
 
 T = TypeVar("T")
 
@@ -51,11 +50,7 @@ class Call:
     """
 
     def __init__(
-        self,
-        sessions: Reconnector,
-        host: Host,
-        deadline: Deadline,
-        cancel: Optional[CancelToken] = None,
+        self, sessions: Reconnector, host: Host, deadline: Deadline, cancel: Cancel = None,
         capability: Optional[str] = None,
     ) -> None:
         self._sessions, self._host, self.deadline, self.cancel = sessions, host, deadline, cancel
@@ -64,20 +59,15 @@ class Call:
         if capability is not None:
             self.session.need(capability)
 
-    def within(self, seconds: Optional[float], cancel: Optional[CancelToken]) -> Call:
+    def within(self, seconds: Optional[float], cancel: Cancel) -> Call:
         """A call that is a part of this one, with a deadline and a token of its own."""
         part = copy(self)
         part.deadline, part.cancel = self.deadline.within(seconds), cancel
         return part
 
     def request(
-        self,
-        method: str,
-        params: Params,
-        on_progress: Optional[OnProgress] = None,
-        *,
-        raw: bool = False,
-        first: Union[Result, Exception, None] = None,
+        self, method: str, params: Params, on_progress: Optional[OnProgress] = None, *, raw: bool = False,
+        first: Optional[Outcome] = None,
     ) -> Result:
         """Send a request, again with the host's answers, and again where the server says that it did not run it.
 
@@ -137,12 +127,7 @@ class Call:
         before.append(type(refusal))
 
     def fetch(
-        self,
-        method: str,
-        params: Params,
-        on_progress: Optional[OnProgress] = None,
-        *,
-        cache: str = "use",
+        self, method: str, params: Params, on_progress: Optional[OnProgress] = None, *, cache: str = "use",
         raw: bool = False,
     ) -> Result:
         """A result that is kept and fresh, or else a new one. Arguments and errors as `Client.request`."""

@@ -34,15 +34,14 @@ from ..schema.remedies import refuse_as_arguments, remedy
 from .calls import NOT_RUN, Call, read_result
 from .host import Host, Result, Rootlike, Roots, as_roots
 from .reconnect import Reconnector
-from .session import OnProgress, Params, check_token, deadline_of, shown
+from .session import Cancel, OnProgress, Outcome, Params, check_token, deadline_of, shown
 from .subscriptions import Changes, Filter, Subscriptions
 
 log = logging.getLogger("minimcp.client")
 
 T = TypeVar("T")
 Seconds = Optional[float]
-Cancel = Optional[CancelToken]
-Outcomes = list[Union[Result, Exception]]
+Arguments = Optional[Mapping[str, Json]]
 
 Scalar = Union[str, float, bool]
 """What stands for an argument that travels as text."""
@@ -177,15 +176,8 @@ class Client:
         return self._call(timeout, cancel, method.partition("/")[0]).pages(method, member, read, cache)
 
     def request(
-        self,
-        method: str,
-        params: Optional[Mapping[str, Json]] = None,
-        *,
-        timeout: Seconds = DEFAULT,
-        cancel: Cancel = None,
-        on_progress: Optional[OnProgress] = None,
-        raw: bool = False,
-        cache: str = "use",
+        self, method: str, params: Optional[Mapping[str, Json]] = None, *, timeout: Seconds = DEFAULT,
+        cancel: Cancel = None, on_progress: Optional[OnProgress] = None, raw: bool = False, cache: str = "use",
     ) -> dict[str, Json]:
         """Call any method and return its result as it came.
 
@@ -301,15 +293,8 @@ class Client:
         return tools
 
     def call_tool(
-        self,
-        name: str,
-        arguments: Optional[Mapping[str, Json]] = None,
-        *,
-        timeout: Seconds = DEFAULT,
-        cancel: Cancel = None,
-        on_progress: Optional[OnProgress] = None,
-        raise_on_error: bool = True,
-        **misplaced: NoReturn,
+        self, name: str, arguments: Arguments = None, *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        on_progress: Optional[OnProgress] = None, raise_on_error: bool = True, **misplaced: NoReturn,
     ) -> types.CallToolResult:
         """Call a tool. Arguments and errors as `Client.request`, and:
 
@@ -344,11 +329,7 @@ class Client:
         return self._tool_result(call, name, result, raise_on_error)
 
     def call_tools(
-        self,
-        calls: Sequence[tuple[str, Optional[Mapping[str, Json]]]],
-        *,
-        timeout: Seconds = DEFAULT,
-        cancel: Cancel = None,
+        self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
         return_exceptions: bool = False,
     ) -> list[Any]:
         """Send many calls at once, from this thread, and return their results in the order of the calls.
@@ -366,7 +347,6 @@ class Client:
         call = self._call(timeout, cancel, "tools")
         params = [_call_params(*_pair(each)) for each in calls]
         outcomes = call.session.request_all("tools/call", params, call.deadline, cancel)
-        self._call_again(call, params, outcomes)
         self._finish_all(call, params, outcomes)
         results: list[Any] = list(outcomes)
         for place, outcome in enumerate(outcomes):
@@ -380,40 +360,32 @@ class Client:
             raise failure
         return results
 
-    def _call_again(self, call: Call, params: Sequence[Params], outcomes: Outcomes) -> None:
-        """Send those calls once more whose tools' schemas were not known; their outcomes are replaced."""
-        places = [place for place, outcome in enumerate(outcomes) if isinstance(outcome, HeaderMismatch)]
-        if not places or call.session.mirror is None:
-            return
-        again: Outcomes
-        try:
-            self._list_tools(call, "refresh")
-            sent = [params[place] for place in places]
-            again = call.session.request_all("tools/call", sent, call.deadline, call.cancel)
-        except McpError as error:  # the other outcomes are not lost with it
-            again = [copy(error) for _ in places]
-        for place, outcome in zip(places, again):
-            outcomes[place] = outcome
-
-    def _finish_all(self, call: Call, params: Sequence[Params], outcomes: Outcomes) -> None:
+    def _finish_all(self, call: Call, params: Sequence[Params], outcomes: list[Outcome]) -> None:
         """Go on with those calls that are to be sent again, side by side: one whose question stays open holds no other.
 
         Their outcomes are replaced.
         """
-        def go_on(place: int, first: Union[Result, Exception]) -> Result:
+        def go_on(place: int, first: Optional[Outcome]) -> Result:
             part = call.within(None, token)  # its deadline stands only while the host answers this one
             return part.request("tools/call", params[place], first=first)
 
+        again: dict[int, Optional[Outcome]] = {}
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, NOT_RUN) or (isinstance(outcome, dict) and call.session.era.is_asking(outcome)):
+                again[place] = outcome
+        stale = [place for place, outcome in enumerate(outcomes) if isinstance(outcome, HeaderMismatch)]
+        if stale and call.session.mirror is not None:
+            try:
+                self._list_tools(call, "refresh")  # the schemas of these tools are not known, or have changed
+                again.update(dict.fromkeys(stale))
+            except McpError as error:  # the other outcomes are not lost with it
+                for place in stale:
+                    outcomes[place] = copy(error)
         token, forget = follow(call.cancel)
-        futures = {}
         try:
-            for place, outcome in enumerate(outcomes):
-                if isinstance(outcome, NOT_RUN) or (
-                    not isinstance(outcome, Exception) and call.session.era.is_asking(outcome)
-                ):
-                    futures[place] = self._spawn(partial(go_on, place, outcome), token)
-            for place, future in futures.items():
-                outcomes[place] = future.exception() or future.result()
+            parts = {place: self._spawn(partial(go_on, place, first), token) for place, first in again.items()}
+            for place, part in parts.items():
+                outcomes[place] = _outcome(part)
         finally:
             forget()
             token.cancel("the caller gave up")  # such as Ctrl-C: without it all have ended
@@ -460,13 +432,8 @@ class Client:
         return self._list(method, "resourceTemplates", read, timeout, cancel, cache)
 
     def read_resource(
-        self,
-        uri: str,
-        *,
-        timeout: Seconds = DEFAULT,
-        cancel: Cancel = None,
-        on_progress: Optional[OnProgress] = None,
-        cache: str = "use",
+        self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        on_progress: Optional[OnProgress] = None, cache: str = "use",
     ) -> types.ReadResourceResult:
         """Read a resource. Arguments and errors as `Client.request`, and:
 
@@ -495,13 +462,8 @@ class Client:
         return self._list("prompts/list", "prompts", types.Prompt.from_wire, timeout, cancel, cache)
 
     def get_prompt(
-        self,
-        name: str,
-        arguments: Optional[Mapping[str, Scalar]] = None,
-        *,
-        timeout: Seconds = DEFAULT,
-        cancel: Cancel = None,
-        on_progress: Optional[OnProgress] = None,
+        self, name: str, arguments: Optional[Mapping[str, Scalar]] = None, *, timeout: Seconds = DEFAULT,
+        cancel: Cancel = None, on_progress: Optional[OnProgress] = None,
     ) -> types.GetPromptResult:
         """Get a prompt's messages. Arguments and errors as `Client.request`, and:
 
@@ -524,15 +486,8 @@ class Client:
     # ------------------------------------------------------------ completion
 
     def complete(
-        self,
-        argument: str,
-        value: str,
-        *,
-        prompt: Optional[str] = None,
-        template: Optional[str] = None,
-        arguments: Optional[Mapping[str, Scalar]] = None,
-        timeout: Seconds = DEFAULT,
-        cancel: Cancel = None,
+        self, argument: str, value: str, *, prompt: Optional[str] = None, template: Optional[str] = None,
+        arguments: Optional[Mapping[str, Scalar]] = None, timeout: Seconds = DEFAULT, cancel: Cancel = None,
     ) -> types.Completion:
         """Suggestions for an argument of a prompt, or for a variable of a template. Errors as `Client.request`, and:
 
@@ -594,14 +549,9 @@ class Client:
         self._subscriptions(lambda all, deadline: all.unsubscribe(uri, deadline, cancel), timeout, cancel)
 
     def listen(
-        self,
-        tools_list_changed: bool = False,
-        prompts_list_changed: bool = False,
-        resources_list_changed: bool = False,
-        resource_subscriptions: Sequence[str] = (),
-        *,
-        timeout: Seconds = DEFAULT,
-        cancel: Cancel = None,
+        self, tools_list_changed: bool = False, prompts_list_changed: bool = False,
+        resources_list_changed: bool = False, resource_subscriptions: Sequence[str] = (), *,
+        timeout: Seconds = DEFAULT, cancel: Cancel = None,
     ) -> Changes:
         """Hear of changes in a loop: ``with client.listen(tools_list_changed=True) as changes: ...``.
 
@@ -700,7 +650,7 @@ class Client:
         return f"<Client {self.revision} on {self._sessions.newest.session!r}>"
 
 
-def follow(cancel: Optional[CancelToken]) -> tuple[CancelToken, Callable[[], None]]:
+def follow(cancel: Cancel) -> tuple[CancelToken, Callable[[], None]]:
     """A token of our own that is cancelled with a caller's, and what ends that.
 
     Raises:
@@ -713,6 +663,14 @@ def follow(cancel: Optional[CancelToken]) -> tuple[CancelToken, Callable[[], Non
         return token, lambda: None
     leader = cancel
     return token, leader.on_cancel(lambda: token.cancel(leader.reason))
+
+
+def _outcome(future: CallFuture) -> Outcome:
+    """What came of a call on another thread. Raises what is no Exception."""
+    try:
+        return future.result()  # type: ignore[no-any-return]
+    except Exception as error:
+        return error
 
 
 def _checked(method: Any, params: Any) -> Mapping[str, Json]:

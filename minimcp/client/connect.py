@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, NoReturn, Optional, Sequence, Union
 
 from .. import __version__ as VERSION
-from ..engine.cancel import CancelToken
 from ..engine.deadline import Deadline
 from ..engine.limits import Limits
 from ..engine.transport import Pipe, tracer
@@ -30,7 +29,7 @@ from .config import Config, read_servers
 from .host import NAMES, ClientHandler, Handlers, Host, Rootlike
 from .negotiation import Plan, negotiate, wanted_revisions
 from .reconnect import OpenSession, Reconnector
-from .session import ClientSession, ConnectionSession, check_token, deadline_of
+from .session import Cancel, ClientSession, ConnectionSession, check_token, deadline_of
 
 if TYPE_CHECKING:
     from ..types import ElicitRequest, SampleRequest, SampleResult
@@ -84,7 +83,7 @@ def connect(
     cert: Any = None,
     proxies: Optional[Mapping[str, str]] = None,
     config: Optional[Config] = None,
-    cancel: Optional[CancelToken] = None,
+    cancel: Cancel = None,
     trace: Any = None,
     limits: Optional[Limits] = None,
     **misspelt: NoReturn,
@@ -161,7 +160,7 @@ def connect(
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
     functions = {name: given[name] for name in NAMES}
-    gathered = Handlers.gather(handlers, functions, roots=roots, sampling=sampling, elicitation=elicitation)
+    gathered = Handlers(handlers, functions, roots=roots, sampling=sampling, elicitation=elicitation)
     plan = _plan(wanted, _own_info(client_info), gathered, extensions, probe_timeout)
     limits = Limits() if limits is None else limits
     host = Host(gathered, limits.workers, Cache(limits.cache_bytes) if cache else None)
@@ -185,10 +184,7 @@ def _check_types(given: Mapping[str, Any]) -> None:
 
 
 def _plan(
-    wanted: tuple[Revision, ...],
-    info: Mapping[str, Json],
-    given: Handlers,
-    extensions: Optional[Mapping[str, Json]],
+    wanted: tuple[Revision, ...], info: Mapping[str, Json], given: Handlers, extensions: Optional[Mapping[str, Json]],
     probe_timeout: float,
 ) -> Plan:
     """What to speak and to declare; each era's newest revision says what there is to declare."""
@@ -223,7 +219,7 @@ class Connector(NamedTuple):
     stderr: Any
     connect_timeout: Optional[float]
 
-    def open(self, cancel: Optional[CancelToken], before: Optional[OpenSession] = None) -> OpenSession:
+    def open(self, cancel: Cancel, before: Optional[OpenSession] = None) -> OpenSession:
         """Connect and agree.
 
         Args:
@@ -276,7 +272,7 @@ class Attempt(NamedTuple):
 
     connector: Connector
     deadline: Deadline
-    cancel: Optional[CancelToken]
+    cancel: Cancel
     before: Optional[OpenSession]
 
     def over(self, pipe: Pipe, plan: Plan) -> OpenSession:
@@ -335,12 +331,8 @@ class Target(NamedTuple):
 
 
 def read_target(
-    target: Any,
-    *,
-    env: Optional[Mapping[str, str]] = None,
-    cwd: Optional[Union[str, os.PathLike[str]]] = None,
-    config: Optional[Config] = None,
-    web: Optional[Mapping[str, Any]] = None,
+    target: Any, *, env: Optional[Mapping[str, str]] = None, cwd: Optional[Union[str, os.PathLike[str]]] = None,
+    config: Optional[Config] = None, web: Optional[Mapping[str, Any]] = None,
 ) -> Target:
     """Decide what a target is, in the documented order.
 

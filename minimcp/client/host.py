@@ -84,26 +84,51 @@ class Roots:
 
 
 class Handlers:
-    """The functions of a host, by name.
+    """The functions that a host gives, by name, and what they let its client declare.
 
     Args:
-        functions: By name, each one of `NAMES`.
+        handlers: An object with any of `NAMES`; None has none.
+        keywords: More of them by name, which None leaves out.
+        roots: Stands for a `list_roots` that returns them; None gives none.
         sampling: Parts of sampling that `sample` can do: "tools", "context".
         elicitation: Parts of elicitation that `elicit` can do: "form", "url".
 
     Raises:
-        TypeError: This is one name, not a sequence of them.
-        ValueError: There is no such part, or `elicit` can do nothing.
+        TypeError: A function is given both ways, is async or cannot be called; the object is a class or a mapping, has
+            none of them, or has one under a misspelt name; a root is none; or parts are no sequence of names.
+        ValueError: A root is none, there is no such part, or `elicit` can do nothing.
     """
 
     def __init__(
-        self,
-        functions: Mapping[str, Callable[..., Any]],
-        *,
-        sampling: Sequence[str] = (),
+        self, handlers: Any = None, keywords: Optional[Mapping[str, Any]] = None, *,
+        roots: Optional[Iterable[Rootlike]] = None, sampling: Sequence[str] = (),
         elicitation: Sequence[str] = ("form", "url"),
     ) -> None:
-        self.functions = dict(functions)
+        if isinstance(handlers, type):
+            raise TypeError(f"handlers={handlers.__name__} is a class: give an instance of it")
+        if isinstance(handlers, Mapping):
+            raise TypeError("handlers is an object with methods, and this is a mapping: say **handlers")
+        self.functions: dict[str, Callable[..., Any]] = {}
+        for name in NAMES:
+            own, given = getattr(handlers, name, None), (keywords or {}).get(name)
+            function = own if given is None else given
+            if own is not None and given is not None:
+                raise TypeError(f"{name} is given twice: by handlers and as a keyword")
+            if function is None:
+                continue
+            if not callable(function):
+                raise TypeError(f"{name} is called, and {type(function).__name__} cannot be")
+            refuse_async(function, name)
+            self.functions[name] = function
+        _refuse_misspelt(handlers)
+        if handlers is not None and not any(hasattr(handlers, name) for name in NAMES):
+            raise TypeError(f"handlers has none of {', '.join(NAMES)}: it is {handlers!r:.60}")
+        if roots is not None:
+            if "list_roots" in self.functions:
+                raise TypeError("roots and list_roots are two ways to say the same: give one of them")
+            self.functions["list_roots"] = Roots(roots)
+        if sampling and "sample" not in self.functions:
+            raise TypeError("sampling says what else sample can do, and there is no sample")
         self._parts: dict[str, tuple[str, ...]] = {
             "sampling": _parts("sampling", sampling, ("tools", "context")),
             "elicitation": _parts("elicitation", elicitation, ("form", "url")),
@@ -111,58 +136,6 @@ class Handlers:
         }
         if not elicitation:
             raise ValueError('elicitation names "form", "url" or both')
-
-    @classmethod
-    def gather(
-        cls,
-        handlers: Any,
-        keywords: Mapping[str, Optional[Callable[..., Any]]],
-        *,
-        roots: Optional[Iterable[Rootlike]] = None,
-        sampling: Sequence[str] = (),
-        elicitation: Sequence[str] = ("form", "url"),
-    ) -> Handlers:
-        """Those of an object and those given as keywords.
-
-        Args:
-            handlers: An object with any of `NAMES`; None has none.
-            keywords: By name; None gives none.
-            roots: Stands for a `list_roots` that returns them; None gives none.
-            sampling: As for `Handlers`.
-            elicitation: As for `Handlers`.
-
-        Raises:
-            TypeError: One is given both ways, is async or cannot be called, the object is a class or a mapping, has
-                none of them, or has one under a misspelt name, or a root is none.
-            ValueError: A root is none, or a part does not exist.
-        """
-        if isinstance(handlers, type):
-            raise TypeError(f"handlers={handlers.__name__} is a class: give an instance of it")
-        if isinstance(handlers, Mapping):
-            raise TypeError("handlers is an object with methods, and this is a mapping: say **handlers")
-        own = {name: getattr(handlers, name, None) for name in NAMES}
-        functions: dict[str, Callable[..., Any]] = {}
-        for name in NAMES:
-            given = keywords.get(name)
-            if own[name] is not None and given is not None:
-                raise TypeError(f"{name} is given twice: by handlers and as a keyword")
-            function = own[name] if given is None else given
-            if function is None:
-                continue
-            if not callable(function):
-                raise TypeError(f"{name} is called, and {type(function).__name__} cannot be")
-            refuse_async(function, name)
-            functions[name] = function
-        _refuse_misspelt(handlers)
-        if handlers is not None and not any(hasattr(handlers, name) for name in NAMES):
-            raise TypeError(f"handlers has none of {', '.join(NAMES)}: it is {handlers!r:.60}")
-        if roots is not None:
-            if "list_roots" in functions:
-                raise TypeError("roots and list_roots are two ways to say the same: give one of them")
-            functions["list_roots"] = Roots(roots)
-        if sampling and "sample" not in functions:
-            raise TypeError("sampling says what else sample can do, and there is no sample")
-        return cls(functions, sampling=sampling, elicitation=elicitation)
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
         """What they let this client declare in a revision."""
@@ -303,15 +276,8 @@ calls it without one."""
 # ------------------------------------------------------------ the host
 
 
-class Question(NamedTuple):
-    """A question of the server, read and checked."""
-
-    method: str
-    handler: Callable[..., Any]
-    request: Any
-    """What the handler gets; None for one without arguments."""
-    write: Callable[[Any], Result]
-    """From what the handler returns to the answer. Raises TypeError and ValueError."""
+Answer = Callable[[], Result]
+"""Runs the host's handler for one question on the calling thread. Raises Refused: it refuses, or `HandlerFailed`."""
 
 
 class Host:
@@ -330,13 +296,8 @@ class Host:
 
     # ------------------------------------------------------------ questions
 
-    def takes(self, method: str, revision: Revision) -> bool:
-        """Whether this client declares in a revision that it can be asked this."""
-        kind = KINDS.get(method)
-        return kind is not None and kind.capability in self.handlers.capabilities(revision)
-
-    def read(self, method: str, params: Mapping[str, Json], peer: Peer, asked: Asked) -> Question:
-        """Read a question and check that it may be asked.
+    def read(self, method: str, params: Mapping[str, Json], peer: Peer, asked: Asked) -> Answer:
+        """Read a question, and check that it may be asked, before the host is.
 
         Args:
             method: Of the question.
@@ -358,23 +319,19 @@ class Host:
             raise InvalidParams(f"{method}: {error}") from None
         if request is not None:
             request.server, request.asked = types.Implementation.of_peer(peer.info), asked
-        return Question(method, self.functions[kind.handler], request, write)
+        handler = self.functions[kind.handler]
+        arguments = () if request is None else (request,)
 
-    def answer(self, question: Question) -> Result:
-        """Run the host's handler on this thread.
+        def answer() -> Result:
+            try:
+                return write(handler(*arguments))
+            except Refused:
+                raise
+            except BaseException as error:  # even SystemExit: the server waits for an answer
+                log.error("the handler for %s failed: %s", method, describe(error), exc_info=error)
+                raise HandlerFailed(f"the handler for {method} failed: {describe(error)}") from error
 
-        Raises:
-            Refused: The handler refuses.
-            HandlerFailed: It failed; that is logged.
-        """
-        request = question.request
-        try:
-            return question.write(question.handler() if request is None else question.handler(request))
-        except Refused:
-            raise
-        except BaseException as error:  # even SystemExit: the server waits for an answer
-            log.error("the handler for %s failed: %s", question.method, describe(error), exc_info=error)
-            raise HandlerFailed(f"the handler for {question.method} failed: {describe(error)}") from error
+        return answer
 
     def serve(self, exchange: Exchange) -> Result:
         """Answer a question that came as a request.
@@ -383,13 +340,13 @@ class Host:
             RpcError: Whatever the server is told.
         """
         here.exchange = None  # a host's handler is no server's handler: it has no context
-        question = self.read(exchange.request.method, exchange.request.params, exchange.peer, exchange)
+        method = exchange.request.method
         try:
-            return self.answer(question)
+            return self.read(method, exchange.request.params, exchange.peer, exchange)()
         except HandlerFailed:
             raise InternalError("the host's handler failed") from None
         except Refused as error:
-            raise RpcError(USER_REJECTED, error.reason or f"the user rejected {question.method}") from None
+            raise RpcError(USER_REJECTED, error.reason or f"the user rejected {method}") from None
 
     # ------------------------------------------------------------ notifications
 
@@ -460,7 +417,7 @@ class ClientHandler(Role):
         peer = Peer(NEWEST_HANDSHAKE) if self.era is None else self.era.peer
         if request.method == "ping":
             return peer, self._ping
-        if self.era is None or not self.host.takes(request.method, peer.revision):
+        if self.era is None or request.method not in KINDS:
             raise MethodNotFound(f"Method not found: {one_line(request.method)}")
         return peer, Route(self.serve)
 

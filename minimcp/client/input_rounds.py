@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping
 
 from ..engine.cancel import CancelToken
 from ..engine.deadline import Deadline
 from ..errors import InvalidParams, MethodNotFound, ProtocolViolation, one_line
 from ..protocol.messages import Json
-from .host import Host, Question, Result
-from .session import ClientSession, Params
+from .host import Answer, Host, Result
+from .session import Cancel, ClientSession, Params
 
 MOST_ROUNDS = 10
 """How often one call is sent again; a server that asks more often is taken to ask for ever."""
@@ -38,7 +38,7 @@ class InputRounds:
         self._rounds, self._pause = 0, FIRST_PAUSE
 
     def next_params(
-        self, session: ClientSession, result: Result, deadline: Deadline, cancel: Optional[CancelToken]
+        self, session: ClientSession, result: Result, deadline: Deadline, cancel: Cancel
     ) -> Params:
         """Answer the questions of a result; the params to send the call again with.
 
@@ -76,25 +76,25 @@ class InputRounds:
         finally:
             deadline.resume()
 
-    def _answers(self, session: ClientSession, asked: Mapping[str, Json], cancel: Optional[CancelToken]) -> Result:
+    def _answers(self, session: ClientSession, asked: Mapping[str, Json], cancel: Cancel) -> Result:
         """The host's answers by key; all questions are checked before the first is asked."""
         given_up = CancelToken()
-        questions = {key: self._question(session, one, given_up) for key, one in asked.items()}
+        questions = {key: self._read(session, one, given_up) for key, one in asked.items()}
         answers: Result = {}
         errors: list[BaseException] = []
         woken = threading.Event()
 
-        def answer(key: str, question: Question) -> None:
+        def run(key: str, answer: Answer) -> None:
             try:
                 if not given_up.cancelled:
-                    answers[key] = self._host.answer(question)
+                    answers[key] = answer()
             except BaseException as error:
                 errors.append(error)
             woken.set()
 
         try:
-            for key, question in questions.items():
-                self._host.pool.start(partial(answer, key, question))
+            for key, answer in questions.items():
+                self._host.pool.start(partial(run, key, answer))
             session.wait_for(lambda: bool(errors) or len(answers) == len(questions), woken, Deadline(None), cancel)
         finally:
             given_up.cancel()
@@ -102,7 +102,7 @@ class InputRounds:
             raise errors[0]
         return {key: answers[key] for key in questions}
 
-    def _question(self, session: ClientSession, one: Any, asked: CancelToken) -> Question:
+    def _read(self, session: ClientSession, one: Any, asked: CancelToken) -> Answer:
         kind, params = (one.get("method"), one.get("params", {})) if isinstance(one, dict) else (None, None)
         if not isinstance(kind, str) or not isinstance(params, dict):
             raise ProtocolViolation(f"{self._method} asks with a method and params", one)

@@ -22,7 +22,7 @@ from ..protocol.eras import LOG_LEVEL_KEY, HandshakeEra
 from ..protocol.failures import describe
 from .cache import OutputSchemas
 from .host import Host
-from .session import ClientSession, check_token
+from .session import Cancel, ClientSession, check_token
 from .subscriptions import Subscriptions
 
 log = logging.getLogger("minimcp.client")
@@ -130,7 +130,7 @@ class Reconnector:
         """Whether a session that the server has ended is followed by another."""
         return self._begin is not None
 
-    def current(self, deadline: Deadline, cancel: Optional[CancelToken]) -> OpenSession:
+    def current(self, deadline: Deadline, cancel: Cancel) -> OpenSession:
         """The newest session; if that is lost, the next one, if there shall be one. Not for a reader's thread.
 
         Args:
@@ -160,7 +160,7 @@ class Reconnector:
                 work.start()
             return self._attempt
 
-    def _wait(self, attempt: _Attempt, deadline: Deadline, cancel: Optional[CancelToken]) -> None:
+    def _wait(self, attempt: _Attempt, deadline: Deadline, cancel: Cancel) -> None:
         forget = None if cancel is None else cancel.on_cancel(self._wake)
         try:
             with waiting(), self._changed:

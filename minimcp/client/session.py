@@ -36,7 +36,10 @@ log = logging.getLogger("minimcp.client")
 
 Params = Mapping[str, Json]
 Result = dict[str, Json]
+Outcome = Union[Result, Exception]
+Cancel = Optional[CancelToken]
 OnProgress = Callable[[Progress], Any]
+OnMessage = Callable[[Notification], None]
 
 AT_ONCE = 64
 """Requests that are written together at most when many are sent at once."""
@@ -121,11 +124,7 @@ class ClientSession:
     # ------------------------------------------------------------ messages
 
     def request(
-        self,
-        method: str,
-        params: Params,
-        deadline: Deadline,
-        cancel: Optional[CancelToken] = None,
+        self, method: str, params: Params, deadline: Deadline, cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
     ) -> Result:
         """Send one request and wait for its result. Nothing is sent again, no question is answered.
@@ -149,8 +148,8 @@ class ClientSession:
         raise NotImplementedError
 
     def request_all(
-        self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Optional[CancelToken] = None
-    ) -> list[Union[Result, Exception]]:
+        self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Cancel = None
+    ) -> list[Outcome]:
         """Send many requests at once; their results, or what `request` would raise, in the same order.
 
         Arguments as `request`, for all of them together.
@@ -167,11 +166,7 @@ class ClientSession:
         raise NotImplementedError
 
     def open_stream(
-        self,
-        method: str,
-        params: Params,
-        on_message: Callable[[Notification], None],
-        on_end: Callable[[Union[Result, Exception]], None],
+        self, method: str, params: Params, on_message: OnMessage, on_end: Callable[[Outcome], None]
     ) -> Callable[[], None]:
         """Send a request that stays open, such as `subscriptions/listen`.
 
@@ -192,11 +187,7 @@ class ClientSession:
     # ------------------------------------------------------------ shared by all transports
 
     def wait_for(
-        self,
-        done: Callable[[], bool],
-        woken: threading.Event,
-        deadline: Deadline,
-        cancel: Optional[CancelToken] = None,
+        self, done: Callable[[], bool], woken: threading.Event, deadline: Deadline, cancel: Cancel = None
     ) -> bool:
         """Wait for something of this process's own; False when the deadline came first.
 
@@ -226,7 +217,7 @@ class ClientSession:
             for each in forget:
                 each()
 
-    def sleep(self, deadline: Deadline, cancel: Optional[CancelToken] = None) -> None:
+    def sleep(self, deadline: Deadline, cancel: Cancel = None) -> None:
         """Wait until a deadline. Raises as `wait_for`."""
         self.wait_for(lambda: False, threading.Event(), deadline, cancel)
 
@@ -247,10 +238,11 @@ class ClientSession:
         return answer if era is None else era.undress(method, answer)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} {'open' if self.cause is None else 'closed'}>"
+        state = 'open' if self.cause is None else 'closed'
+        return f"<{type(self).__name__} {self.name!r} {state}, {self.pending} outgoing>"
 
 
-def check_token(cancel: Optional[CancelToken]) -> None:
+def check_token(cancel: Cancel) -> None:
     """Return if something with this ``cancel=`` may begin.
 
     Raises:
@@ -371,11 +363,7 @@ class ConnectionSession(ClientSession):
     # ------------------------------------------------------------ messages
 
     def request(
-        self,
-        method: str,
-        params: Params,
-        deadline: Deadline,
-        cancel: Optional[CancelToken] = None,
+        self, method: str, params: Params, deadline: Deadline, cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
     ) -> Result:
         check_token(cancel)
@@ -389,7 +377,7 @@ class ConnectionSession(ClientSession):
         return self._result(call, params, deadline, cancel)
 
     def _result(
-        self, call: PendingCall, params: Params, deadline: Deadline, cancel: Optional[CancelToken]
+        self, call: PendingCall, params: Params, deadline: Deadline, cancel: Cancel
     ) -> Result:
         """Wait for the answer of a request that was sent."""
         tell = call.method not in NEVER_CANCELLED
@@ -412,11 +400,11 @@ class ConnectionSession(ClientSession):
         self._calls.retire(call, ending, tell=tell)
 
     def request_all(
-        self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Optional[CancelToken] = None
-    ) -> list[Union[Result, Exception]]:
+        self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Cancel = None
+    ) -> list[Outcome]:
         check_token(cancel)
         calls: list[PendingCall] = []
-        outcomes: list[Union[Result, Exception]] = []
+        outcomes: list[Outcome] = []
         reason = "not sent"
         try:
             self._send_all(method, params, calls)
@@ -450,17 +438,13 @@ class ConnectionSession(ClientSession):
         self._channel.write(encode(Notification(method, dict(params))), deadline)
 
     def open_stream(
-        self,
-        method: str,
-        params: Params,
-        on_message: Callable[[Notification], None],
-        on_end: Callable[[Union[Result, Exception]], None],
+        self, method: str, params: Params, on_message: OnMessage, on_end: Callable[[Outcome], None]
     ) -> Callable[[], None]:
         call, line = self._calls.prepare(method, lambda id: self.add_envelope(params, id))
         self.handler.streams[call.id] = on_message
 
         def wait() -> None:
-            ending: Union[Result, Exception]
+            ending: Outcome
             try:
                 ending = self.result_of(method, self._calls.wait(call, Deadline(None)))
             except Exception as error:

@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from random import uniform
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
-from ..engine.cancel import CancelToken
 from ..engine.deadline import Deadline
 from ..engine.workers import waiting
 from ..errors import (
@@ -34,8 +33,8 @@ from ..protocol.eras import ACKNOWLEDGED, LISTEN
 from ..protocol.messages import Json, Notification
 from ..types import CHANGES, Change
 from ..types.notices import covering
-from .host import Host, Result
-from .session import ClientSession, check_token, deadline_of, shown
+from .host import Host
+from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, deadline_of, shown
 
 log = logging.getLogger("minimcp.client")
 
@@ -96,127 +95,28 @@ class Filter(NamedTuple):
         return cls(**{name: listed(name) for name in LISTS}, resource_subscriptions=tuple(uris))
 
 
-class Stream:
-    """One open listen: a reading thread puts changes in, and another takes them out. Thread-safe.
+class Changes:
+    """A stream of changes, as `Client.listen` gives it: iterate it, or take one change at a time.
+
+    A context manager that ends the stream. One thread at a time takes changes; any thread may close. ``honored`` is the
+    `Filter` that the server agreed to.
 
     Args:
-        forward: Gets the notifications (of the background stream); None keeps changes for whoever iterates.
-
-    Attributes:
-        honored: What the server agreed to; None as long as it has not.
-        ending: How it ended: a result of the server, or an exception; None while it is open.
-        close: Ends the request; set by whoever opened it.
+        check: Raises ConnectionLost where the connection has ended.
+        forward: Gets the notifications instead (of the background stream); None keeps changes for whoever iterates.
     """
 
-    def __init__(self, forward: Optional[Callable[[Notification], None]] = None) -> None:
+    def __init__(self, check: Callable[[], None], forward: Optional[OnMessage] = None) -> None:
         self.honored: Optional[Filter] = None
-        self.ending: Union[Result, Exception, None] = None
-        self.close: Callable[[], None] = lambda: None
-        self._forward = forward
+        self._check, self._forward = check, forward
+        self._end: Callable[[], None] = lambda: None
+        """Ends the stream on the wire; set by whoever opened it, and called once."""
+        self._ending: Optional[Outcome] = None
+        self._closed = self._ended = False
         self._changed = threading.Condition()
         self._waiting: dict[tuple[str, Optional[str]], Change] = {}
 
-    def take(self, notification: Notification) -> None:
-        """A notification that names this stream has come."""
-        if self.honored is None:
-            if notification.method != ACKNOWLEDGED:
-                what = "a stream begins with notifications/subscriptions/acknowledged"
-                self.end(ProtocolViolation(what, notification.params))
-                return
-            with self._changed:
-                self.honored = Filter.from_wire(notification.params)
-                self._changed.notify_all()
-        elif self._forward is not None:
-            self._forward(notification)
-        else:
-            change = _read_change(notification)
-            if change is not None:
-                self.put(change)
-
-    def take_unasked(self, notification: Notification) -> None:
-        """A notification that names no stream has come: kept if it is about what this filter wants."""
-        change = _read_change(notification) if notification.method in CHANGES else None
-        if change is not None and self._wants(change):
-            self.put(change)
-
-    def _wants(self, change: Change) -> bool:
-        if change.uri is None:
-            return bool(getattr(self.honored, change.kind, False))
-        return self._covering(change.uri) is not None
-
-    def _covering(self, uri: str) -> Optional[str]:
-        assert self.honored is not None
-        return covering(frozenset(self.honored.resource_subscriptions), uri)
-
-    def put(self, change: Change) -> None:
-        """Keep a change until somebody takes it, once; when very many wait, as a change of the collection around it."""
-        kind, uri = change.kind, change.uri
-        with self._changed:
-            if uri is not None and len(self._waiting) >= MOST_WAITING:
-                uri = self._covering(uri)
-                if uri is None:
-                    log.debug("<-- %s is not subscribed to, and too much waits already: dropped", one_line(change.uri))
-                    return
-                change = change if uri == change.uri else Change(kind, uri)
-            self._waiting.setdefault((kind, uri), change)
-            self._changed.notify_all()
-
-    def end(self, ending: Union[Result, Exception]) -> None:
-        """The stream has ended; only the first ending counts."""
-        with self._changed:
-            if self.ending is None:
-                self.ending = ending
-            self._changed.notify_all()
-
-    def begin(self, deadline: Deadline) -> bool:
-        """Wait until the server has agreed, or the stream has ended; False when the deadline came first."""
-        with waiting(), self._changed:
-            while self.honored is None and self.ending is None:
-                if not self._changed.wait(deadline.wait()) and deadline.expired:
-                    return False
-        return True
-
-    def next(self, deadline: Deadline, check: Callable[[], None]) -> Optional[Change]:
-        """The next change; None when the stream has ended and nothing waits, or the deadline came first.
-
-        Args:
-            deadline: When to give up.
-            check: Called before each wait, to raise.
-        """
-        with waiting(), self._changed:
-            while not self._waiting:
-                if self.ending is not None:
-                    return None
-                check()
-                if not self._changed.wait(deadline.wait()) and deadline.expired and not self._waiting:
-                    return None
-            return self._waiting.pop(next(iter(self._waiting)))
-
-
-def _read_change(notification: Notification) -> Optional[Change]:
-    """The change that a notification tells of; None when it tells of none."""
-    try:
-        return Change.from_notice(notification.method, notification.params)
-    except ValueError as error:
-        log.debug("<-- a notification that tells of no change: %s", error)
-        return None
-
-
-class Changes:
-    """What `Client.listen` gives: iterate it, or take one change at a time. A context manager that ends the stream.
-
-    One thread at a time takes changes; any thread may close. ``honored`` is the `Filter` that the server agreed to.
-
-    Args:
-        stream: Where they come from.
-        end: Ends the stream; called once.
-        check: Raises ConnectionLost where the connection has ended.
-    """
-
-    def __init__(self, stream: Stream, end: Callable[[], None], check: Callable[[], None]) -> None:
-        self._stream, self._end, self._check = stream, end, check
-        self._closed = self._ended = False
-        self.honored = stream.honored
+    # ------------------------------------------------------------ for a program
 
     def next(self, timeout: Optional[float] = None) -> Change:
         """The next change.
@@ -229,15 +129,17 @@ class Changes:
             ConnectionLost: The stream has ended, or is closed.
         """
         deadline = deadline_of("timeout", timeout)
-        if self._closed:
-            raise ConnectionLost("the stream is closed")
-        change = self._stream.next(deadline, self._check)
-        if change is not None:
-            return change
-        ending = self._stream.ending
-        if ending is None:
-            raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
+        with waiting(), self._changed:
+            while not self._closed and not self._waiting and self._ending is None:
+                self._check()
+                if not self._changed.wait(deadline.wait()) and deadline.expired and not self._waiting:
+                    raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
+            if self._closed:
+                raise ConnectionLost("the stream is closed")
+            if self._waiting:
+                return self._waiting.pop(next(iter(self._waiting)))
         self._finish()
+        ending = self._ending
         if isinstance(ending, ConnectionLost):
             raise copy(ending)
         if isinstance(ending, RpcError):
@@ -251,7 +153,7 @@ class Changes:
         try:
             return self.next()
         except ConnectionLost:
-            if self._closed or isinstance(self._stream.ending, dict):
+            if self._closed or isinstance(self._ending, dict):
                 raise StopIteration from None
             raise
 
@@ -272,7 +174,74 @@ class Changes:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Changes {'open' if self._stream.ending is None else 'ended'} {self.honored}>"
+        return f"<Changes {'open' if self._ending is None and not self._closed else 'ended'} {self.honored}>"
+
+    # ------------------------------------------------------------ for a reading thread
+
+    def _take(self, notification: Notification) -> None:
+        """A notification that names this stream has come."""
+        if self.honored is None:
+            if notification.method != ACKNOWLEDGED:
+                what = "a stream begins with notifications/subscriptions/acknowledged"
+                self._end_with(ProtocolViolation(what, notification.params))
+                return
+            with self._changed:
+                self.honored = Filter.from_wire(notification.params)
+                self._changed.notify_all()
+        elif self._forward is not None:
+            self._forward(notification)
+        else:
+            self._put(notification, lambda change: True)
+
+    def _take_unasked(self, notification: Notification) -> None:
+        """A notification that names no stream has come: kept if it is about what this filter wants."""
+        if notification.method in CHANGES:
+            self._put(notification, self._wants)
+
+    def _wants(self, change: Change) -> bool:
+        if change.uri is None:
+            return bool(getattr(self.honored, change.kind, False))
+        return self._covering(change.uri) is not None
+
+    def _covering(self, uri: str) -> Optional[str]:
+        assert self.honored is not None
+        return covering(frozenset(self.honored.resource_subscriptions), uri)
+
+    def _put(self, notification: Notification, wants: Callable[[Change], bool]) -> None:
+        """Keep a change until somebody takes it, once; when very many wait, as a change of the collection around it."""
+        try:
+            change = Change.from_notice(notification.method, notification.params)
+        except ValueError as error:
+            log.debug("<-- a notification that tells of no change: %s", error)
+            return
+        if not wants(change):
+            return
+        with self._changed:
+            if change.uri is not None and len(self._waiting) >= MOST_WAITING:
+                uri = self._covering(change.uri)
+                if uri is None:
+                    log.debug("<-- %s is not subscribed to, and too much waits already: dropped", one_line(change.uri))
+                    return
+                change = change if uri == change.uri else Change(change.kind, uri)
+            self._waiting.setdefault((change.kind, change.uri), change)
+            self._changed.notify_all()
+
+    # ------------------------------------------------------------ for whoever opened it
+
+    def _end_with(self, ending: Outcome) -> None:
+        """The stream has ended; only the first ending counts."""
+        with self._changed:
+            if self._ending is None:
+                self._ending = ending
+            self._changed.notify_all()
+
+    def _begin(self, deadline: Deadline) -> bool:
+        """Wait until the server has agreed, or the stream has ended; False when the deadline came first."""
+        with waiting(), self._changed:
+            while self.honored is None and self._ending is None:
+                if not self._changed.wait(deadline.wait()) and deadline.expired:
+                    return False
+        return True
 
 
 class Subscriptions:
@@ -291,7 +260,7 @@ class Subscriptions:
         self._uris: set[str] = set()
         self._listened: Counter[str] = Counter()
         """In a session: how many streams of the program listen to a resource."""
-        self._background: Optional[Stream] = None
+        self._background: Optional[Changes] = None
         self._pause = FIRST_PAUSE
 
     @property
@@ -317,7 +286,7 @@ class Subscriptions:
 
     # ------------------------------------------------------------ streams of the program
 
-    def listen(self, wanted: Filter, deadline: Deadline, cancel: Optional[CancelToken]) -> Changes:
+    def listen(self, wanted: Filter, deadline: Deadline, cancel: Cancel) -> Changes:
         """Open a stream; arguments and errors as `Client.listen`."""
         session = self._session
         session.check()
@@ -326,36 +295,28 @@ class Subscriptions:
             _check_uri(uri)
         if session.era.revision.handshake:
             return self._filter(wanted, deadline, cancel)
-        stream = self._open(wanted, deadline, cancel)
-        return Changes(stream, stream.close, session.check)
+        return self._open(wanted, deadline, cancel)
 
     def _open(
-        self,
-        wanted: Filter,
-        deadline: Deadline,
-        cancel: Optional[CancelToken] = None,
-        forward: Optional[Callable[[Notification], None]] = None,
-    ) -> Stream:
+        self, wanted: Filter, deadline: Deadline, cancel: Cancel = None, forward: Optional[OnMessage] = None
+    ) -> Changes:
         """Send the request and wait for the acknowledgement."""
-        stream = Stream(forward)
-        began = time.monotonic()
+        session, token, began = self._session, cancel, time.monotonic()
+        stream = Changes(session.check, forward)
 
-        def end(ending: Union[Result, Exception]) -> None:
-            stream.end(ending)
+        def end(ending: Outcome) -> None:
+            stream._end_with(ending)
             self._reopen(stream, began)
 
         forget = None
-        if cancel is not None:
-            token = cancel
-            forget = token.on_cancel(lambda: stream.end(Cancelled(token.reason or "cancelled")))
+        if token is not None:
+            forget = token.on_cancel(lambda: stream._end_with(Cancelled(token.reason or "cancelled")))
         try:
-            stream.close = self._session.open_stream(LISTEN, {"notifications": wanted.to_wire()}, stream.take, end)
-            if not stream.begin(deadline):
-                what = f"{self._session.name}: {LISTEN}: no acknowledgement within {deadline.seconds:g} s"
+            stream._end = session.open_stream(LISTEN, {"notifications": wanted.to_wire()}, stream._take, end)
+            if not stream._begin(deadline):
+                what = f"{session.name}: {LISTEN}: no acknowledgement within {deadline.seconds:g} s"
                 raise RequestTimeout(what)
-            if forget is not None:
-                forget()
-            ending = stream.ending
+            ending = stream._ending
             if stream.honored is None or isinstance(ending, Cancelled):
                 early = ConnectionLost("the server ended the stream before it began")
                 raise copy(ending) if isinstance(ending, Exception) else early
@@ -369,22 +330,23 @@ class Subscriptions:
 
     # ------------------------------------------------------------ filters, in a session
 
-    def _filter(self, wanted: Filter, deadline: Deadline, cancel: Optional[CancelToken]) -> Changes:
+    def _filter(self, wanted: Filter, deadline: Deadline, cancel: Cancel) -> Changes:
         session, handler = self._session, self._session.handler
         uris = wanted.resource_subscriptions if session.era.peer.supports("resources.subscribe") else ()
-        stream = Stream()
+        stream = Changes(session.check)
         stream.honored = self._declared(wanted)._replace(resource_subscriptions=uris)
         subscribed: list[str] = []
 
         def end() -> None:
             handler.listeners.pop(stream, None)
             forget()
-            stream.end(Cancelled("the stream was closed"))
+            stream._end_with(Cancelled("the stream was closed"))
             if subscribed:
                 self._unsubscribe_all(subscribed)
 
-        handler.listeners[stream] = stream.take_unasked
-        forget = handler.ended.on_cancel(lambda: stream.end(_loss(session)))
+        stream._end = end
+        handler.listeners[stream] = stream._take_unasked
+        forget = handler.ended.on_cancel(lambda: stream._end_with(_loss(session)))
         try:
             if uris:
                 with self._locked(deadline):
@@ -394,9 +356,9 @@ class Subscriptions:
                         subscribed.append(uri)
             session.check()
         except BaseException:
-            end()
+            stream.close()
             raise
-        return Changes(stream, end, session.check)
+        return stream
 
     def _unsubscribe_all(self, uris: Sequence[str]) -> None:
         """A stream has ended: unsubscribe from what nobody else wants; one that fails stops no other."""
@@ -416,7 +378,7 @@ class Subscriptions:
 
     # ------------------------------------------------------------ the client's own
 
-    def subscribe(self, uri: str, deadline: Deadline, cancel: Optional[CancelToken] = None) -> None:
+    def subscribe(self, uri: str, deadline: Deadline, cancel: Cancel = None) -> None:
         """Hear of a resource from now on; arguments and errors as `Client.subscribe`."""
         self._check(uri, cancel)
         with self._locked(deadline):
@@ -426,7 +388,7 @@ class Subscriptions:
                 self._replace({*self._uris, uri}, deadline, cancel)
             self._uris.add(uri)
 
-    def unsubscribe(self, uri: str, deadline: Deadline, cancel: Optional[CancelToken] = None) -> None:
+    def unsubscribe(self, uri: str, deadline: Deadline, cancel: Cancel = None) -> None:
         """Hear of it no more; arguments and errors as `Client.unsubscribe`."""
         self._check(uri, cancel)
         with self._locked(deadline):
@@ -437,7 +399,7 @@ class Subscriptions:
                 self._replace(self._uris - {uri}, deadline, cancel)
             self._uris.discard(uri)
 
-    def _check(self, uri: str, cancel: Optional[CancelToken]) -> None:
+    def _check(self, uri: str, cancel: Cancel) -> None:
         self._session.check()
         check_token(cancel)
         _check_uri(uri)
@@ -471,7 +433,7 @@ class Subscriptions:
         supports = self._session.era.peer.supports
         return Filter.of(lambda name: getattr(wanted, name) and supports(f"{LISTS[name][0]}.listChanged"))
 
-    def _replace(self, uris: set[str], deadline: Deadline, cancel: Optional[CancelToken] = None) -> None:
+    def _replace(self, uris: set[str], deadline: Deadline, cancel: Cancel = None) -> None:
         """Open a background stream with this set of resources, and then close the one before. Under the lock.
 
         While both are open a change may be told twice; none goes unheard.
@@ -489,7 +451,7 @@ class Subscriptions:
         self._background = new
         if old is None:
             return
-        if new is not None and old.ending is not None and old.honored is not None:
+        if new is not None and old._ending is not None and old.honored is not None:
             still = tuple(uri for uri in old.honored.resource_subscriptions if uri in uris)
             self._missed(old.honored._replace(resource_subscriptions=still))
         if new is None or self._session.in_order:
@@ -499,7 +461,7 @@ class Subscriptions:
             closing.daemon = True
             closing.start()
 
-    def _reopen(self, stream: Stream, began: float) -> None:
+    def _reopen(self, stream: Changes, began: float) -> None:
         """A stream has ended. If it was in the background, open another, after a pause that grows with each attempt."""
         if time.monotonic() - began > STEADY:
             self._pause = FIRST_PAUSE
@@ -518,7 +480,7 @@ class Subscriptions:
                 if self._session.cause is None:
                     log.warning("%s: the stream of changes cannot be opened: %s", self._session.name, error)
 
-    def _is_background(self, stream: Stream) -> bool:
+    def _is_background(self, stream: Changes) -> bool:
         with self._lock:  # whoever opens a stream puts it in its place before letting go of this
             return stream is self._background
 
