@@ -40,6 +40,7 @@ __version__ = "0.1.0"
 
 _LATE = {
     "engine.cancel": "CancelToken",
+    "engine.limits": "Limits",
     "client.client": "Client",
     "client.connect": "connect",
     "server.context": "Context current_context",
@@ -70,7 +71,8 @@ if TYPE_CHECKING:
     from .client.connect import connect
     from .client.group import Group, connect_all
     from .engine.cancel import CancelToken
-    from .http.headers import HttpRequest, HttpResponse
+    from .engine.limits import Limits
+    from .http.common import HttpRequest, HttpResponse
     from .http.http_server_stream import EventStore
     from .http.posting import HttpServer
     from .server.context import Context, current_context
@@ -97,14 +99,15 @@ __all__ = [
     "Cancelled", "CapabilityNotSupported", "Change", "Client", "Completion", "ConnectionFailed", "ConnectionLost",
     "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore", "GetPromptResult",
     "Group", "HeaderMismatch", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image", "Implementation",
-    "InternalError", "InvalidParams", "InvalidRequest", "ListRoots", "LogHandler", "LogMessage", "McpError", "Message",
-    "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage",
-    "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected", "RequestTimeout", "Resource",
-    "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError", "Sample",
-    "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "StdioServer", "Text",
-    "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse",
-    "UnsupportedRevision", "UrlElicitationRequired", "__version__", "connect", "connect_all", "current_context",
-    "prompt", "resolve_inside", "resource", "serve", "tool",
+    "InternalError", "InvalidParams", "InvalidRequest",
+    "Limits", "ListRoots", "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences",
+    "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult",
+    "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",
+    "ResourceNotFound", "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest", "SampleResult",
+    "SamplingMessage", "Serial", "Server", "StdioServer", "Text", "TextResourceContents", "Tool", "ToolAnnotations",
+    "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired",
+    "__version__", "connect", "connect_all", "current_context", "prompt", "resolve_inside", "resource", "serve",
+    "tool",
 ]
 
 _MODULES = {

@@ -11,8 +11,7 @@ import threading
 from itertools import groupby, takewhile
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, NoReturn, Optional, Union
 
-from .client.answering import KINDS
-from .client.handlers import NAMES, Handlers
+from .client.host import KINDS, NAMES, Handlers
 from .engine.exchange import Exchange, Outlet, Route
 from .engine.workers import here
 from .protocol.lifecycle import LOG_LEVELS, Peer
@@ -140,7 +139,8 @@ def context(
     if log_level not in LOG_LEVELS:
         raise ValueError(f"log_level is one of {', '.join(LOG_LEVELS)}, not {log_level!r}")
     if capabilities is None:
-        capabilities = Handlers(dict.fromkeys(NAMES, _unused), sampling=("tools", "context")).capabilities(spoken)
+        capabilities = Handlers(None, dict.fromkeys(NAMES, _unused), sampling=("tools", "context")).capabilities(spoken)
+    outlet = _Record()
     peer = Peer(spoken, info=client_info, capabilities=dict(capabilities), log_rank=LOG_LEVELS[log_level])
     asked = dict(params or {})
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}

@@ -343,7 +343,7 @@ def test_a_hundred_questions_are_answered_out_of_order() -> None:
         return {"name": request.message}
 
     server = Answering({"ping": result()})
-    with minimcp.connect(server, revision=R4, elicit=elicit, max_workers=None) as client:
+    with minimcp.connect(server, revision=R4, elicit=elicit, limits=minimcp.Limits(workers=None)) as client:
         for number in range(100):
             server.pipe.ask("elicitation/create", id=number, message=str(number), requestedSchema=FORM)
         assert client.ping() >= 0

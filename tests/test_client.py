@@ -199,7 +199,7 @@ def test_a_client_whose_connection_ended_does_not_warn() -> None:
     server = Answering()
     client = minimcp.connect(server, revision=R4)
     server.pipe.end()
-    assert client._channel.wait_until_ended(WAIT)
+    assert client._sessions.newest.session.wait_until_ended(WAIT)
     del client
     gc.collect()
 
@@ -243,7 +243,7 @@ def test_a_second_call_after_a_loss_says_the_same(caplog: pytest.LogCaptureFixtu
     server = Answering()
     with minimcp.connect(server, revision=R4) as client:
         server.pipe.end()
-        assert client._channel.wait_until_ended(WAIT)
+        assert client._sessions.newest.session.wait_until_ended(WAIT)
         for _ in range(2):
             with pytest.raises(minimcp.ConnectionLost, match="the peer closed"):
                 client.request("x")

@@ -276,7 +276,7 @@ def test_a_session_that_is_lost_while_a_stream_is_made(monkeypatch: pytest.Monke
     host = Host(session=True)
     with opened(host, revision=R4) as client:
         host.pipe.end()
-        assert client._channel.wait_until_ended(WAIT)
+        assert client._sessions.newest.session.wait_until_ended(WAIT)
         with pytest.raises(ConnectionLost):
             client.listen(tools_list_changed=True)
         assert not client._listening._streams.filters

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
-from ..client.link import Link
 from ..client.negotiation import Plan
-from ..engine.transport import Transport
+from ..client.reconnect import OpenSession
+from ..engine.transport import Pipe
 from ..errors import ConnectionFailed, ConnectionLost, McpError, ProtocolViolation, UnsupportedRevision
 from .client import HttpPipe
 from .posting import HttpServer
 from .sse_client import SsePipe
 
-Agree = Callable[[Transport, Plan], Link]
+Agree = Callable[[Pipe, Plan], OpenSession]
 
 OLDER = frozenset({400, 404, 405})
 """Statuses with which a server refuses `initialize` that may know the oldest transport only."""
@@ -28,7 +28,7 @@ _known: dict[str, Any] = {}
 """By URL: servers that want the handshake, and over what. What stands alone is asked for all the same."""
 
 
-def agree_over_http(server: HttpServer, agree: Agree, plan: Plan, max_message_bytes: Optional[int]) -> Link:
+def agree_over_http(server: HttpServer, agree: Agree, plan: Plan, max_message_bytes: Optional[int]) -> OpenSession:
     """Connect in the newest way that the server knows.
 
     Args:
@@ -64,14 +64,15 @@ def agree_over_http(server: HttpServer, agree: Agree, plan: Plan, max_message_by
         raise ConnectionFailed(f"{first}; and over HTTP+SSE: {error}") from error
 
 
-def _agreed(server: HttpServer, agree: Agree, plan: Plan, pipe: Transport) -> Link:
+def _agreed(server: HttpServer, agree: Agree, plan: Plan, pipe: Pipe) -> OpenSession:
     """Agree over this pipe, and remember it where it is to be remembered."""
     try:
-        link = agree(pipe, plan)
+        opened = agree(pipe, plan)
     except ConnectionLost as lost:
         raise ConnectionFailed(str(lost)) from lost
-    if link.era.revision.handshake and (plan.per_request or isinstance(pipe, SsePipe)):  # else it was not asked
+    with_handshake = opened.session.era.revision.handshake
+    if with_handshake and (plan.per_request or isinstance(pipe, SsePipe)):  # else it was not asked
         if len(_known) >= MOST_KNOWN:
             _known.clear()
         _known[server.url] = type(pipe)
-    return link
+    return opened
