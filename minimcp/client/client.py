@@ -28,9 +28,9 @@ from ..errors import (
     ToolError,
     one_line,
 )
-from ..protocol.eras import LOG_LEVELS, HandshakeEra
+from ..protocol.lifecycle import LOG_LEVELS, Handshake
 from ..protocol.messages import Json, to_json
-from ..schema.remedies import refuse_as_arguments, remedy
+from ..schema.hints import refuse_as_arguments, json_hint
 from .calls import NOT_RUN, Call, read_result
 from .host import Host, Result, Rootlike, Roots, as_roots
 from .reconnect import Reconnector
@@ -240,7 +240,7 @@ class Client:
         if level not in LOG_LEVELS:
             raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
         call = self._call(timeout, cancel, "logging")
-        if isinstance(call.session.era, HandshakeEra):
+        if isinstance(call.session.era, Handshake):
             call.request("logging/setLevel", {"level": level})
         else:
             call.opened.set_envelope_level(level)
@@ -715,7 +715,7 @@ def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
     for name, value in _mapping(of, arguments).items():
         if not isinstance(value, (str, int, float)):
             what = f"the argument {name!r} of {of!r} is a str, a number or a bool, not {shown(value)}"
-            raise TypeError(f"{what}: {'write json.dumps(...)' if isinstance(value, (dict, list)) else remedy(value)}")
+            raise TypeError(f"{what}: {'write json.dumps(...)' if isinstance(value, (dict, list)) else json_hint(value)}")
     return {name: value if isinstance(value, str) else to_json(value) for name, value in arguments.items()}
 
 

@@ -21,7 +21,7 @@ from ..engine.transport import Transport, tracer
 from ..errors import Cancelled, ConnectionFailed, ConnectionLost, RequestTimeout
 from ..protocol.messages import Json
 from ..protocol.versions import Revision
-from ..schema.remedies import refuse_options
+from ..schema.hints import refuse_options
 from ..stdio.child import ChildPipe, StdioServer
 from ..types import Implementation
 from ..types.meta import check_extensions

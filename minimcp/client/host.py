@@ -27,11 +27,11 @@ from ..errors import (
     RpcError,
     one_line,
 )
-from ..protocol.eras import SUBSCRIPTION_KEY, HandshakeEra, Peer, PerRequestEra
-from ..protocol.failures import describe
+from ..protocol.lifecycle import SUBSCRIPTION_KEY, Handshake, Peer, PerRequest
+from ..errors import describe
 from ..protocol.messages import Id, Json, Notification, Request
 from ..protocol.versions import NEWEST_HANDSHAKE, Revision
-from ..schema.functions import refuse_async
+from ..schema.signature import refuse_async
 from ..schema.mismatch import nearest
 from ..types import CHANGES, Change, LogMessage, Root
 from .cache import Cache
@@ -53,7 +53,7 @@ MOST_NOTIFICATIONS = 10_000
 Rootlike = Union[str, "os.PathLike[str]", Root]
 """What a host may name a root by: a path, a ``file://`` URI or a `Root`."""
 
-Era = Union[HandshakeEra, PerRequestEra]
+Era = Union[Handshake, PerRequest]
 Result = dict[str, Json]
 Check = Callable[[Any], Optional[str]]
 Asked = Union[Exchange, CancelToken]

@@ -17,9 +17,9 @@ from ..errors import (
     UnsupportedRevision,
     error_from_peer,
 )
-from ..protocol.eras import HandshakeEra, Peer, PerRequestEra
+from ..protocol.lifecycle import Handshake, Peer, PerRequest
 from ..protocol.messages import Json
-from ..protocol.session import Verdict, judge_probe, server_info
+from ..protocol.lifecycle import Verdict, judge_probe, server_info
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
 from .session import ClientSession
 
@@ -156,5 +156,5 @@ def _initialize(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
             text = f"{error.message}: the server speaks {error.data['supported']}"
             raise error_from_peer(error.code, text, error.data, kind=UnsupportedRevision) from None
         raise ConnectionFailed(f"{session.name}: the server refused initialize: {error}") from None
-    session.agree(HandshakeEra.from_result(result, plan.wanted))
+    session.agree(Handshake.from_result(result, plan.wanted))
     session.notify("notifications/initialized", {}, deadline)

@@ -22,10 +22,10 @@ from ..engine.table import PendingCall
 from ..engine.transport import Pipe, SessionGone
 from ..engine.workers import waiting
 from ..errors import Cancelled, CapabilityNotSupported, error_from_peer
-from ..protocol.meanings import exception_of
+from ..protocol.messages import exception_of
 from ..protocol.messages import Failure, Id, Json, Notification, encode
-from ..schema.functions import refuse_async
-from ..schema.remedies import explained
+from ..schema.signature import refuse_async
+from ..schema.hints import explained
 from ..types import Progress
 from .host import ClientHandler, Era
 
