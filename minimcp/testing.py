@@ -16,9 +16,9 @@ from .engine.workers import here
 from .protocol.eras import LOG_LEVELS, Peer
 from .protocol.messages import Json, Request
 from .protocol.versions import NEWEST_HANDSHAKE, choose
-from .server.asking import CARRIERS, Asked, Asker, read_result
 from .server.context import Context
-from .server.facts import Facts
+from .server.questions import CARRIERS, Asked, Asker, read_result
+from .server.registered import ServerConfig
 from .server.server import Server
 from .transcript import Entry, Transcript
 from .types import LogMessage, Progress
@@ -153,9 +153,9 @@ def context(
     asked = dict(params or {})
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
     exchange = Exchange(Request(request_id, method, asked), peer, Route(_unused), outlet)
-    exchange.server = _facts() if server is None else server._registry.facts
+    exchange.server = _config() if server is None else server._config
     if method in CARRIERS:
-        exchange.asker_made_by(lambda exchange, lock: _ScriptedAsker(exchange, lock, answers or {}, outlet.questions))
+        exchange.asker = _ScriptedAsker(exchange, answers or {}, outlet.questions)
     return UnitContext(exchange, outlet)
 
 
@@ -163,10 +163,10 @@ def _unused(*_: Any) -> NoReturn:
     raise NotImplementedError
 
 
-def _facts() -> Facts:
-    facts = Facts({"name": "testing", "version": "0"})
-    facts.read_resource = _no_server
-    return facts
+def _config() -> ServerConfig:
+    config = ServerConfig({"name": "testing", "version": "0"})
+    config.read_resource = _no_server
+    return config
 
 
 def _no_server(context: Context, peer: Peer, uri: str) -> NoReturn:
@@ -192,8 +192,8 @@ class _Record(Outlet):
 class _ScriptedAsker(Asker):
     """Answers what is asked by what a test says."""
 
-    def __init__(self, exchange: Exchange, lock: Any, answers: Answers, questions: list[Question]) -> None:
-        super().__init__(exchange, lock)
+    def __init__(self, exchange: Exchange, answers: Answers, questions: list[Question]) -> None:
+        super().__init__(exchange)
         self._script, self._questions = answers, questions
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:

@@ -11,14 +11,14 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 
 from minimcp.engine.connection import Channel
-from minimcp.protocol.eras import Peer
-from minimcp.errors import ConnectionLost, MethodNotFound
 from minimcp.engine.exchange import Exchange, Outlet, Route
-from minimcp.protocol.messages import Notification, Request
 from minimcp.engine.limits import Limits
-from minimcp.engine.transport import Frame, Pipe
-from minimcp.protocol.versions import NEWEST_HANDSHAKE
 from minimcp.engine.role import Role
+from minimcp.engine.transport import Frame, Pipe
+from minimcp.errors import ConnectionLost, MethodNotFound
+from minimcp.protocol.eras import Peer
+from minimcp.protocol.messages import Notification, Request
+from minimcp.protocol.versions import NEWEST_HANDSHAKE
 
 from .support import WAIT
 

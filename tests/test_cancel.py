@@ -10,13 +10,13 @@ from typing import Any, Callable, List
 import pytest
 
 from minimcp.engine.cancel import CancelToken
-from minimcp.protocol.eras import Peer
-from minimcp.errors import Cancelled
 from minimcp.engine.exchange import Exchange, Route
 from minimcp.engine.inbound import Inbound
-from minimcp.protocol.messages import Request
 from minimcp.engine.limits import Limits
 from minimcp.engine.outgoing import Outgoing
+from minimcp.errors import Cancelled
+from minimcp.protocol.eras import Peer
+from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import REVISIONS
 
 from . import floors

@@ -8,16 +8,16 @@ from contextlib import closing
 from typing import Any, List
 
 import pytest
+from minimcp.server.pump import Main
+from minimcp.server.serial import Serial
 
 from minimcp.engine import connection as module
 from minimcp.engine.connection import Channel
 from minimcp.engine.deadline import Deadline
-from minimcp.errors import ConnectionLost, RequestTimeout
 from minimcp.engine.exchange import Exchange
 from minimcp.engine.lane import ALWAYS_SLOW
 from minimcp.engine.limits import Limits
-from minimcp.server.pump import Main
-from minimcp.server.serial import Serial
+from minimcp.errors import ConnectionLost, RequestTimeout
 
 from .scripted import (
     ScriptedPipe,

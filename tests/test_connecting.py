@@ -12,8 +12,8 @@ import pytest
 
 import minimcp
 from minimcp import Server, StdioServer
-from minimcp.engine import connection as channel
 from minimcp.client.connect import read_target
+from minimcp.engine import connection as channel
 from minimcp.stdio.child import ChildPipe
 from minimcp.types import Implementation
 

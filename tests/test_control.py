@@ -9,8 +9,8 @@ from typing import Any, Iterator, List
 import pytest
 
 from minimcp.engine.control import ControlWorker
-from minimcp.protocol.eras import Peer
 from minimcp.engine.exchange import Exchange, Route
+from minimcp.protocol.eras import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 

@@ -7,8 +7,11 @@ import json
 from typing import Any, Dict, List, Optional
 
 import pytest
+from minimcp.server.facts import Facts
 
 from minimcp.engine.alarm import Alarm
+from minimcp.engine.exchange import Exchange, Outlet
+from minimcp.errors import InvalidParams, InvalidRequest, ProtocolViolation, UnsupportedRevision
 from minimcp.protocol.eras import (
     CAPABILITIES_KEY,
     CLIENT_KEY,
@@ -22,12 +25,9 @@ from minimcp.protocol.eras import (
     log_rank,
     refusal_before_session,
 )
-from minimcp.errors import InvalidParams, InvalidRequest, ProtocolViolation, UnsupportedRevision
-from minimcp.engine.exchange import Exchange, Outlet
-from minimcp.server.facts import Facts
-from minimcp.server.tools import Tools
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
+from minimcp.server.tools import Tools
 
 from .rows import for_each
 

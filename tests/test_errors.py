@@ -11,7 +11,6 @@ import pytest
 
 import minimcp
 from minimcp import errors
-from minimcp.protocol.eras import Peer
 from minimcp.errors import (
     OLD_TOOL_CODES,
     RESERVED_CODES,
@@ -40,6 +39,7 @@ from minimcp.errors import (
     UrlElicitationRequired,
     error_from_peer,
 )
+from minimcp.protocol.eras import Peer
 from minimcp.protocol.failures import Busy, wire_failure
 from minimcp.protocol.versions import REVISIONS
 

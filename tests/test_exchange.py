@@ -10,7 +10,9 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
-from minimcp.protocol.eras import Peer
+from minimcp.engine.exchange import Exchange, Outlet, Route, _release, current_exchange
+from minimcp.engine.lane import Pace
+from minimcp.engine.outgoing import Outgoing
 from minimcp.errors import (
     Cancelled,
     CapabilityNotSupported,
@@ -23,11 +25,9 @@ from minimcp.errors import (
     UrlElicitationRequired,
     error_from_peer,
 )
-from minimcp.engine.exchange import Exchange, Outlet, Route, _release, current_exchange
+from minimcp.protocol.eras import Peer
 from minimcp.protocol.failures import describe
 from minimcp.protocol.messages import Failure, Request
-from minimcp.engine.lane import Pace
-from minimcp.engine.outgoing import Outgoing
 from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 
 from .rows import for_each

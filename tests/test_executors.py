@@ -8,12 +8,12 @@ from typing import Any, Callable, List, Optional
 
 import pytest
 
-from minimcp.protocol.eras import Peer
-from minimcp.errors import InternalError
 from minimcp.engine.exchange import Exchange, Route, current_exchange
-from minimcp.server.executors import Executor, Ticket
+from minimcp.errors import InternalError
+from minimcp.protocol.eras import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
+from minimcp.server.executors import Executor, Ticket
 
 from .scripted import RecordingOutlet, Task
 

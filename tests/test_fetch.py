@@ -11,8 +11,8 @@ from typing import Any, Iterator, List
 
 import pytest
 
-from minimcp.http import fetch
 from minimcp.errors import ConnectionFailed, ConnectionLost, ProtocolViolation
+from minimcp.http import fetch
 from minimcp.http.fetch import Answer, Fetcher, shown
 from minimcp.http.sending import Cuttable, Sending
 

@@ -7,13 +7,13 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.protocol.eras import Peer
-from minimcp.errors import INVALID_PARAMS, InternalError, InvalidRequest
 from minimcp.engine.exchange import LATER, Exchange, Outlet, Route, current_exchange
 from minimcp.engine.inbound import Batch, Inbound, why_no_batch
-from minimcp.protocol.messages import Broken, Failure, Notification, Request, Response
 from minimcp.engine.limits import Limits
 from minimcp.engine.outgoing import Outgoing
+from minimcp.errors import INVALID_PARAMS, InternalError, InvalidRequest
+from minimcp.protocol.eras import Peer
+from minimcp.protocol.messages import Broken, Failure, Notification, Request, Response
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 
 from .rows import for_each

@@ -8,15 +8,15 @@ from typing import Any, Callable, List, Optional
 import pytest
 
 from minimcp.engine.deadline import Deadline
-from minimcp.errors import ConnectionLost, ProtocolViolation
 from minimcp.engine.exchange import Exchange
 from minimcp.engine.inbound import Inbound
 from minimcp.engine.intake import MOST_WARNINGS, Intake
-from minimcp.protocol.messages import Failure
 from minimcp.engine.limits import Limits
 from minimcp.engine.outgoing import Outgoing
-from minimcp.engine.transport import Addressed, Ended, TooLong
 from minimcp.engine.table import PendingCall, RequestTable
+from minimcp.engine.transport import Addressed, Ended, TooLong
+from minimcp.errors import ConnectionLost, ProtocolViolation
+from minimcp.protocol.messages import Failure
 
 from .rows import for_each
 from .scripted import ScriptedRole, cancelled, dumps, notice, request, result

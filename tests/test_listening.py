@@ -27,8 +27,8 @@ from minimcp import (
     client as client_module,
     listening as module,
 )
-from minimcp.engine.deadline import Deadline
 from minimcp.client.streams import Filter, Stream
+from minimcp.engine.deadline import Deadline
 
 from .answering import R4, Answer, error, result, silence
 from .listening import ACKNOWLEDGED, LISTEN, PROMPTS, RESOURCES, TOOLS, UPDATED, Host, about, agree

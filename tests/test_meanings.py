@@ -15,8 +15,8 @@ from minimcp import (
     RpcError,
     ToolError,
 )
-from minimcp.protocol.messages import Failure
 from minimcp.protocol.meanings import exception_of
+from minimcp.protocol.messages import Failure
 from minimcp.protocol.versions import BY_NAME
 
 from .answering import R1, R2, R4, R5, REVISIONS

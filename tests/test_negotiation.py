@@ -7,8 +7,8 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp.engine import deadline
 from minimcp.client.negotiation import MOST_PROBES, Plan, wanted_revisions
+from minimcp.engine import deadline
 
 from .answering import R1, R3, R4, R5, REVISIONS, Answering, discovered, error, initialized, result, silence
 from .support import WAIT, MovedTime

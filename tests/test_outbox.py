@@ -13,12 +13,12 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import pytest
 
+from minimcp.engine import descriptors
 from minimcp.engine.deadline import Deadline
-from minimcp.errors import ConnectionLost
+from minimcp.engine.memory import MemoryPipe
 from minimcp.engine.outbox import Outbox
 from minimcp.engine.transport import Pipe
-from minimcp.engine import descriptors
-from minimcp.engine.memory import MemoryPipe
+from minimcp.errors import ConnectionLost
 
 from .scripted import ScriptedPipe, Task, wait_for
 from .striking import struck_at

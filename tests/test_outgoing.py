@@ -8,10 +8,10 @@ from typing import Any, Callable, List
 import pytest
 
 from minimcp.engine.deadline import Deadline
-from minimcp.errors import Cancelled, ConnectionLost, ProtocolViolation, RequestTimeout
-from minimcp.protocol.messages import Failure
 from minimcp.engine.outgoing import Outgoing
 from minimcp.engine.workers import here
+from minimcp.errors import Cancelled, ConnectionLost, ProtocolViolation, RequestTimeout
+from minimcp.protocol.messages import Failure
 
 from .scripted import Task
 from .support import WAIT

@@ -10,8 +10,8 @@ from typing import Any, Callable, List, Tuple
 import pytest
 
 import minimcp
-from minimcp.errors import ConnectionLost
 from minimcp.engine.transport import Frame, Pipe, TooLong
+from minimcp.errors import ConnectionLost
 
 
 class SocketPipe(Pipe):

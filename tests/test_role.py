@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from minimcp.engine.role import Role
 from minimcp.errors import ConnectionLost
 from minimcp.protocol.messages import Notification, Request
-from minimcp.engine.role import Role
 
 
 def test_by_default_it_is_a_quiet_peer() -> None:

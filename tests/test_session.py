@@ -6,7 +6,6 @@ from typing import Any, Dict, List, Optional, Type
 
 import pytest
 
-from minimcp.protocol.eras import CAPABILITIES_KEY, SERVER_KEY, VERSION_KEY
 from minimcp.errors import (
     ConnectionLost,
     InvalidParams,
@@ -16,9 +15,10 @@ from minimcp.errors import (
     UnsupportedRevision,
     error_from_peer,
 )
+from minimcp.protocol.eras import CAPABILITIES_KEY, SERVER_KEY, VERSION_KEY
 from minimcp.protocol.messages import Request
-from minimcp.protocol.versions import BY_NAME, REVISIONS, choose
 from minimcp.protocol.session import Offer, ServerSession, Verdict, judge_probe, server_info
+from minimcp.protocol.versions import BY_NAME, REVISIONS, choose
 
 from .rows import for_each
 

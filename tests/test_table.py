@@ -12,9 +12,9 @@ import pytest
 
 from minimcp.engine import table as table_module
 from minimcp.engine.deadline import Deadline
+from minimcp.engine.table import PendingCall, RequestTable
 from minimcp.errors import ConnectionLost
 from minimcp.protocol.messages import Failure
-from minimcp.engine.table import PendingCall, RequestTable
 
 from .scripted import Task, wait_for
 from .support import WAIT

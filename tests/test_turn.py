@@ -7,11 +7,11 @@ from typing import Any, List
 
 import pytest
 
+from minimcp.client.turn import Turn
 from minimcp.engine.cancel import CancelToken
 from minimcp.engine.deadline import Deadline
-from minimcp.errors import Cancelled, ConnectionLost, ProtocolViolation, RequestTimeout
 from minimcp.engine.outgoing import Outgoing
-from minimcp.client.turn import Turn
+from minimcp.errors import Cancelled, ConnectionLost, ProtocolViolation, RequestTimeout
 
 from .scripted import Task
 from .support import WAIT, eventually

@@ -244,7 +244,7 @@ class Endpoint:
     def _exchange(self, message: Request, admitted: Admitted, outlet: Outlet, request: HttpRequest) -> Exchange:
         assert admitted.peer is not None and admitted.route is not None
         exchange = Exchange(message, admitted.peer, admitted.route, outlet)
-        exchange.server, exchange.headers = self._registry.facts, request.headers
+        exchange.server, exchange.headers = self._registry.config, request.headers
         return exchange
 
     def _reply(

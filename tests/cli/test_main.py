@@ -10,8 +10,8 @@ from typing import Any, Callable
 
 import pytest
 
-from minimcp.cli import COMMANDS, main
 from minimcp import __version__ as VERSION
+from minimcp.cli import COMMANDS, main
 
 from ..support import ROOT, WAIT
 from .conftest import Done, command_line, quoted, run_process

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from minimcp.protocol.eras import Peer
-from minimcp.engine.exchange import Exchange, Route
 from minimcp.server.facts import Facts
-from minimcp.protocol.messages import Failure, Request
+
+from minimcp.engine.exchange import Exchange, Route
 from minimcp.engine.outgoing import Outgoing
+from minimcp.protocol.eras import Peer
+from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME
 
 from ..answering import R4

@@ -8,8 +8,8 @@ import pytest
 
 from minimcp import CapabilityNotSupported
 from minimcp.protocol.eras import Peer, lacks
-from minimcp.server.questions import Elicit, ElicitUrl, ListRoots, Question, Sample
 from minimcp.protocol.versions import BY_NAME
+from minimcp.server.questions import Elicit, ElicitUrl, ListRoots, Question, Sample
 from minimcp.types import (
     Answer,
     Audio,

@@ -8,9 +8,9 @@ import pytest
 
 from minimcp import InvalidParams, MethodNotFound
 from minimcp.protocol.eras import LOG_LEVELS
-from minimcp.server.registry import Registry
-from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
 from minimcp.protocol.session import Offer
+from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
+from minimcp.server.registry import Registry
 
 from ..answering import R1, R4, R5, REVISIONS
 from .support import exchange, facts, read

@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from minimcp.protocol.eras import SUBSCRIPTION_KEY
-from minimcp.errors import InternalError, InvalidParams
 from minimcp.engine.exchange import LATER
+from minimcp.errors import InternalError, InvalidParams
+from minimcp.protocol.eras import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module
 from minimcp.server.subscriptions import Subscriptions
 from minimcp.types.notices import covering

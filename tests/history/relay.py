@@ -13,10 +13,10 @@ import time
 from collections import Counter
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from minimcp.errors import ConnectionLost
-from minimcp.engine.transport import Pipe
-from minimcp.stdio.child import ChildPipe
 from minimcp.engine.memory import MemoryPipe
+from minimcp.engine.transport import Pipe
+from minimcp.errors import ConnectionLost
+from minimcp.stdio.child import ChildPipe
 
 from ..support import WAIT
 from .record import Record

@@ -7,8 +7,8 @@ import sys
 from typing import Any, List
 
 import minimcp
-from minimcp.engine.outbox import Outbox
 from minimcp.engine.memory import MemoryPipe
+from minimcp.engine.outbox import Outbox
 
 from ..scripted import Task
 from ..striking import Struck

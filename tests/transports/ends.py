@@ -11,11 +11,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from minimcp.engine.transport import Frame, Pipe
-from minimcp.stdio.child import ChildPipe, StdioServer
 from minimcp.engine.descriptors import Bell, DescriptorPipe, Sink, Source
 from minimcp.engine.lines import MAX_MESSAGE_BYTES
 from minimcp.engine.memory import MemoryPipe
+from minimcp.engine.transport import Frame, Pipe
+from minimcp.stdio.child import ChildPipe, StdioServer
 from minimcp.stdio.streams import StandardStreams
 
 from ..support import WAIT

@@ -14,8 +14,7 @@ from typing import Any, Iterator, List
 import pytest
 
 from minimcp.errors import ConnectionFailed, ConnectionLost
-from minimcp.stdio import child
-from minimcp.stdio import stderr
+from minimcp.stdio import child, stderr
 from minimcp.stdio.child import ChildPipe, StdioServer
 from minimcp.stdio.process import Process
 

@@ -10,8 +10,8 @@ from typing import Callable, List
 
 import pytest
 
-from minimcp.errors import ConnectionLost
 from minimcp.engine.transport import Frame, Pipe, TooLong
+from minimcp.errors import ConnectionLost
 
 from ..support import WAIT, eventually
 from .ends import Connector, Task, receive_all, receive_some

@@ -10,9 +10,9 @@ from typing import Any, Iterator, List, Optional, Tuple
 
 import pytest
 
-from minimcp.errors import ConnectionLost
 from minimcp.engine import descriptors
 from minimcp.engine.descriptors import Bell, Sink, Source, close_quietly, enlarge
+from minimcp.errors import ConnectionLost
 
 from ..support import WAIT, eventually
 from .ends import Task, over, receive_all

@@ -10,8 +10,8 @@ import pytest
 
 from minimcp.engine.connection import Channel
 from minimcp.engine.deadline import Deadline
-from minimcp.errors import ConnectionLost
 from minimcp.engine.memory import MemoryPipe, _Gate
+from minimcp.errors import ConnectionLost
 
 from ..scripted import ScriptedRole
 from ..support import WAIT

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import minimcp
-from minimcp.protocol.eras import VERSION_KEY
 from minimcp.http.mirror import Mirror
+from minimcp.protocol.eras import VERSION_KEY
 from minimcp.types import Tool
 
 from ..answering import AnsweringPipe, discovered, result

@@ -11,8 +11,8 @@ from typing import List
 
 import pytest
 
-from minimcp.stdio import process as process_module
 from minimcp.engine.descriptors import Bell
+from minimcp.stdio import process as process_module
 from minimcp.stdio.process import Process
 
 from ..support import WAIT, child_processes, eventually

@@ -10,8 +10,8 @@ from typing import Any, Callable, Iterator, List, Tuple
 
 import pytest
 
-from minimcp.stdio import stderr as stderr_module
 from minimcp.engine.descriptors import Bell, Source, close_quietly
+from minimcp.stdio import stderr as stderr_module
 from minimcp.stdio.stderr import Stderr, consumer_of
 
 from ..support import WAIT, eventually

@@ -1,4 +1,4 @@
-"""`ServerRole`: what a server does with what one client sends."""
+"""`ServerRole`: what a server does with what one client sends, whatever the transport."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ SHUTDOWN = "shutdown"
 
 
 class ServerRole(Role):
-    """One connection, as its server sees it.
+    """One connection, or one session over HTTP, as its server sees it.
 
     Args:
         registry: What the server can do.
         on_end: Called when the connection has ended, on the reader's thread.
     """
-
-    __slots__ = ("session", "facts", "headers", "later", "end", "_registry", "_on_end", "_shut_down")
 
     hot = True
     answers_rubbish = True
@@ -37,7 +35,7 @@ class ServerRole(Role):
     def __init__(self, registry: Registry, on_end: Callable[[ServerRole], None]) -> None:
         self._registry, self._on_end = registry, on_end
         self.session = ServerSession(registry.offer)
-        self.facts = registry.facts
+        self.facts = registry.config
         self.headers: Mapping[str, str] = NO_HEADERS
         self.later: Optional[Later] = None
         self.end: Callable[[], None] = nothing
@@ -71,7 +69,6 @@ class ServerRole(Role):
 
     def notified(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self.session.era is not None:
-            self.session.era.initialized = True
             self._registry.subscriptions.begin_session(self.session.era.peer)
         else:
             log.debug("<-- %s: ignored", notification.method)
