@@ -41,15 +41,16 @@ __version__ = "0.1.0"
 _LATE = {
     "engine.cancel": "CancelToken",
     "engine.limits": "Limits",
+    "http.options": "HttpOptions",
     "client.client": "Client",
     "client.connect": "connect",
     "server.context": "Context current_context",
-    "server.log_handler": "LogHandler",
+    "server.logging": "LogHandler",
     "server.questions": "Elicit ElicitUrl ListRoots Sample",
     "client.group": "Group connect_all",
     "server.decorators": "prompt resource tool",
     "server.paths": "resolve_inside",
-    "server.serial": "Serial",
+    "server.executors": "Serial",
     "server.server": "Server serve",
     "testing": "testing",
     "stdio.child": "StdioServer",
@@ -72,15 +73,16 @@ if TYPE_CHECKING:
     from .client.group import Group, connect_all
     from .engine.cancel import CancelToken
     from .engine.limits import Limits
-    from .http.headers import HttpRequest, HttpResponse
+    from .http.common import HttpRequest, HttpResponse
     from .http.http_server_stream import EventStore
+    from .http.options import HttpOptions
     from .http.posting import HttpServer
     from .server.context import Context, current_context
     from .server.decorators import prompt, resource, tool
-    from .server.log_handler import LogHandler
+    from .server.executors import Serial
+    from .server.logging import LogHandler
     from .server.paths import resolve_inside
     from .server.questions import Elicit, ElicitUrl, ListRoots, Sample
-    from .server.serial import Serial
     from .server.server import Server, serve
     from .stdio.child import StdioServer
     from .types import (
@@ -98,8 +100,8 @@ __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Change", "Client", "Completion", "ConnectionFailed", "ConnectionLost",
     "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore", "GetPromptResult",
-    "Group", "HeaderMismatch", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image", "Implementation",
-    "InternalError", "InvalidParams", "InvalidRequest",
+    "Group", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image",
+    "Implementation", "InternalError", "InvalidParams", "InvalidRequest",
     "Limits", "ListRoots", "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences",
     "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult",
     "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",

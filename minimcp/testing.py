@@ -17,9 +17,9 @@ from .engine.workers import here
 from .protocol.lifecycle import LOG_LEVELS, Peer
 from .protocol.messages import Json, Request
 from .protocol.versions import NEWEST_HANDSHAKE, choose
-from .server.asking import CARRIERS, Asked, Asker, read_result
 from .server.context import Context
-from .server.facts import Facts
+from .server.questions import CARRIERS, Asked, Asker, read_result
+from .server.registered import ServerConfig
 from .server.server import Server
 from .types import LogMessage, Progress
 
@@ -144,22 +144,21 @@ def context(
     peer = Peer(spoken, info=client_info, capabilities=dict(capabilities), log_rank=LOG_LEVELS[log_level])
     asked = dict(params or {})
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
-    sent: list[dict[str, Json]] = []
-    exchange = Exchange(Request(request_id, method, asked), peer, Route(_unused), _Record(sent))
-    if server is None:
-        exchange.server = Facts({"name": "testing", "version": "0"})
-        exchange.server.read_resource = _no_server
-    else:
-        exchange.server = server._registry.facts
-    made = UnitContext(exchange)
-    made.sent, made.questions, made._outer = sent, [], []
+    exchange = Exchange(Request(request_id, method, asked), peer, Route(_unused), outlet)
+    exchange.server = _config() if server is None else server._config
     if method in CARRIERS:
-        exchange.asker_made_by(lambda exchange, lock: _ScriptedAsker(exchange, lock, answers or {}, made.questions))
-    return made
+        exchange.asker = _ScriptedAsker(exchange, answers or {}, outlet.questions)
+    return UnitContext(exchange, outlet)
 
 
 def _unused(*_: Any) -> NoReturn:
     raise NotImplementedError
+
+
+def _config() -> ServerConfig:
+    config = ServerConfig({"name": "testing", "version": "0"})
+    config.read_resource = _no_server
+    return config
 
 
 def _no_server(context: Context, peer: Peer, uri: str) -> NoReturn:
@@ -182,8 +181,8 @@ class _Record(Outlet):
 class _ScriptedAsker(Asker):
     """Answers questions with what the test gave."""
 
-    def __init__(self, exchange: Exchange, lock: Any, answers: Answers, questions: list[Question]) -> None:
-        super().__init__(exchange, lock)
+    def __init__(self, exchange: Exchange, answers: Answers, questions: list[Question]) -> None:
+        super().__init__(exchange)
         self._script, self._questions = answers, questions
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:

@@ -72,8 +72,8 @@ def time_for_last_words() -> Iterator[None]:
 
     Tests of what happens when that time is over set it themselves.
     """
+    from minimcp.client import listening
     from minimcp.engine import connection as channel
-    from minimcp.client import subscriptions
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FAREWELL_SECONDS", "LAST_WORDS_SECONDS", "CLOSE_SECONDS"):

@@ -8,6 +8,8 @@ from contextlib import closing
 from typing import Any, List
 
 import pytest
+from minimcp.server.pump import Main
+from minimcp.server.serial import Serial
 
 from minimcp.engine import connection as module
 from minimcp.engine.connection import Channel
@@ -16,8 +18,6 @@ from minimcp.engine.exchange import Exchange
 from minimcp.engine.lane import ALWAYS_SLOW
 from minimcp.engine.limits import Limits
 from minimcp.errors import ConnectionLost, RequestTimeout
-from minimcp.server.pump import Main
-from minimcp.server.serial import Serial
 
 from .scripted import (
     ScriptedPipe,

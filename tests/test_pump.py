@@ -7,9 +7,9 @@ import time
 from typing import Any, List
 
 import pytest
+from minimcp.server.pump import Main
 
 from minimcp.engine.exchange import Exchange
-from minimcp.server.pump import Main
 
 from .scripted import Task, wait_for
 from .support import WAIT, eventually

@@ -7,11 +7,11 @@ import threading
 from typing import Any, Callable, List
 
 import pytest
+from minimcp.server.serial import Elsewhere, Serial
 
 from minimcp.engine.exchange import Exchange
 from minimcp.server import serial as module
 from minimcp.server.executors import Ticket
-from minimcp.server.serial import Elsewhere, Serial
 
 from .scripted import no_threads, wait_for
 from .support import WAIT, eventually

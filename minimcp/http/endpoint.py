@@ -260,8 +260,8 @@ class Endpoint:
 
     def _exchange(self, message: Request, admitted: Admitted, sink: Sink, request: HttpRequest) -> IncomingRequest:
         assert admitted.peer is not None and admitted.route is not None
-        exchange = IncomingRequest(message, admitted.peer, admitted.route, sink)
-        exchange.server, exchange.headers = self._registry.facts, request.headers
+        exchange = Exchange(message, admitted.peer, admitted.route, outlet)
+        exchange.server, exchange.headers = self._registry.config, request.headers
         return exchange
 
     def _reply(

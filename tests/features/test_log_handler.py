@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, Dict, Iterator, List
 
 import pytest
+from minimcp.server.log_handler import LogHandler
 
 import minimcp
 from minimcp import Context, Server

@@ -7,6 +7,7 @@ import json
 from typing import Any, List, Optional
 
 import pytest
+from minimcp.server.paging import Pages
 
 from minimcp import InvalidParams
 from minimcp.protocol.versions import BY_NAME, Revision

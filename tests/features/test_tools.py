@@ -8,13 +8,13 @@ import logging
 from typing import Any, Literal
 
 import pytest
+from minimcp.server.pump import Main
 
 import minimcp
 from minimcp.engine.alarm import Alarm
 from minimcp.engine.exchange import Route
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import BY_NAME
-from minimcp.server.pump import Main
 from minimcp.server.registered import where
 from minimcp.server.tools import RegisteredTool, Tools
 from minimcp.types import Icon, ToolAnnotations

@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Any, List
 
-from minimcp import Context, Serial, Server, current_context
+from minimcp import Context, Limits, Serial, Server, current_context
 from minimcp.server import run
 
 SERIAL = Serial()
@@ -22,9 +22,9 @@ def forever() -> None:
     hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000_000)
 
 
-def build(**options: Any) -> Server:
+def build(drain_grace: float = 5, **options: Any) -> Server:
     """The server, with options of its own."""
-    server = Server("executors", **{"drain_grace": 5, **options})
+    server = Server("executors", limits=Limits(drain_grace=drain_grace), **options)
     order: List[int] = []
 
     def where(number: int = 0) -> str:
@@ -34,10 +34,9 @@ def build(**options: Any) -> Server:
         on_main = threading.current_thread() is threading.main_thread()
         return "main" if on_main else str(threading.get_ident())
 
-    for executor in ("main", "pool"):
-        server.add_tool(where, name=f"where_{executor}", executor=executor)
+    server.add_tool(where, name="where_main", executor="main")
     server.add_tool(where, name="where_serial", executor=SERIAL)
-    server.add_tool(where, name="where_hot")
+    server.add_tool(where, name="where_pool")
 
     @server.tool
     def numbers() -> List[int]:

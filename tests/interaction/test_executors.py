@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Cancelled, CancelToken, Client, Context, Serial, Server, StdioServer, ToolError
+from minimcp import Cancelled, CancelToken, Client, Context, Limits, Serial, Server, StdioServer, ToolError
 
 from ..scripted import Task, dumps, request, wait_for
 from ..support import ROOT, WAIT, eventually
@@ -134,7 +134,7 @@ def test_a_loop_without_a_bell_pumps_now_and_then() -> None:
 
 
 def test_nobody_pumps() -> None:
-    server = Server("deserted", max_workers=1, max_requests=3, drain_grace=0.01)
+    server = Server("deserted", limits=Limits(workers=1, requests=3, drain_grace=0.01))
     called: List[int] = []
 
     @server.tool(executor="main", timeout=0.05)
@@ -142,12 +142,12 @@ def test_nobody_pumps() -> None:
         """Never runs."""
         called.append(1)
 
-    server.add_tool(echo, executor="pool")
+    server.add_tool(echo)
     with minimcp.connect(server, timeout=WAIT) as client:
         for _ in range(5):  # each leaves its place again
             results = client.call_tools([("late", {})] * 3, return_exceptions=True)
             assert {str(result) for result in results} == {"late did not begin within 0.05 s"}
-            (channel,) = server._channels.values()
+            (channel,) = server._connections.values()
             assert eventually(lambda: not channel.inbound._started)  # noqa: B023, the answer leaves before its place does
         assert client.call_tool("echo", {"number": 3}).text == "3"
     assert server.pump() == 0 and called == []
@@ -155,11 +155,11 @@ def test_nobody_pumps() -> None:
 
 
 def test_what_waits_counts_against_the_limits() -> None:
-    server = Server("full", max_requests=2, executor="main", drain_grace=0.01)
+    server = Server("full", limits=Limits(requests=2, drain_grace=0.01), executor="main")
     server.add_tool(echo)
     with minimcp.connect(server, timeout=WAIT) as client:
         waiting = [client.submit(client.call_tool, "echo") for _ in range(2)]
-        assert eventually(lambda: repr(server._executors.main) == "<Main 2 waiting>")
+        assert eventually(lambda: repr(server._config.main) == "<Main 2 waiting>")
         with pytest.raises(minimcp.RpcError, match="more than 2 requests run already"):
             client.call_tool("echo")
         assert server.pump() == 2 and [future.result(WAIT).text for future in waiting] == ["0", "0"]
@@ -173,11 +173,11 @@ def test_the_end_clears_the_queue(how: str) -> None:
     server.add_tool(echo)
     with minimcp.connect(server, timeout=WAIT) as client:
         call = client.submit(client.call_tool, "echo")
-        assert eventually(lambda: repr(server._executors.main) == "<Main 1 waiting>")
+        assert eventually(lambda: repr(server._config.main) == "<Main 1 waiting>")
         (server if how == "server" else client).close()
         with pytest.raises((minimcp.RpcError, minimcp.ConnectionLost)):
             call.result(WAIT)
-        assert eventually(lambda: repr(server._executors.main) == "<Main 0 waiting>") and server.pump() == 0
+        assert eventually(lambda: repr(server._config.main) == "<Main 0 waiting>") and server.pump() == 0
     server.close()
 
 
@@ -221,7 +221,7 @@ def test_handlers_of_a_serial_never_meet() -> None:
 
 
 def test_a_server_that_a_handler_on_a_serial_closes() -> None:
-    server = Server("closed inside", executor=Serial(), drain_grace=WAIT)
+    server = Server("closed inside", executor=Serial(), limits=Limits(drain_grace=WAIT))
 
     @server.tool
     def end() -> str:
@@ -297,7 +297,7 @@ def test_the_servers_executor_is_that_of_every_handler(executor: str) -> None:
         server.add_resource(lambda: note("all"), "notes://all", name="all")
         server.add_resource(note, "notes://{text}")
         server.add_prompt(note, complete={"text": complete})
-        server.add_tool(lambda: note(), name="hot", executor="pool", description="Not there.")
+        server.add_tool(lambda: note(), name="hot", description="Not there.")
         return server
 
     loop = Loop(make)

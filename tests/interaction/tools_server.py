@@ -428,7 +428,6 @@ OPTIONS: Dict[Any, Dict[str, Any]] = {
     annotated_title: {"title": "Outer", "annotations": {"title": "Inner"}},
     needs: {"requires": "sampling.tools"},
     needs_extension: {"requires": ["ext:com.example/x"]},
-    pooled: {"executor": "pool"},
     endless: {"timeout": 0.05},
     careless: {"timeout": 0.05},
     quick: {"timeout": 60},

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from minimcp import Context, Server
+from minimcp import Context, Limits, Server
+from minimcp.http.common import HttpRequest
 from minimcp.http.endpoint import Endpoint
-from minimcp.http.framing import RequestParser
-from minimcp.http.headers import HttpRequest
+from minimcp.http.http_framing import RequestStream
 from minimcp.http.http_server_settings import Refusal
 
 from ..support import WAIT, eventually
@@ -389,7 +389,7 @@ def test_with_json_responses_nothing_is_streamed(server: Server) -> None:
 
 
 def test_more_requests_than_allowed_are_refused(stage: Stage) -> None:
-    server = stage_server(stage, max_requests=1)
+    server = stage_server(stage, limits=Limits(requests=1))
     core = core_of(server)
     held = Served(core, call("hold"))
     assert stage.entered.wait(WAIT)
@@ -402,7 +402,7 @@ def test_more_requests_than_allowed_are_refused(stage: Stage) -> None:
 
 
 def test_an_answer_that_is_too_long_is_an_error(stage: Stage) -> None:
-    server = stage_server(stage, max_message_bytes=300)
+    server = stage_server(stage, limits=Limits(message_bytes=300))
     response = serve(core_of(server), alone("tools/list"))
     assert code(response) == -32603
     server.close()

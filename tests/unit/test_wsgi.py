@@ -12,7 +12,7 @@ from wsgiref.validate import validator
 
 import pytest
 
-from minimcp import ConnectionLost, Context, HttpRequest, HttpResponse, Server
+from minimcp import ConnectionLost, Context, HttpOptions, HttpRequest, HttpResponse, Server
 from minimcp.http import wsgi
 from minimcp.http.wsgi import PIECES, Mailbox, WsgiApp
 from tests.support import WAIT, eventually
@@ -132,7 +132,7 @@ def test_what_nobody_wanted_of_a_body_is_read_up_to_a_bound_so_that_the_client_s
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wsgi, "SKIPPED_BYTES", 1000)
-    with closing(Server("small", max_body_bytes=100)) as server:
+    with closing(Server("small", http=HttpOptions(body_bytes=100))) as server:
         host, request = Host(server.wsgi()), alone("server/discover")
         for path, length, left in (("/mcp", 900, 50), ("/mcp", 5000, 4050), ("/other", 900, 50)):
             body = io.BytesIO(b" " * (length + 50))

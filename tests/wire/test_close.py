@@ -21,7 +21,7 @@ SERVER = """
 import os, signal, sys
 sys.path.insert(0, {root!r})
 import minimcp
-server = minimcp.Server("parting", drain_grace=600, max_message_bytes=100_000)
+server = minimcp.Server("parting", limits=minimcp.Limits(drain_grace=600, message_bytes=100_000))
 
 def note(text):
     with open({journal!r}, "a") as journal:

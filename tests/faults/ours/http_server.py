@@ -15,17 +15,23 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 TERMS = json.loads(os.environ.get("FAULTS_TERMS", "{}"))
-OPTIONS = {
-    "body_bytes": "max_body_bytes", "connections": "max_connections", "sessions": "max_sessions",
-    "session_ttl": "session_ttl", "streams": "max_streams", "keepalive": "keepalive", "write": "write_timeout",
-    "grace": "drain_grace",
+HTTP = {
+    "body_bytes": "body_bytes", "connections": "max_connections", "sessions": "max_sessions",
+    "session_ttl": "session_ttl", "keepalive": "keepalive",
 }  # fmt: skip
-TIMES = ("head", "body", "idle")
-sys.argv[1:] = [json.dumps({option: TERMS[term] for term, option in OPTIONS.items() if term in TERMS})]
+LIMITS = {"streams": "streams", "write": "write_timeout", "grace": "drain_grace"}
+TIMES = ("head", "body", "idle", "write")
+GIVEN = {
+    group: {option: TERMS[term] for term, option in options.items() if term in TERMS}
+    for group, options in (("http", HTTP), ("limits", LIMITS))
+}
+sys.argv[1:] = [json.dumps(GIVEN)]
+
+from minimcp.transports import http_running  # noqa: E402
 
 
 from minimcp import Context  # noqa: E402
-from minimcp.http.server import RunningHttp, Timeouts  # noqa: E402
+from minimcp.http.http_connection import Timing  # noqa: E402
 from tests.wire.servers.plain import server  # noqa: E402
 
 

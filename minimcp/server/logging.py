@@ -1,17 +1,18 @@
-"""`LogHandler`: records of the standard library's `logging` as log messages to the client.
+"""Log messages to the client: the session's level, and `LogHandler` for the standard library's `logging`.
 
-Imported when somebody asks for it, for `logging` takes long to load.
-https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/logging
+Not here: sending one (see `Context.log`).
+https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any, Union
 
-from ..engine.pool import here
-from ..engine.requests import current_request
+from ..engine.exchange import Exchange, current_exchange
 from ..errors import Cancelled, ConnectionLost
+from ..protocol.eras import log_rank
 from ..protocol.messages import Json, to_json
 from ..schema.annotations import write_any
 from .context import Context
@@ -19,13 +20,25 @@ from .context import Context
 LEVELS = (
     (logging.CRITICAL, "critical"), (logging.ERROR, "error"), (logging.WARNING, "warning"), (25, "notice"),
     (logging.INFO, "info"),
-)
+)  # fmt: skip
 """The least number of each level of the protocol; what is below all of them is "debug"."""
 
 OURS = "minimcp"
 
 _PLAIN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 """Attributes that every record has; others were given as ``extra=``."""
+
+_here = threading.local()
+
+
+def set_level(exchange: Exchange) -> dict[str, Json]:
+    """Serve `logging/setLevel`.
+
+    Raises:
+        InvalidParams: There is no such level.
+    """
+    exchange.peer.log_rank = log_rank(exchange.request.params.get("level"))
+    return {}
 
 
 class LogHandler(logging.Handler):
@@ -48,10 +61,10 @@ class LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record, if a handler runs on this thread."""
-        exchange = current_request()
-        if exchange is None or record.name.partition(".")[0] == OURS or getattr(here, "logs", False):
+        exchange = current_exchange()
+        if exchange is None or record.name.partition(".")[0] == OURS or getattr(_here, "logs", False):
             return
-        here.logs = True  # what is logged while this record is made into text would come back here without end
+        _here.logs = True  # what is logged while this record is made into text would come back here without end
         try:
             level = next((name for least, name in LEVELS if record.levelno >= least), "debug")
             Context(exchange).log(level, self._data(record), record.name)
@@ -60,7 +73,7 @@ class LogHandler(logging.Handler):
         except Exception:
             self.handleError(record)
         finally:
-            here.logs = False
+            _here.logs = False
 
     def _data(self, record: logging.LogRecord) -> Json:
         text = record.getMessage() if self.formatter is None else self.format(record)

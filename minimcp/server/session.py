@@ -1,4 +1,4 @@
-"""`ServerRole`: what a server does with what one client sends."""
+"""`ServerRole`: what a server does with what one client sends, whatever the transport."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ SHUTDOWN = "shutdown"
 """No method of the specification, whose sessions end with their connection; a widely read paraphrase of it has it."""
 
 
-class ServerRole(ConnectionHandler):
-    """One connection, as its server sees it.
+class ServerRole(Role):
+    """One connection, or one session over HTTP, as its server sees it.
 
     Args:
         registry: What the server can do.
         on_end: Called when the connection has ended, on the reader's thread.
     """
 
-    answers_invalid = True
+    hot = True
+    answers_rubbish = True
 
     def __init__(self, registry: Registry, on_end: Callable[[ServerRole], None]) -> None:
         self._registry, self._on_end = registry, on_end
         self.session = ServerSession(registry.offer)
-        self.facts = registry.facts
+        self.facts = registry.config
         self.headers: Mapping[str, str] = NO_HEADERS
         self.later: Optional[Callable[[Line], None]] = None
         self.end: Callable[[], None] = lambda: None
@@ -66,7 +67,6 @@ class ServerRole(ConnectionHandler):
 
     def notified(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self.session.era is not None:
-            self.session.era.initialized = True
             self._registry.subscriptions.begin_session(self.session.era.peer)
         else:
             log.debug("<-- %s: ignored", notification.method)
