@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from .client.group import Group, connect_all
     from .engine.cancel import CancelToken
     from .engine.limits import Limits
-    from .http.common import HttpRequest, HttpResponse
+    from .http.headers import HttpRequest, HttpResponse
     from .http.http_server_stream import EventStore
     from .http.options import HttpOptions
     from .http.posting import HttpServer

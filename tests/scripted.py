@@ -16,7 +16,7 @@ from minimcp.engine.limits import Limits
 from minimcp.engine.role import Role
 from minimcp.engine.transport import Frame, Pipe
 from minimcp.errors import ConnectionLost, MethodNotFound
-from minimcp.protocol.eras import Peer
+from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Notification, Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 

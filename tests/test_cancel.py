@@ -15,7 +15,7 @@ from minimcp.engine.inbound import Inbound
 from minimcp.engine.limits import Limits
 from minimcp.engine.outgoing import Outgoing
 from minimcp.errors import Cancelled
-from minimcp.protocol.eras import Peer
+from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import REVISIONS
 

@@ -26,8 +26,8 @@ from minimcp.errors import (
     describe,
     error_from_peer,
 )
-from minimcp.protocol.eras import Peer
-from minimcp.protocol.failures import describe
+from minimcp.protocol.lifecycle import Peer
+from minimcp.errors import describe
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 

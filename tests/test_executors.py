@@ -10,7 +10,7 @@ import pytest
 
 from minimcp.engine.exchange import Exchange, Route, current_exchange
 from minimcp.errors import InternalError
-from minimcp.protocol.eras import Peer
+from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 from minimcp.server.executors import Executor, Ticket

@@ -12,8 +12,8 @@ from minimcp.engine.inbound import Batch, Inbound, why_no_batch
 from minimcp.engine.limits import Limits
 from minimcp.engine.outgoing import Outgoing
 from minimcp.errors import INVALID_PARAMS, InternalError, InvalidRequest
-from minimcp.protocol.eras import Peer
-from minimcp.protocol.messages import Broken, Failure, Notification, Request, Response
+from minimcp.protocol.lifecycle import Peer
+from minimcp.protocol.messages import InvalidMessage, Failure, Notification, Request, Response
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 
 from .rows import for_each

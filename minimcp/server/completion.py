@@ -11,9 +11,9 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequenc
 
 from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, one_line
-from ..protocol.eras import Peer
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import Json, Request, to_json
-from ..schema.kind import Kind
+from ..schema.kinds import Kind
 from ..schema.mismatch import Mismatch, nearest
 from ..schema.signature import read_signature
 from ..types import Completion

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional
 
 from ..engine.exchange import Exchange, current_exchange
-from ..protocol.eras import LOG_LEVELS, Peer
+from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Id, Json, Notification, encode
 from ..schema.forms import Schema
 from ..types import Answer, Implementation, Root, SampleResult, Tool

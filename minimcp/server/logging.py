@@ -12,7 +12,7 @@ from typing import Any, Union
 
 from ..engine.exchange import Exchange, current_exchange
 from ..errors import Cancelled, ConnectionLost
-from ..protocol.eras import log_rank
+from ..protocol.lifecycle import log_rank
 from ..protocol.messages import Json, to_json
 from ..schema.annotations import write_any
 from .context import Context

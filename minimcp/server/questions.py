@@ -28,11 +28,11 @@ from ..errors import (
     error_from_peer,
     one_line,
 )
-from ..protocol.eras import Peer, lacks
+from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, to_json
 from ..protocol.versions import Revision
 from ..schema.forms import Schema, form_of
-from ..schema.kinds import write_any
+from ..schema.annotations import write_any
 from ..schema.mismatch import quoted
 from ..types import (
     ACTIONS,

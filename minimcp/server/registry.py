@@ -11,9 +11,9 @@ from ..engine.lane import Pace
 from ..errors import MethodNotFound, one_line
 from ..protocol.lifecycle import LISTEN, Offer, Peer
 from ..protocol.messages import Json, Request
-from ..protocol.session import Offer
+from ..protocol.lifecycle import Offer
 from ..protocol.versions import REVISIONS, Revision
-from ..schema.kinds import write_any
+from ..schema.annotations import write_any
 from .completion import Completions
 from .context import Context
 from .logging import set_level

@@ -12,11 +12,11 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 from ..engine.exchange import Exchange, Route
 from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, one_line
-from ..protocol.eras import Peer
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import Json, Request, to_json
 from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment
 from ..protocol.versions import Revision
-from ..schema.kinds import write_any
+from ..schema.annotations import write_any
 from ..schema.mismatch import NOTHING, Mismatch
 from ..types import (
     Annotations,

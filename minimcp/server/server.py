@@ -29,7 +29,7 @@ from ..engine.limits import Limits
 from ..engine.notices import Later
 from ..engine.transport import Pipe, tracer
 from ..protocol.messages import Json
-from ..protocol.session import Offer
+from ..protocol.lifecycle import Offer
 from ..protocol.versions import choose
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
@@ -42,9 +42,9 @@ from .run import FOR_A_PERSON, Run, Served, log
 from .session import ServerRole
 
 if TYPE_CHECKING:
-    from ..http.common import HttpRequest, HttpResponse
+    from ..http.headers import HttpRequest, HttpResponse
     from ..http.endpoint import Endpoint
-    from ..http.http_running import RunningHttp
+    from ..http.server import RunningHttp
     from ..http.options import HttpOptions
     from ..http.wsgi import WsgiApp
     from ..types import Annotations, ToolAnnotations
@@ -744,7 +744,7 @@ class Server:
         return self._start_http(host, port, path, newer=True, older=legacy_sse)
 
     def _start_http(self, host: str, port: int, path: str, *, newer: bool, older: bool) -> RunningHttp:
-        from ..http.http_running import RunningHttp
+        from ..http.server import RunningHttp
         from ..http.options import HttpOptions
         from ..http.sse_server import SseServer
 

@@ -15,7 +15,7 @@ from .. import types
 from ..engine.exchange import LATER, Exchange, Outlet
 from ..engine.notices import Later, Notices
 from ..errors import InternalError, InvalidParams
-from ..protocol.eras import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
+from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
 from .registered import ServerConfig
 

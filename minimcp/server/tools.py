@@ -26,13 +26,13 @@ from ..errors import (
     describe,
     one_line,
 )
-from ..protocol.failures import describe
+from ..errors import describe
 from ..protocol.messages import Json, Request, encode_result, to_json
 from ..protocol.versions import Revision
-from ..schema.check import compile_check
-from ..schema.kind import Kind
-from ..schema.kinds import write_any
-from ..schema.mirrored import in_headers, mirrored
+from ..schema.checker import compile_check
+from ..schema.kinds import Kind
+from ..schema.annotations import write_any
+from ..schema.header_params import in_headers, mirrored
 from ..schema.mismatch import NOTHING, Mismatch, described
 from ..schema.signature import Signature, read_signature
 from ..types import (

@@ -9,7 +9,7 @@ from minimcp.server.facts import Facts
 
 from minimcp.engine.exchange import Exchange, Route
 from minimcp.engine.outgoing import Outgoing
-from minimcp.protocol.eras import Peer
+from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME
 from minimcp.server.facts import Facts

@@ -9,7 +9,7 @@ import pytest
 
 from minimcp import Cancelled, Context, ResourceNotFound, current_context
 from minimcp.engine.workers import here
-from minimcp.protocol.eras import LOG_LEVELS
+from minimcp.protocol.lifecycle import LOG_LEVELS
 from minimcp.server.resources import Resources
 from minimcp.types import Implementation
 

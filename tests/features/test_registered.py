@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minimcp import CapabilityNotSupported
-from minimcp.protocol.eras import lacks
+from minimcp.protocol.lifecycle import lacks
 from minimcp.schema.mismatch import Mismatch
 from minimcp.server.context import Context
 from minimcp.server.registered import TextHandler, annotated, name_of, where

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from minimcp import InvalidParams, MethodNotFound
-from minimcp.protocol.eras import LOG_LEVELS
-from minimcp.protocol.session import Offer
+from minimcp.protocol.lifecycle import LOG_LEVELS
+from minimcp.protocol.lifecycle import Offer
 from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
 from minimcp.server.registry import Registry
 

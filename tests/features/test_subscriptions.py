@@ -10,7 +10,7 @@ import pytest
 
 from minimcp.engine.exchange import LATER
 from minimcp.errors import InternalError, InvalidParams
-from minimcp.protocol.eras import SUBSCRIPTION_KEY
+from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module
 from minimcp.server.subscriptions import Subscriptions
 from minimcp.types.notifications import covering

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from minimcp import Context, Limits, Server
-from minimcp.http.common import HttpRequest
+from minimcp.http.headers import HttpRequest
 from minimcp.http.endpoint import Endpoint
-from minimcp.http.http_framing import RequestStream
+from minimcp.http.framing import RequestStream
 from minimcp.http.http_server_settings import Refusal
 
 from ..support import WAIT, eventually

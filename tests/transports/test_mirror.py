@@ -8,7 +8,7 @@ import pytest
 
 import minimcp
 from minimcp.http.mirror import Mirror
-from minimcp.protocol.eras import VERSION_KEY
+from minimcp.protocol.lifecycle import VERSION_KEY
 from minimcp.types import Tool
 
 from ..answering import AnsweringPipe, discovered, result

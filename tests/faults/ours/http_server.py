@@ -31,7 +31,7 @@ from minimcp.transports import http_running  # noqa: E402
 
 
 from minimcp import Context  # noqa: E402
-from minimcp.http.http_connection import Timing  # noqa: E402
+from minimcp.http.server import Timeouts
 from tests.wire.servers.plain import server  # noqa: E402
 
 
