@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from .client.client import Client
     from .client.connect import connect
     from .client.group import Group, connect_all
-    from .engine.cancel import CancelToken
+    from .engine.requests import CancelToken
     from .engine.limits import Limits
     from .http.headers import HttpRequest, HttpResponse
     from .http.http_server_stream import EventStore

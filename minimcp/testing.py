@@ -12,8 +12,8 @@ from itertools import groupby, takewhile
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, NoReturn, Optional, Union
 
 from .client.host import KINDS, NAMES, Handlers
-from .engine.exchange import Exchange, Outlet, Route
-from .engine.workers import here
+from .engine.requests import IncomingRequest, Sink, Route
+from .engine.pool import here
 from .protocol.lifecycle import LOG_LEVELS, Peer
 from .protocol.messages import Json, Request
 from .protocol.versions import NEWEST_HANDSHAKE, choose
@@ -144,7 +144,7 @@ def context(
     peer = Peer(spoken, info=client_info, capabilities=dict(capabilities), log_rank=LOG_LEVELS[log_level])
     asked = dict(params or {})
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
-    exchange = Exchange(Request(request_id, method, asked), peer, Route(_unused), outlet)
+    exchange = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), outlet)
     exchange.server = _config() if server is None else server._config
     if method in CARRIERS:
         exchange.asker = _ScriptedAsker(exchange, answers or {}, outlet.questions)
@@ -165,7 +165,7 @@ def _no_server(context: Context, peer: Peer, uri: str) -> NoReturn:
     raise AssertionError(f"the handler reads {uri}, and the test has no server: context(server=...)")
 
 
-class _Record(Outlet):
+class _Record(Sink):
     """Keeps what a handler sends, in place of a connection."""
 
     def __init__(self, sent: list[dict[str, Json]]) -> None:
@@ -181,7 +181,7 @@ class _Record(Outlet):
 class _ScriptedAsker(Asker):
     """Answers questions with what the test gave."""
 
-    def __init__(self, exchange: Exchange, answers: Answers, questions: list[Question]) -> None:
+    def __init__(self, exchange: IncomingRequest, answers: Answers, questions: list[Question]) -> None:
         super().__init__(exchange)
         self._script, self._questions = answers, questions
 

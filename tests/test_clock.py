@@ -8,7 +8,7 @@ import pytest
 
 from minimcp.engine import clock as module
 from minimcp.engine.clock import Clock, inherited
-from minimcp.engine.deadline import LONGEST_WAIT
+from minimcp.engine.timer import LONGEST_WAIT
 
 from .scripted import Task
 

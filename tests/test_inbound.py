@@ -7,10 +7,10 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.engine.exchange import LATER, Exchange, Outlet, Route, current_exchange
-from minimcp.engine.inbound import Batch, Inbound, why_no_batch
+from minimcp.engine.requests import LATER, IncomingRequest, Sink, Route, current_exchange
+from minimcp.engine.requests import Batch, Inbound, why_no_batch
 from minimcp.engine.limits import Limits
-from minimcp.engine.outgoing import Outgoing
+from minimcp.engine.requests import Outgoing
 from minimcp.errors import INVALID_PARAMS, InternalError, InvalidRequest
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import InvalidMessage, Failure, Notification, Request, Response
@@ -38,8 +38,8 @@ class Bench:
             later=self.works.append, run_aside=self.aside.append, calls=CALLS,
         )
 
-    def add(self, id: Any = 1, *, method: str = "work", outlet: Any = None, size: int = 0, **route: Any) -> Exchange:
-        exchange = Exchange(
+    def add(self, id: Any = 1, *, method: str = "work", outlet: Any = None, size: int = 0, **route: Any) -> IncomingRequest:
+        exchange = IncomingRequest(
             Request(id, method), PEER, Route(lambda exchange: {"n": 1}, **route), outlet or self.inbound, size
         )
         self.inbound.add(exchange)
@@ -71,7 +71,7 @@ def test_a_request_may_stay_open_without_a_thread(bench: Bench) -> None:
         assert (farewell["method"], farewell["params"]) == ("notifications/cancelled", {"requestId": 2})
         assert exchange.outlet.claim(exchange)
         assert bench.inbound.wait_until_empty(0)
-    assert Outlet().farewell(2) is None
+    assert Sink().farewell(2) is None
 
 
 def test_a_request_is_in_until_it_is_answered_and_counts_until_that_is_written(bench: Bench) -> None:

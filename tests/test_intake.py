@@ -7,13 +7,13 @@ from typing import Any, Callable, List, Optional
 
 import pytest
 
-from minimcp.engine.deadline import Deadline
-from minimcp.engine.exchange import Exchange
-from minimcp.engine.inbound import Inbound
+from minimcp.engine.timer import Deadline
+from minimcp.engine.requests import IncomingRequest
+from minimcp.engine.requests import Inbound
 from minimcp.engine.intake import MOST_WARNINGS, Intake
 from minimcp.engine.limits import Limits
-from minimcp.engine.outgoing import Outgoing
-from minimcp.engine.table import PendingCall, RequestTable
+from minimcp.engine.requests import Outgoing
+from minimcp.engine.requests import PendingCall, RequestTable
 from minimcp.engine.transport import Addressed, Ended, TooLong
 from minimcp.errors import ConnectionLost, ProtocolViolation
 from minimcp.protocol.messages import Failure
@@ -30,7 +30,7 @@ class Bench:
     ) -> None:
         self.role = role or ScriptedRole()
         self.role.serve("work", lambda exchange: {"n": exchange.request.params.get("n")})
-        self.begun: List[Exchange] = []
+        self.begun: List[IncomingRequest] = []
         self.lines: List[Any] = []
         """Decoded, in the order in which they would be written."""
         self.calls = RequestTable()

@@ -28,7 +28,7 @@ from minimcp import (
     listening as module,
 )
 from minimcp.client.streams import Filter, Stream
-from minimcp.engine.deadline import Deadline
+from minimcp.engine.timer import Deadline
 
 from .answering import R4, Answer, error, result, silence
 from .listening import ACKNOWLEDGED, LISTEN, PROMPTS, RESOURCES, TOOLS, UPDATED, Host, about, agree

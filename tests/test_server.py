@@ -16,7 +16,7 @@ import pytest
 
 import minimcp
 from minimcp import Context, Limits, Server
-from minimcp.engine.memory import MemoryPipe
+from minimcp.engine.transport import MemoryPipe
 from minimcp.server import run as run_module
 
 from .answering import R1, R3, R4, R5, REVISIONS

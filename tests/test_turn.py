@@ -8,9 +8,9 @@ from typing import Any, List
 import pytest
 
 from minimcp.client.turn import Turn
-from minimcp.engine.cancel import CancelToken
-from minimcp.engine.deadline import Deadline
-from minimcp.engine.outgoing import Outgoing
+from minimcp.engine.requests import CancelToken
+from minimcp.engine.timer import Deadline
+from minimcp.engine.requests import Outgoing
 from minimcp.errors import Cancelled, ConnectionLost, ProtocolViolation, RequestTimeout
 
 from .scripted import Task

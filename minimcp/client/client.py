@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
 from .. import types
-from ..engine.cancel import CancelToken
-from ..engine.deadline import Deadline
-from ..engine.workers import waiting
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
+from ..engine.pool import waiting
 from ..errors import (
     HeaderMismatch,
     McpError,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, NoReturn, Optional, Sequence, Union
 
 from .. import __version__ as VERSION
-from ..engine.deadline import Deadline
+from ..engine.timer import Deadline
 from ..engine.limits import Limits
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
@@ -22,7 +22,7 @@ from ..errors import Cancelled, ConnectionFailed, ConnectionLost, RequestTimeout
 from ..protocol.messages import Json
 from ..protocol.versions import Revision
 from ..schema.hints import refuse_options
-from ..stdio.child import ChildPipe, StdioServer
+from ..stdio.child import ChildTransport, StdioServer
 from ..types import Implementation
 from ..types.meta import check_extensions
 from .cache import Cache
@@ -263,7 +263,7 @@ class Connector(NamedTuple):
         if self.target.server is None:
             pipe: Pipe = self.target.object.open_pipe()
             return pipe
-        return ChildPipe.start(
+        return ChildTransport.start(
             self.target.server, stderr=self.stderr, max_message_bytes=self.limits.message_bytes,
             grace=GIVE_UP_SECONDS, shown=shown,
         )
@@ -282,8 +282,8 @@ class Attempt(NamedTuple):
         connector = self.connector
         session = ConnectionSession(pipe, ClientHandler(connector.host), connector.limits, connector.trace)
         opened = self.agree(session, plan)
-        if isinstance(pipe, ChildPipe):
-            pipe.grace = ChildPipe.CLOSE_SECONDS
+        if isinstance(pipe, ChildTransport):
+            pipe.grace = ChildTransport.CLOSE_SECONDS
         return opened
 
     def agree(self, session: ClientSession, plan: Plan) -> OpenSession:

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .. import schema, types
-from ..engine.cancel import CancelToken
-from ..engine.exchange import Exchange, Route
-from ..engine.role import Role
-from ..engine.workers import Workers, here
+from ..engine.requests import CancelToken
+from ..engine.requests import IncomingRequest, Route
+from ..engine.connection import ConnectionHandler
+from ..engine.pool import Pool, here
 from ..errors import (
     USER_REJECTED,
     ConnectionLost,
@@ -56,7 +56,7 @@ Rootlike = Union[str, "os.PathLike[str]", Root]
 Era = Union[Handshake, PerRequest]
 Result = dict[str, Json]
 Check = Callable[[Any], Optional[str]]
-Asked = Union[Exchange, CancelToken]
+Asked = Union[IncomingRequest, CancelToken]
 
 
 class HandlerFailed(Refused):
@@ -291,7 +291,7 @@ class Host:
 
     def __init__(self, handlers: Handlers, workers: Optional[int] = None, cache: Optional[Cache] = None) -> None:
         self.handlers, self.functions, self.cache = handlers, handlers.functions, cache
-        self.pool = Workers(workers, name="minimcp-client")
+        self.pool = Pool(workers, name="minimcp-client")
         self.dispatcher = Dispatcher()
 
     # ------------------------------------------------------------ questions
@@ -333,7 +333,7 @@ class Host:
 
         return answer
 
-    def serve(self, exchange: Exchange) -> Result:
+    def serve(self, exchange: IncomingRequest) -> Result:
         """Answer a question that came as a request.
 
         Raises:
@@ -376,7 +376,7 @@ class Host:
             self.cache.changed(kind, uri)
 
 
-class ClientHandler(Role):
+class ClientHandler(ConnectionHandler):
     """What a client does with the messages of its server on one connection; each is handed over by a reading thread.
 
     Args:
@@ -393,7 +393,7 @@ class ClientHandler(Role):
     def __init__(self, host: Host) -> None:
         self.host = host
         self.era: Optional[Era] = None
-        self.serve: Callable[[Exchange], Result] = host.serve
+        self.serve: Callable[[IncomingRequest], Result] = host.serve
         self.streams: dict[Id, Callable[[Notification], None]] = {}
         self.listeners: dict[object, Callable[[Notification], None]] = {}
         self.ended = CancelToken()

@@ -9,8 +9,8 @@ import threading
 from functools import partial
 from typing import Any, Mapping
 
-from ..engine.cancel import CancelToken
-from ..engine.deadline import Deadline
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
 from ..errors import InvalidParams, MethodNotFound, ProtocolViolation, one_line
 from ..protocol.messages import Json
 from .host import Answer, Host, Result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Mapping, NamedTuple, Optional, Union
 
-from ..engine.deadline import Deadline
+from ..engine.timer import Deadline
 from ..errors import (
     ConnectionFailed,
     ProtocolViolation,

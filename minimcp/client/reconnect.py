@@ -13,10 +13,10 @@ import threading
 from copy import copy
 from typing import Callable, Optional
 
-from ..engine.cancel import CancelToken
-from ..engine.deadline import Deadline
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
 from ..engine.transport import SessionGone
-from ..engine.workers import waiting
+from ..engine.pool import waiting
 from ..errors import Cancelled, ConnectionFailed, ConnectionLost, McpError, RequestTimeout
 from ..protocol.lifecycle import LOG_LEVEL_KEY, Handshake
 from ..errors import describe

@@ -12,15 +12,15 @@ import threading
 from copy import copy
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.cancel import CancelToken
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
-from ..engine.exchange import Exchange
+from ..engine.requests import CancelToken
+from ..engine.connection import Connection
+from ..engine.timer import Deadline
+from ..engine.requests import IncomingRequest
 from ..engine.limits import Limits
-from ..engine.outgoing import NEVER_CANCELLED
-from ..engine.table import PendingCall
-from ..engine.transport import Pipe, SessionGone
-from ..engine.workers import waiting
+from ..engine.requests import NEVER_CANCELLED
+from ..engine.requests import PendingCall
+from ..engine.transport import Transport, SessionGone
+from ..engine.pool import waiting
 from ..errors import Cancelled, CapabilityNotSupported, error_from_peer
 from ..protocol.messages import exception_of
 from ..protocol.messages import Failure, Id, Json, Notification, encode
@@ -312,14 +312,14 @@ class ConnectionSession(ClientSession):
     """
 
     def __init__(
-        self, pipe: Pipe, handler: ClientHandler, limits: Limits, trace: Optional[Callable[[str, bytes], None]] = None
+        self, pipe: Transport, handler: ClientHandler, limits: Limits, trace: Optional[Callable[[str, bytes], None]] = None
     ) -> None:
         super().__init__(pipe.name, handler)
         self.mirror, self.in_order = getattr(pipe, "mirror", None), getattr(pipe, "in_order", True)
         self._pipe = pipe
         self._deadlines: dict[Deadline, None] = {}
         handler.serve = self._serve
-        self._channel = Channel(pipe, handler, limits=limits, trace=trace)
+        self._channel = Connection(pipe, handler, limits=limits, trace=trace)
         self._calls = self._channel.calls
         self._channel.open()
 
@@ -458,7 +458,7 @@ class ConnectionSession(ClientSession):
 
     # ------------------------------------------------------------ the server's requests
 
-    def _serve(self, exchange: Exchange) -> Result:
+    def _serve(self, exchange: IncomingRequest) -> Result:
         """Answer a question of the server; the deadlines of all requests that wait stand meanwhile."""
         paused = list(self._deadlines)
         for deadline in paused:

@@ -21,8 +21,8 @@ from collections import deque
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional, Union
 
-from ..engine.deadline import LONGEST_WAIT, Deadline
-from ..engine.workers import Workers
+from ..engine.timer import LONGEST_WAIT, Deadline
+from ..engine.pool import Pool
 from ..errors import ConnectionLost
 from .framing import CONTINUE, LAST_CHUNK, BadRequest, Head, RequestParser, chunk, has_body, response_head
 from .headers import LOOPBACK, HttpRequest, HttpResponse, ResponseWriter
@@ -415,7 +415,7 @@ class RunningHttp:
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}{path}"
         self.closing = False
         self._name = f"minimcp-http-{self.port}"
-        self._workers = Workers(None, name=self._name)
+        self._workers = Pool(None, name=self._name)
         self._kept: set[Connection] = set()  # in the selector: idle, slow or leaving
         self._lent: set[Connection] = set()  # to workers
         self._held_bytes = 0  # of bodies that have not come whole

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional
 
-from ..engine.exchange import Exchange, current_exchange
+from ..engine.requests import IncomingRequest, current_exchange
 from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Id, Json, Notification, encode
 from ..schema.forms import Schema

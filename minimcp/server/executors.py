@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
-from ..engine.exchange import Exchange, Handler, Route, current_exchange
-from ..engine.workers import here
+from ..engine.requests import IncomingRequest, Handler, Route, current_exchange
+from ..engine.pool import here
 
 log = logging.getLogger("minimcp.executors")
 
@@ -33,7 +33,7 @@ ExecutorOption = Union[None, str, HasSubmit, Callable[[Callable[[], None]], obje
 """What ``executor=`` may be: None, "main", a `Serial`, what has ``submit``, or a callable that is given a function to
 run."""
 
-Watch = Callable[[Exchange], Callable[[], None]]
+Watch = Callable[[IncomingRequest], Callable[[], None]]
 """Told that a request begins to wait in a queue; it returns what is called when that is over."""
 
 
@@ -46,12 +46,12 @@ class Job:
         watch: Told of the wait; None tells nobody.
     """
 
-    def __init__(self, exchange: Exchange, queue: dict[Job, None], watch: Optional[Watch]) -> None:
-        self.exchange: Optional[Exchange] = exchange
+    def __init__(self, exchange: IncomingRequest, queue: dict[Job, None], watch: Optional[Watch]) -> None:
+        self.exchange: Optional[IncomingRequest] = exchange
         self._queue, self._lock = queue, threading.Lock()
         self._waited = watch(exchange) if watch is not None else None
 
-    def take(self) -> Optional[Exchange]:
+    def take(self) -> Optional[IncomingRequest]:
         """The request, for the first who asks; None for others."""
         with self._lock:
             exchange, self.exchange = self.exchange, None
@@ -92,7 +92,7 @@ class Job:
         exchange.run()
 
 
-def _raise(error: BaseException, exchange: Exchange) -> Any:
+def _raise(error: BaseException, exchange: IncomingRequest) -> Any:
     raise error
 
 
@@ -129,7 +129,7 @@ class Executor:
         if exchange.cancelled:  # before it could be withdrawn
             job.run()
 
-    def _arrived(self, job: Job, exchange: Exchange) -> None:
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
         """There is one more in the queue (`_changed` is held)."""
         raise NotImplementedError
 
@@ -202,7 +202,7 @@ class Serial(Executor):
         self._users: WeakSet[Any] = WeakSet()
         self._thread = _Thread("minimcp-serial", self._queue, self._changed, Job.run, None)
 
-    def _arrived(self, job: Job, exchange: Exchange) -> None:
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
         self._users.add(exchange.server)
         self._thread.ending = False
         self._thread.wake()
@@ -242,7 +242,7 @@ class Submitting(Executor):
         super().renew()
         self._thread = _Thread("minimcp-executor", self._queue, self._changed, self._hand_over, IDLE_SECONDS)
 
-    def _arrived(self, job: Job, exchange: Exchange) -> None:
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
         self._thread.wake()
 
     def _hand_over(self, job: Job) -> None:
@@ -279,7 +279,7 @@ class Main(Executor):
         self._stops = 0
         self._pumping: set[int] = set()
 
-    def _arrived(self, job: Job, exchange: Exchange) -> None:
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
         self._changed.notify_all()
         if self._on_needed is not None and not self._told:
             self._told = True

@@ -10,7 +10,7 @@ import logging
 import threading
 from typing import Any, Union
 
-from ..engine.exchange import Exchange, current_exchange
+from ..engine.requests import IncomingRequest, current_exchange
 from ..errors import Cancelled, ConnectionLost
 from ..protocol.lifecycle import log_rank
 from ..protocol.messages import Json, to_json
@@ -31,7 +31,7 @@ _PLAIN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "tas
 _here = threading.local()
 
 
-def set_level(exchange: Exchange) -> dict[str, Json]:
+def set_level(exchange: IncomingRequest) -> dict[str, Json]:
     """Serve `logging/setLevel`.
 
     Raises:

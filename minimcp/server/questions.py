@@ -17,7 +17,7 @@ import threading
 from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
 
-from ..engine.exchange import Exchange
+from ..engine.requests import IncomingRequest
 from ..errors import (
     INTERNAL_ERROR,
     RESERVED_CODES,
@@ -357,7 +357,7 @@ class Asker:
     ``pending`` are the questions that wait for another round, ``fault`` says what a checked run did wrong.
     """
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: IncomingRequest) -> None:
         self._exchange = exchange
         self._lock = threading.Lock()  # guards what this remembers; never held while anything of an author's runs
         self._used: set[str] = set()
@@ -432,13 +432,13 @@ class BlockingAsker(Asker):
         return {each.key: read_result(each, result) for each, result in zip(asked, results)}
 
 
-def ask_now(exchange: Exchange, asked: list[Asked]) -> list[dict[str, Json]]:
+def ask_now(exchange: IncomingRequest, asked: list[Asked]) -> list[dict[str, Json]]:
     """Send questions as requests and wait for all the answers.
 
     Raises:
         Refused: The user or the client refuses one.
         RpcError: The client answered one with another error; ``from_peer`` is true.
-        Exception: As `Exchange.ask`.
+        Exception: As `IncomingRequest.ask`.
     """
     questions = [(each.question.method, each.question.sealed(each.params)) for each in asked]
     outcome = exchange.ask(questions, exchange.server.limits.ask_timeout)

@@ -23,7 +23,7 @@ from typing import (
     Union,
 )
 
-from ..engine.exchange import Exchange, Route
+from ..engine.requests import IncomingRequest, Route
 from ..engine.limits import Limits, check_number
 from ..errors import InvalidParams, one_line
 from ..protocol.lifecycle import SERVER_KEY, Peer, lacks
@@ -145,7 +145,7 @@ class Registered:
         """Where its requests go."""
         return route_to(self.handle, self.executor)
 
-    def handle(self, exchange: Exchange) -> Any:
+    def handle(self, exchange: IncomingRequest) -> Any:
         """Serve one request; it may raise anything."""
         raise NotImplementedError
 
@@ -300,7 +300,7 @@ class Pages:
         self._member, self._table = member, table
         self._kept: tuple[int, dict[tuple[str, int], str]] = (-1, {})
 
-    def serve(self, exchange: Exchange) -> str:
+    def serve(self, exchange: IncomingRequest) -> str:
         """Serve the list method.
 
         Raises:

@@ -6,7 +6,7 @@ import weakref
 from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
-from ..engine.exchange import Exchange, Route
+from ..engine.requests import IncomingRequest, Route
 from ..engine.lane import Pace
 from ..errors import MethodNotFound, one_line
 from ..protocol.lifecycle import LISTEN, Offer, Peer
@@ -58,7 +58,7 @@ class RegisteredMethod(Registered):
         self._takes_context = positions(function, f"method {name!r}", ("params", "ctx"), least=1) == 2
         super().__init__(config, function, name)
 
-    def handle(self, exchange: Exchange) -> Any:
+    def handle(self, exchange: IncomingRequest) -> Any:
         context = Context(exchange)
         arguments = [context] if self._takes_context else []
         value = self.run(context, partial(self.function, exchange.request.params, *arguments))
@@ -134,13 +134,13 @@ class Registry:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
         return own.route
 
-    def _initialize(self, exchange: Exchange) -> dict[str, Json]:
+    def _initialize(self, exchange: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, exchange.peer.revision
         info = {name: value for name, value in config.info.items() if name in revision.implementation_members}
         result = {"protocolVersion": revision.name, "capabilities": self.capabilities(revision), "serverInfo": info}
         return result if config.instructions is None else {**result, "instructions": config.instructions}
 
-    def _discover(self, exchange: Exchange) -> dict[str, Json]:
+    def _discover(self, exchange: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, exchange.peer.revision
         capabilities = self.capabilities(revision)
         result = {"supportedVersions": list(self.offer.names), "capabilities": capabilities, **config.hints}
@@ -247,6 +247,6 @@ class Registry:
         return found[1:]
 
 
-def _immediate(handle: Callable[[Exchange], Any]) -> Route:
+def _immediate(handle: Callable[[IncomingRequest], Any]) -> Route:
     """The route of what the connection answers by itself, without a worker."""
     return Route(handle, control=True)

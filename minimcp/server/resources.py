@@ -10,7 +10,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
-from ..engine.exchange import Exchange, Route
+from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, one_line
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import Json, Request, to_json
@@ -71,10 +71,10 @@ class Readable(Registered):
         self._promised = signature.output_kind is None and signature.returns is not NOTHING
         super().__init__(config, handler.function, shown)
 
-    def handle(self, exchange: Exchange) -> Any:
+    def handle(self, exchange: IncomingRequest) -> Any:
         return serve_rounds(partial(self.serve, {}), exchange)
 
-    def serve(self, arguments: Mapping[str, Any], exchange: Exchange) -> dict[str, Json]:
+    def serve(self, arguments: Mapping[str, Any], exchange: IncomingRequest) -> dict[str, Json]:
         """Read it for a request.
 
         Args:
@@ -298,7 +298,7 @@ class Resources:
         executor = self._config.executor if family is None else family.executor
         return route_to(partial(serve_rounds, self._match), executor)
 
-    def _match(self, exchange: Exchange) -> dict[str, Json]:
+    def _match(self, exchange: IncomingRequest) -> dict[str, Json]:
         readable, arguments = self._find(exchange.request.params["uri"])
         return readable.serve(arguments, exchange)
 

@@ -27,7 +27,7 @@ from weakref import WeakSet
 from ..engine.connection import Connection
 from ..engine.limits import Limits
 from ..engine.notices import Later
-from ..engine.transport import Pipe, tracer
+from ..engine.transport import Transport, tracer
 from ..protocol.messages import Json
 from ..protocol.lifecycle import Offer
 from ..protocol.versions import choose
@@ -627,7 +627,7 @@ class Server:
         finally:
             self._runs = [each for each in self._runs if each is not run]
 
-    def open_pipe(self) -> Pipe:
+    def open_pipe(self) -> Transport:
         """A client's end of a new connection in memory: through the real codec, without a process or a socket."""
         from ..engine.transport import memory_pair
 

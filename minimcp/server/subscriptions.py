@@ -12,8 +12,9 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .. import types
-from ..engine.exchange import LATER, Exchange, Outlet
-from ..engine.notices import Later, Notices
+from ..engine.requests import LATER, IncomingRequest, Sink
+from ..engine.notices import Later
+from ..engine.requests import NotificationQueue
 from ..errors import InternalError, InvalidParams
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
@@ -81,7 +82,7 @@ class Subscriptions:
     def __init__(self, config: ServerConfig, offered: Callable[[str], bool]) -> None:
         self._config, self._offered = config, offered
         self._sessions: dict[Peer, Subscriber] = {}
-        self._streams: dict[Exchange, Subscriber] = {}
+        self._streams: dict[IncomingRequest, Subscriber] = {}
         self._order_lock = threading.RLock()
         """Held while several clients are told of one thing, and while one is added: it hears of that, or begins behind
         it. A signal handler may tell something in the midst of another thing."""
@@ -189,7 +190,7 @@ class Subscriptions:
             honoured["resourceSubscriptions"] = uris
         return honoured
 
-    def _drop(self, exchange: Exchange) -> None:
+    def _drop(self, exchange: IncomingRequest) -> None:
         self._streams.pop(exchange, None)
 
     def end_streams(self, sink: Optional[Sink] = None) -> None:
@@ -205,7 +206,7 @@ class Subscriptions:
             if exchange.outlet.claim(exchange):
                 exchange.outlet.later(partial(self._end, exchange))
 
-    def _end(self, exchange: Exchange) -> Optional[bytes]:
+    def _end(self, exchange: IncomingRequest) -> Optional[bytes]:
         """Answer the request that opened a stream; runs behind the notices that wait."""
         id = exchange.request.id
         result = self._config.closed({"_meta": {SUBSCRIPTION_KEY: id}}, exchange.peer.revision)

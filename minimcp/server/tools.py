@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ..engine.alarm import Alarm, Countdown
-from ..engine.exchange import Exchange, Route
+from ..engine.requests import IncomingRequest, Route
 from ..errors import (
     OLD_TOOL_CODES,
     Cancelled,
@@ -256,11 +256,11 @@ class RegisteredTool(Registered):
     def make_route(self) -> Route:
         return route_to(self.handle, self.executor, None if self._timeout is None else self._watch)
 
-    def _watch(self, exchange: Exchange) -> Callable[[], None]:
+    def _watch(self, exchange: IncomingRequest) -> Callable[[], None]:
         """A queue that nobody takes the request out of does not keep the client waiting either."""
         return self._countdown("begin", exchange).stop
 
-    def _countdown(self, what: str, exchange: Exchange) -> Countdown:
+    def _countdown(self, what: str, exchange: IncomingRequest) -> Countdown:
         """Answers with an error result when the time is over, unless it is stopped."""
         assert self._timeout is not None
         text = f"{self.shown.name} did not {what} within {self._timeout:g} s"
@@ -271,7 +271,7 @@ class RegisteredTool(Registered):
 
         return Countdown(self._alarm, self._timeout, ring)
 
-    def handle(self, exchange: Exchange) -> Any:
+    def handle(self, exchange: IncomingRequest) -> Any:
         return serve_rounds(self.serve, exchange)
 
     def serve(self, exchange: IncomingRequest) -> Any:
@@ -298,7 +298,7 @@ class RegisteredTool(Registered):
         except Exception as error:
             return self._wrong_value(error, exchange)
 
-    def call(self, exchange: Exchange) -> Any:
+    def call(self, exchange: IncomingRequest) -> Any:
         """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
         if self._requires:
             check_required(exchange.peer, self._requires, self.shown.name)
@@ -319,7 +319,7 @@ class RegisteredTool(Registered):
             keywords[self.signature.context_parameter] = Context(exchange)
         return self.function(**keywords)
 
-    def _failed(self, error: BaseException, exchange: Exchange) -> Any:
+    def _failed(self, error: BaseException, exchange: IncomingRequest) -> Any:
         """Every exception: passed on, or told to the model in the tool's own words."""
         revision, config = exchange.peer.revision, exchange.server
         if isinstance(error, ToolError):
@@ -339,7 +339,7 @@ class RegisteredTool(Registered):
             return error_result(str(error), revision, config)  # no fault, and no words but ours
         return self._unexpected(error, describe(error), exchange)
 
-    def _told(self, error: ToolError, exchange: Exchange) -> Any:
+    def _told(self, error: ToolError, exchange: IncomingRequest) -> Any:
         """The result for a tool that raised ToolError."""
         revision, config = exchange.peer.revision, exchange.server
         try:
@@ -352,10 +352,10 @@ class RegisteredTool(Registered):
         except Exception as wrong:
             return self._wrong_value(wrong, exchange)
 
-    def _wrong_value(self, error: Exception, exchange: Exchange) -> str:
+    def _wrong_value(self, error: Exception, exchange: IncomingRequest) -> str:
         return self._unexpected(error, f"{self.shown.name} returned a wrong value: {describe(error)}", exchange)
 
-    def _unexpected(self, error: BaseException, text: str, exchange: Exchange) -> str:
+    def _unexpected(self, error: BaseException, text: str, exchange: IncomingRequest) -> str:
         """What the model is told of a fault: these words, or where they are masked a reference that the log has."""
         name = one_line(self.shown.name)
         if exchange.server.mask_errors:

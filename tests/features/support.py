@@ -7,8 +7,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from minimcp.server.facts import Facts
 
-from minimcp.engine.exchange import Exchange, Route
-from minimcp.engine.outgoing import Outgoing
+from minimcp.engine.requests import IncomingRequest, Route
+from minimcp.engine.requests import Outgoing
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME
@@ -30,15 +30,15 @@ def exchange(
     of: Optional[Facts] = None,
     outlet: Optional[RecordingOutlet] = None,
     **peer: Any,
-) -> Exchange:
+) -> IncomingRequest:
     """An exchange whose outlet is a `RecordingOutlet`, if no other is given."""
     request = Request(1, method, dict(params or {}))
-    made = Exchange(request, Peer(BY_NAME[revision], **peer), Route(lambda exchange: {}), outlet or RecordingOutlet())
+    made = IncomingRequest(request, Peer(BY_NAME[revision], **peer), Route(lambda exchange: {}), outlet or RecordingOutlet())
     made.server = of or facts()
     return made
 
 
-def sent(made: Exchange) -> Any:
+def sent(made: IncomingRequest) -> Any:
     """What the exchange has sent."""
     outlet: Any = made.outlet
     return [json.loads(line) for line in outlet.lines]

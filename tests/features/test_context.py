@@ -8,7 +8,7 @@ from typing import Any, List
 import pytest
 
 from minimcp import Cancelled, Context, ResourceNotFound, current_context
-from minimcp.engine.workers import here
+from minimcp.engine.pool import here
 from minimcp.protocol.lifecycle import LOG_LEVELS
 from minimcp.server.resources import Resources
 from minimcp.types import Implementation

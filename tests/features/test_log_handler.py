@@ -12,7 +12,7 @@ from minimcp.server.log_handler import LogHandler
 
 import minimcp
 from minimcp import Context, Server
-from minimcp.engine.workers import here
+from minimcp.engine.pool import here
 from minimcp.server.log_handler import LogHandler
 
 from ..answering import R4

@@ -12,7 +12,7 @@ from minimcp.server.pump import Main
 
 import minimcp
 from minimcp.engine.alarm import Alarm
-from minimcp.engine.exchange import Route
+from minimcp.engine.requests import Route
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import BY_NAME
 from minimcp.server.registered import where

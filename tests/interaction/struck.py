@@ -7,7 +7,7 @@ import sys
 from typing import Any, List
 
 import minimcp
-from minimcp.engine.memory import MemoryPipe
+from minimcp.engine.transport import MemoryPipe
 from minimcp.engine.outbox import Outbox
 
 from ..scripted import Task

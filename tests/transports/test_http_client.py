@@ -18,7 +18,7 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp.engine.deadline import Deadline
+from minimcp.engine.timer import Deadline
 from minimcp.http import client as http_client, posting, recognition
 from minimcp.protocol.messages import Json
 from minimcp.protocol.sse import EventReader

@@ -11,7 +11,7 @@ from typing import List
 
 import pytest
 
-from minimcp.engine.descriptors import Bell
+from minimcp.engine.transport import Bell
 from minimcp.stdio import process as process_module
 from minimcp.stdio.process import Process
 
