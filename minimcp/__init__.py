@@ -55,8 +55,8 @@ _LATE = {
     "testing": "testing",
     "stdio.child": "StdioServer",
     "http.headers": "HttpRequest HttpResponse",
-    "http.http_server_stream": "EventStore",
-    "http.posting": "HttpServer",
+    "http.streams": "EventStore",
+    "http.client": "HttpServer",
     "types": """
         Annotations Answer Audio BlobResourceContents CallToolResult Change Completion ElicitRequest EmbeddedResource
         GetPromptResult Icon Image Implementation LogMessage Message ModelPreferences Progress Prompt PromptArgument
@@ -74,9 +74,9 @@ if TYPE_CHECKING:
     from .engine.requests import CancelToken
     from .engine.limits import Limits
     from .http.headers import HttpRequest, HttpResponse
-    from .http.http_server_stream import EventStore
+    from .http.streams import EventStore
     from .http.options import HttpOptions
-    from .http.posting import HttpServer
+    from .http.client import HttpServer
     from .server.context import Context, current_context
     from .server.decorators import prompt, resource, tool
     from .server.executors import Serial
@@ -118,8 +118,8 @@ _MODULES = {
     "client.group": "Group connect_all",
     "engine.cancel": "CancelToken",
     "http.common": "HttpRequest HttpResponse",
-    "http.http_server_stream": "EventStore",
-    "http.posting": "HttpServer",
+    "http.streams": "EventStore",
+    "http.client": "HttpServer",
     "server.context": "Context current_context",
     "server.decorators": "prompt resource tool",
     "server.log_handler": "LogHandler",

@@ -12,8 +12,8 @@ from itertools import groupby, takewhile
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, NoReturn, Optional, Union
 
 from .client.host import KINDS, NAMES, Handlers
-from .engine.requests import IncomingRequest, Sink, Route
 from .engine.pool import here
+from .engine.requests import IncomingRequest, Route, Sink
 from .protocol.lifecycle import LOG_LEVELS, Peer
 from .protocol.messages import Json, Request
 from .protocol.versions import NEWEST_HANDSHAKE, choose
@@ -89,12 +89,12 @@ class UnitContext(Context):
         self._exchange.cancel(reason)
 
     def __enter__(self) -> UnitContext:
-        self._outer.append(getattr(here, "exchange", None))
-        here.exchange = self._exchange
+        self._outer.append(getattr(here, "request", None))
+        here.request = self._exchange
         return self
 
     def __exit__(self, *_: object) -> None:
-        here.exchange = self._outer.pop()
+        here.request = self._outer.pop()
 
 
 def context(
@@ -140,15 +140,17 @@ def context(
         raise ValueError(f"log_level is one of {', '.join(LOG_LEVELS)}, not {log_level!r}")
     if capabilities is None:
         capabilities = Handlers(None, dict.fromkeys(NAMES, _unused), sampling=("tools", "context")).capabilities(spoken)
-    outlet = _Record()
+    sink = _Record()
     peer = Peer(spoken, info=client_info, capabilities=dict(capabilities), log_rank=LOG_LEVELS[log_level])
     asked = dict(params or {})
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
-    exchange = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), outlet)
+    exchange = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), sink)
     exchange.server = _config() if server is None else server._config
     if method in CARRIERS:
-        exchange.asker = _ScriptedAsker(exchange, answers or {}, outlet.questions)
-    return UnitContext(exchange, outlet)
+        exchange.asker = _ScriptedAsker(exchange, answers or {}, sink.questions)
+    made = UnitContext(exchange)
+    made.sent, made.questions, made._outer = sink.sent, sink.questions, []
+    return made
 
 
 def _unused(*_: Any) -> NoReturn:
@@ -168,14 +170,15 @@ def _no_server(context: Context, peer: Peer, uri: str) -> NoReturn:
 class _Record(Sink):
     """Keeps what a handler sends, in place of a connection."""
 
-    def __init__(self, sent: list[dict[str, Json]]) -> None:
-        self.sent = sent
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Json]] = []
+        self.questions: list[Question] = []
 
     def send(self, line: bytes) -> None:
         self.sent.append(json.loads(line))
 
-    def run_aside(self, work: Callable[[], None]) -> None:
-        work()
+    def spawn(self, job: Callable[[], object]) -> None:
+        job()
 
 
 class _ScriptedAsker(Asker):

@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
 from .. import types
+from ..engine.pool import waiting
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
-from ..engine.pool import waiting
 from ..errors import (
     HeaderMismatch,
     McpError,
@@ -30,7 +30,7 @@ from ..errors import (
 )
 from ..protocol.lifecycle import LOG_LEVELS, Handshake
 from ..protocol.messages import Json, to_json
-from ..schema.hints import refuse_as_arguments, json_hint
+from ..schema.hints import json_hint, refuse_as_arguments
 from .calls import NOT_RUN, Call, read_result
 from .host import Host, Result, Rootlike, Roots, as_roots
 from .reconnect import Reconnector
@@ -605,7 +605,7 @@ class Client:
 
     def _spawn(self, work: Callable[[], Any], token: CancelToken) -> CallFuture:
         future = CallFuture(token)
-        self._host.pool.start(lambda: future.run(work), beyond_cap=True)
+        self._host.pool.spawn(lambda: future.run(work))
         return future
 
     # ------------------------------------------------------------ the end

@@ -13,10 +13,9 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .. import schema, types
-from ..engine.requests import CancelToken
-from ..engine.requests import IncomingRequest, Route
 from ..engine.connection import ConnectionHandler
 from ..engine.pool import Pool, here
+from ..engine.requests import CancelToken, IncomingRequest, Route
 from ..errors import (
     USER_REJECTED,
     ConnectionLost,
@@ -25,14 +24,14 @@ from ..errors import (
     MethodNotFound,
     Refused,
     RpcError,
+    describe,
     one_line,
 )
 from ..protocol.lifecycle import SUBSCRIPTION_KEY, Handshake, Peer, PerRequest
-from ..errors import describe
 from ..protocol.messages import Id, Json, Notification, Request
 from ..protocol.versions import NEWEST_HANDSHAKE, Revision
-from ..schema.signature import refuse_async
 from ..schema.mismatch import nearest
+from ..schema.signature import refuse_async
 from ..types import CHANGES, Change, LogMessage, Root
 from .cache import Cache
 
@@ -397,7 +396,7 @@ class ClientHandler(ConnectionHandler):
         self.streams: dict[Id, Callable[[Notification], None]] = {}
         self.listeners: dict[object, Callable[[Notification], None]] = {}
         self.ended = CancelToken()
-        self._ping = Route(lambda exchange: {}, control=True)
+        self._ping = Route(lambda exchange: {}, immediate=True)
         host.dispatcher.open()
 
     @property
@@ -527,7 +526,7 @@ def _checks_of(wanted: Json) -> tuple[Check, Check]:
     try:
         whole = schema.compile_peer_check(wanted, where="requestedSchema")
         return whole, schema.compile_peer_check(part, where="requestedSchema")
-    except (ImportError, schema.EndlessPattern) as error:
+    except ImportError as error:
         log.warning("an answer is sent unchecked: %s", error)
         return (lambda content: None), (lambda content: None)
 
@@ -544,7 +543,7 @@ def _fitting_defaults(request: types.ElicitRequest, fits: Check) -> Result:
             name: {word: rule for word, rule in field.items() if word != "default"} if name in faults else field
             for name, field in schema["properties"].items()
         }
-        request.requested_schema = {**schema, "properties": properties}
+        request.schema = {**schema, "properties": properties}
     return {name: value for name, value in given.items() if name not in faults}
 
 

@@ -17,9 +17,8 @@ from ..errors import (
     UnsupportedRevision,
     error_from_peer,
 )
-from ..protocol.lifecycle import Handshake, Peer, PerRequest
+from ..protocol.lifecycle import Handshake, Peer, PerRequest, Verdict, judge_probe, server_info
 from ..protocol.messages import Json
-from ..protocol.lifecycle import Verdict, judge_probe, server_info
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
 from .session import ClientSession
 
@@ -104,7 +103,7 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
     """Ask `server/discover`: "agreed", or else "silent" or "refused", and `initialize` is to be tried."""
     for _ in range(MOST_PROBES):
         answer = _discover(session, plan, revision, deadline)
-        verdict = judge_probe(answer, revision, plan.wanted)
+        verdict = judge_probe(answer, plan.wanted)
         if verdict.next == "handshake":
             return "silent" if answer is None else "refused"
         if verdict.next == "per-request" and isinstance(answer, dict):

@@ -13,13 +13,12 @@ import threading
 from copy import copy
 from typing import Callable, Optional
 
+from ..engine.pool import waiting
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
 from ..engine.transport import SessionGone
-from ..engine.pool import waiting
-from ..errors import Cancelled, ConnectionFailed, ConnectionLost, McpError, RequestTimeout
+from ..errors import Cancelled, ConnectionFailed, ConnectionLost, McpError, RequestTimeout, describe
 from ..protocol.lifecycle import LOG_LEVEL_KEY, Handshake
-from ..errors import describe
 from .cache import OutputSchemas
 from .host import Host
 from .session import Cancel, ClientSession, check_token

@@ -17,8 +17,8 @@ from functools import partial
 from random import uniform
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
-from ..engine.timer import Deadline
 from ..engine.pool import waiting
+from ..engine.timer import Deadline
 from ..errors import (
     Cancelled,
     CapabilityNotSupported,

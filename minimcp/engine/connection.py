@@ -30,23 +30,22 @@ from copy import copy
 from queue import SimpleQueue
 from typing import Any, Callable, Mapping, Optional, Union
 
-from ..errors import INVALID_REQUEST, ConnectionLost, InvalidRequest, ProtocolViolation, RpcError, one_line
+from ..errors import INVALID_REQUEST, ConnectionLost, InvalidRequest, ProtocolViolation, RpcError, describe, one_line
 from ..protocol.lifecycle import LISTEN, Peer
-from ..errors import describe
 from ..protocol.messages import (
-    InvalidMessage,
     Decoded,
     Failure,
     Id,
+    InvalidMessage,
     Message,
     Notification,
     Request,
     Response,
     decode,
+    diagnose_long,
     encode,
     failure,
 )
-from ..protocol.messages import diagnose_long
 from .limits import Limits
 from .pool import Pool, renewed_in_fork, waiting
 from .requests import (

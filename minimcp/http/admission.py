@@ -19,9 +19,8 @@ from ..errors import (
     UnsupportedRevision,
     one_line,
 )
-from ..protocol.lifecycle import VERSION_KEY, Peer, PerRequest
+from ..protocol.lifecycle import VERSION_KEY, Peer, PerRequest, ServerSession
 from ..protocol.messages import Failure, Id, Json, Notification, Request, Response, encode
-from ..protocol.lifecycle import ServerSession
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
 from .headers import (
@@ -32,6 +31,7 @@ from .headers import (
     SESSION_HEADER,
     VERSION_HEADER,
     Headers,
+    HttpResponse,
     ResponseWriter,
 )
 from .sessions import STATUS, MakeHandler, Session, Sessions
@@ -75,14 +75,18 @@ class HttpError(Exception):
         """The same for an error of the protocol."""
         return cls(status, error.message, code=error.code, id=id, data=error.data)
 
+    def response(self) -> HttpResponse:
+        """The response that says so."""
+        kind = "text/plain; charset=utf-8" if self.code is None else JSON_TYPE
+        body = f"{self.message}\n".encode()
+        if self.code is not None:
+            body = encode(Failure(self.id, self.code, self.message, self.data))
+        return HttpResponse(self.status, [("Content-Type", kind), *self.headers], body)
+
     def send(self, writer: ResponseWriter) -> None:
         """Send it. Raises ConnectionLost."""
-        if self.code is None:
-            writer.send(self.status, [("Content-Type", "text/plain; charset=utf-8"), *self.headers],
-                        f"{self.message}\n".encode())
-        else:
-            body = encode(Failure(self.id, self.code, self.message, self.data))
-            writer.send(self.status, [("Content-Type", JSON_TYPE), *self.headers], body)
+        response = self.response()
+        writer.send(response.status, response.headers, response.body)
 
 
 class Admitted(NamedTuple):

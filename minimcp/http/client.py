@@ -41,6 +41,7 @@ from ..errors import (
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
     AuthorizationError,
+    Busy,
     Cancelled,
     ConnectionFailed,
     ConnectionLost,
@@ -50,10 +51,9 @@ from ..errors import (
     one_line,
 )
 from ..protocol.lifecycle import VERSION_KEY
-from ..errors import Busy
 from ..protocol.messages import (
-    InvalidMessage,
     Failure,
+    InvalidMessage,
     Json,
     Notification,
     Request,
@@ -66,6 +66,7 @@ from ..protocol.sse import MEDIA_TYPE, Event, EventReader
 from ..schema.header_params import Mirrored, header_value, mirrored
 from ..schema.hints import explained
 from ..types import Tool
+from .fetch import AbortableRequest, Auth, Fetcher, Response, without_secrets
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,
@@ -76,7 +77,6 @@ from .headers import (
     VERSION_HEADER,
     media_type,
 )
-from .fetch import AbortableRequest, Auth, Fetcher, Response, without_secrets
 
 log = logging.getLogger("minimcp.client")
 
@@ -211,7 +211,7 @@ class RequestHeaders:
             headers[NAME_HEADER] = header_value(name) or ""
         if method == "tools/call":
             for each in self._tools.get(str(name), ()):
-                value = header_value(each.value(params.get("arguments")))  # type: ignore[arg-type]
+                value = header_value(each.value(params.get("arguments")))
                 if value is not None:
                     headers[PARAM_PREFIX + each.name] = value
         return headers
@@ -281,7 +281,7 @@ class HttpSession(ClientSession):
         self._asked = RunningRequests(limits)
         self._ended = threading.Event()
         self._lock = threading.RLock()  # a signal handler may cancel a call in the middle of this
-        self._jobs: SimpleQueue[Optional[Callable[[], None]]] = SimpleQueue()
+        self._jobs: SimpleQueue[Optional[Callable[[], Any]]] = SimpleQueue()
         self._sender: Optional[threading.Thread] = None
         self._next_look = float("inf")
         self._forget_look: Callable[[], None] = _nothing
@@ -543,7 +543,7 @@ class HttpSession(ClientSession):
         if self._resumes:  # elsewhere closing the response says that a request is cancelled, and nothing is asked
             self._later(partial(self._send, line))
 
-    def _later(self, job: Callable[[], object]) -> None:
+    def _later(self, job: Callable[[], Any]) -> None:
         with self._lock:
             if self._sender is None:
                 self._sender = threading.Thread(target=self._run_jobs, name=f"minimcp-{self.name}-sender", daemon=True)
@@ -835,9 +835,9 @@ class _AnswerSink(Sink):
         self._session, self._resume = session, resume
         self.requests = session._asked
 
-    def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> None:
+    def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> bool:
         self._resume()
-        super().respond(request, line, wait)
+        return super().respond(request, line, wait)
 
     def deliver(self, line: bytes, wait: bool) -> None:
         if wait and not self._session.cause:

@@ -16,13 +16,14 @@ from urllib.parse import urljoin
 
 from ..client.negotiation import Plan
 from ..client.session import ClientSession, Result
+from ..engine.requests import PendingCall
 from ..engine.timer import NEVER, Deadline
 from ..errors import ConnectionFailed, ConnectionLost, McpError, ProtocolViolation, UnsupportedRevision, one_line
 from ..protocol.messages import Failure, Notification, Request
 from ..protocol.sse import MEDIA_TYPE, EventReader
-from .client import ERROR_BYTES, POST_HEADERS, HttpServer, HttpSession, PendingCall, is_message
-from .headers import VERSION_HEADER, media_type
+from .client import ERROR_BYTES, POST_HEADERS, HttpServer, HttpSession, is_message
 from .fetch import AbortableRequest, Response, same_origin
+from .headers import VERSION_HEADER, media_type
 
 ENDPOINT_SECONDS = 10.0
 """What the server gets to name the URL for messages."""

@@ -21,7 +21,7 @@ from ..engine.requests import Batch, IncomingRequest, RequestCap, RunningRequest
 from ..engine.timer import Deadline
 from ..errors import INTERNAL_ERROR, ConnectionLost, InternalError, InvalidRequest, RpcError
 from ..protocol.lifecycle import LISTEN
-from ..protocol.messages import InvalidMessage, Failure, Request, decode, encode, failure
+from ..protocol.messages import Failure, InvalidMessage, Request, decode, encode, failure
 from ..protocol.sse import MEDIA_TYPE
 from .admission import Admission, Admitted, HttpError
 from .headers import (
@@ -30,6 +30,7 @@ from .headers import (
     Headers,
     HostPolicy,
     HttpRequest,
+    HttpResponse,
     ResponseWriter,
     accepts,
     read_body,
@@ -104,17 +105,30 @@ class Endpoint:
         self._changed = threading.Condition()
         self.closing = False
 
-    def check(self, request: HttpRequest) -> None:
-        """Look at the head of a request, before its body is read.
+    def check(self, request: HttpRequest) -> Optional[HttpResponse]:
+        """The response that refuses a request by its head alone; None when its body is wanted. Never blocks."""
+        try:
+            self._check(request, streams=True)
+        except HttpError as error:
+            return error.response()
+        return None
 
-        Raises:
-            HttpError: It is refused.
-        """
+    def _check(self, request: HttpRequest, streams: bool) -> None:
         refusal = self._policy.refusal(request.headers)
         if refusal is not None:
             raise HttpError(*refusal)
         if request.path != self.path and request.path.partition("?")[0] != self.path:
             raise HttpError(404, f"there is nothing here: the server is at {self.path}", code=None)
+        if request.method != "POST":
+            self._check_verb(request, streams)
+        if self.closing:
+            raise HttpError(503, "the server is closing")
+        if request.method != "POST":
+            return
+        wanted = (JSON_TYPE,) if self.options.json_response else (JSON_TYPE, MEDIA_TYPE)
+        if not accepts(request.headers, *wanted):
+            raise HttpError(406, f"the header Accept names {' and '.join(wanted)}")
+        check_body(request, self.options.body_bytes)
 
     def serve(self, request: HttpRequest, writer: ResponseWriter, *, streams: bool = True) -> None:
         """Serve one request on this thread; returns when the response is complete.
@@ -127,11 +141,7 @@ class Endpoint:
         serve_safely(partial(self._serve, request, writer, streams), request, writer)
 
     def _serve(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
-        self.check(request)
-        if request.method != "POST":
-            self._check_verb(request, streams)
-        if self.closing:
-            raise HttpError(503, "the server is closing")
+        self._check(request, streams)
         if request.method == "POST":
             self._post(request, writer, streams)
             return
@@ -156,9 +166,6 @@ class Endpoint:
 
     def _post(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         headers = request.headers
-        wanted = (JSON_TYPE,) if self.options.json_response else (JSON_TYPE, MEDIA_TYPE)
-        if not accepts(headers, *wanted):
-            raise HttpError(406, f"the header Accept names {' and '.join(wanted)}")
         body = body_of(request, self.options.body_bytes)
         if self._trace is not None:
             self._trace("<--", body)
@@ -266,7 +273,7 @@ class Endpoint:
     ) -> IncomingRequest:
         assert admitted.peer is not None and admitted.route is not None
         incoming = IncomingRequest(
-            message, admitted.peer, admitted.route, sink, size, self._registry.facts, headers
+            message, admitted.peer, admitted.route, sink, size, self._registry.config, headers
         )
         self.requests.add(incoming, key=incoming)  # ids are the client's own, and each POST has its own response
         response.incoming.append(incoming)
@@ -394,8 +401,8 @@ class Endpoint:
         return f"<Endpoint {self.path} {len(self.sessions)} sessions, {len(self._responses)} running>"
 
 
-def body_of(request: HttpRequest, limit: Optional[int]) -> bytes:
-    """The body of a POST.
+def check_body(request: HttpRequest, limit: Optional[int]) -> None:
+    """Look at what the headers say about the body of a POST.
 
     Args:
         request: Nothing of its body was read.
@@ -407,10 +414,21 @@ def body_of(request: HttpRequest, limit: Optional[int]) -> bytes:
     reason = why_no_json(request.headers)
     if reason is not None:
         raise HttpError(415, reason)
+    length = request.headers.get("Content-Length", "")
+    if limit is not None and length.isascii() and length.isdigit() and int(length[:20]) > limit:
+        raise _too_long(limit)
+
+
+def body_of(request: HttpRequest, limit: Optional[int]) -> bytes:
+    """The body of a POST. Arguments and errors as `check_body`."""
     body = read_body(request, limit)
     if body is None:
-        raise HttpError(413, f"the body is longer than {limit} bytes (HttpOptions.body_bytes)")
+        raise _too_long(limit)
     return body
+
+
+def _too_long(limit: Optional[int]) -> HttpError:
+    return HttpError(413, f"the body is longer than {limit} bytes (HttpOptions.body_bytes)")
 
 
 def serve_safely(serve: Callable[[], None], request: HttpRequest, writer: ResponseWriter) -> None:

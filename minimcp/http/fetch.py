@@ -17,8 +17,7 @@ from typing import Any, Mapping, Optional, Union
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from .. import __version__
-from ..errors import AuthorizationError, ConnectionFailed, ConnectionLost, ProtocolViolation, one_line
-from ..errors import describe
+from ..errors import AuthorizationError, ConnectionFailed, ConnectionLost, ProtocolViolation, describe, one_line
 
 CONNECT_SECONDS = 10.0
 """For TCP, a proxy's tunnel and TLS."""

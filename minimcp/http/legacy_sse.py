@@ -16,8 +16,8 @@ from ..engine.pool import waiting
 from ..engine.transport import Frame, Transport
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from .admission import HttpError
-from .endpoint import body_of, serve_safely
-from .headers import HostPolicy, HttpRequest, ResponseWriter, accepts
+from .endpoint import body_of, check_body, serve_safely
+from .headers import HostPolicy, HttpRequest, HttpResponse, ResponseWriter, accepts
 from .options import HttpOptions
 from .streams import SHORT_BYTES, STREAM_HEADERS
 
@@ -108,19 +108,19 @@ class SseServer:
         self._lock = threading.Lock()
         self._closing = False
 
-    def check(self, request: HttpRequest) -> None:
-        """Look at the head of a request, before its body is read. Raises HttpError."""
+    def check(self, request: HttpRequest) -> Optional[HttpResponse]:
+        """The response that refuses a request by its head alone; None when its body is wanted. Never blocks."""
+        try:
+            self._check(request)
+        except HttpError as error:
+            return error.response()
+        return None
+
+    def _check(self, request: HttpRequest) -> None:
         refusal = self._policy.refusal(request.headers)
         if refusal is not None:
             raise HttpError(*refusal)
-
-    def serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        """Serve one request on this thread; returns when the response is complete."""
-        serve_safely(partial(self._serve, request, writer), request, writer)
-
-    def _serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        self.check(request)
-        path, _, query = request.path.partition("?")
+        path = request.path.partition("?")[0]
         verb = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}.get(path)
         if verb is None:
             raise HttpError(404, f"there is nothing here: the stream is at {STREAM_PATH}", code=None)
@@ -128,9 +128,19 @@ class SseServer:
             raise HttpError(405, f"this is served with {verb}", (("Allow", verb),), code=None)
         if self._closing:
             raise HttpError(503, "the server is closing")
-        if verb == "GET":
+        if verb == "POST":
+            check_body(request, self._options.body_bytes)
+
+    def serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        """Serve one request on this thread; returns when the response is complete."""
+        serve_safely(partial(self._serve, request, writer), request, writer)
+
+    def _serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        self._check(request)
+        if request.method == "GET":
             self._stream(request, writer)
         else:
+            query = request.path.partition("?")[2]
             self._message(request, writer, parse_qs(query).get(_ID, [""])[0])
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter) -> None:

@@ -143,7 +143,7 @@ def respond(server: Endpoint, request: HttpRequest, *, stream: bool, patience: O
         finally:
             mailbox.end()
 
-    server.workers.start(serve)
+    server.pool.spawn(serve)
     return mailbox.response()
 
 
@@ -175,7 +175,7 @@ class WsgiApp:
         headers["Content-Type"] = environ.get("CONTENT_TYPE") or ""
         headers["Content-Length"] = environ.get("CONTENT_LENGTH") or ""
         path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
-        if path != self._server.settings.path:  # mounted below a prefix, which the host has cut off
+        if path != self._server.path:  # mounted below a prefix, which the host has cut off
             path = environ.get("SCRIPT_NAME", "") + path
         url = f"{path}?{query}" if query else path
         return HttpRequest(environ["REQUEST_METHOD"], url, headers, _Input(environ), environ.get("REMOTE_ADDR"))

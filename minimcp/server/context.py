@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional
 
-from ..engine.requests import IncomingRequest, current_exchange
+from ..engine.requests import IncomingRequest, current_request
 from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Id, Json, Notification, encode
 from ..schema.forms import Schema
@@ -220,7 +220,7 @@ class Context:
         """
         if self._exchange.peer.revision.elicitation_ids:
             told = Notification("notifications/elicitation/complete", {"elicitationId": elicitation_id})
-            self._exchange.outlet.send(encode(told))
+            self._exchange.sink.send(encode(told))
 
     def sample(
         self,

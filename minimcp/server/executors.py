@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
-from ..engine.requests import IncomingRequest, Handler, Route, current_exchange
 from ..engine.pool import here
+from ..engine.requests import Handler, IncomingRequest, Route, current_request
 
 log = logging.getLogger("minimcp.executors")
 
@@ -69,9 +69,7 @@ class Job:
             return False
         outer = current_request()  # a handler may pump for another server
         try:
-            line = exchange.run()
-            if line is not None:
-                exchange.outlet.deliver(line)
+            exchange.run()
         finally:
             here.request = outer
         if exchange.interrupted and threading.current_thread() is threading.main_thread():
@@ -283,7 +281,7 @@ class Main(Executor):
         self._changed.notify_all()
         if self._on_needed is not None and not self._told:
             self._told = True
-            exchange.outlet.run_aside(self._tell_author)
+            exchange.sink.spawn(self._tell_author)
 
     def _tell_author(self) -> None:
         try:

@@ -10,7 +10,7 @@ import logging
 import threading
 from typing import Any, Union
 
-from ..engine.requests import IncomingRequest, current_exchange
+from ..engine.requests import IncomingRequest, current_request
 from ..errors import Cancelled, ConnectionLost
 from ..protocol.lifecycle import log_rank
 from ..protocol.messages import Json, to_json
@@ -61,7 +61,7 @@ class LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record, if a handler runs on this thread."""
-        exchange = current_exchange()
+        exchange = current_request()
         if exchange is None or record.name.partition(".")[0] == OURS or getattr(_here, "logs", False):
             return
         _here.logs = True  # what is logged while this record is made into text would come back here without end

@@ -31,8 +31,8 @@ from ..errors import (
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, to_json
 from ..protocol.versions import Revision
-from ..schema.forms import Schema, form_of
 from ..schema.annotations import write_any
+from ..schema.forms import Schema, form_of
 from ..schema.mismatch import quoted
 from ..types import (
     ACTIONS,

@@ -23,8 +23,8 @@ from typing import (
     Union,
 )
 
-from ..engine.requests import IncomingRequest, Route
 from ..engine.limits import Limits, check_number
+from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, one_line
 from ..protocol.lifecycle import SERVER_KEY, Peer, lacks
 from ..protocol.messages import Json, to_json

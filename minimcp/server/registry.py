@@ -7,11 +7,9 @@ from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
 from ..engine.requests import IncomingRequest, Route
-from ..engine.lane import Pace
 from ..errors import MethodNotFound, one_line
 from ..protocol.lifecycle import LISTEN, Offer, Peer
 from ..protocol.messages import Json, Request
-from ..protocol.lifecycle import Offer
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
 from .completion import Completions
@@ -97,7 +95,7 @@ class Registry:
             "methods": [self.methods],
         }
         self._destinations: dict[str, tuple[Optional[str], Destination]] = {
-            "initialize": (None, Route(self._initialize, pace=Pace(known=True))),  # in order with the calls behind it
+            "initialize": (None, _immediate(self._initialize)),
             "ping": (None, _immediate(lambda exchange: {})),
             "server/discover": (None, _immediate(self._discover)),
             LISTEN: (None, _immediate(subscriptions.listen)),
@@ -249,4 +247,4 @@ class Registry:
 
 def _immediate(handle: Callable[[IncomingRequest], Any]) -> Route:
     """The route of what the connection answers by itself, without a worker."""
-    return Route(handle, control=True)
+    return Route(handle, immediate=True)

@@ -5,7 +5,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 
 from __future__ import annotations
 
-import re
 from copy import copy
 from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
@@ -13,7 +12,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, one_line
 from ..protocol.lifecycle import Peer
-from ..protocol.messages import Json, Request, to_json
+from ..protocol.messages import ACCESS_DENIED, Json, Request, to_json
 from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any

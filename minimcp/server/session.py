@@ -8,9 +8,8 @@ from typing import Callable, Mapping, Optional
 from ..engine.connection import ConnectionHandler
 from ..engine.requests import NO_HEADERS, IncomingRequest, Line, Route, Sink
 from ..errors import ConnectionLost, InvalidRequest
-from ..protocol.lifecycle import Peer
+from ..protocol.lifecycle import Peer, ServerSession
 from ..protocol.messages import Json, Notification, Request
-from ..protocol.lifecycle import ServerSession
 from .registry import Registry
 
 log = logging.getLogger("minimcp.server")
@@ -19,7 +18,7 @@ SHUTDOWN = "shutdown"
 """No method of the specification, whose sessions end with their connection; a widely read paraphrase of it has it."""
 
 
-class ServerRole(Role):
+class ServerRole(ConnectionHandler):
     """One connection, or one session over HTTP, as its server sees it.
 
     Args:
@@ -27,8 +26,7 @@ class ServerRole(Role):
         on_end: Called when the connection has ended, on the reader's thread.
     """
 
-    hot = True
-    answers_rubbish = True
+    answers_invalid = True
 
     def __init__(self, registry: Registry, on_end: Callable[[ServerRole], None]) -> None:
         self._registry, self._on_end = registry, on_end

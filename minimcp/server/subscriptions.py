@@ -8,13 +8,10 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscrip
 from __future__ import annotations
 
 import threading
-from functools import partial
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .. import types
-from ..engine.requests import LATER, IncomingRequest, Sink
-from ..engine.notices import Later
-from ..engine.requests import NotificationQueue
+from ..engine.requests import LATER, IncomingRequest, Line, NotificationQueue, Sink
 from ..errors import InternalError, InvalidParams
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
@@ -200,18 +197,14 @@ class Subscriptions:
             sink: Whose streams; None ends all.
         """
         for exchange in list(self._streams):
-            if outlet not in (None, exchange.outlet, getattr(exchange.outlet, "_inbound", None)):
+            if sink is not None and exchange.sink.root is not sink:
                 continue
             self._drop(exchange)
-            if exchange.outlet.claim(exchange):
-                exchange.outlet.later(partial(self._end, exchange))
-
-    def _end(self, exchange: IncomingRequest) -> Optional[bytes]:
-        """Answer the request that opened a stream; runs behind the notices that wait."""
-        id = exchange.request.id
-        result = self._config.closed({"_meta": {SUBSCRIPTION_KEY: id}}, exchange.peer.revision)
-        exchange.outlet.owe(id, encode(Response(id, result)))
-        return exchange.outlet.farewell(id)
+            id = exchange.request.id
+            result = self._config.closed({"_meta": {SUBSCRIPTION_KEY: id}}, exchange.peer.revision)
+            closing = exchange.sink.closing_message(id)
+            if exchange.sink.respond(exchange, encode(Response(id, result)), False) and closing is not None:
+                exchange.sink.post(closing)
 
     def renew(self) -> None:
         """Begin anew in a forked process: the clients are the parent's."""

@@ -12,8 +12,8 @@ import re
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.alarm import Alarm, Countdown
 from ..engine.requests import IncomingRequest, Route
+from ..engine.timer import Timeout
 from ..errors import (
     OLD_TOOL_CODES,
     Cancelled,
@@ -26,13 +26,12 @@ from ..errors import (
     describe,
     one_line,
 )
-from ..errors import describe
 from ..protocol.messages import Json, Request, encode_result, to_json
 from ..protocol.versions import Revision
-from ..schema.checker import compile_check
-from ..schema.kinds import Kind
 from ..schema.annotations import write_any
+from ..schema.checker import compile_check
 from ..schema.header_params import in_headers, mirrored
+from ..schema.kinds import Kind
 from ..schema.mismatch import NOTHING, Mismatch, described
 from ..schema.signature import Signature, read_signature
 from ..types import (
@@ -230,7 +229,6 @@ class RegisteredTool(Registered):
         results: Makes results.
         timeout: Seconds it may run; None sets no limit.
         requires: Client capabilities that it needs, by dotted name.
-        alarm: Tells when the time is over.
         executor: Where it runs; None takes the server's.
     """
 
@@ -245,11 +243,10 @@ class RegisteredTool(Registered):
         results: Results,
         timeout: Optional[float],
         requires: tuple[str, ...],
-        alarm: Alarm,
         executor: Optional[Executor],
     ) -> None:
         self.signature, self._check_input, self._results = signature, check_input, results
-        self._timeout, self._requires, self._alarm = timeout, requires, alarm
+        self._timeout, self._requires = timeout, requires
         self.mirrored = mirrored(shown.input_schema)
         super().__init__(config, function, shown, executor)
 
@@ -260,7 +257,7 @@ class RegisteredTool(Registered):
         """A queue that nobody takes the request out of does not keep the client waiting either."""
         return self._countdown("begin", exchange).stop
 
-    def _countdown(self, what: str, exchange: IncomingRequest) -> Countdown:
+    def _countdown(self, what: str, exchange: IncomingRequest) -> Timeout:
         """Answers with an error result when the time is over, unless it is stopped."""
         assert self._timeout is not None
         text = f"{self.shown.name} did not {what} within {self._timeout:g} s"
@@ -269,7 +266,7 @@ class RegisteredTool(Registered):
             result = error_result(text, exchange.peer.revision, exchange.server)
             exchange.expire(encode_result(exchange.request.id, result), text)
 
-        return Countdown(self._alarm, self._timeout, ring)
+        return Timeout(self._timeout, ring)
 
     def handle(self, exchange: IncomingRequest) -> Any:
         return serve_rounds(self.serve, exchange)
@@ -282,7 +279,7 @@ class RegisteredTool(Registered):
             Cancelled: The request was cancelled.
         """
         if self._timeout is not None:
-            exchange.countdown = self._countdown("finish", exchange)
+            exchange.timeout = self._countdown("finish", exchange)
         try:
             if any(self.middleware):
                 value = self.run(Context(exchange), partial(self.call, exchange))
@@ -291,8 +288,8 @@ class RegisteredTool(Registered):
         except BaseException as error:
             return self._failed(error, exchange)
         finally:
-            if exchange.countdown is not None:
-                exchange.countdown.stop()
+            if exchange.timeout is not None:
+                exchange.timeout.stop()
         try:
             return self._results.make(value, exchange.peer.revision, exchange.server)
         except Exception as error:
@@ -396,7 +393,6 @@ class Tools:
 
     def __init__(self, config: ServerConfig, changed: Callable[[], None]) -> None:
         self._config, self._changed = config, changed
-        self.alarm = Alarm(f"minimcp-{config.info['name']}")
         self.table: Table[RegisteredTool] = Table("tool")
         self.pages = Pages("tools", self.table)
 
@@ -463,7 +459,6 @@ class Tools:
             results=Results(kind, schema, check_output, structured, blocks=says_blocks),
             timeout=timeout,
             requires=required(requires, owner),
-            alarm=self.alarm,
             executor=executor,
         )
         self.table.add(name, tool, replace=replace)
