@@ -11,13 +11,12 @@ import pytest
 
 import minimcp
 import minimcp.schema
-import minimcp.types
 from minimcp.protocol.late import late_names
 
 from .floors import PACKAGE
 from .support import ROOT, run_python
 
-PACKAGES: Dict[str, Any] = {"": minimcp, "schema/": minimcp.schema, "types/": minimcp.types}
+PACKAGES: Dict[str, Any] = {"": minimcp, "schema/": minimcp.schema}
 
 
 @pytest.mark.parametrize("path", PACKAGES)
@@ -65,13 +64,13 @@ def echo(text: str, ctx: Context) -> str:
 """
 
 NOT_FOR_TOOLS = """
-    base64 dataclasses hmac inspect logging subprocess
+    hmac subprocess
     minimcp.client minimcp.connecting minimcp.marks minimcp.uri_template minimcp.uri_expansion
     minimcp.features.asking minimcp.features.completers minimcp.features.completion minimcp.features.contents
     minimcp.features.methods minimcp.features.prompts minimcp.features.questions minimcp.features.resources
     minimcp.features.rounds minimcp.features.state minimcp.features.log_handler
     minimcp.schema.check minimcp.schema.words minimcp.schema.peers minimcp.schema.forms
-    minimcp.types.sampling minimcp.types.questions minimcp.types.prompt minimcp.types.elicitation
+    minimcp.types.questions minimcp.types.prompt
 """
 
 CLIENT = """
@@ -79,10 +78,9 @@ from minimcp import connect
 """
 
 NOT_FOR_A_CLIENT = """
-    dataclasses inspect ipaddress logging pathlib random shlex subprocess urllib.parse
+    ipaddress random shlex subprocess
     minimcp.config minimcp.features minimcp.group minimcp.server
     minimcp.schema.check minimcp.schema.kinds minimcp.schema.peers
-    minimcp.types.sampling minimcp.types.questions minimcp.types.prompt minimcp.types.elicitation
 """
 
 

@@ -39,7 +39,7 @@ class LogMessage(Wire):
         ValueError: There is no such level.
     """
 
-    level: str = member(convert=lambda level: LEVEL_ALIASES.get(level, level), check=one_of(tuple(LOG_LEVELS)))
+    level: str = member(convert=lambda level: LEVEL_ALIASES.get(str(level), level), check=one_of(tuple(LOG_LEVELS)))
     data: Any
     logger: Optional[str] = None
     meta: Optional[Json] = None

@@ -13,7 +13,7 @@ from minimcp.errors import InternalError, InvalidParams
 from minimcp.engine.exchange import LATER
 from minimcp.server import subscriptions as module
 from minimcp.server.subscriptions import Subscriptions
-from minimcp.types.notices import covering
+from minimcp.types import covering
 
 from ..answering import R1, R5
 from ..support import WAIT
