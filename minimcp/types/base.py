@@ -135,6 +135,11 @@ def decode_base64(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
+def encode_base64(data: bytes) -> str:
+    """Standard base64 with padding, on one line."""
+    return base64.b64encode(data).decode("ascii")
+
+
 def listed(value: Any) -> Any:
     """A list of its own from what an author gave.
 
@@ -163,11 +168,6 @@ def _as_bytes(data: Any) -> Any:
 
 def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def encode_base64(data: bytes) -> str:
-    """Standard base64 with padding, on one line."""
-    return base64.b64encode(data).decode("ascii")
 
 
 _JSON_TYPES = (str, int, float, bool, list, dict, type(None))
@@ -224,26 +224,25 @@ def unit(what: str, value: float) -> None:
         raise ValueError(f"{what} must lie between 0 and 1, not at {value}")
 
 
-def member(*, default: Any = MISSING, init: bool = True, name: str = "", required: bool = False, **changes: Any) -> Any:
+def member(*, default: Any = MISSING, init: bool = True, **about: Any) -> Any:
     """A field about which its type does not say everything.
 
     Args:
         default: What it holds when the member is absent; such a value is not written. Without one it is required.
-        init: False for an attribute that does not travel.
-        name: The member's name on the wire; empty makes it from the field's.
-        required: Whether a peer may not leave it out although an author may.
-        changes: What differs from the `Kind` of its type.
+        init: Whether the constructor takes it. What it does not take is no member either.
+        about: ``local=True``: it is no member, that is, neither read, written nor compared. ``name``: of the member,
+            where it is not made from the field's. ``required=True``: a peer may not leave it out although an author
+            may. All others are attributes of `Kind` that differ from those of the field's type.
     """
-    return field(default=default, init=init, metadata={"name": name, "required": required, "changes": changes})
+    return field(default=default, init=init, metadata={"local": not init, **about})
 
 
 @dataclass_transform(field_specifiers=(member,))
 class Wire:
     """One object of the protocol as Python sees it.
 
-    ``extra`` holds members that this library does not know; they are written back unchanged. (``resultType`` belongs to
-    the layer above.) Mappings are kept, not
-    copied. Two objects are equal when they have the same class and members.
+    ``extra`` holds members that this library does not know; they are written back unchanged. (``resultType`` belongs
+    to the layer above.) Mappings are kept, not copied. Two objects are equal when they have the same class and members.
 
     Thread safety: objects are plain and changeable: guard one that several threads change.
     """
@@ -260,10 +259,11 @@ class Wire:
         dataclass(eq=False, repr=False)(cls)
         # typing.get_type_hints would do the same in ten times the time.
         names, plan = vars(sys.modules[cls.__module__]), []
-        for each in [one for one in fields(cls) if one.init]:  # type: ignore[arg-type]
-            kind = kind_of(eval(str(each.type), names))._replace(**each.metadata.get("changes", {}))
+        for each in [one for one in fields(cls) if not one.metadata.get("local")]:  # type: ignore[arg-type]
+            kind = kind_of(eval(str(each.type), names))
+            kind = kind._replace(**{key: value for key, value in each.metadata.items() if key in kind._fields})
             default = MISSING if each.metadata.get("required") else each.default
-            plan.append((each.name, each.metadata.get("name") or member_name(each.name), kind, default))
+            plan.append((each.name, each.metadata.get("name", member_name(each.name)), kind, default))
             if each.name in vars(cls):
                 delattr(cls, each.name)  # the default, which would hide a property of a base class
         tag = getattr(cls, "type", None)

@@ -104,7 +104,7 @@ class Completion(Wire):
     values: Items[str]
     total: Optional[int] = None
     has_more: Optional[bool] = None
-    meta: Optional[Json] = None
+    meta: Optional[Json] = member(default=None, local=True)
 
     @classmethod
     def from_wire(cls, mapping: Any) -> Completion:
@@ -122,6 +122,5 @@ class Completion(Wire):
 
     def to_wire(self) -> Json:
         """The result of ``completion/complete``."""
-        inner = super().to_wire()
-        meta = inner.pop("_meta", None)
-        return {"completion": inner} if meta is None else {"completion": inner, "_meta": meta}
+        result: Json = {"completion": super().to_wire()}
+        return result if self.meta is None else {**result, "_meta": self.meta}
