@@ -186,6 +186,15 @@ KINDS: dict[int, type[RpcError]] = {
 }
 """The class for each code that the protocol gives a meaning."""
 
+OLD_KINDS: dict[int, type[RpcError]] = {
+    -32004: InvalidParams,  # the arguments of a tool
+    -32005: InvalidParams,  # no such prompt
+    -32006: CapabilityNotSupported,  # sampling
+    -32007: CapabilityNotSupported,
+}
+"""Codes of a widely read paraphrase of the specification, which servers were written after: read in sessions with a
+handshake. So are -32001 for a resource that does not exist, and -32003 for a tool that failed."""
+
 
 def error_from_peer(code: int, message: str, data: Any = None, *, kind: Optional[type[RpcError]] = None) -> RpcError:
     """The exception for an error that a peer sent; an unknown code is kept as it came.

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ..errors import (
-    HEADER_MISMATCH,
-    MISSING_CAPABILITY,
-    UNSUPPORTED_VERSION,
     CapabilityNotSupported,
+    HeaderMismatch,
     InvalidParams,
     InvalidRequest,
     ProtocolViolation,
@@ -379,9 +377,9 @@ def judge_probe(answer: Union[Mapping[str, Json], BaseException, None], wanted: 
         answer: The result, the exception that came instead, or None for silence.
         wanted: What this client may speak, oldest first.
     """
-    if isinstance(answer, RpcError) and answer.code in (HEADER_MISMATCH, MISSING_CAPABILITY):
+    if isinstance(answer, (HeaderMismatch, CapabilityNotSupported)):
         return Verdict("fail", error=answer)
-    if isinstance(answer, RpcError) and answer.code == UNSUPPORTED_VERSION:
+    if isinstance(answer, UnsupportedRevision):
         return _judge_versions(_supported(answer), wanted, "again")
     if isinstance(answer, RpcError):
         reason = f"it answered server/discover with: {answer}"

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import re
-from typing import Any, Mapping, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from ..errors import (
     INTERNAL_ERROR,
@@ -19,13 +19,13 @@ from ..errors import (
     KINDS,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
+    OLD_KINDS,
     PARSE_ERROR,
     RESOURCE_NOT_FOUND,
     SERVER_CODES,
     URL_ELICITATION_REQUIRED,
     Cancelled,
     CapabilityNotSupported,
-    InvalidParams,
     McpError,
     ResourceAccessDenied,
     ResourceNotFound,
@@ -309,16 +309,15 @@ def diagnose_long(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
     """
     first = _FIRST_MEMBERS.match(head.decode("utf-8-sig", "replace"))
     last = _LAST_ID.search(tail.decode("utf-8", "replace"))
-    members = _MEMBER.findall(first["members"]) if first else []
-    names = {first["name"], *(name for name, _ in members)} if first else set()
+    if first is None:
+        return InvalidMessage(INVALID_REQUEST, reason)
+    members = _MEMBER.findall(first["members"])
+    names = {first["name"], *(name for name, _ in members)}
     ids = {value for name, value in members if name == "id"} | ({last[1]} if last else set())
     found = decode(f'{{"jsonrpc":"2.0","id":{ids.pop()},"method":"m"}}'.encode()) if len(ids) == 1 else None
-    id = found.id if isinstance(found, Request) and not (first and first["array"]) else None
-    if "result" in names or "error" in names:
-        return InvalidMessage(INVALID_REQUEST, reason, id, "response")
-    if id is not None and ("method" in names or "params" in names):
-        return InvalidMessage(INVALID_REQUEST, reason, id, "request")
-    return InvalidMessage(INVALID_REQUEST, reason)
+    id = found.id if isinstance(found, Request) and not first["array"] else None
+    kind = "unknown" if id is None else "request"
+    return InvalidMessage(INVALID_REQUEST, reason, id, "response" if names & {"result", "error"} else kind)
 
 
 # ---------------------------------------------------------------- encoding
@@ -423,15 +422,6 @@ def _code_in(revision: Revision, code: int) -> int:
     return code if known else INTERNAL_ERROR
 
 
-_OLD_CODES: Mapping[int, type[RpcError]] = {
-    -32004: InvalidParams,  # the arguments of a tool
-    -32005: InvalidParams,  # no such prompt
-    -32006: CapabilityNotSupported,  # sampling
-    -32007: CapabilityNotSupported,
-}
-"""Codes of a widely read paraphrase of the specification, which servers were written after: read in sessions with a
-handshake. So are -32001 for a resource that does not exist, and -32003 for a tool that failed."""
-
 ACCESS_DENIED = re.compile("denied|forbidden", re.IGNORECASE)
 """What the message says when a resource exists and may not be read: there is no code for it."""
 
@@ -446,7 +436,7 @@ def exception_of(failure: Failure, method: str, revision: Revision) -> McpError:
     """
     code, old, reading = failure.code, revision.handshake, method == "resources/read"
     data = failure.data if isinstance(failure.data, dict) else {}
-    kind = _OLD_CODES.get(code) if old else None
+    kind = OLD_KINDS.get(code) if old else None
     if reading and old and code == -32001:
         kind = ResourceNotFound
     elif code == RESOURCE_NOT_FOUND or (reading and code == INVALID_PARAMS and "uri" in data):

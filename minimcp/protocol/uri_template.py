@@ -28,10 +28,6 @@ _VARIABLE = re.compile(rf"({_LETTER}(?:\.?{_LETTER})*)(?::([1-9][0-9]{{0,3}})|(\
 _NEIGHBOURS = re.compile(r"\{(?:[?&][^{}]*(?:\}\{&[^{}]*)+|;[^{}]*(?:\}\{;[^{}]*)+)")
 """Expressions that make one query, as in ``{?a}{&b}``: a query that is written by hand is so in any order."""
 
-_NO_LIMIT = 10_000
-"""More than the longest prefix that the RFC can name."""
-
-
 class _Operator(NamedTuple):
     """How an expression is written out: the table in appendix A of the RFC."""
 
@@ -148,7 +144,7 @@ class UriTemplate:
             found = [pair for gap, text in _walk(self._steps, uri) for pair in _values(gap, text)]
         except ValueError:
             return None
-        for variable, value in sorted(found, key=lambda each: -(each[0].limit or _NO_LIMIT)):
+        for variable, value in sorted(found, key=lambda each: -(each[0].limit or 10_000)):  # whole values come first
             if values.setdefault(variable.name, value)[:variable.limit] != value:
                 return None  # another place of the same name shows another value, or the prefix of one
         return values
@@ -164,15 +160,14 @@ def _parse(text: str) -> Iterator[_Part]:
         ValueError: It is malformed.
     """
     for index, piece in enumerate(re.split(r"\{([^{}]*)\}", text)):
-        if index % 2:
-            yield _expression(piece)
-            continue
-        bad = _NO_LITERAL.search(piece)
+        bad = None if index % 2 else _NO_LITERAL.search(piece)
         if bad and bad.group() == "{":
             raise ValueError(f"a brace is not closed in the URI template '{one_line(text)}'")
         if bad:
             raise ValueError(f"'{one_line(bad.group())}' must be percent-encoded in a URI template")
-        if piece:
+        if index % 2:
+            yield _expression(piece)
+        elif piece:
             yield piece
 
 
@@ -338,23 +333,21 @@ def _values(gap: _Gap, text: str) -> Iterator[tuple[_Variable, str]]:
         is_list = gap.variables[0].explode and not operator.reserved
         given[_comparable(gap.variables[0].name)] = text.split(joiner) if is_list else [text]
     for variable in gap.variables:
-        members = [_decoded(operator, member) for member in given.pop(_comparable(variable.name), ())]
+        members = [_decoded(operator, member) for member in given.get(_comparable(variable.name), ())]
         doubled = len(members) > 1 and not variable.explode
         unclear = variable.explode and not operator.reserved and any(joiner in each for each in members)
         if doubled or unclear or ("" in members and not operator.named):
             raise ValueError(text)
         if members:
             yield variable, joiner.join(members)
-    if given:
+    if given.keys() - {_comparable(variable.name) for variable in gap.variables}:
         raise ValueError(text)  # a parameter that the template does not have
 
 
 def _decoded(operator: _Operator, text: str) -> str:
     value = unquote(text, errors="strict")
-    if operator.reserved or operator.empty:  # a whole path, or not in a path
-        fits = "\0" not in value and not has_parent_segment(value)
-    else:
-        fits = is_safe_segment(value)
+    in_a_path = not operator.reserved and not operator.empty
+    fits = is_safe_segment(value) if in_a_path else "\0" not in value and not has_parent_segment(value)
     if not fits or (operator.named and "=" in text):
         raise ValueError(text)
     return value

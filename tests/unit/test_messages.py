@@ -287,7 +287,7 @@ def cut(text: str) -> Any:
     ({"method": "m", "params": {"x": LONG}, "jsonrpc": "2.0", "id": 5}, "request", 5),
     ({"jsonrpc": "2.0", "method": "m", "params": {"x": LONG, "id": 5}}, "unknown", None),
     ({"jsonrpc": "2.0", "id": LONG, "method": "m"}, "unknown", None),
-    ({"jsonrpc": "2.0", "id": 5, "x": LONG}, "unknown", None),
+    ({"jsonrpc": "2.0", "id": 5, "x": LONG}, "request", 5),
     ([{"jsonrpc": "2.0", "id": 1, "result": RESULT}], "response", None),
     ([{"jsonrpc": "2.0", "id": 1, "method": LONG}], "unknown", None),
     (LONG, "unknown", None),
