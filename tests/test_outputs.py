@@ -112,10 +112,11 @@ def test_the_last_list_counts() -> None:
     {"properties": {"a": {"pattern": "^(a|a?)+$"}}}, {"patternProperties": {"^(a+)+$": {}}},
 ])
 def test_k25_a_hostile_schema_keeps_nobody(schema: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", logger="minimcp.schema")
     structured = {"a": "a" * 100 + "!", "a" * 100 + "!": 1}
     made = checks({"type": "object", **schema})
     assert filled(made, structured_content=structured).value == structured
-    assert "are handed over unchecked" in caplog.text
+    assert ("are handed over unchecked" if "$ref" in schema else "is not run on a text of 101") in caplog.text
 
 
 def test_k25_a_list_with_thousands_of_tools_and_odd_ones_among_them() -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple, Union
 
-from ..types import Wire
 from . import kinds
 from .constraints import narrowed
 from .hints import no_class, no_type
@@ -72,8 +71,6 @@ _LIST, _OBJECT = kinds.array(_ANYTHING), kinds.mapping(kinds.free_name(), _ANYTH
 def _writer_of(cls: Any) -> Convert:
     if cls is object:
         raise TypeError("a bare object has no JSON form")
-    if issubclass(cls, Wire):  # content blocks, and whatever else the protocol has
-        return cls.to_wire  # type: ignore[no-any-return]
     try:
         return kind_of(cls, writing=True).write
     except TypeError:
@@ -83,11 +80,20 @@ def _writer_of(cls: Any) -> Convert:
         return kind_of(base, writing=True).write
 
 
-class Builder:
-    """Makes the kinds of one schema, which share one set of ``$defs``. `writing` as in `kind_of`."""
+class ContentClass(TypeError):
+    """An annotation is made of a class whose instances are sent as they are."""
 
-    def __init__(self, *, writing: bool = False) -> None:
-        self.writing = writing
+
+class Builder:
+    """Makes the kinds of one schema, which share one set of ``$defs``.
+
+    Args:
+        writing: As in `kind_of`.
+        content: Classes whose instances are sent as they are: `kind` raises ContentClass for what is made of them.
+    """
+
+    def __init__(self, *, writing: bool = False, content: Tuple[type, ...] = ()) -> None:
+        self.writing, self.content = writing, content
         self.definitions: Dict[str, Schema] = {}
         self._named: Dict[Any, Kind] = {}
 
@@ -183,6 +189,8 @@ class Builder:
         )
 
     def _class(self, cls: type, arguments: Tuple[Any, ...], scope: Scope) -> Kind:
+        if issubclass(cls, self.content):
+            raise ContentClass(no_class(cls))
         known = SCALARS.get(cls) or CLASSES.get(cls) or kinds.of_base(cls, writing=self.writing)
         if known is not None:
             return known

@@ -61,20 +61,13 @@ DIALECTS = {
 _LATEST, _OLDEST = next(iter(DIALECTS)), "http://json-schema.org/draft-04/schema"
 
 
-def compile_check(schema: Schema, *, where: str) -> Callable[[Any], Optional[str]]:
+def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Callable[[Any], Optional[str]]:
     """A function that returns None for a value that fits, else one line: "path: expected X, got Y".
 
     Thread-safe; it never raises for decoded JSON. Arguments and errors as `compile_validator`.
     """
-    return _check(compile_validator(schema, where=where))
+    validate = compile_validator(schema, where=where, peer=peer)
 
-
-def compile_peer_check(schema: Schema, *, where: str) -> Callable[[Any], Optional[str]]:
-    """As `compile_check`, for a schema that a peer sent. Patterns that may be slow are not run."""
-    return _check(compile_validator(schema, where=where, peer=True))
-
-
-def _check(validate: Callable[[Any], None]) -> Callable[[Any], Optional[str]]:
     def check(value: Any) -> Optional[str]:
         try:
             validate(value)
@@ -83,6 +76,11 @@ def _check(validate: Callable[[Any], None]) -> Callable[[Any], Optional[str]]:
             return str(error)
 
     return check
+
+
+def compile_peer_check(schema: Schema, *, where: str) -> Callable[[Any], Optional[str]]:
+    """As `compile_check`, for a schema that a peer sent. Patterns that may be slow are not run."""
+    return compile_check(schema, where=where, peer=True)
 
 
 def compile_validator(schema: Schema, *, where: str, peer: bool = False) -> Callable[[Any], None]:
@@ -124,7 +122,8 @@ class _Compiled:
         self.targets: Dict[str, Schema] = {}
         self.patterns: Dict[str, Optional[re.Pattern[str]]] = {}
         """By their text; None for one that is not run."""
-        _refuse_depth(schema)
+        if any(depth > MAX_DEPTH for depth, _ in enumerate(_levels(schema))):
+            raise ValueError(f"the schema nests deeper than {MAX_DEPTH} levels")
         dialect = schema.get("$schema", _LATEST) if isinstance(schema, dict) else _LATEST
         if not isinstance(dialect, str) or dialect.rstrip("#") not in DIALECTS or dialect.rstrip("#") == _OLDEST:
             raise _NotCommon
@@ -191,13 +190,12 @@ class _Compiled:
             raise Mismatch("", value, instead=TOO_MUCH) from None
 
 
-def _refuse_depth(schema: Schema) -> None:
-    level = [schema]
-    for _ in range(MAX_DEPTH):
+def _levels(value: Any) -> Iterator[List[Any]]:
+    """The values in a value, level by level; not by recursion, for it may nest deep."""
+    level = [value]
+    while level:
+        yield level
         level = [inner for part in level for inner in _children(part)]
-        if not level:
-            return
-    raise ValueError(f"the schema nests deeper than {MAX_DEPTH} levels")
 
 
 def _children(value: Any) -> Any:
@@ -206,11 +204,7 @@ def _children(value: Any) -> Any:
 
 def _count(value: Any) -> int:
     """How many values there are in a value, itself included."""
-    level, count = [value], 0
-    while level:
-        count += len(level)
-        level = [inner for part in level for inner in _children(part)]
-    return count
+    return sum(map(len, _levels(value)))
 
 
 class _Run:

@@ -120,11 +120,12 @@ class Form:
             raise Mismatch("", content, instead=f"{listed(missing, 'and')} not filled in")
         defaults = {name: field["default"] for name, field in self._properties.items() if "default" in field}
         found = {}
-        for name, value in {**defaults, **content}.items():
-            try:
-                found[name] = self._readers[name](value)
-            except Mismatch as error:
-                raise error.inside(name) from None
+        for name, reader in self._readers.items():
+            if name in content or name in defaults:
+                try:
+                    found[name] = reader(content.get(name, defaults.get(name)))
+                except Mismatch as error:
+                    raise error.inside(name) from None
         return found
 
     def __repr__(self) -> str:

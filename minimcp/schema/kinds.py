@@ -51,7 +51,7 @@ class Kind:
         accepts: The types of decoded JSON that can fit at all.
         exact: A type whose instances `read` and `write` both return as they are; None when there is none.
             For ``float`` only the finite ones.
-        exact_items: For a list that stays a list, the kind of its items when that has an `exact` type.
+        exact_items: For a list that stays a list, the `exact` type of its items; None when they have none.
         writes: The class whose instances `write` takes; None when there is no one class.
         hashable: Whether its values can stand in a set.
     """
@@ -62,7 +62,7 @@ class Kind:
     label: str
     accepts: FrozenSet[type]
     exact: Optional[type] = None
-    exact_items: Optional[Kind] = None
+    exact_items: Optional[type] = None
     writes: Optional[type] = None
     hashable: bool = True
 
@@ -500,7 +500,7 @@ def array(item: Kind, make: Callable[[List[Any]], Any] = list, *, unique: bool =
     if unique:
         schema["uniqueItems"] = True
     hashable = make is frozenset or (make is tuple and item.hashable)
-    exact_items = item if stays and item.exact is not None else None
+    exact_items = item.exact if stays else None
     return Kind(schema, read, write, label, frozenset({list}), exact_items=exact_items, hashable=hashable)
 
 

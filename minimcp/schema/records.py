@@ -141,8 +141,8 @@ def _converted(index: int, field: Field) -> List[str]:
     convert = [f"at = {field.name!r}", f"{variable} = c{index}({variable})"]
     if kind.exact is not None:
         return [f"if not ({_is_exact(kind.exact, variable)}):", *_indented(convert)]
-    if kind.exact_items is not None and kind.exact_items.exact is not None:
-        item = [f"if not ({_is_exact(kind.exact_items.exact, 'item')}):", *_indented([*convert, "break"])]
+    if kind.exact_items is not None:
+        item = [f"if not ({_is_exact(kind.exact_items, 'item')}):", *_indented([*convert, "break"])]
         loop = [f"for item in {variable}:", *_indented(item)]
         return [f"if type({variable}) is not list:", *_indented(convert), "else:", *_indented(loop)]
     return convert

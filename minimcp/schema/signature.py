@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .annotations import Builder
+from .annotations import Builder, ContentClass
 from .introspection import Scope, annotations_of, is_union, parameters_of, read_docstring
 from .kinds import NONE_TYPE, Convert, Kind
 from .mismatch import NOTHING, Mismatch
@@ -142,10 +142,12 @@ def read_signature(
     if "return" in annotations:
         with _errors_at(f"{owner}: the return type"):
             returns = scope.resolve(annotations["return"])
-            if not _mentions(returns, content_types, scope):
-                builder = Builder(writing=True)
+            builder = Builder(writing=True, content=content_types)
+            try:
                 kind = builder.kind(returns, scope)
                 output_kind = replace(kind, schema=builder.complete(kind.schema))
+            except ContentClass:
+                pass
     return Signature(parameters, contexts[0] if contexts else None, schema, output_kind, returns, description)
 
 
@@ -173,7 +175,8 @@ def refuse_async(function: Any, owner: str) -> None:
     Raises:
         TypeError: It is async; the message says what to write instead.
     """
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+    flags = getattr(getattr(getattr(function, "__func__", function), "__code__", None), "co_flags", 0)
+    if flags & (inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise TypeError(f"{owner} is async: write a plain def; it runs on a thread and may block")
 
 
@@ -183,12 +186,13 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
     Raises:
         TypeError: It is async, a generator, or takes any number of arguments; the message says what to write instead.
     """
-    report = "report with ctx.progress"
     if inspect.isasyncgenfunction(function):
-        raise TypeError(f"{owner} is an async generator: write a plain def that returns a list, and {report}")
+        what = "is an async generator: write a plain def that returns a list, and report with ctx.progress"
+        raise TypeError(f"{owner} {what}")
     refuse_async(function, owner)
     if inspect.isgeneratorfunction(function):
-        raise TypeError(f"{owner} is a generator: return a list, and {report} what happens meanwhile")
+        what = "is a generator: return a list, and report what happens meanwhile with ctx.progress"
+        raise TypeError(f"{owner} {what}")
     plain = getattr(function, "__func__", function)
     if not inspect.isfunction(plain) or hasattr(plain, "__wrapped__"):  # a wrapper takes and passes on anything
         return
@@ -229,26 +233,3 @@ def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
         what = f"this {cls.__name__} is from {cls.__module__[:-len(tail)]}, and the server from {'.'.join(own[:-2])}"
         raise TypeError(f"{what}: import both from one")
     return issubclass(cls, context_type)
-
-
-def _mentions(annotation: Any, classes: Tuple[type, ...], scope: Scope) -> bool:
-    """Whether one of some classes stands anywhere in an annotation, which may be an alias that names itself."""
-    waiting: List[Any] = [annotation]
-    seen: List[Any] = []
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, typing.ForwardRef):
-            part = part.__forward_arg__
-        if part in seen or part is Ellipsis or getattr(typing.get_origin(part), "_name", "") == "Literal":
-            continue
-        seen.append(part)
-        if isinstance(part, str):
-            waiting.append(scope.resolve(part))
-        elif isinstance(part, type) and typing.get_origin(part) is None:
-            if issubclass(part, classes):
-                return True
-        else:  # an alias, a NewType, a type variable
-            names = ("__value__", "__supertype__", "__bound__")
-            waiting += [getattr(part, name) for name in names if hasattr(part, name)]
-            waiting += typing.get_args(part)[:1] if hasattr(part, "__metadata__") else typing.get_args(part)
-    return False

@@ -17,7 +17,6 @@ import jsonschema
 import pydantic
 import pytest
 
-import minimcp
 from minimcp.schema import Kind, Limits, Mismatch, kind_of, write_any
 from minimcp.schema.introspection import Scope
 
@@ -359,7 +358,3 @@ class City:
 
 def test_a_definition_stands_behind_those_that_it_refers_to() -> None:
     assert list(kind_of(List[Traveller]).schema["$defs"]) == ["City", "Address", "Traveller"]
-
-
-def test_content_blocks_inside_of_a_value_are_written_as_they_are_sent() -> None:
-    assert write_any([{"a": minimcp.Text("x")}]) == [{"a": {"type": "text", "text": "x"}}]
