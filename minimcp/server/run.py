@@ -127,8 +127,8 @@ class Run:
             reason = "the process that started the server has gone"
         deadline = time.monotonic() + SIGNAL_SECONDS if signalled else None
         try:
-            if not served.ended:
-                self._close(served, reason, deadline)
+            if not served.ended and self._close(served, reason, deadline) and deadline is not None:
+                deadline = time.monotonic()
         finally:
             self._over.set()
             self._main.wake()
@@ -141,8 +141,8 @@ class Run:
             return b""
         return self._near.recv(64)
 
-    def _close(self, served: Served, reason: Optional[str], deadline: Optional[float]) -> None:
-        """Close, at most until the deadline; a further signal does not wait for anything."""
+    def _close(self, served: Served, reason: Optional[str], deadline: Optional[float]) -> bool:
+        """Close, at most until the deadline; whether a further signal came, which does not wait for anything."""
 
         def close() -> None:
             try:
@@ -154,8 +154,10 @@ class Run:
         closed = threading.Event()
         threading.Thread(target=close, name="minimcp-run-close", daemon=True).start()
         while not closed.is_set() and (deadline is None or time.monotonic() < deadline):
-            if self._wait(LOOK_SECONDS).strip(b"\0"):
-                return
+            left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+            if self._wait(left).strip(b"\0"):
+                return True
+        return False
 
     def _end_process(self, deadline: Optional[float]) -> None:
         """End the process when a handler keeps the main thread, or after a signal a thread of an author's executor."""

@@ -9,17 +9,13 @@ import hashlib
 import json
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, List
 
 from minimcp import Context, Limits, Serial, Server, current_context
 from minimcp.server import run
 
 SERIAL = Serial()
-
-
-def forever() -> None:
-    """Code in C that looks for no signals."""
-    hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000_000)
 
 
 def build(drain_grace: float = 5, **options: Any) -> Server:
@@ -55,22 +51,24 @@ def build(drain_grace: float = 5, **options: Any) -> Server:
     def deaf(ctx: Context) -> str:
         """Wait on the main thread, as a tool should not."""
         ctx.on_cancel(lambda: print("told", file=sys.stderr, flush=True))
-        try:
-            print("begun", file=sys.stderr, flush=True)  # in here: from then on it may be struck
-            threading.Event().wait(3600)
-        except KeyboardInterrupt:
-            print("struck", file=sys.stderr, flush=True)
-            raise
+        print("begun", file=sys.stderr, flush=True)
+        threading.Event().wait(3600)
         return "never"
 
     @server.tool(executor="main")
     def wedged() -> str:
         """Keep the main thread in C."""
-        try:
-            print("begun", file=sys.stderr, flush=True)
-            forever()
-        except KeyboardInterrupt:
-            forever()  # the strike came before the code in C
+        print("begun", file=sys.stderr, flush=True)
+        hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000_000)
+        return "never"
+
+    submitted = ThreadPoolExecutor(1)  # its threads are no daemons
+
+    @server.tool(executor=submitted)
+    def stuck() -> str:
+        """Keep a thread that the interpreter waits for when it ends."""
+        print("begun", file=sys.stderr, flush=True)
+        threading.Event().wait(3600)
         return "never"
 
     @server.tool(executor="main")
@@ -90,6 +88,5 @@ def build(drain_grace: float = 5, **options: Any) -> Server:
 if __name__ == "__main__":
     given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     run.LAST_SECONDS = given.pop("last", run.LAST_SECONDS)
-    run.STRUCK_SECONDS = given.pop("struck", run.STRUCK_SECONDS)
     assert build(**given).run() is None  # type: ignore[func-returns-value]
     print("back", file=sys.stderr, flush=True)

@@ -186,6 +186,10 @@ def test_lists_of_blocks(client: Client) -> None:
     several = client.call_tool("several")
     assert [block.type for block in several.content] == ["text", "image", "text"] and several.text == "first\nlast"
     assert raw(client, "no_blocks") == {"content": []} == raw(client, "no_picture")
+    result = client.call_tool("any_blocks")
+    assert [each.type for each in result.content] == ["text", "resource_link" if client.revision >= R3 else "text"]
+    if client.revision >= R3:
+        assert [each["type"] for each in result.value] == ["text", "resource_link"]
 
 
 def test_a_whole_result_goes_as_it_is(client: Client) -> None:
