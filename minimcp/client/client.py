@@ -34,7 +34,7 @@ from ..schema.remedies import refuse_as_arguments, remedy
 from .calls import NOT_RUN, Call, read_result
 from .host import Host, Result, Rootlike, Roots, as_roots
 from .reconnect import Reconnector
-from .session import Cancel, OnProgress, Outcome, Params, check_token, deadline_of, shown
+from .session import Cancel, OnProgress, Outcome, Params, deadline_of, shown
 from .subscriptions import Changes, Filter, Subscriptions
 
 log = logging.getLogger("minimcp.client")
@@ -651,13 +651,7 @@ class Client:
 
 
 def follow(cancel: Cancel) -> tuple[CancelToken, Callable[[], None]]:
-    """A token of our own that is cancelled with a caller's, and what ends that.
-
-    Raises:
-        TypeError: The caller's is no token.
-        Cancelled: It is cancelled.
-    """
-    check_token(cancel)
+    """A token of our own that is cancelled with a caller's, and what ends that."""
     token = CancelToken()
     if cancel is None:
         return token, lambda: None

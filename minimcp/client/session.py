@@ -452,9 +452,13 @@ class ConnectionSession(ClientSession):
             self.handler.streams.pop(call.id, None)
             on_end(ending)
 
+        def close() -> None:
+            self.handler.streams.pop(call.id, None)
+            self._end(call, Cancelled("the stream was closed"))
+
         threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
         self._channel.post(line)
-        return lambda: self._end(call, Cancelled("the stream was closed"))
+        return close
 
     # ------------------------------------------------------------ the server's requests
 
