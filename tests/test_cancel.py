@@ -19,8 +19,7 @@ from minimcp.engine.limits import Limits
 from minimcp.engine.outgoing import Outgoing
 from minimcp.protocol.versions import REVISIONS
 
-from . import floors
-from .floors import PACKAGE
+from .modules import PACKAGE, sources
 
 
 def test_a_token_is_open_until_it_is_cancelled() -> None:
@@ -154,7 +153,7 @@ def test_what_may_be_cancelled_is_said_in_two_places() -> None:
 
     Who asks where requests stand alone makes no call at all: see tests/features/test_asking.py.
     """
-    sources = {path: (PACKAGE / path).read_text(encoding="utf-8") for path in floors.sources()}
+    sources = {path: (PACKAGE / path).read_text(encoding="utf-8") for path in sources()}
     senders = {path for path, text in sources.items() if re.search(r'Notification\(\s*"notifications/cancelled"', text)}
     assert senders == {"outgoing.py", "inbound.py"}
     assert sources["inbound.py"].count("notifications/cancelled") == 1

@@ -14,7 +14,7 @@ import minimcp.schema
 import minimcp.types
 from minimcp.protocol.late import late_names
 
-from .floors import PACKAGE
+from .modules import PACKAGE
 from .support import ROOT, run_python
 
 PACKAGES: Dict[str, Any] = {"": minimcp, "schema/": minimcp.schema, "types/": minimcp.types}

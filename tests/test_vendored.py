@@ -13,7 +13,7 @@ import pytest
 import minimcp
 from minimcp.cli.copies import NOT_CORE, write_copy
 
-from .floors import PACKAGE
+from .modules import PACKAGE
 from .support import run_python
 
 NAME = "vendored_mcp"

@@ -14,7 +14,7 @@ from minimcp.cli import copies
 from minimcp.cli.copies import NOT_CORE, differences, own_files, read_manifest, write_copy
 from minimcp.cli.ending import UsageError
 
-from ..floors import PACKAGE, sources
+from ..modules import PACKAGE, sources
 from ..modules import Module, read_package
 from ..support import ROOT
 

@@ -10,7 +10,7 @@ import pytest
 
 from minimcp import __version__ as VERSION
 
-from ..floors import PACKAGE
+from ..modules import PACKAGE
 from ..support import ROOT
 from .conftest import Done, run_process
 
