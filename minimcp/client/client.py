@@ -684,15 +684,18 @@ def _text(what: str, value: Any) -> str:
 
 def _mapping(name: str, arguments: Any) -> Any:
     """The arguments of something, if they are a mapping. Raises TypeError: they are none."""
-    if type(arguments) is not dict and not isinstance(arguments, Mapping):
+    if not isinstance(arguments, Mapping):
         what = f'the arguments of {name!r} are a dict by parameter name, such as {{"city": "Oslo"}}'
         raise TypeError(f"{what}, not {shown(arguments)}")
     return arguments
 
 
 def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str, Json]:
-    _text("a tool's name", name)
-    return {"name": name} if arguments is None else {"name": name, "arguments": dict(_mapping(name, arguments))}
+    if type(name) is not str:
+        _text("a tool's name", name)
+    if arguments is None:
+        return {"name": name}
+    return {"name": name, "arguments": dict(arguments if type(arguments) is dict else _mapping(name, arguments))}
 
 
 def _pair(call: Any) -> Any:

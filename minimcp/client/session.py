@@ -57,6 +57,8 @@ class ClientSession:
     """
 
     mirror: Optional[Mirror] = None
+    era: Era
+    """What is spoken. Not before `agree`."""
     stderr_tail: str = ""
     """The last lines of the server process's stderr; empty where there is no process."""
     in_order = True
@@ -67,15 +69,9 @@ class ClientSession:
 
     # ------------------------------------------------------------ its beginning and end
 
-    @property
-    def era(self) -> Era:
-        """What is spoken. Not before `agree`."""
-        assert self.handler.era is not None
-        return self.handler.era
-
     def agree(self, era: Era) -> None:
         """This is spoken from now on. Called before the server hears that all is well and may ask questions."""
-        self.handler.era = era
+        self.era = self.handler.era = era
 
     def ready(self, deadline: Deadline) -> None:
         """Wait until what was sent so far has arrived, and until all ways are open that messages come by.
@@ -95,9 +91,9 @@ class ClientSession:
             raise copy(self.cause)
 
     def need(self, capability: str) -> None:
-        """Return if the server declares this. Raises ConnectionLost, CapabilityNotSupported: it does not."""
-        self.check()
+        """Return if the server declares this. Raises CapabilityNotSupported: it does not."""
         if not self.era.peer.supports(capability):
+            self.check()
             raise CapabilityNotSupported(f"{self.name}: the server declares no {capability}")
 
     @property
@@ -366,7 +362,8 @@ class ConnectionSession(ClientSession):
         self, method: str, params: Params, deadline: Deadline, cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
     ) -> Result:
-        check_token(cancel)
+        if cancel is not None:
+            check_token(cancel)
         on_item = None if on_progress is None else progress_reader(on_progress)
         try:
             call = self._calls.call(method, lambda id: self.add_envelope(params, id, on_progress), on_item=on_item)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Sequence, Union
 
 from ..engine.deadline import Deadline
 from ..engine.descriptors import Bell, DescriptorPipe, Sink, Source, close_quietly, enlarge
 from ..engine.lines import MAX_MESSAGE_BYTES
 from ..errors import ConnectionFailed, ConnectionLost
+from ..schema.remedies import refuse_options
 from .process import Process
 from .stderr import Stderr, consumer_of
 
@@ -58,7 +59,12 @@ class StdioServer:
         env: Optional[Mapping[str, str]] = None,
         cwd: Optional[Union[str, os.PathLike[str]]] = None,
         inherit_env: bool = True,
+        **misplaced: NoReturn,
     ) -> None:
+        if "stderr" in misplaced:
+            raise TypeError("StdioServer has no option stderr=: say connect(..., stderr=...)")
+        if misplaced:
+            refuse_options("StdioServer(...)", misplaced, StdioServer.__init__)
         if not isinstance(command, (list, tuple)):
             raise TypeError(f"command must be a list such as ['python', 'server.py'], not {type(command).__name__}")
         if not command:

@@ -307,7 +307,8 @@ def test_a_cancel_ends_the_wait_at_once(many: bool) -> None:
 def test_no_more_handlers_run_at_once_than_the_host_allows() -> None:
     """A server that asks a thousand things in one result gets no thousand threads."""
     slow, many = Slow(), {f"q{number}": ELICIT for number in range(20)}
-    client, server = connected([asks("s", **many), asks("s", **many), DONE], handlers=slow, limits=minimcp.Limits(workers=2))
+    two = minimcp.Limits(workers=2)
+    client, server = connected([asks("s", **many), asks("s", **many), DONE], handlers=slow, limits=two)
     with client:
         token = CancelToken()
         task = Task(lambda: client.call_tool("a", cancel=token))

@@ -150,6 +150,10 @@ def test_options_that_there_are_not() -> None:
     ):
         with pytest.raises(TypeError, match=said):
             minimcp.connect(Server("x"), **options)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"StdioServer has no option stderr=: say connect\(\.\.\., stderr="):
+        StdioServer(["a"], stderr=print)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="did you mean inherit_env="):
+        StdioServer(["a"], inheritenv=True)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("revision", ["auto", "handshake"])
@@ -162,14 +166,15 @@ def test_a_file_is_run_where_and_with_what_is_asked(script: Path, tmp_path: Path
 
 
 def test_what_is_told_of_a_server_that_does_not_start(tmp_path: Path) -> None:
-    with pytest.raises(minimcp.ConnectionFailed, match="^connect took the target for a command line: .*no-such-program"):
+    with pytest.raises(minimcp.ConnectionFailed, match="^connect took .* for a command line: .*no-such-program"):
         minimcp.connect("no-such-program --serve")
     lines: List[str] = []
     crash = [sys.executable, "-c", "import sys; print('out of luck', file=sys.stderr); sys.exit(4)"]
     with pytest.raises(minimcp.ConnectionFailed) as caught:
         minimcp.connect(crash, connect_timeout=WAIT, stderr=lines.append)
     assert lines == ["out of luck"], "it cannot have died of a probe that it did not read"
-    assert str(caught.value).startswith("connect took the target for an argument list: ") and "out of luck" in caught.value.stderr_tail
+    assert str(caught.value).startswith("connect took the target for an argument list: ")
+    assert "out of luck" in caught.value.stderr_tail
     assert caught.value.exit_code == 4 and R5 not in str(caught.value)
     assert "server.run()" not in str(caught.value)
     with pytest.raises(minimcp.ConnectionFailed, match=r"with code 0\n.* does this program call server.run\(\)\?$"):
@@ -291,7 +296,7 @@ def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
     file.write_text(json.dumps({"mcpServers": {"quick.py": entry, "dead": {"command": "no-such-program"}}}))
     with minimcp.connect("quick.py", config=file, timeout=WAIT) as client:
         assert client.call_tool("where").structured_content == [os.path.realpath(tmp_path), "m"]
-    with pytest.raises(minimcp.ConnectionFailed, match=f"^connect took the target for the server 'dead' of {file}: .*no such program"):
+    with pytest.raises(minimcp.ConnectionFailed, match=f"^connect took .* for the server 'dead' of {file}: .*no such program"):
         minimcp.connect("dead", config=str(file))
     with pytest.raises(ValueError, match="has no server 'other'"):
         minimcp.connect("other", config=file)
