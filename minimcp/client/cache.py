@@ -180,11 +180,16 @@ class OutputSchemas:
 
     def __init__(self) -> None:
         self._schemas: dict[str, Optional[dict[str, Any]]] = {}
+        self._wrapped: set[str] = set()
         self._checks: dict[str, Callable[[Any], Optional[str]]] = {}
 
     def remember(self, tools: Iterable[Tool]) -> None:
         """Take in a fresh list of tools."""
         self._schemas, self._checks = {tool.name: tool.output_schema for tool in tools}, {}
+        self._wrapped = {
+            name for name, shape in self._schemas.items()
+            if shape is not None and any(shape.get(word) is True for word in WRAPPED_BY)
+        }
 
     def needs_list(self, name: str, result: CallToolResult) -> bool:
         """Whether a result of a tool that no list has named may hold a wrapped value: only its schema would tell."""
@@ -212,7 +217,7 @@ class OutputSchemas:
             problem = check(structured)
             if problem is not None:
                 raise ProtocolViolation(f"the result of {name} breaks its output schema: {problem}", structured)
-            if isinstance(structured, dict) and structured.keys() == {"result"} and _is_wrapped(shape):
+            if isinstance(structured, dict) and name in self._wrapped:
                 structured = structured["result"]
         if result.has_structured_content:
             result.value = structured
@@ -228,10 +233,6 @@ class OutputSchemas:
         if self._schemas.get(name) is shape:
             self._checks[name] = check
         return check
-
-
-def _is_wrapped(shape: Mapping[str, Any]) -> bool:
-    return any(shape.get(mark) is True for mark in WRAPPED_BY)
 
 
 def _accept(value: Any) -> Optional[str]:

@@ -34,7 +34,7 @@ from ..schema.hints import json_hint, refuse_as_arguments
 from .calls import NOT_RUN, Call, read_result
 from .host import Host, Result, Rootlike, Roots, as_roots
 from .reconnect import Reconnector
-from .session import Cancel, OnProgress, Outcome, Params, check_token, deadline_of, shown
+from .session import Cancel, OnProgress, Outcome, Params, deadline_of, shown
 from .subscriptions import Changes, Filter, Subscriptions
 
 log = logging.getLogger("minimcp.client")
@@ -651,13 +651,7 @@ class Client:
 
 
 def follow(cancel: Cancel) -> tuple[CancelToken, Callable[[], None]]:
-    """A token of our own that is cancelled with a caller's, and what ends that.
-
-    Raises:
-        TypeError: The caller's is no token.
-        Cancelled: It is cancelled.
-    """
-    check_token(cancel)
+    """A token of our own that is cancelled with a caller's, and what ends that."""
     token = CancelToken()
     if cancel is None:
         return token, lambda: None
@@ -690,15 +684,18 @@ def _text(what: str, value: Any) -> str:
 
 def _mapping(name: str, arguments: Any) -> Any:
     """The arguments of something, if they are a mapping. Raises TypeError: they are none."""
-    if type(arguments) is not dict and not isinstance(arguments, Mapping):
+    if not isinstance(arguments, Mapping):
         what = f'the arguments of {name!r} are a dict by parameter name, such as {{"city": "Oslo"}}'
         raise TypeError(f"{what}, not {shown(arguments)}")
     return arguments
 
 
 def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str, Json]:
-    _text("a tool's name", name)
-    return {"name": name} if arguments is None else {"name": name, "arguments": dict(_mapping(name, arguments))}
+    if type(name) is not str:
+        _text("a tool's name", name)
+    if arguments is None:
+        return {"name": name}
+    return {"name": name, "arguments": dict(arguments if type(arguments) is dict else _mapping(name, arguments))}
 
 
 def _pair(call: Any) -> Any:

@@ -241,6 +241,8 @@ class Connector(NamedTuple):
         except (ConnectionFailed, RequestTimeout) as error:
             error.args = (f"connect took the target for {self.target.what}: {error}",)
             raise
+        except RuntimeError as error:  # from 3.12 on no thread starts at the end of an interpreter
+            raise ConnectionFailed(f"connect took the target for {self.target.what}: {error}") from error
 
     def _open_local(self, attempt: Attempt) -> OpenSession:
         """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""

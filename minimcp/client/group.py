@@ -17,7 +17,7 @@ from .client import DEFAULT, Arguments, Client, Seconds, follow
 from .config import Config, read_servers
 from .connect import connect
 from .negotiation import wanted_revisions
-from .session import Cancel, OnProgress
+from .session import Cancel, OnProgress, check_token
 
 log = logging.getLogger("minimcp.client")
 
@@ -156,6 +156,7 @@ class Group:
         self, asked: Mapping[str, Any], cancel: Cancel, **keywords: Any
     ) -> dict[str, Any]:
         """What each server's call gives, or the exception that it raises; all of them end when this is interrupted."""
+        check_token(cancel)
         token, forget = follow(cancel)
         try:
             futures = {
@@ -238,7 +239,9 @@ def connect_all(config: Config, *, separator: str = "__", strict: bool = False, 
         raise ValueError(f"separator is a text that is not empty, not {separator!r}")
     wanted_revisions(keywords.get("revision", "auto"))  # what is wrong for every server is the caller's mistake
     servers = read_servers(config)
-    token, forget = follow(keywords.pop("cancel", None))
+    cancel = keywords.pop("cancel", None)
+    check_token(cancel)
+    token, forget = follow(cancel)
     openings: dict[Future[Client], str] = {}
     clients: dict[str, Client] = {}
     failed: dict[str, Exception] = {}

@@ -223,7 +223,7 @@ class Dispatcher:
     def put(self, callback: Callable[[], Any]) -> None:
         """Queue a callback; the oldest is dropped when too many wait. What it raises is logged."""
         with self._changed:
-            if not self._users:
+            if self._users <= 0:
                 return
             if len(self._waiting) >= MOST_NOTIFICATIONS:
                 self._waiting.popleft()
@@ -240,7 +240,7 @@ class Dispatcher:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or not self._users)
+                self._changed.wait_for(lambda: self._waiting or self._users <= 0)
                 if not self._waiting:
                     self._thread = None
                     return

@@ -61,15 +61,9 @@ class ClientSession:
 
     # ------------------------------------------------------------ its beginning and end
 
-    @property
-    def era(self) -> Era:
-        """What is spoken. Not before `agree`."""
-        assert self.handler.era is not None
-        return self.handler.era
-
     def agree(self, era: Era) -> None:
         """This is spoken from now on. Called before the server hears that all is well and may ask questions."""
-        self.handler.era = era
+        self.era = self.handler.era = era
 
     def ready(self, deadline: Deadline) -> None:
         """Wait until what was sent so far has arrived, and until all ways are open that messages come by.
@@ -89,9 +83,9 @@ class ClientSession:
             raise copy(self.cause)
 
     def need(self, capability: str) -> None:
-        """Return if the server declares this. Raises ConnectionLost, CapabilityNotSupported: it does not."""
-        self.check()
+        """Return if the server declares this. Raises CapabilityNotSupported: it does not."""
         if not self.era.peer.supports(capability):
+            self.check()
             raise CapabilityNotSupported(f"{self.name}: the server declares no {capability}")
 
     @property
@@ -355,7 +349,8 @@ class ConnectionSession(ClientSession):
         self, method: str, params: Params, deadline: Deadline, cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
     ) -> Result:
-        check_token(cancel)
+        if cancel is not None:
+            check_token(cancel)
         on_item = None if on_progress is None else progress_reader(on_progress)
         try:
             call = self._calls.start(
@@ -431,6 +426,10 @@ class ConnectionSession(ClientSession):
                 ending = error
             self.handler.streams.pop(call.id, None)
             on_end(ending)
+
+        def close() -> None:
+            self.handler.streams.pop(call.id, None)
+            self._end(call, Cancelled("the stream was closed"))
 
         threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
 

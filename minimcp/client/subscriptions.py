@@ -180,6 +180,8 @@ class Changes:
 
     def _take(self, notification: Notification) -> None:
         """A notification that names this stream has come."""
+        if self._ending is not None:
+            return
         if self.honored is None:
             if notification.method != ACKNOWLEDGED:
                 what = "a stream begins with notifications/subscriptions/acknowledged"
@@ -257,6 +259,8 @@ class Subscriptions:
         self._lists = Filter.of(lambda name: f"on_{LISTS[name][0]}_changed" in host.functions)
         self._lock = threading.Lock()
         """Held while something changes that the server is to tell of, also during its requests."""
+        self._waiting: list[threading.Event] = []
+        """Of the threads that wait for the lock."""
         self._uris: set[str] = set()
         self._listened: Counter[str] = Counter()
         """In a session: how many streams of the program listen to a resource."""
@@ -274,15 +278,22 @@ class Subscriptions:
         return self._background is not None
 
     @contextmanager
-    def _locked(self, deadline: Deadline) -> Iterator[None]:
-        with waiting():
-            taken = self._lock.acquire(timeout=deadline.wait())
+    def _locked(self, deadline: Deadline, cancel: Cancel = None) -> Iterator[None]:
+        """Hold the lock. Raises RequestTimeout, and as `ClientSession.wait_for`."""
+        woken = threading.Event()
+        self._waiting.append(woken)
+        try:
+            taken = self._session.wait_for(lambda: self._lock.acquire(False), woken, deadline, cancel)
+        finally:
+            self._waiting.remove(woken)
         if not taken:
             raise RequestTimeout(f"{self._session.name}: an earlier call about subscriptions takes too long")
         try:
             yield
         finally:
             self._lock.release()
+            for each in list(self._waiting):
+                each.set()
 
     # ------------------------------------------------------------ streams of the program
 
@@ -349,7 +360,7 @@ class Subscriptions:
         forget = handler.ended.on_cancel(lambda: stream._end_with(_loss(session)))
         try:
             if uris:
-                with self._locked(deadline):
+                with self._locked(deadline, cancel):
                     for uri in dict.fromkeys(uris):
                         session.request("resources/subscribe", {"uri": uri}, deadline, cancel)
                         self._listened[uri] += 1
@@ -373,7 +384,7 @@ class Subscriptions:
                             self._session.request("resources/unsubscribe", {"uri": uri}, deadline)
                         except McpError as error:
                             log.debug("resources/unsubscribe of %s: %s", one_line(uri), error)
-        except RequestTimeout as error:
+        except McpError as error:
             log.debug("resources/unsubscribe: %s", error)
 
     # ------------------------------------------------------------ the client's own
@@ -381,7 +392,7 @@ class Subscriptions:
     def subscribe(self, uri: str, deadline: Deadline, cancel: Cancel = None) -> None:
         """Hear of a resource from now on; arguments and errors as `Client.subscribe`."""
         self._check(uri, cancel)
-        with self._locked(deadline):
+        with self._locked(deadline, cancel):
             if self._session.era.revision.handshake:
                 self._session.request("resources/subscribe", {"uri": uri}, deadline, cancel)
             elif uri not in self._uris:
@@ -391,7 +402,7 @@ class Subscriptions:
     def unsubscribe(self, uri: str, deadline: Deadline, cancel: Cancel = None) -> None:
         """Hear of it no more; arguments and errors as `Client.unsubscribe`."""
         self._check(uri, cancel)
-        with self._locked(deadline):
+        with self._locked(deadline, cancel):
             if self._session.era.revision.handshake:
                 if not self._listened[uri]:
                     self._session.request("resources/unsubscribe", {"uri": uri}, deadline, cancel)
@@ -465,24 +476,20 @@ class Subscriptions:
         """A stream has ended. If it was in the background, open another, after a pause that grows with each attempt."""
         if time.monotonic() - began > STEADY:
             self._pause = FIRST_PAUSE
-        while self._is_background(stream):
+        while self._session.cause is None:
             try:
+                with self._locked(Deadline(None)):  # whoever opens a stream holds it until that is in its place
+                    if stream is not self._background:
+                        return
                 self._session.sleep(Deadline(self._pause * uniform(0.5, 1.0)))
-            except ConnectionLost:
-                return
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
-            deadline = Deadline(BACKGROUND_SECONDS)
-            try:
+                self._pause = min(2 * self._pause, LONGEST_PAUSE)
+                deadline = Deadline(BACKGROUND_SECONDS)
                 with self._locked(deadline):
                     if stream is self._background:
                         self._replace(set(self._uris), deadline)
             except McpError as error:
                 if self._session.cause is None:
                     log.warning("%s: the stream of changes cannot be opened: %s", self._session.name, error)
-
-    def _is_background(self, stream: Changes) -> bool:
-        with self._lock:  # whoever opens a stream puts it in its place before letting go of this
-            return stream is self._background
 
     # ------------------------------------------------------------ gaps
 

@@ -9,30 +9,22 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp.client import callbacks as module
-from minimcp.client.callbacks import Dispatcher
+from minimcp.client import host as module
+from minimcp.client.host import Dispatcher
 
-from .answering import R4, R5, Answering
-from .scripted import cancelled, no_threads, notice, wait_for
-from .support import WAIT, eventually
+from ..answering import R4, R5, Answering
+from ..scripted import cancelled, notice, wait_for
+from ..support import eventually
 
 
-class Host:
-    """Handlers as methods."""
-
-    def __init__(self) -> None:
-        self.heard: List[Any] = []
-        self.event = threading.Event()
-
-    def on_log(self, message: Any) -> None:
-        self.heard.append((message.level, message.data, threading.current_thread().name))
-        self.event.set()
-
-    on_tools_changed = None
+def opened() -> Dispatcher:
+    dispatcher = Dispatcher()
+    dispatcher.open()
+    return dispatcher
 
 
 def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
-    dispatcher, seen, done = Dispatcher().open(), [], threading.Event()  # type: ignore[var-annotated]
+    dispatcher, seen, done = opened(), [], threading.Event()  # type: ignore[var-annotated]
 
     def fail() -> None:
         raise SystemExit(3)
@@ -47,25 +39,12 @@ def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCap
     dispatcher.close()
     dispatcher.put(fail)
     dispatcher.close()
-    idle = Dispatcher().open()
+    idle = opened()
     idle.close()
 
 
-def test_a_callback_that_finds_no_thread_waits_for_the_next(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    dispatcher, seen, done = Dispatcher().open(), [], threading.Event()  # type: ignore[var-annotated]
-    with no_threads(monkeypatch, "callbacks"):
-        dispatcher.put(lambda: seen.append(1))
-    assert "a callback waits for a thread" in caplog.text
-    dispatcher.put(done.set)
-    wait_for(done)
-    dispatcher.close()
-    assert seen == [1]
-
-
 def test_what_waits_is_run_after_close() -> None:
-    dispatcher, gate, seen = Dispatcher().open(), threading.Event(), []  # type: ignore[var-annotated]
+    dispatcher, gate, seen = opened(), threading.Event(), []  # type: ignore[var-annotated]
     dispatcher.put(lambda: wait_for(gate))
     dispatcher.put(lambda: seen.append(1))
     dispatcher.close()
@@ -74,8 +53,8 @@ def test_what_waits_is_run_after_close() -> None:
 
 
 def test_a_slow_callback_loses_the_oldest(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(module, "MOST_NOTICES", 3)
-    dispatcher, begun, gate, seen = Dispatcher().open(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
+    monkeypatch.setattr(module, "MOST_NOTIFICATIONS", 3)
+    dispatcher, begun, gate, seen = opened(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
 
     def slow() -> None:
         begun.set()
@@ -93,20 +72,19 @@ def test_a_slow_callback_loses_the_oldest(monkeypatch: pytest.MonkeyPatch, caplo
 
 def test_notices_reach_their_callbacks(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "minimcp.client")
-    host, changed = Host(), threading.Event()
-    server = Answering()
-    with minimcp.connect(server, handlers=host, on_tools_changed=changed.set, revision=R4):
+    heard: List[Any] = []
+    changed, server = threading.Event(), Answering()
+    with minimcp.connect(server, on_log=heard.append, on_tools_changed=changed.set, revision=R4):
         server.pipe.give(
             notice("notifications/message", level=5, data="x"),
             notice("notifications/message", level="info", data={"a": 1}),
             notice("notifications/tools/list_changed"),
             notice("notifications/prompts/list_changed"),
         )
-        wait_for(host.event)
         wait_for(changed)
-        assert host.heard == [("info", {"a": 1}, "minimcp-callbacks")]
+        assert [(message.level, message.data) for message in heard] == [("info", {"a": 1})]
         assert eventually(lambda: "prompts/list_changed: nobody listens" in caplog.text)
-    assert "a notifications/message that is none" in caplog.text
+    assert "a notifications/message that makes no sense" in caplog.text
 
 
 @pytest.mark.requirement("PING-01", "BASE-17", "BASE-18")
@@ -114,25 +92,11 @@ def test_what_a_server_may_ask() -> None:
     server = Answering({"ping": lambda message: {"result": {}}})
     with minimcp.connect(server, revision=R4):
         server.pipe.ask("ping")
-        server.pipe.ask("elicitation/create", message="?")
+        server.pipe.ask("elicitation/create", id="s2", message="?")
         assert eventually(lambda: len([each for each in server.pipe.messages if "method" not in each]) == 2)
     answers = [each for each in server.pipe.messages if "method" not in each]
     assert {"jsonrpc": "2.0", "id": "s1", "result": {}} in answers
     assert [each["error"]["code"] for each in answers if "error" in each] == [-32601]
-
-
-def test_a_ping_before_anything_is_agreed() -> None:
-    asked = threading.Event()
-
-    def begin(message: Any) -> Any:
-        server.pipe.ask("ping")
-        server.pipe.give([notice("notifications/x")])
-        asked.set()
-
-    server = Answering({"server/discover": begin})
-    with minimcp.connect(server, probe_timeout=0.05, connect_timeout=WAIT) as client:
-        assert client.revision == R4 and asked.is_set()
-        assert eventually(lambda: {"jsonrpc": "2.0", "id": "s1", "result": {}} in server.pipe.messages)
 
 
 @pytest.mark.requirement("M:BASE-9", "M:STD-5")

@@ -16,10 +16,10 @@ from minimcp.errors import Cancelled, ConnectionLost, RequestTimeout
 from minimcp.protocol.messages import Failure
 from minimcp.types import Change
 
-from .answering import R4
-from .listening import LISTEN, PROMPTS, TOOLS, UPDATED, Host, about, agree
-from .scripted import Task, notice
-from .support import WAIT
+from ..answering import R4
+from ..listening import LISTEN, PROMPTS, TOOLS, UPDATED, Host, about, agree
+from ..scripted import Task, notice
+from ..support import WAIT, eventually
 
 ALL: Dict[str, Any] = {
     "tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True,
@@ -33,13 +33,6 @@ def told(changes: Changes, count: int) -> List[Any]:
 
 
 # ---------------------------------------------------------------- filters
-
-
-def test_a_filter_and_its_two_forms() -> None:
-    assert Filter().to_wire() == {}
-    filter = Filter(tools_list_changed=True, resource_subscriptions=("a://1",))
-    assert filter.to_wire() == {"toolsListChanged": True, "resourceSubscriptions": ["a://1"]}
-    assert Filter.from_wire({"notifications": filter.to_wire()}) == filter
 
 
 @pytest.mark.requirement("M:SUB-12")
@@ -112,7 +105,7 @@ def test_what_has_no_place_on_a_stream_is_ignored(caplog: pytest.LogCaptureFixtu
             about(id, PROMPTS),
         )
         assert told(changes, 1) == [("prompts_list_changed", None)] and changes.honored.resource_subscriptions
-    assert caplog.text.count("a notice that tells of no change") == 4
+    assert caplog.text.count("a notification that tells of no change") == 4
 
 
 @pytest.mark.requirement("M:SUB-24")
@@ -175,7 +168,7 @@ def test_a_stream_that_the_server_ends(end: Callable[[Any, Any], None], said: An
         for _ in range(2):
             with pytest.raises(ConnectionLost, match=said or "the stream has ended"):
                 changes.next(WAIT)
-        assert not client._listening._streams.requests, "nothing is kept of it"
+        assert eventually(lambda: not client._sessions.newest.session.handler.streams), "nothing is kept of it"
     with pytest.raises(ConnectionLost, match="closed"):
         changes.next()
 
@@ -193,54 +186,7 @@ def test_the_end_of_a_connection_is_a_loss_to_whoever_iterates(session: bool) ->
     assert list(changes) == []
     with pytest.raises(ConnectionLost):
         client.listen(**ALL)
-    assert not client._listening._streams.filters
-
-
-@pytest.mark.parametrize("session", [True, False])
-def test_closing_ends_the_iteration_of_another_thread(session: bool) -> None:
-    host = Host(session=session)
-    with minimcp.connect(host, revision=R4 if session else "auto") as client:
-        for _ in range(20):
-            changes = client.listen(tools_list_changed=True)
-            task = Task(lambda changes=changes: [each.kind for each in changes])
-            changes.close()
-            changes.close()
-            assert task.result() == []
-        assert client.ping() >= 0 and not client._channel.calls.table.ids()
-
-
-def test_what_waits_is_not_told_after_close() -> None:
-    stream = Stream(PendingCall(0, LISTEN))
-    changes = Changes(stream, lambda: stream.call.end(Cancelled("x")), lambda: None)
-    stream.put(Change("tools_list_changed"))
-    changes.close()
-    assert list(changes) == []
-
-
-def test_a_last_word_that_comes_with_the_end_of_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Stream(PendingCall(0, LISTEN))
-    changes = Changes(stream, lambda: None, lambda: None)
-    real = Stream.next
-
-    def late(self: Stream, deadline: Deadline) -> Any:
-        monkeypatch.setattr(Stream, "next", real)
-        stream.put(Change("tools_list_changed"))
-        stream.call.end({})
-        return None
-
-    monkeypatch.setattr(Stream, "next", late)
-    assert changes.next(0).kind == "tools_list_changed"
-    with pytest.raises(ConnectionLost):
-        changes.next(0)
-
-
-def test_what_next_takes() -> None:
-    changes = Changes(Stream(PendingCall(0, LISTEN)), lambda: None, lambda: None)
-    with pytest.raises(TypeError, match="timeout is a number"):
-        changes.next("soon")  # type: ignore[arg-type]
-    with pytest.raises(RequestTimeout, match="within 0 s"):
-        changes.next(0)
-    assert isinstance(RequestTimeout("x"), TimeoutError)
+    assert not client._sessions.newest.session.handler.listeners
 
 
 # ---------------------------------------------------------------- what it may cost
@@ -269,25 +215,3 @@ def test_a_flood_at_a_slow_reader_keeps_little(
             with pytest.raises(RequestTimeout):
                 changes.next(0)
     assert ("b://1 is not subscribed to" in caplog.text) is not session
-
-
-def test_one_thread_puts_and_another_takes() -> None:
-    stream = Stream(PendingCall(0, LISTEN))
-    stream.open(Filter(resource_subscriptions=("a://",)))
-
-    def put() -> None:
-        for number in range(3000):
-            stream.put(Change("resource_updated", f"a://{number}"))
-        stream.call.end({})
-
-    task = Task(put)
-    taken = list(Changes(stream, lambda: None, lambda: None))
-    task.result()
-    assert [change.uri for change in taken] == [f"a://{number}" for number in range(3000)]
-
-
-def test_an_error_of_the_server_is_told() -> None:
-    stream = Stream(PendingCall(0, LISTEN))
-    stream.call.end(Failure(1, -5, "no"))
-    with pytest.raises(ConnectionLost, match=r"the server ended the stream: no \(-5\)"):
-        Changes(stream, lambda: None, lambda: None).next()

@@ -17,9 +17,9 @@ from minimcp.engine import connection as channel
 from minimcp.stdio.child import ChildTransport
 from minimcp.types import Implementation
 
-from .answering import R1, R4, R5, Answering, error, result
-from .scripted import Task, no_threads
-from .support import ROOT, WAIT, run_python
+from ..answering import R1, R4, R5, Answering, error
+from ..scripted import Task
+from ..support import ROOT, WAIT
 
 QUICK = """
 import sys, json
@@ -136,6 +136,27 @@ def test_options_that_do_not_apply() -> None:
         minimcp.connect(Server("x"), trace=5)
 
 
+@pytest.mark.parametrize(("old", "new"), MOVED.items())
+def test_a_former_option_says_which_limit_it_is_now(old: str, new: str) -> None:
+    with pytest.raises(TypeError, match=rf"no option {old}= any more: say limits=Limits\({new}=\.\.\.\)"):
+        minimcp.connect(Server("x"), **{old: 1})
+    assert hasattr(minimcp.Limits(), new)
+
+
+def test_options_that_there_are_not() -> None:
+    for options, said in (
+        ({"timeuot": 1}, "did you mean timeout="), ({"elicitation_handler": repr}, "did you mean elicit="),
+        ({"limits": 5}, "limits is Limits"), ({"cache": 1}, "cache is True or False, not 1"),
+        ({"extensions": []}, "extensions is a mapping or None"), ({"client_info": 5}, "client_info is an Impl"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            minimcp.connect(Server("x"), **options)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"StdioServer has no option stderr=: say connect\(\.\.\., stderr="):
+        StdioServer(["a"], stderr=print)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="did you mean inherit_env="):
+        StdioServer(["a"], inheritenv=True)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("revision", ["auto", "handshake"])
 def test_a_file_is_run_where_and_with_what_is_asked(script: Path, tmp_path: Path, revision: str) -> None:
     other = tmp_path / "other"
@@ -145,23 +166,16 @@ def test_a_file_is_run_where_and_with_what_is_asked(script: Path, tmp_path: Path
         assert client.call_tool("where").value == [os.path.realpath(other), "x"]
 
 
-def test_a_relative_file_is_ours_not_the_servers(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path)
-    with minimcp.connect(script.name, cwd="elsewhere", timeout=WAIT) as client:
-        client.list_tools()
-        assert client.call_tool("where").value[0] == os.path.realpath(tmp_path / "elsewhere")
-
-
 def test_what_is_told_of_a_server_that_does_not_start(tmp_path: Path) -> None:
-    with pytest.raises(minimcp.ConnectionFailed, match="a command line.*no-such-program"):
+    with pytest.raises(minimcp.ConnectionFailed, match="^connect took .* for a command line: .*no-such-program"):
         minimcp.connect("no-such-program --serve")
     lines: List[str] = []
     crash = [sys.executable, "-c", "import sys; print('out of luck', file=sys.stderr); sys.exit(4)"]
     with pytest.raises(minimcp.ConnectionFailed) as caught:
         minimcp.connect(crash, connect_timeout=WAIT, stderr=lines.append)
     assert lines == ["out of luck"], "it cannot have died of a probe that it did not read"
-    assert str(caught.value).startswith("an argument list: ") and "out of luck" in caught.value.stderr_tail
+    assert str(caught.value).startswith("connect took the target for an argument list: ")
+    assert "out of luck" in caught.value.stderr_tail
     assert caught.value.exit_code == 4 and R5 not in str(caught.value)
     assert "server.run()" not in str(caught.value)
     with pytest.raises(minimcp.ConnectionFailed, match=r"with code 0\n.* does this program call server.run\(\)\?$"):
@@ -282,24 +296,13 @@ def test_how_the_client_describes_itself(monkeypatch: pytest.MonkeyPatch) -> Non
     assert opening(extensions=extensions)["capabilities"] == {"extensions": extensions}
 
 
-def test_no_file_takes_the_place_of_a_public_name() -> None:
-    """An import of a file sets a name in its package: whoever imports what first, `minimcp.connect` is the function."""
-    files = {path.stem for path in (ROOT / "minimcp").iterdir() if not path.name.startswith("__")}
-    assert "connecting" in files and not files & set(minimcp.__all__)
-    first = "import minimcp.client, minimcp.connecting, minimcp.cli.parsing, minimcp\n"
-    check = "from minimcp import connect\nassert connect is minimcp.connect is minimcp.connecting.connect\n"
-    for code in (first + check, "import minimcp\nminimcp.connect\n" + first + check):
-        done = run_python(["-c", code])
-        assert (done.returncode, done.stderr) == (0, b"")
-
-
 def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     entry = {"command": sys.executable, "args": [script.name], "cwd": ".", "env": {"MARK": "${UNSET_MARK:-m}"}}
     file.write_text(json.dumps({"mcpServers": {"quick.py": entry, "dead": {"command": "no-such-program"}}}))
     with minimcp.connect("quick.py", config=file, timeout=WAIT) as client:
         assert client.call_tool("where").structured_content == [os.path.realpath(tmp_path), "m"]
-    with pytest.raises(minimcp.ConnectionFailed, match=f"^the server 'dead' of {file}: .*no such program"):
+    with pytest.raises(minimcp.ConnectionFailed, match=f"^connect took .* for the server 'dead' of {file}: .*no such program"):
         minimcp.connect("dead", config=str(file))
     with pytest.raises(ValueError, match="has no server 'other'"):
         minimcp.connect("other", config=file)
@@ -310,7 +313,7 @@ def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
             minimcp.connect("dead", config=file, **options)  # type: ignore[arg-type]
     with minimcp.connect("it", config={"it": Server("x")}) as client:
         assert client.server_info is not None and client.server_info.name == "x"
-    with pytest.raises(minimcp.RequestTimeout, match="^the server 'it': "):
+    with pytest.raises(minimcp.RequestTimeout, match="for the server 'it': "):
         minimcp.connect("it", config={"it": Answering({"initialize": lambda message: None})}, connect_timeout=0.02)
 
 
@@ -328,15 +331,6 @@ def test_the_attempt_is_given_up_by_a_token(revision: str) -> None:
     assert late.pipe is None
     with pytest.raises(TypeError, match="CancelToken"):
         minimcp.connect(late, cancel=5)  # type: ignore[arg-type]
-
-
-def test_a_token_that_comes_when_all_is_agreed() -> None:
-    token = minimcp.CancelToken()
-
-    with minimcp.connect(Answering({"ping": result()}), revision=R4, cancel=token) as client:
-        token.cancel("late")
-        client.ping()
-        assert client.loss is None
 
 
 def test_a_server_that_ends_while_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,15 +359,3 @@ def test_a_trace_of_every_message() -> None:
         client.ping()
     assert [arrow for arrow, _ in lines] == ["-->", "<--", "-->", "-->", "<--"]
     assert '"initialize"' in lines[0][1] and '"ping"' in lines[3][1]
-
-
-@pytest.mark.parametrize("thread", ["x-memory-1", "x-memory-reader", "x-memory-control", "minimcp-memory-control"])
-def test_without_threads_there_is_one_flat_error(thread: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "FAREWELL_SECONDS", 0.01)
-    server = Server("x")
-    server.tool(lambda: "", name="empty", description="Nothing.")
-    with no_threads(monkeypatch, thread), pytest.raises(minimcp.ConnectionFailed, match="process.* thread") as caught:
-        minimcp.connect(server)
-    assert isinstance(caught.value.__cause__, RuntimeError)
-    with minimcp.connect(server) as client:
-        client.ping()

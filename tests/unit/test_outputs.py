@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-import minimcp
-from minimcp import CallToolResult, ProtocolViolation, Text, Tool, schema
-from minimcp.client.outputs import OutputChecks
-
-from .answering import R4, Answering, result
+from minimcp import CallToolResult, ProtocolViolation, ResourceLink, Text, Tool, schema
+from minimcp.client.cache import OutputSchemas as OutputChecks
 
 NUMBER = {"type": "object", "properties": {"result": {"type": "number"}}, "required": ["result"]}
 
@@ -29,14 +26,26 @@ def filled(made: OutputChecks, name: str = "tool", **members: Any) -> CallToolRe
 
 
 def test_the_value_of_what_was_not_listed_is_what_came() -> None:
-    assert filled(OutputChecks()).value is None
+    assert filled(OutputChecks()).value == "x", "which is all that there is"
     assert filled(OutputChecks(), structured_content={"result": 1}).value == {"result": 1}
     assert filled(checks(NUMBER), "plain", structured_content=[1]).value == [1]
 
 
-def test_only_our_own_wrapping_is_taken_off() -> None:
+def test_a_wrapping_is_taken_off_where_the_schema_says_that_it_is_one() -> None:
     assert filled(checks(NUMBER), structured_content={"result": 1}).value == {"result": 1}
-    assert filled(checks({**NUMBER, "x-minimcp-wrapped": True}), structured_content={"result": 1}).value == 1
+    for word in ("x-minimcp-wrapped", "x-fastmcp-wrap-result"):
+        assert filled(checks({**NUMBER, word: True}), structured_content={"result": 1}).value == 1
+        assert filled(checks({**NUMBER, word: "yes"}), structured_content={"result": 1}).value == {"result": 1}
+
+
+def test_the_value_of_what_is_nothing_but_text_is_that_text() -> None:
+    for content, value in (
+        ([Text("a"), Text("b")], "a\nb"), ([Text("a"), ResourceLink("a:b", "c")], None), ([], None),
+    ):
+        result = CallToolResult(content)
+        checks(None).fill_in("tool", result)
+        assert result.value == value
+    assert filled(checks(None), structured_content=None).value is None, "null is a value"
 
 
 def test_what_breaks_the_schema() -> None:
@@ -91,20 +100,6 @@ def test_when_only_a_list_can_tell_whether_a_value_is_wrapped() -> None:
     unknown.give_up("tool")
     assert not asks(unknown, {"result": 1})
     assert not asks(checks(NUMBER), {"result": 1}) and not asks(checks(None), {"result": 1})
-
-
-def test_what_was_given_up_is_learned_from_a_list_after_all() -> None:
-    made = OutputChecks()
-    made.give_up("tool")
-    made.remember([Tool("tool", {"type": "object"}, output_schema={**NUMBER, "x-minimcp-wrapped": True})])
-    made.give_up("tool")
-    assert filled(made, structured_content={"result": 1}).value == 1
-
-
-def test_the_last_list_counts() -> None:
-    made = checks(NUMBER)
-    made.remember([])
-    assert filled(made, structured_content={"result": "x"}).value == {"result": "x"}
 
 
 @pytest.mark.parametrize("schema", [

@@ -10,15 +10,11 @@ import pytest
 
 import minimcp
 from minimcp import CancelToken
-from minimcp.client import cacheable
-from minimcp.client.answering import Answerer
-from minimcp.client.arguments import DEFAULT
-from minimcp.client.calls import Calls
-from minimcp.client.handlers import Handlers
+from minimcp.client import calls as cacheable
 
-from .answering import R4, R5, Answering, discovered, error, initialized, result, silence
-from .scripted import Task, dumps, notice, result as answer_of
-from .support import WAIT, eventually
+from ..answering import R4, R5, Answering, discovered, error, initialized, result, silence
+from ..scripted import Task, notice
+from ..support import WAIT, eventually
 
 TOOL = {"name": "t", "inputSchema": {"type": "object"}}
 
@@ -35,16 +31,6 @@ def sent(server: Any, method: str) -> List[Any]:
 
 async def late(report: Any) -> None:
     raise NotImplementedError
-
-
-def test_the_default_has_a_name() -> None:
-    assert repr(DEFAULT) == "the client's"
-
-
-def test_timeouts_are_the_clients_unless_a_call_says_more() -> None:
-    calls = Calls(None, None, 5, Answerer(Handlers({})))  # type: ignore[arg-type]
-    assert calls.deadline(DEFAULT).seconds == 5
-    assert calls.deadline(None).remaining() is None and calls.deadline(0).remaining() == 0
 
 
 def test_a_time_a_token_and_a_callback_that_are_none() -> None:
@@ -133,67 +119,6 @@ def test_what_is_refused_of_a_batch_is_asked_again_once() -> None:
         assert len(sent(server, "tools/call")) == 4 + 6
 
 
-def test_a_token_that_is_cancelled_while_its_call_is_sent_ends_it_whatever_the_answer() -> None:
-    token, answered = CancelToken(), threading.Event()
-
-    def answer(message: Any) -> Any:
-        token.cancel("enough")
-        server.pipe.give(dumps(answer_of(message["id"], resultType="complete", content=[])))
-        assert eventually(lambda: ", 0 outgoing" in repr(client)), "the answer is in before the call is waited for"
-        answered.set()
-
-    client, server = connected({"tools/call": answer}, R5)
-    with client:
-        with pytest.raises(minimcp.Cancelled, match="enough"):
-            client.call_tool("a", cancel=token)
-        assert answered.is_set()
-
-
-def test_nothing_is_asked_again_for_a_token_that_was_cancelled() -> None:
-    token = CancelToken()
-
-    def refuse(message: Any) -> Any:
-        token.cancel("enough")
-        return {"error": {"code": -32022, "message": "no", "data": {"supported": [R5]}}}
-
-    class Late(CancelToken):
-        """Cancelled when the answers are in, so that they count."""
-
-        cancelled = property(lambda self: token.cancelled)  # type: ignore[assignment]
-
-    client, server = connected({"tools/call": refuse}, R5)
-    with client:
-        outcomes = client.call_tools([("a", None)] * 2, cancel=Late(), return_exceptions=True)
-        assert [type(each) for each in outcomes] == [minimcp.Cancelled] * 2
-    assert len(sent(server, "tools/call")) == 2
-
-
-def test_what_was_answered_is_kept_when_the_rest_cannot_be_asked_again() -> None:
-    client, server = connected({"tools/call": [result(content=[]), error(-32022, data={"supported": [R5]})]}, R5)
-    with client:
-        prepare, asked = client._channel.calls.prepare, []
-
-        def count(*arguments: Any, **keywords: Any) -> Any:
-            asked.append(arguments)
-            if len(asked) == 3:
-                raise minimcp.ConnectionLost("gone meanwhile")
-            return prepare(*arguments, **keywords)
-
-        client._channel.calls = Prepared(client._channel.calls, count)  # type: ignore[assignment]
-        answered, lost = client.call_tools([("a", None), ("b", None)], return_exceptions=True)
-        assert answered.content == [] and isinstance(lost, minimcp.ConnectionLost)
-
-
-class Prepared:
-    """The calls of a channel, prepared in another way."""
-
-    def __init__(self, calls: Any, prepare: Any) -> None:
-        self._calls, self.prepare = calls, prepare
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._calls, name)
-
-
 def test_a_timeout_names_the_seconds_the_tool_and_what_came_instead() -> None:
     client, server = connected({"tools/call": silence, "tools/list": [result(tools=[], nextCursor="2"), silence]})
     with client:
@@ -204,7 +129,7 @@ def test_a_timeout_names_the_seconds_the_tool_and_what_came_instead() -> None:
         many = client.call_tools([("a", None), ("b", None)], timeout=0.01, return_exceptions=True)
         assert ["'a': no answer" in str(many[0]), "'b': no answer" in str(many[1])] == [True, True]
         server.pipe.give(b"Listening on port 80")
-        assert eventually(lambda: client._channel._odd_line())
+        assert eventually(lambda: client._sessions.newest.session._channel._odd_line())
         with pytest.raises(minimcp.RequestTimeout, match="0.05 s; it wrote a line that is no message: Listening on"):
             client.call_tool("slow", timeout=0.05)
 
@@ -239,15 +164,6 @@ def test_a_token_ends_a_call_and_is_let_go() -> None:
 
 
 # ---------------------------------------------------------------- many at once
-
-
-def test_many_leave_in_few_pieces_and_in_order() -> None:
-    client, server = connected({"tools/call": lambda message: {"result": {"content": [], "number": message["id"]}}})
-    with client:
-        results = client.call_tools([(f"t{number}", None) for number in range(150)])
-    assert [each["name"] for each in sent(server, "tools/call")] == [f"t{number}" for number in range(150)]
-    numbers = [each.extra["number"] for each in results]
-    assert numbers == sorted(numbers)
 
 
 def test_nothing_is_sent_of_a_batch_that_is_no_json() -> None:
@@ -330,12 +246,6 @@ def test_pages_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(cursors) == 5 and cursors[0] is None and all(cursors[1:])
 
 
-def test_all_pages_share_one_time_limit() -> None:
-    client, _ = connected({"tools/list": [result(tools=[TOOL], nextCursor="2"), silence]})
-    with client, pytest.raises(minimcp.RequestTimeout):
-        client.list_tools(timeout=0.05)
-
-
 # ---------------------------------------------------------------- before a call
 
 
@@ -351,3 +261,30 @@ def test_what_is_needed() -> None:
     with pytest.raises(minimcp.ConnectionLost) as second:
         client.call_tools([("a", None)])
     assert first.value is not second.value, "each caller gets an exception of its own"
+
+
+# ---------------------------------------------------------------- tools whose schemas are not known
+
+
+class Mirror:
+    """Knows which arguments travel in headers too as soon as the tools were listed."""
+
+    def admitted(self, tools: List[Any]) -> List[Any]:
+        return tools
+
+
+@pytest.mark.parametrize("lists", [result(tools=[TOOL]), error(-32603, "no list")])
+def test_many_calls_of_a_tool_that_nobody_listed_are_made_once_more(lists: Any) -> None:
+    def call(message: Any) -> Any:
+        known = "tools/list" in server.pipe.methods() or message["params"]["name"] == "plain"
+        return (result(content=[]) if known else error(-32020, "a header is missing"))(message)
+
+    client, server = connected({"tools/call": call, "tools/list": lists}, R5)
+    with client:
+        client._sessions.newest.session.mirror = Mirror()  # type: ignore[assignment]
+        outcomes = client.call_tools([("t", None), ("plain", None), ("t", None)], return_exceptions=True)
+        assert len(sent(server, "tools/list")) == 1, "once for all of them"
+    listed = lists({"id": 1}).get("result") is not None
+    kinds = [minimcp.CallToolResult if listed else minimcp.InternalError] * 3
+    kinds[1] = minimcp.CallToolResult
+    assert [type(each) for each in outcomes] == kinds

@@ -12,11 +12,12 @@ import pytest
 import minimcp
 from minimcp import CancelToken, Refused
 from minimcp.client import input_rounds as module
+from minimcp.engine import deadline as deadlines
 
-from .answering import R4, R5, Answering, error, result, silence
-from .rows import for_each
-from .scripted import Task, no_threads, notice, wait_for
-from .support import WAIT, MovedTime, eventually
+from ..answering import R4, R5, Answering, error, result, silence
+from ..rows import for_each
+from ..scripted import Task, notice, wait_for
+from ..support import WAIT, MovedTime, eventually
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 ELICIT = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": FORM}}
@@ -248,32 +249,6 @@ def test_errors_between_rounds() -> None:
 # ---------------------------------------------------------------- many at once
 
 
-@pytest.mark.requirement("M:MRTR-C6")
-def test_calls_from_many_threads_do_not_mix() -> None:
-    def answer(message: Any) -> Any:
-        params = message["params"]
-        if "inputResponses" not in params:
-            question = {**ELICIT, "params": {"message": params["name"], "requestedSchema": FORM}}
-            return asks("state of " + params["name"], **{"k" + params["name"]: question})(message)
-        given = params["inputResponses"]["k" + params["name"]]["content"]["name"]
-        assert list(params["inputResponses"]) == ["k" + params["name"]]
-        assert params["requestState"] == "state of " + params["name"]
-        return result(content=[{"type": "text", "text": given}])(message)
-
-    together = threading.Barrier(100)
-
-    def elicit(request: Any) -> Any:
-        together.wait(WAIT)
-        return {"name": "for " + request.message}
-
-    client, _ = connected(answer, elicit=elicit, max_workers=2)
-    with client:
-        tasks = [Task(client.call_tool, str(number)) for number in range(50)]
-        results = client.call_tools([(str(number), None) for number in range(50, 100)])
-        found = [task.result().text for task in tasks] + [each.text for each in results]
-    assert found == [f"for {number}" for number in range(100)]
-
-
 def test_of_many_at_once_each_has_its_own_rounds() -> None:
     def answer(message: Any) -> Any:
         params = message["params"]
@@ -292,24 +267,6 @@ def test_of_many_at_once_each_has_its_own_rounds() -> None:
             "done", "done", minimcp.ProtocolViolation, "done",
         ]
     assert len(legs(server)) == 6
-
-
-def test_many_at_once_when_the_connection_ends() -> None:
-    begun, gate = threading.Semaphore(0), threading.Event()
-
-    def elicit(request: Any) -> Any:
-        begun.release()
-        wait_for(gate)
-        return person(request)
-
-    client, _ = connected([asks("s", a=ELICIT)], elicit=elicit)
-    with client:
-        task = Task(lambda: client.call_tools([("a", None)] * 3, return_exceptions=True))
-        for _ in range(3):
-            assert begun.acquire(timeout=WAIT)
-        client.close()
-        assert [type(each) for each in task.result()] == [minimcp.ConnectionLost] * 3
-        gate.set()
 
 
 # ---------------------------------------------------------------- while a handler answers
@@ -347,55 +304,11 @@ def test_a_cancel_ends_the_wait_at_once(many: bool) -> None:
     assert not token._callbacks
 
 
-def test_a_handler_that_never_returns_holds_only_its_own_call() -> None:
-    slow, token = Slow(), CancelToken()
-    client, server = connected({"tools/call": asks("s", a=ELICIT), "x": silence}, handlers=slow)
-    with client:
-        task = Task(lambda: client.call_tool("a", cancel=token))
-        wait_for(slow.begun)
-        other = Task(lambda: client.request("x", timeout=0.05))
-        token.cancel()
-        with pytest.raises(minimcp.Cancelled):
-            task.result()
-        with pytest.raises(minimcp.RequestTimeout):
-            other.result()
-        assert not slow.gate.is_set(), "the clock goes on though the handler has not returned"
-        slow.gate.set()
-
-
-def test_ctrl_c_ends_the_rounds_of_a_whole_batch() -> None:
-    slow, second = Slow(), threading.Event()
-
-    def answer(message: Any) -> Any:
-        if "inputResponses" in message["params"]:
-            second.set()
-            return None
-        return asks("s", a=ELICIT)(message)
-
-    client, server = connected(answer, handlers=slow)
-    wait = client._channel.calls.wait
-    callers: List[Any] = []
-
-    def interrupt(call: Any, deadline: Any, **more: Any) -> Any:
-        callers.append(threading.current_thread())  # the first one waits for the first answer
-        if call.method == "tools/call" or callers[-1] is not callers[0]:
-            return wait(call, deadline, **more)
-        wait_for(second)
-        raise KeyboardInterrupt
-
-    with client:
-        client._channel.calls = Wrapped(client._channel.calls, interrupt)  # type: ignore[assignment]
-        slow.gate.set()
-        task = Task(lambda: client.call_tools([("a", None)]))
-        with pytest.raises(KeyboardInterrupt):
-            task.result()
-        assert eventually(lambda: "notifications/cancelled" in server.pipe.methods())
-
-
 def test_no_more_handlers_run_at_once_than_the_host_allows() -> None:
     """A server that asks a thousand things in one result gets no thousand threads."""
     slow, many = Slow(), {f"q{number}": ELICIT for number in range(20)}
-    client, server = connected([asks("s", **many), asks("s", **many), DONE], handlers=slow, max_workers=2)
+    two = minimcp.Limits(workers=2)
+    client, server = connected([asks("s", **many), asks("s", **many), DONE], handlers=slow, limits=two)
     with client:
         token = CancelToken()
         task = Task(lambda: client.call_tool("a", cancel=token))
@@ -406,16 +319,6 @@ def test_no_more_handlers_run_at_once_than_the_host_allows() -> None:
         slow.gate.set()
         assert client.call_tool("b").text == "done"
         assert len(slow.requests) == 2 + 20, "nobody waits for the others of the first call"
-
-
-class Wrapped:
-    """Calls whose `wait` is another."""
-
-    def __init__(self, calls: Any, wait: Any) -> None:
-        self._calls, self.wait = calls, wait
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._calls, name)
 
 
 def test_a_close_ends_the_wait_at_once() -> None:
@@ -439,7 +342,7 @@ def test_a_pause_ends_with_cancel_and_close_and_time(monkeypatch: pytest.MonkeyP
     with client:
         first = Task(lambda: client.call_tool("a", cancel=token))
         second = Task(client.call_tool, "a")
-        assert eventually(lambda: "2 outgoing" in repr(client))
+        assert eventually(lambda: len(legs(server)) == 2)
         token.cancel()
         with pytest.raises(minimcp.Cancelled):
             first.result()
@@ -454,21 +357,20 @@ def test_a_pause_ends_with_cancel_and_close_and_time(monkeypatch: pytest.MonkeyP
 @pytest.mark.requirement("M:MRTR-C11", "M:CAN-7")
 def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     slow, moved = Slow(), MovedTime()
-    for where in ("minimcp.clock", "minimcp.deadline"):
-        monkeypatch.setattr(where + ".time", moved)
+    monkeypatch.setattr(deadlines, "time", moved)
     client, server = connected([asks("s", a=ELICIT), silence, DONE], handlers=slow)
     with client:
         def later() -> None:
             """It is later than the call may last, and it looks at the clock."""
             moved.ahead += 2 * WAIT
-            client._channel.calls.table.wake_all()
+            client._sessions.newest.session._calls.table.wake_all()  # type: ignore[attr-defined]
 
         task = Task(lambda: client.call_tool("a", timeout=WAIT))
         wait_for(slow.begun)
         later()
         assert not threading.Event().wait(0.1) and task.thread.is_alive()
         slow.gate.set()
-        assert eventually(lambda: len(legs(server)) == 2 and not client._answerer.clock.stands())
+        assert eventually(lambda: len(legs(server)) == 2)
         assert not threading.Event().wait(0.1) and task.thread.is_alive(), "it has its time still"
         later()
         with pytest.raises(minimcp.RequestTimeout):
@@ -503,29 +405,6 @@ def test_a_handler_calls_back() -> None:
 
 
 # ---------------------------------------------------------------- what goes wrong underneath
-
-
-def test_an_answer_to_nothing_ends_no_question() -> None:
-    slow = Slow()
-    client, server = connected([asks("s", a=ELICIT)], handlers=slow)
-    with client:
-        task = Task(client.call_tool, "a")
-        wait_for(slow.begun)
-        for id in range(-20, 20):
-            server.pipe.give({"jsonrpc": "2.0", "id": id, "result": {}})
-        with pytest.raises(minimcp.ProtocolViolation, match="the id of a request"):
-            task.result()
-        slow.gate.set()
-
-
-def test_without_threads_nobody_is_asked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    client, server = connected([asks("s", a=ELICIT)], **HOST)
-    with client, no_threads(monkeypatch):
-        with pytest.raises(RuntimeError, match="no more threads"):
-            client.call_tool("t")
-        outcomes = client.call_tools([("t", None)] * 2, return_exceptions=True)
-        assert [type(each) for each in outcomes] == [RuntimeError] * 2
-        assert "0 outgoing" in repr(client)
 
 
 def test_progress_of_every_round_reaches_the_caller() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 from typing import Any, Dict, Iterator, List, Tuple
@@ -10,11 +9,10 @@ from typing import Any, Dict, Iterator, List, Tuple
 import pytest
 
 import minimcp
-from minimcp.client import link as module
 
-from .answering import R4, R5, Answering, error, initialized, result
-from .scripted import Task, no_threads, notice, wait_for
-from .support import WAIT, eventually
+from ..answering import R4, R5, Answering, error, initialized, result
+from ..scripted import Task, notice, wait_for
+from ..support import WAIT, eventually
 
 ID = "io.modelcontextprotocol/subscriptionId"
 
@@ -71,9 +69,15 @@ def modern(answers: Any = None) -> Server:
 
 def lost(client: minimcp.Client, server: Server) -> None:
     """End the connection and wait until the client knows."""
-    channel = client._channel
+    channel = client._sessions.newest.session
     server.die()
     assert channel.wait_until_ended(WAIT)
+
+
+def waited_for(client: minimcp.Client) -> None:
+    """Return when a call waits for the next session."""
+    sessions: Any = client._sessions
+    assert eventually(lambda: sessions._changed._waiters)
 
 
 @pytest.fixture(params=[R4, R5])
@@ -109,17 +113,6 @@ def test_a_lost_call_fails_and_is_never_sent_again(both: Tuple[minimcp.Client, S
     assert [len(calls) for calls in server.sent("work")] == [1, 1]
 
 
-def test_without_restart_a_loss_is_the_end() -> None:
-    server = Server()
-    with minimcp.connect(server, revision=R4) as client:
-        lost(client, server)
-        for _ in range(2):
-            with pytest.raises(minimcp.ConnectionLost):
-                client.request("work")
-        assert isinstance(client.loss, minimcp.ConnectionLost)
-    assert client.loss is None and len(server.pipes) == 1
-
-
 def test_what_the_client_says_of_its_server_is_the_newest() -> None:
     server = Server({"server/discover": [discovered("new"), error(-32601)]})
     with minimcp.connect(server, restart=True, timeout=WAIT) as client:
@@ -136,8 +129,7 @@ def test_many_callers_wait_for_one_beginning(both: Tuple[minimcp.Client, Server]
     lost(client, server)
     server.gate.clear()
     tasks = [Task(client.request, "work") for _ in range(20)]
-    attempts = client._links._attempts
-    assert eventually(lambda: attempts and len(attempts["next"]._room.table) == 20)
+    waited_for(client)
     server.gate.set()
     assert all(task.result()["done"] for task in tasks)
     assert len(server.pipes) == 2 and len(server.sent("work")[1]) == 20
@@ -149,14 +141,13 @@ def test_a_beginning_that_fails(both: Tuple[minimcp.Client, Server]) -> None:
     server.gate.clear()
     server.failing = [OSError("no memory")]
     tasks = [Task(client.request, "work") for _ in range(3)]
-    attempts = client._links._attempts
-    assert eventually(lambda: attempts and len(attempts["next"]._room.table) == 3)
+    waited_for(client)
     server.gate.set()
     for task in tasks:
         with pytest.raises(minimcp.ConnectionFailed, match="could not be started again: no memory"):
             task.result()
     server.failing = [minimcp.ConnectionFailed("no such program", exit_code=5)]
-    with pytest.raises(minimcp.ConnectionFailed, match="^a server in this process .*no such program") as caught:
+    with pytest.raises(minimcp.ConnectionFailed, match="a server in this process .*no such program") as caught:
         client.request("work")
     assert caught.value.exit_code == 5
     begin = "initialize" if client.revision == R4 else "server/discover"
@@ -170,22 +161,6 @@ def test_a_beginning_that_fails(both: Tuple[minimcp.Client, Server]) -> None:
     assert client.request("work")["done"]
 
 
-@pytest.mark.parametrize("revision", [R4, R5])
-def test_connect_timeout_bounds_it(revision: str) -> None:
-    server = modern()
-    with minimcp.connect(server, revision=revision, restart=True, connect_timeout=WAIT, timeout=None) as client:
-        lost(client, server)
-        begin = "initialize" if revision == R4 else "server/discover"
-        before, server.answers[begin] = server.answers[begin], lambda message: None
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("minimcp.connecting.Deadline", lambda seconds: minimcp.deadline.Deadline(0.05))
-            late = "^the server could not be started again: .*no answer within 0.05 s"
-            with pytest.raises(minimcp.ConnectionFailed, match=late):
-                client.request("work")
-        server.answers[begin] = before
-        assert client.request("work")["done"]
-
-
 def test_a_caller_gives_up_and_the_beginning_goes_on(both: Tuple[minimcp.Client, Server]) -> None:
     client, server = both
     lost(client, server)
@@ -194,8 +169,7 @@ def test_a_caller_gives_up_and_the_beginning_goes_on(both: Tuple[minimcp.Client,
         client.request("work", timeout=0.02)
     token = minimcp.CancelToken()
     task = Task(lambda: client.list_tools(cancel=token))
-    attempt = client._links._attempts["next"]
-    assert eventually(lambda: len(attempt._room.table))
+    waited_for(client)
     token.cancel("enough")
     with pytest.raises(minimcp.Cancelled, match="^enough$"):
         task.result()
@@ -222,7 +196,7 @@ def test_close_ends_it_for_good(where: str) -> None:
     wait_for(reached)
     closing = Task(client.close)
     if where == "opening":
-        assert eventually(lambda: client._links.closed)
+        assert eventually(lambda: client._sessions.closed)
         server.gate.set()
     with pytest.raises(minimcp.ConnectionLost, match="closed"):
         task.result()
@@ -235,104 +209,6 @@ def test_close_ends_it_for_good(where: str) -> None:
     assert len(server.pipes) == opened
 
 
-def test_close_between_a_beginning_and_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = modern()
-    client = minimcp.connect(server, revision=R5, restart=True, timeout=WAIT)
-    lost(client, server)
-    forget = module.CacheableCalls.forget
-
-    def close_meanwhile(calls: Any) -> None:
-        client._links.closed = True
-        forget(calls)
-
-    monkeypatch.setattr(module.CacheableCalls, "forget", close_meanwhile)
-    with pytest.raises(minimcp.ConnectionLost, match="closed"):
-        client.request("work")
-    assert server.pipe.closed and len(server.pipes) == 2
-    client.close()
-
-
-def test_close_while_the_old_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = modern()
-    client = minimcp.connect(server, revision=R5, restart=True, timeout=WAIT)
-    lost(client, server)
-    close = module.Link.close
-
-    def close_meanwhile(link: Any) -> None:
-        client._links.closed = True
-        close(link)
-
-    monkeypatch.setattr(module.Link, "close", close_meanwhile)
-    with pytest.raises(minimcp.ConnectionLost, match="closed"):
-        client.request("work")
-    assert len(server.pipes) == 1
-    client.close()
-
-
-def test_the_system_gives_no_thread(both: Tuple[minimcp.Client, Server], monkeypatch: pytest.MonkeyPatch) -> None:
-    client, server = both
-    lost(client, server)
-    with no_threads(monkeypatch, "minimcp-restart"), pytest.raises(minimcp.ConnectionFailed, match="new thread"):
-        client.request("work")
-    assert client.request("work")["done"]
-
-
-def test_ctrl_c_before_the_thread_is_there(
-    both: Tuple[minimcp.Client, Server], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, server = both
-    lost(client, server)
-    start = threading.Thread.start
-
-    def interrupted(thread: threading.Thread) -> None:
-        if thread.name == "minimcp-restart":
-            raise KeyboardInterrupt
-        start(thread)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            client.request("work")
-    assert client.request("work")["done"] and len(server.pipes) == 2
-
-
-class Late:
-    """A claim that looks free until somebody wants it."""
-
-    def __init__(self, claim: Any) -> None:
-        self.acquire, self.locked = claim.acquire, lambda: False
-
-
-def test_a_thread_too_many_does_nothing(
-    both: Tuple[minimcp.Client, Server], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, server = both
-    old, links = client._links.newest, client._links
-    lost(client, server)
-    server.gate.clear()
-    task = Task(client.request, "work")
-    assert eventually(lambda: links._attempts)
-    attempt = links._attempts["next"]
-    assert eventually(attempt.claim.locked) and links._begin is not None
-    links._run(attempt, old, links._begin)
-    monkeypatch.setattr(attempt, "claim", Late(attempt.claim))
-    with no_threads(monkeypatch, "minimcp-restart"), pytest.raises(minimcp.RequestTimeout):
-        client.request("work", timeout=0)
-    server.gate.set()
-    assert task.result()["done"] and len(server.pipes) == 2
-
-
-def test_a_caller_that_was_late_begins_nothing(both: Tuple[minimcp.Client, Server]) -> None:
-    client, server = both
-    links, old = client._links, client._links.newest
-    lost(client, server)
-    assert client.request("work")["done"]
-    assert links._begin is not None
-    attempt = links._attempt(old, links._begin)
-    assert attempt.over.wait(WAIT) and len(server.pipes) == 2
-    assert client.request("work")["done"] and links.newest is not old
-
-
 def test_a_fork_begins_nothing(both: Tuple[minimcp.Client, Server], monkeypatch: pytest.MonkeyPatch) -> None:
     client, server = both
     lost(client, server)
@@ -343,19 +219,6 @@ def test_a_fork_begins_nothing(both: Tuple[minimcp.Client, Server], monkeypatch:
                 call()
         assert len(server.pipes) == 1
     assert client.request("work")["done"]
-
-
-def test_a_client_that_is_dropped_while_it_begins() -> None:
-    server = modern()
-    client = minimcp.connect(server, revision=R5, restart=True, timeout=WAIT)
-    lost(client, server)
-    server.gate.clear()
-    with pytest.raises(minimcp.RequestTimeout):
-        client.request("work", timeout=0)
-    client._links.abandon()
-    del client
-    gc.collect()
-    server.gate.set()
 
 
 # ------------------------------------------------------------ what is taken along
@@ -437,21 +300,6 @@ def test_a_stream_that_the_new_server_refuses_may_be_asked_for_again() -> None:
         client.subscribe("x:a")
         wanted = [each["notifications"] for each in server.sent("subscriptions/listen")[1]]
         assert wanted == [{"resourceSubscriptions": ["x:a"]}] * 2
-
-
-def test_what_the_new_server_refuses_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
-    everything = {"listChanged": True, "subscribe": True}
-    answers = {
-        "initialize": [initialized(resources=everything, logging={}), initialized()],
-        "resources/subscribe": result(), "logging/setLevel": [result(), error(-32603, "not now")],
-    }
-    server = Server(answers)
-    with minimcp.connect(server, revision=R4, restart=True, timeout=WAIT) as client:
-        client.set_log_level("debug")
-        client.subscribe("x:a")
-        lost(client, server)
-        assert client.request("work")["done"]
-    assert "not now" in caplog.text and "declares no resources.subscribe" in caplog.text
 
 
 def test_what_was_kept_and_learned_of_a_server_is_forgotten() -> None:

@@ -12,9 +12,9 @@ import minimcp
 from minimcp.client import connect as connecting
 from minimcp.client.cache import Cache
 
-from .answering import R4, R5, Answering, error, result
-from .scripted import Task, notice, wait_for
-from .support import WAIT, eventually
+from ..answering import R4, R5, Answering, error, result
+from ..scripted import notice, wait_for
+from ..support import WAIT
 from .test_cache import Hand
 
 Connected = Tuple[minimcp.Client, Any]
@@ -79,16 +79,6 @@ def test_use_refresh_and_bypass(connected: Callable[..., Connected], clock: Hand
         client.request("x", cache="")
 
 
-@pytest.mark.requirement("M:CACHE-12")
-def test_a_list_that_was_served_may_be_changed(connected: Callable[..., Connected]) -> None:
-    client, _ = connected({"tools/list": [tools("a"), tools("b")]})
-    listed = client.list_tools()
-    listed[0].name = "z"
-    listed[0].input_schema["x"] = 1
-    listed.clear()
-    assert names(client) == ["a"] and client.list_tools()[0].input_schema == {"type": "object"}
-
-
 @pytest.mark.requirement("M:CACHE-4", "M:DISC-5")
 def test_all_six_methods_are_kept_each_for_itself(connected: Callable[..., Connected]) -> None:
     answers = {
@@ -141,24 +131,6 @@ def test_one_of_a_kind_is_neither_kept_nor_served(connected: Callable[..., Conne
         assert client.read_resource("x:a").text == "4"
 
 
-@pytest.mark.requirement("M:CACHE-12")
-def test_what_a_server_says_in_another_revision_is_not_kept_for_this_one(
-    connected: Callable[..., Connected], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, server = connected({})
-
-    def change(message: Any) -> Any:
-        era = client._era
-        era.revision = era.revision._replace(name="1999-01-01")
-        return tools("a")(message)
-
-    server.answers["tools/list"] = [change, tools("b"), tools("c")]
-    before = client._era.revision
-    assert names(client) == ["a"] and names(client) == ["b"]
-    client._era.revision = before
-    assert names(client) == ["c"]
-
-
 @pytest.mark.requirement("M:CACHE-8", "M:CACHE-13", "M:SUB-23")
 def test_a_notice_evicts_before_the_host_hears_of_it(connected: Callable[..., Connected]) -> None:
     seen: List[Any] = []
@@ -183,18 +155,6 @@ def test_a_notice_evicts_before_the_host_hears_of_it(connected: Callable[..., Co
     server.pipe.give(notice("notifications/tools/list_changed", _meta=server.stream))
     wait_for(heard)
     assert seen == [["b"]]
-
-
-@pytest.mark.requirement("M:CACHE-8")
-def test_updates_of_resources_evict_too(connected: Callable[..., Connected]) -> None:
-    client, server = connected({"resources/read": [contents("1"), contents("2"), contents("3")], "mark": result()})
-    assert client.read_resource("x:a").text == "1"
-    server.pipe.give(notice("notifications/resources/updated", uri="x:a/b"))
-    client.request("mark")
-    assert client.read_resource("x:a").text == "2" == client.read_resource("x:a").text
-    server.pipe.give(notice("notifications/resources/updated", uri=5))
-    client.request("mark")
-    assert client.read_resource("x:a").text == "3"
 
 
 @pytest.mark.requirement("M:CACHE-13")
@@ -264,27 +224,3 @@ def test_a_cursor_that_is_refused_starts_the_list_over(connected: Callable[..., 
     with pytest.raises(minimcp.InvalidParams):
         names(client)
     assert len(server.pipe.messages) == 1
-
-
-def test_without_a_cache_a_list_is_started_over_too(connected: Callable[..., Connected]) -> None:
-    refused = error(-32602, "no such cursor")
-    first = [tools("a", nextCursor="two"), tools("b", nextCursor="three")]
-    answers = {"tools/list": paged(first=lambda message: first.pop(0)(message), two=refused, three=tools("c"))}
-    client, server = connected(answers, cache=False)
-    assert names(client) == ["b", "c"]
-
-
-@pytest.mark.requirement("M:CACHE-9")
-def test_there_is_no_timer(connected: Callable[..., Connected]) -> None:
-    before = set(threading.enumerate())
-    client, server = connected({"tools/list": tools("a", ttl=1)})
-    running = set(threading.enumerate())
-    names(client)
-    assert running - before and not set(threading.enumerate()) - running and server.pipe.methods() == ["tools/list"]
-
-
-def test_many_threads_are_served(connected: Callable[..., Connected]) -> None:
-    client, server = connected({"tools/list": tools("a", ttl=60_000)})
-    tasks = [Task(lambda: [names(client) for _ in range(50)]) for _ in range(4)]
-    assert all(task.result() == [["a"]] * 50 for task in tasks)
-    assert eventually(lambda: len(server.pipe.messages) <= 4)

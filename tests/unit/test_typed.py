@@ -9,8 +9,8 @@ import pytest
 import minimcp
 from minimcp import CapabilityNotSupported, Completion, ProtocolViolation, Text, ToolError
 
-from .answering import R1, R3, R4, R5, Answering, discovered, error, initialized, result
-from .scripted import dumps
+from ..answering import R1, R3, R4, R5, Answering, discovered, error, initialized, result
+from ..scripted import notice
 
 ALL = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}, "logging": {}}
 
@@ -154,14 +154,8 @@ def test_an_old_servers_code_for_a_tool_that_failed() -> None:
 
     def progress(message: Any) -> None:
         token = message["params"]["_meta"]["progressToken"]
-        server.pipe.give(notified(token))
+        server.pipe.give(notice("notifications/progress", progressToken=token, progress=1))
 
     server, client = scripted(R1, tools__call=progress)
     with client, pytest.raises(ToolError, match="of the caller"):
         client.call_tool("t", on_progress=fail, raise_on_error=False)
-
-
-def notified(token: Any) -> bytes:
-    return dumps({
-        "jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1},
-    })

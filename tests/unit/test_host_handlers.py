@@ -10,11 +10,11 @@ import pytest
 
 import minimcp
 from minimcp import Root
-from minimcp.client.handlers import Handlers, as_roots
+from minimcp.client.host import Handlers, as_roots
 from minimcp.protocol.versions import REVISIONS
 
-from .answering import R1, R4, R5, Answering, initialized
-from .support import eventually
+from ..answering import R4, Answering
+from ..support import eventually
 
 
 class Host:
@@ -36,11 +36,16 @@ class Late:
         raise NotImplementedError
 
 
+def gathered(handlers: Any, **keywords: Any) -> Handlers:
+    options = {name: keywords.pop(name) for name in ("roots", "sampling", "elicitation") if name in keywords}
+    return Handlers(handlers, keywords, **options)
+
+
 def test_an_object_and_keywords_are_one_set() -> None:
     host = Host()
-    both = Handlers.gather(host, on_log=None, on_tools_changed=print, elicit=repr).functions
+    both = Handlers(host, {"on_log": None, "on_tools_changed": print, "elicit": repr}).functions
     assert set(both) == {"sample", "elicit", "on_log", "on_tools_changed"} and both["on_tools_changed"] is print
-    assert Handlers.gather(None).functions == {}
+    assert Handlers().functions == {}
     wrong: List[Any] = [
         (host, {"on_log": print}, "on_log is given twice"),
         (host, {"sample": print}, "sample is given twice"),
@@ -64,16 +69,16 @@ def test_an_object_and_keywords_are_one_set() -> None:
     ]
     for handlers, keywords, text in wrong:
         with pytest.raises(TypeError, match=text):
-            Handlers.gather(handlers, **keywords)
+            gathered(handlers, **keywords)
     for keywords in ({"sampling": ("form",)}, {"elicitation": ("x",)}, {"elicitation": ()}):
         with pytest.raises(ValueError, match="elicitation names|has the parts"):
-            Handlers.gather(host, **keywords)  # type: ignore[arg-type]
+            gathered(host, **keywords)
 
 
 def test_a_callback_of_another_library_is_no_mistake(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "minimcp")
     window = SimpleNamespace(on_mount=print, on_log=print)
-    assert set(Handlers.gather(window).functions) == {"on_log"}
+    assert set(Handlers(window).functions) == {"on_log"}
     assert "handlers has on_mount, which nothing calls: there is sample, elicit, " in caplog.text
 
 
@@ -97,7 +102,7 @@ FULL: Dict[str, Any] = {"sample": repr, "elicit": repr, "list_roots": list}
 @pytest.mark.requirement("M:ELI-1", "M:SAM-1", "M:ROOT-1", "M:ROOT-4")
 def test_what_is_declared_is_what_is_given_and_the_revision_has() -> None:
     def declared(**options: Any) -> List[Any]:
-        handlers = Handlers(FULL, **options)
+        handlers = Handlers(None, FULL, **options)
         return [handlers.capabilities(revision) for revision in REVISIONS]
 
     early = {"sampling": {}, "roots": {"listChanged": True}}
@@ -112,20 +117,7 @@ def test_what_is_declared_is_what_is_given_and_the_revision_has() -> None:
     both: Dict[str, Any] = {"tools": {}, "context": {}}
     assert [each["sampling"] for each in some] == [{}, {}, {}, both, both]
     assert [each.get("elicitation") for each in some] == [None, None, None, {"url": {}}, {"url": {}}]
-    assert all(Handlers({}).capabilities(revision) == {} for revision in REVISIONS)
-
-
-@pytest.mark.requirement("SAMP-01", "ELIC-01", "M:ELI-1")
-def test_each_era_declares_in_its_own_way() -> None:
-    for revision in (R1, R4, R5):
-        server = Answering({"initialize": initialized(revision)}, modern=revision == R5)
-        with minimcp.connect(server, revision=revision, roots=[], elicit=repr, extensions={"a.b/c": {}}):
-            first = server.pipe.messages[0]["params"]
-        said = first["_meta"]["io.modelcontextprotocol/clientCapabilities"] if revision == R5 else first["capabilities"]
-        assert set(said) == {"roots", "extensions", *({"elicitation"} if revision != R1 else ())}
-        server = Answering({"initialize": initialized(revision)}, modern=revision == R5)
-        with minimcp.connect(server, revision=revision):
-            assert "roots" not in str(server.pipe.messages[0])
+    assert all(Handlers().capabilities(revision) == {} for revision in REVISIONS)
 
 
 @pytest.mark.requirement("ROOT-02", "ROOT-04", "M:ROOT-4")
