@@ -72,7 +72,7 @@ def time_for_last_words() -> Iterator[None]:
 
     Tests of what happens when that time is over set it themselves.
     """
-    from minimcp.client import listening
+    from minimcp.client import subscriptions
     from minimcp.engine import connection as channel
 
     with pytest.MonkeyPatch.context() as patch:

@@ -10,10 +10,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from minimcp.engine.connection import Connection
-from minimcp.engine.requests import IncomingRequest, Sink, Route
+from minimcp.engine.connection import Connection, ConnectionHandler
 from minimcp.engine.limits import Limits
-from minimcp.engine.connection import ConnectionHandler
+from minimcp.engine.requests import IncomingRequest, Route, Sink
 from minimcp.engine.transport import Frame, Transport
 from minimcp.errors import ConnectionLost, MethodNotFound
 from minimcp.protocol.lifecycle import Peer

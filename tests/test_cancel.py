@@ -9,11 +9,8 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.engine.requests import CancelToken
-from minimcp.engine.requests import IncomingRequest, Route
-from minimcp.engine.requests import Inbound
 from minimcp.engine.limits import Limits
-from minimcp.engine.requests import Outgoing
+from minimcp.engine.requests import CancelToken, Inbound, IncomingRequest, Outgoing, Route
 from minimcp.errors import Cancelled
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request

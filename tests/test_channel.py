@@ -8,15 +8,15 @@ from contextlib import closing
 from typing import Any, List
 
 import pytest
+from minimcp.engine.lane import ALWAYS_SLOW
 from minimcp.server.pump import Main
 from minimcp.server.serial import Serial
 
 from minimcp.engine import connection as module
 from minimcp.engine.connection import Connection
-from minimcp.engine.timer import Deadline
-from minimcp.engine.requests import IncomingRequest
-from minimcp.engine.lane import ALWAYS_SLOW
 from minimcp.engine.limits import Limits
+from minimcp.engine.requests import IncomingRequest
+from minimcp.engine.timer import Deadline
 from minimcp.errors import ConnectionLost, RequestTimeout
 
 from .scripted import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, List, Optional
 
 import pytest
+from minimcp.engine.clock import Clock, inherited
 
 from minimcp.engine import clock as module
-from minimcp.engine.clock import Clock, inherited
 from minimcp.engine.timer import LONGEST_WAIT
 
 from .scripted import Task

@@ -7,8 +7,8 @@ from queue import SimpleQueue
 from typing import Any, Iterator, List
 
 import pytest
-
 from minimcp.engine.control import ControlWorker
+
 from minimcp.engine.requests import IncomingRequest, Route
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request

@@ -9,10 +9,9 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
-
-from minimcp.engine.requests import IncomingRequest, Sink, Route, _release, current_exchange
 from minimcp.engine.lane import Pace
-from minimcp.engine.requests import Outgoing
+
+from minimcp.engine.requests import IncomingRequest, Outgoing, Route, Sink, _release, current_exchange
 from minimcp.errors import (
     Cancelled,
     CapabilityNotSupported,
@@ -27,7 +26,6 @@ from minimcp.errors import (
     error_from_peer,
 )
 from minimcp.protocol.lifecycle import Peer
-from minimcp.errors import describe
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 

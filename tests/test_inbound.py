@@ -7,13 +7,21 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.engine.requests import LATER, IncomingRequest, Sink, Route, current_exchange
-from minimcp.engine.requests import Batch, Inbound, why_no_batch
 from minimcp.engine.limits import Limits
-from minimcp.engine.requests import Outgoing
+from minimcp.engine.requests import (
+    LATER,
+    Batch,
+    Inbound,
+    IncomingRequest,
+    Outgoing,
+    Route,
+    Sink,
+    current_exchange,
+    why_no_batch,
+)
 from minimcp.errors import INVALID_PARAMS, InternalError, InvalidRequest
 from minimcp.protocol.lifecycle import Peer
-from minimcp.protocol.messages import InvalidMessage, Failure, Notification, Request, Response
+from minimcp.protocol.messages import Failure, InvalidMessage, Notification, Request, Response
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 
 from .rows import for_each

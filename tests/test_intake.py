@@ -6,14 +6,11 @@ import json
 from typing import Any, Callable, List, Optional
 
 import pytest
-
-from minimcp.engine.timer import Deadline
-from minimcp.engine.requests import IncomingRequest
-from minimcp.engine.requests import Inbound
 from minimcp.engine.intake import MOST_WARNINGS, Intake
+
 from minimcp.engine.limits import Limits
-from minimcp.engine.requests import Outgoing
-from minimcp.engine.requests import PendingCall, RequestTable
+from minimcp.engine.requests import Inbound, IncomingRequest, Outgoing, PendingCall, RequestTable
+from minimcp.engine.timer import Deadline
 from minimcp.engine.transport import Addressed, Ended, TooLong
 from minimcp.errors import ConnectionLost, ProtocolViolation
 from minimcp.protocol.messages import Failure

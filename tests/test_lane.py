@@ -7,9 +7,9 @@ from queue import SimpleQueue
 from typing import Any, Callable, Iterator, Optional
 
 import pytest
+from minimcp.engine.lane import ALWAYS_SLOW, GATHER_BYTES, QUICK_AGAIN, HotLane, Pace
 
 from minimcp.engine import lane as module
-from minimcp.engine.lane import ALWAYS_SLOW, GATHER_BYTES, QUICK_AGAIN, HotLane, Pace
 from minimcp.engine.pool import Pool, waiting
 
 from .scripted import no_threads, wait_for

@@ -12,12 +12,11 @@ from contextlib import closing, contextmanager
 from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import pytest
+from minimcp.engine.outbox import Outbox
 
 from minimcp.engine import transport
 from minimcp.engine.timer import Deadline
-from minimcp.engine.transport import MemoryPipe
-from minimcp.engine.outbox import Outbox
-from minimcp.engine.transport import Transport
+from minimcp.engine.transport import MemoryPipe, Transport
 from minimcp.errors import ConnectionLost
 
 from .scripted import ScriptedPipe, Task, wait_for

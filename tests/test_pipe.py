@@ -10,7 +10,7 @@ from typing import Any, Callable, List, Tuple
 import pytest
 
 import minimcp
-from minimcp.engine.transport import Frame, Transport, TooLong
+from minimcp.engine.transport import Frame, TooLong, Transport
 from minimcp.errors import ConnectionLost
 
 

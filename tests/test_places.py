@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Callable, List
 
 import pytest
+from minimcp.engine.lane import ALWAYS_SLOW
 from minimcp.server.places import Executors, route_to
 from minimcp.server.pump import Main
 from minimcp.server.serial import Elsewhere, Serial
 
 from minimcp.engine.requests import IncomingRequest
-from minimcp.engine.lane import ALWAYS_SLOW
 
 from .test_executors import exchange
 

@@ -427,13 +427,10 @@ class ConnectionSession(ClientSession):
             self.handler.streams.pop(call.id, None)
             on_end(ending)
 
-        def close() -> None:
-            self.handler.streams.pop(call.id, None)
-            self._end(call, Cancelled("the stream was closed"))
-
         threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
 
         def end() -> None:
+            self.handler.streams.pop(call.id, None)
             self._calls.end(call, Cancelled("the stream was closed"))
 
         return end

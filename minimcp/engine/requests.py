@@ -172,7 +172,7 @@ class PendingCall:
                 item: Any = self.box.get(self.ending is None, deadline.wait())
             except Empty:
                 if self.ending is not None or deadline.expired:
-                    return self.ending
+                    break
                 continue
             if item is self:
                 break

@@ -7,12 +7,10 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from minimcp.server.facts import Facts
 
-from minimcp.engine.requests import IncomingRequest, Route
-from minimcp.engine.requests import Outgoing
+from minimcp.engine.requests import IncomingRequest, Outgoing, Route
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME
-from minimcp.server.facts import Facts
 
 from ..answering import R4
 from ..scripted import RecordingOutlet

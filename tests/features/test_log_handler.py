@@ -13,7 +13,6 @@ from minimcp.server.log_handler import LogHandler
 import minimcp
 from minimcp import Context, Server
 from minimcp.engine.pool import here
-from minimcp.server.log_handler import LogHandler
 
 from ..answering import R4
 from ..scripted import RecordingOutlet

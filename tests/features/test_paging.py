@@ -11,7 +11,6 @@ from minimcp.server.paging import Pages
 
 from minimcp import InvalidParams
 from minimcp.protocol.versions import BY_NAME, Revision
-from minimcp.server.paging import Pages
 
 from ..answering import R1, R4
 

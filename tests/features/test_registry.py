@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from minimcp import InvalidParams, MethodNotFound
-from minimcp.protocol.lifecycle import LOG_LEVELS
-from minimcp.protocol.lifecycle import Offer
+from minimcp.protocol.lifecycle import LOG_LEVELS, Offer
 from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
 from minimcp.server.registry import Registry
 

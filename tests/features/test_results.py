@@ -9,7 +9,6 @@ from minimcp.server.results import ResultMaker, blocks_of, error_result, fit, wr
 
 from minimcp import Audio, CallToolResult, EmbeddedResource, Image, ResourceLink, Text, ToolError
 from minimcp.protocol.versions import BY_NAME
-from minimcp.server.results import ResultMaker, blocks_of, error_result, fit, wrapped_schema
 from minimcp.types import Annotations, Icon, UnknownContent
 
 from ..answering import R1, R3, R4, R5, REVISIONS

@@ -8,10 +8,10 @@ import logging
 from typing import Any, Literal
 
 import pytest
+from minimcp.engine.alarm import Alarm
 from minimcp.server.pump import Main
 
 import minimcp
-from minimcp.engine.alarm import Alarm
 from minimcp.engine.requests import Route
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import BY_NAME

@@ -13,8 +13,7 @@ import time
 from collections import Counter
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from minimcp.engine.transport import MemoryPipe
-from minimcp.engine.transport import Transport
+from minimcp.engine.transport import MemoryPipe, Transport
 from minimcp.errors import ConnectionLost
 from minimcp.stdio.child import ChildTransport
 

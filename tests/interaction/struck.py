@@ -6,9 +6,10 @@ import signal
 import sys
 from typing import Any, List
 
+from minimcp.engine.outbox import Outbox
+
 import minimcp
 from minimcp.engine.transport import MemoryPipe
-from minimcp.engine.outbox import Outbox
 
 from ..scripted import Task
 from ..striking import Struck

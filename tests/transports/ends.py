@@ -11,10 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from minimcp.engine.transport import Bell, DescriptorPipe, Sink, Source
-from minimcp.engine.transport import MAX_MESSAGE_BYTES
-from minimcp.engine.transport import MemoryPipe
-from minimcp.engine.transport import Frame, Transport
+from minimcp.engine.transport import MAX_MESSAGE_BYTES, Bell, DescriptorPipe, Frame, MemoryPipe, Sink, Source, Transport
 from minimcp.stdio.child import ChildTransport, StdioServer
 from minimcp.stdio.streams import StandardStreams
 

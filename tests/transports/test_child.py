@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Iterator, List
 
 import pytest
+from minimcp.stdio.process import Process
 
 from minimcp.errors import ConnectionFailed, ConnectionLost
 from minimcp.stdio import child, stderr
 from minimcp.stdio.child import ChildTransport, StdioServer
-from minimcp.stdio.process import Process
 
 from ..support import WAIT, child_processes, eventually
 from .ends import Task, receive_all, receive_some

@@ -10,7 +10,7 @@ from typing import Callable, List
 
 import pytest
 
-from minimcp.engine.transport import Frame, Transport, TooLong
+from minimcp.engine.transport import Frame, TooLong, Transport
 from minimcp.errors import ConnectionLost
 
 from ..support import WAIT, eventually

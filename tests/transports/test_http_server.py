@@ -7,12 +7,12 @@ import threading
 from typing import Any
 
 import pytest
+from minimcp.http.http_server_settings import Refusal
 
 from minimcp import Context, Limits, Server
-from minimcp.http.headers import HttpRequest
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.framing import RequestStream
-from minimcp.http.http_server_settings import Refusal
+from minimcp.http.headers import HttpRequest
 
 from ..support import WAIT, eventually
 from .http_app import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from minimcp.http.http_server_reply import status_of
+from minimcp.http.http_server_stream import Stream
 
 from minimcp import Cancelled, Context, InternalError, Serial, Server
 from minimcp.engine.requests import IncomingRequest, Route
-from minimcp.http.http_server_reply import status_of
-from minimcp.http.http_server_stream import Stream
 
 from ..support import WAIT
 from .http_app import Recording, Served, Shaken, Stage, alone, call, core_of, serve, stage_server

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from minimcp import Context, HttpOptions, Server
-from minimcp.http.headers import HttpRequest
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
 from minimcp.http.sessions import Sessions

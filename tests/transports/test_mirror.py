@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from minimcp.http.mirror import Mirror
 
 import minimcp
-from minimcp.http.mirror import Mirror
 from minimcp.protocol.lifecycle import VERSION_KEY
 from minimcp.types import Tool
 

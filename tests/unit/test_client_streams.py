@@ -8,10 +8,10 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 import minimcp
-from minimcp.client import streams as module
-from minimcp.client.streams import Changes, Filter, Stream
-from minimcp.engine.timer import Deadline
+from minimcp.client import subscriptions as module
+from minimcp.client.subscriptions import Changes, Filter, Stream
 from minimcp.engine.requests import PendingCall
+from minimcp.engine.timer import Deadline
 from minimcp.errors import Cancelled, ConnectionLost, RequestTimeout
 from minimcp.protocol.messages import Failure
 from minimcp.types import Change

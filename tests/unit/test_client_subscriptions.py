@@ -22,7 +22,7 @@ from minimcp import (
     ProtocolViolation,
     RequestTimeout,
 )
-from minimcp.client.streams import Filter, Stream
+from minimcp.client.subscriptions import Filter, Stream
 from minimcp.engine.timer import Deadline
 
 from ..answering import R4, Answer, error, result, silence

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
+from minimcp.stdio.process import Process
 
 import minimcp
 from minimcp.stdio.child import ChildTransport
-from minimcp.stdio.process import Process
 
 from ..support import child_processes, eventually, open_descriptors
 from .clients import (  # noqa: F401

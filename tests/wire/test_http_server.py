@@ -16,12 +16,12 @@ from contextlib import ExitStack, suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
+from minimcp.http.http_server_settings import HttpSettings
 
 from minimcp import Server
 from minimcp.errors import ConnectionLost
 from minimcp.http import server as server_module
 from minimcp.http.headers import HttpRequest, HttpResponse, ResponseWriter
-from minimcp.http.http_server_settings import HttpSettings
 from minimcp.http.server import HALF_BODIES, Connection, RunningHttp, Timeouts
 from tests.rows import for_each
 from tests.support import WAIT, eventually, open_descriptors

@@ -29,7 +29,6 @@ sys.argv[1:] = [json.dumps(GIVEN)]
 
 from minimcp.transports import http_running  # noqa: E402
 
-
 from minimcp import Context  # noqa: E402
 from minimcp.http.server import Timeouts
 from tests.wire.servers.plain import server  # noqa: E402
