@@ -254,7 +254,7 @@ def test_the_context_of_another_copy_of_this_package_is_refused() -> None:
     def ask(ctx: Any) -> str:
         raise NotImplementedError
 
-    ask.__annotations__["ctx"] = type("Context", (), {"__module__": "lib.wire.features.context"})
+    ask.__annotations__["ctx"] = type("Context", (), {"__module__": "lib.wire.server.context"})
     words = r"parameter 'ctx': this Context is from lib.wire, and the server from minimcp: import both from one$"
     with pytest.raises(TypeError, match=words):
         added(ask)
