@@ -36,47 +36,17 @@ from .errors import (
     UnsupportedRevision, UrlElicitationRequired,
 )
 
-__version__ = "0.1.0"
-
-_LATE = {
-    "engine.cancel": "CancelToken",
-    "engine.limits": "Limits",
-    "http.options": "HttpOptions",
-    "client.client": "Client",
-    "client.connect": "connect",
-    "server.context": "Context current_context",
-    "server.logging": "LogHandler",
-    "server.questions": "Elicit ElicitUrl ListRoots Sample",
-    "client.group": "Group connect_all",
-    "server.decorators": "prompt resource tool",
-    "server.paths": "resolve_inside",
-    "server.executors": "Serial",
-    "server.server": "Server serve",
-    "testing": "testing",
-    "stdio.child": "StdioServer",
-    "http.headers": "HttpRequest HttpResponse",
-    "http.streams": "EventStore",
-    "http.client": "HttpServer",
-    "types": """
-        Annotations Answer Audio BlobResourceContents CallToolResult Change Completion ElicitRequest EmbeddedResource
-        GetPromptResult Icon Image Implementation LogMessage Message ModelPreferences Progress Prompt PromptArgument
-        PromptMessage ReadResourceResult Resource ResourceLink ResourceTemplate Root SampleRequest SampleResult
-        SamplingMessage Text TextResourceContents Tool ToolAnnotations ToolChoice ToolResult ToolUse
-    """,
-}
-"""Names that are imported when somebody asks for them: a client does not pay for the server, nor a server for it."""
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a name is first used
     from . import testing as testing
     from .client.client import Client
     from .client.connect import connect
     from .client.group import Group, connect_all
-    from .engine.requests import CancelToken
     from .engine.limits import Limits
-    from .http.headers import HttpRequest, HttpResponse
-    from .http.streams import EventStore
-    from .http.options import HttpOptions
+    from .engine.requests import CancelToken
     from .http.client import HttpServer
+    from .http.headers import HttpRequest, HttpResponse
+    from .http.options import HttpOptions
+    from .http.streams import EventStore
     from .server.context import Context, current_context
     from .server.decorators import prompt, resource, tool
     from .server.executors import Serial
@@ -99,12 +69,12 @@ __version__ = "0.1.0"
 __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Change", "Client", "Completion", "ConnectionFailed", "ConnectionLost",
-    "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore", "GetPromptResult",
-    "Group", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image",
-    "Implementation", "InternalError", "InvalidParams", "InvalidRequest",
-    "Limits", "ListRoots", "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences",
-    "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult",
-    "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",
+    "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore",
+    "GetPromptResult", "Group", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer",
+    "Icon", "Image", "Implementation", "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots",
+    "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences", "ParseError",
+    "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused",
+    "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",
     "ResourceNotFound", "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest", "SampleResult",
     "SamplingMessage", "Serial", "Server", "StdioServer", "Text", "TextResourceContents", "Tool", "ToolAnnotations",
     "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired",
@@ -116,16 +86,18 @@ _MODULES = {
     "client.client": "Client",
     "client.connect": "connect",
     "client.group": "Group connect_all",
-    "engine.cancel": "CancelToken",
-    "http.common": "HttpRequest HttpResponse",
-    "http.streams": "EventStore",
+    "engine.limits": "Limits",
+    "engine.requests": "CancelToken",
     "http.client": "HttpServer",
+    "http.headers": "HttpRequest HttpResponse",
+    "http.options": "HttpOptions",
+    "http.streams": "EventStore",
     "server.context": "Context current_context",
     "server.decorators": "prompt resource tool",
-    "server.log_handler": "LogHandler",
+    "server.executors": "Serial",
+    "server.logging": "LogHandler",
     "server.paths": "resolve_inside",
     "server.questions": "Elicit ElicitUrl ListRoots Sample",
-    "server.serial": "Serial",
     "server.server": "Server serve",
     "stdio.child": "StdioServer",
 }
