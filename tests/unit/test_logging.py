@@ -8,16 +8,15 @@ from pathlib import PurePosixPath
 from typing import Any, Dict, Iterator, List
 
 import pytest
-from minimcp.server.log_handler import LogHandler
 
 import minimcp
 from minimcp import Context, Server
 from minimcp.engine.workers import here
+from minimcp.server.logging import LogHandler
 
 from ..answering import R4
 from ..scripted import RecordingOutlet
-from ..support import run_python
-from .support import exchange, sent
+from .requests import exchange, sent
 
 NAME = "tests.log_handler"
 
@@ -179,11 +178,3 @@ def test_over_a_connection(logger: logging.Logger) -> None:
     with minimcp.connect(server, revision=R4, on_log=on_log) as client:
         assert client.call_tool("talk").text == "said" and got.wait(5)
     assert lines == [("warning", NAME, "it is 5")]
-
-
-def test_logging_is_loaded_only_for_who_asks() -> None:
-    code = (
-        "import sys, minimcp; from minimcp import Server; Server('x'); assert 'logging' not in sys.modules;"
-        "minimcp.LogHandler; assert 'logging' in sys.modules"
-    )
-    assert run_python(["-c", code]).returncode == 0

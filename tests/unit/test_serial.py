@@ -7,14 +7,13 @@ import threading
 from typing import Any, Callable, List
 
 import pytest
-from minimcp.server.serial import Elsewhere, Serial
 
 from minimcp.engine.exchange import Exchange
 from minimcp.server import serial as module
-from minimcp.server.executors import Ticket
+from minimcp.server.executors import Elsewhere, Serial, Ticket
 
-from .scripted import no_threads, wait_for
-from .support import WAIT, eventually
+from ..scripted import no_threads, wait_for
+from ..support import WAIT, eventually
 from .test_executors import delivered, exchange
 
 

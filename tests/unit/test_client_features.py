@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 import pytest
-from minimcp.server.asking import asker_of
 
 from minimcp import Answer, Context, Elicit, ElicitUrl, ListRoots, Root, Sample
+from minimcp.server.input_rounds import asker_of
 
 from ..answering import R3, R4, R5
-from .support import AnsweringOutlet, exchange, sent
+from .requests import AnsweringOutlet, exchange, sent
 
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "ho"}}

@@ -7,12 +7,12 @@ import time
 from typing import Any, List
 
 import pytest
-from minimcp.server.pump import Main
 
 from minimcp.engine.exchange import Exchange
+from minimcp.server.executors import Main
 
-from .scripted import Task, wait_for
-from .support import WAIT, eventually
+from ..scripted import Task, wait_for
+from ..support import WAIT, eventually
 from .test_executors import delivered, exchange, interrupt
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 from functools import partial
-from typing import Any, Dict, Iterator, List, Literal
+from typing import Any, Dict, Iterator, List, Literal, Optional, Union
 
 import pytest
-from minimcp.server.completers import read_completers
 
-from minimcp.server.registered import TextHandler
+from minimcp.schema.kinds import kind_of
+from minimcp.server.completion import TextHandler, choices_of, value_of
 from minimcp.types import Completion
 
 
@@ -18,7 +19,7 @@ def of_city(city: str, tone: Literal["a", "b"] = "a") -> str:
 
 
 def completers(**complete: Any) -> Any:
-    return read_completers(TextHandler(of_city, "prompt 'x'", content_types=(), requires=()), complete)
+    return TextHandler(of_city, "prompt 'x'", content_types=(), complete=complete).completers
 
 
 def completed(completer: Any, text: str = "", **arguments: str) -> Any:
@@ -137,7 +138,7 @@ def test_the_chosen_arguments_are_the_completers_own() -> None:
 
 
 def method_completers(handler: Any, completer: Any) -> Any:
-    return read_completers(TextHandler(handler, "prompt 'x'", content_types=(), requires=()), {"city": completer})
+    return TextHandler(handler, "prompt 'x'", content_types=(), complete={"city": completer}).completers
 
 
 class Shelf:
@@ -180,7 +181,58 @@ def test_a_method_of_the_handlers_class_is_called_on_the_handlers_object() -> No
 def test_a_method_without_an_object_is_refused() -> None:
     for handler in (of_city, Cities().method):
         with pytest.raises(TypeError, match=r"complete_city \(.*begins with self, and no object is known for it"):
-            read_completers(
-                TextHandler(handler, "prompt 'x'", content_types=(), requires=()),
-                {"city" if handler is of_city else "value": Shelf.complete_city},
-            )
+            given = {"city" if handler is of_city else "value": Shelf.complete_city}
+            TextHandler(handler, "prompt 'x'", content_types=(), complete=given)
+
+
+DEEP = "[" * 100_000
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    TWO = 2
+
+
+class Word(str, enum.Enum):
+    X = "x"
+
+
+@pytest.mark.parametrize(("annotation", "texts"), [
+    (str, {"5": "5", "": "", "true": "true", "null": "null"}),
+    (int, {"5": 5, "-5": -5, "5.0": 5.0, "1e2": 100.0, "05": "05", " 5": " 5", "5 ": "5 ", "x": "x", "": "", "+5": "+5",
+           "true": "true", "5_0": "5_0", "٣": "٣", "-": "-", "9" * 5000: "9" * 5000}),
+    (float, {"5": 5, "2.5": 2.5, "NaN": "NaN", "Infinity": "Infinity", "1e999": "1e999"}),
+    (bool, {"true": True, "False": False, "TRUE": True, "1": "1", "yes": "yes", "": ""}),
+    (Optional[int], {"5": 5, "": None, "null": None, "x": "x"}),
+    (Optional[str], {"": "", "null": "null"}),
+    (Union[int, str], {"5": "5"}),
+    (Literal["a", 1, True], {"a": "a", "1": 1, "true": True, "b": "b"}),
+    (Colour, {"red": "red", "2": 2, "RED": "RED"}),
+    (List[int], {"[1,2]": [1, 2], "[]": [], "1": "1", '["a"]': '["a"]', "[1": "[1", f"{DEEP}]": f"{DEEP}]"}),
+    (Dict[str, Any], {'{"a":1}': {"a": 1}, "{}": {}, "{]": "{]"}),
+    (Any, {"5": "5", "": ""}),
+], ids=str)
+def test_what_a_text_stands_for(annotation: Any, texts: Dict[str, Any]) -> None:
+    kind = kind_of(annotation)
+    for text, value in texts.items():
+        found = value_of(text, kind)
+        assert (type(found), found) == (type(value), value), text[:50]
+
+
+def test_which_texts_a_type_has() -> None:
+    for annotation, texts in (
+        (Colour, ["red", "2"]),
+        (Word, ["x"]),
+        (Optional[Colour], ["red", "2"]),
+        (Literal["a", 1, True, None], ["a", "1", "true"]),
+        (bool, ["true", "false"]),
+        (Optional[bool], ["true", "false"]),
+        (Union[bool, Literal["true", "x"]], ["true", "false", "x"]),
+        (Union[bool, int], None),
+        (Optional[int], None),
+        (str, None),
+        (type(None), None),
+        (List[Colour], None),
+        (Any, None),
+    ):
+        assert choices_of(kind_of(annotation).schema) == texts, annotation

@@ -7,41 +7,39 @@ import threading
 from typing import Any, Callable, Dict, List
 
 import pytest
-from minimcp.server.middleware import check_middleware, run_through
 
 import minimcp
 from minimcp import CallToolResult, Completion, Context, InvalidParams, ResourceNotFound, Server, ToolError
 
 from ..answering import R3, R4, R5
 from ..support import WAIT
-from .support import exchange
-
-
-def context() -> Context:
-    return Context(exchange())
 
 
 def test_the_first_is_the_outermost() -> None:
-    seen: List[str] = []
+    server, seen = Server("x"), []
 
     def named(name: str) -> Callable[..., Any]:
         def layer(ctx: Context, call_next: Callable[[], Any]) -> Any:
             seen.append(f"+{name}")
             result = call_next()
             seen.append(f"-{name}")
-            return [name, result]
+            return f"{name}({result})"
 
         return layer
 
-    layers = ([named("a"), named("b")], [named("c")])
-    assert run_through(layers, context(), lambda: "raw") == ["a", ["b", ["c", "raw"]]]
-    assert seen == ["+a", "+b", "+c", "-c", "-b", "-a"]
-    assert run_through(([],), context(), lambda: "raw") == "raw"
+    @server.tool
+    def raw() -> str:
+        """Raw."""
+        return "raw"
 
-
-def test_what_is_called_with_something_is_told_so() -> None:
-    with pytest.raises(TypeError, match="call_next"):
-        run_through(([lambda ctx, call_next: call_next(ctx), lambda ctx, call_next: 1],), context(), lambda: 2)
+    for name in "abc":
+        server.middleware(named(name))
+    with minimcp.connect(server) as client:
+        assert client.call_tool("raw").text == "a(b(c(raw)))"
+        server.middleware(lambda ctx, call_next: call_next(ctx))
+        with pytest.raises(ToolError, match="positional argument"):
+            client.call_tool("raw")
+    assert seen == ["+a", "+b", "+c", "-c", "-b", "-a", "+a", "+b", "+c"]
 
 
 class Layer:
@@ -69,19 +67,16 @@ def test_what_can_be_middleware() -> None:
 
     def keyword(ctx: Context, call_next: Callable[[], Any], *, more: int) -> Any: ...
 
+    server = Server("x")
     for function in (plain, wrapped, Layer(), Layer().method, Layer().__call__):
-        check_middleware(function)
+        assert server.middleware(function) is function
     for function, said in (
         (waits, "is async"), (yields, "is a generator"), (one, r"takes \(ctx, call_next\)$"), (three, "takes"),
         (keyword, "takes"), (print, "no Python function"), (functools.partial(plain), "no Python function"),
         (5, "no Python function"),
     ):
         with pytest.raises(TypeError, match=f"middleware.*{said}"):
-            check_middleware(function)
-    server = Server("x")
-    with pytest.raises(TypeError, match="middleware"):
-        server.middleware(one)
-    assert server.middleware(plain) is plain
+            server.middleware(function)
 
 
 def served() -> Server:

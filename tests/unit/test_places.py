@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any, Callable, List
 
 import pytest
-from minimcp.server.places import Executors, route_to
-from minimcp.server.pump import Main
-from minimcp.server.serial import Elsewhere, Serial
 
 from minimcp.engine.exchange import Exchange
 from minimcp.engine.lane import ALWAYS_SLOW
+from minimcp.server.executors import Elsewhere, Executors, Main, Serial, route_to
 
 from .test_executors import exchange
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from typing import Any, Dict, List, Optional
 
 import pytest
-from minimcp.server.asking import BlockingAsker, NoAsker, ReplayAsker, Suspend, as_json, asker_of
 
 from minimcp import (
     Answer,
@@ -21,10 +19,11 @@ from minimcp import (
     RpcError,
     ToolError,
 )
-from minimcp.server.questions import Elicit, ListRoots, Sample
+from minimcp.server.input_rounds import ReplayAsker, Suspend, asker_of
+from minimcp.server.questions import Asker, BlockingAsker, Elicit, ListRoots, Sample
 
 from ..answering import R1, R4, R5
-from .support import AnsweringOutlet, exchange, facts
+from .requests import AnsweringOutlet, config, exchange
 
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 YES, NO = {"action": "accept", "content": {"n": 1}}, {"action": "decline"}
@@ -43,7 +42,7 @@ def asker(revision: str = R4, method: str = "tools/call", answer: Any = answers,
 
 def replay(state: Any = None, responses: Any = None, **options: Any) -> ReplayAsker:
     made = exchange("tools/call", {"name": "t"}, revision=R5, capabilities=ALL)
-    return ReplayAsker(made, threading.Lock(), state, responses, **options)
+    return ReplayAsker(made, state, responses, **options)
 
 
 def suspended(one: ReplayAsker, **questions: Any) -> Dict[str, Any]:
@@ -57,26 +56,15 @@ def suspended(one: ReplayAsker, **questions: Any) -> Dict[str, Any]:
 def test_who_answers() -> None:
     for revision, method, kind in (
         (R4, "tools/call", BlockingAsker), (R1, "prompts/get", BlockingAsker), (R5, "resources/read", ReplayAsker),
-        (R4, "completion/complete", NoAsker), (R5, "tools/list", NoAsker), (R5, "completion/complete", NoAsker),
+        (R4, "completion/complete", Asker), (R5, "tools/list", Asker), (R5, "completion/complete", Asker),
     ):
         one, made = asker(revision, method)
         assert type(one) is kind and asker_of(made) is one
         assert one.round == 1 and len(one.call_id) == 32
-        if kind is NoAsker:
+        if kind is Asker:
             with pytest.raises(RuntimeError, match="cannot ask"):
                 one.ask_all({"a": NAME})
             assert one.step("s", lambda: 1) == 1
-
-
-def test_one_asker_for_all_threads_of_a_handler() -> None:
-    made = exchange(revision=R5)
-    found: List[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(asker_of(made))) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(map(id, found))) == 1 and len(found) == 20
 
 
 # ------------------------------------------------------------ what is the same for all
@@ -156,7 +144,6 @@ def test_a_step_gives_the_same_in_every_revision() -> None:
         assert one.step("t", lambda: (1, "a")) == [1, "a"]
         with pytest.raises((TypeError, ValueError)):
             one.step("u", object)
-    assert as_json({1: 2.5}) == {"1": 2.5}
 
 
 # ------------------------------------------------------------ a request for each question
@@ -202,7 +189,7 @@ def test_answers_that_are_none(answer: Any, error: Any, words: str) -> None:
 
 
 def test_an_answer_that_does_not_come() -> None:
-    one, made = asker(answer=lambda request: None, of=facts(ask_timeout=0.01))
+    one, made = asker(answer=lambda request: None, of=config(ask_timeout=0.01))
     with pytest.raises(RequestTimeout, match="elicitation/create"):
         one.ask_all({"a": NAME, "b": ListRoots()})
     assert [line.count(b"notifications/cancelled") for line in made.outlet.lines] == [1, 1]
@@ -288,32 +275,6 @@ def test_steps_run_once() -> None:
     with pytest.raises(ZeroDivisionError):
         second.step("fails", lambda: 1 // 0)
     assert set(second.claims()["steps"]) == {"one", "two"}
-
-
-def test_a_handler_may_change_what_it_got() -> None:
-    several = Elicit("m", {"properties": {"n": {"type": "array", "items": {"enum": ["x", "y"]}}}})
-    claims = suspended(replay(), a=several)
-    second = replay(claims, {"a": {"action": "accept", "content": {"n": ["x"]}}})
-    second.ask_all({"a": several})["a"].content["n"].append("y")
-    assert suspended(second, b=NAME)["ans"]["a"][1]["content"] == {"n": ["x"]}
-
-
-def test_threads_of_one_handler_may_ask_at_the_same_time() -> None:
-    one = replay()
-    caught: List[BaseException] = []
-
-    def ask(number: int) -> None:
-        try:
-            one.ask_all({f"k{number}": NAME})
-        except BaseException as error:
-            caught.append(error)
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [type(each) for each in caught] == [Suspend] * 20 and len(one.pending) == 20
 
 
 # ------------------------------------------------------------ a run that is checked

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
-from minimcp.server.asking import Suspend, asker_of
-from minimcp.server.carried import carried
 
 from minimcp import Cancelled, CapabilityNotSupported, InternalError, InvalidParams, Refused, UrlElicitationRequired
 from minimcp.server.context import Context
-from minimcp.server.input_rounds import url_required
+from minimcp.server.input_rounds import Suspend, asker_of, serve_rounds, url_required
 
 from ..answering import R4, R5
-from .support import AnsweringOutlet, exchange, facts
+from .requests import AnsweringOutlet, config, exchange
 
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 YES, NO = {"action": "accept", "content": {"n": 1}}, {"action": "decline"}
@@ -40,14 +39,14 @@ class Call:
         capabilities: Any = ALL,
         **options: Any,
     ) -> None:
-        self.facts = facts(**options)
+        self.config = config(**options)
         self.runs: List[Context] = []
 
         def serve(exchange: Any) -> Any:
             self.runs.append(Context(exchange))
             return {"value": handler(self.runs[-1])}
 
-        self.handle = carried(serve, self.facts)
+        self.handle = partial(serve_rounds, serve)
         self.answer = answer or (lambda request: {"roots": []} if request["method"] == "roots/list" else YES)
         self.peer: Dict[str, Any] = {"revision": revision, "method": method, "capabilities": capabilities}
         self.asked: List[Dict[str, Any]] = []
@@ -55,7 +54,7 @@ class Call:
     def once(self, **params: Any) -> Any:
         """One round."""
         outlet = AnsweringOutlet(self.answer)
-        made = exchange(params={"name": "t", **params}, of=self.facts, outlet=outlet, **self.peer)
+        made = exchange(params={"name": "t", **params}, of=self.config, outlet=outlet, **self.peer)
         try:
             return self.handle(made)
         finally:
@@ -200,7 +199,7 @@ def test_what_is_raised_without_a_question_stays() -> None:
 
 def test_a_handler_that_asks_nothing_makes_no_asker() -> None:
     call = Call(lambda ctx: 5)
-    made = exchange(params={"name": "t"}, of=call.facts, revision=R5)
+    made = exchange(params={"name": "t"}, of=call.config, revision=R5)
     assert call.handle(made) == {"value": 5} and made.asker is None
     assert Call(lambda ctx: ctx.round).whole() == 1
 
