@@ -15,7 +15,7 @@ from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 from minimcp.server.executors import Executor, Ticket
 
-from .scripted import RecordingOutlet, Task
+from ..scripted import RecordingOutlet, Task
 
 
 class Kept(Executor):

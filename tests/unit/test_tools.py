@@ -5,23 +5,22 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from typing import Any, Literal
+from typing import Any, List, Literal
 
 import pytest
-from minimcp.engine.alarm import Alarm
-from minimcp.server.pump import Main
 
 import minimcp
-from minimcp.engine.requests import Route
+from minimcp import Audio, CallToolResult, EmbeddedResource, Image, ResourceLink, Text, ToolError
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import BY_NAME
+from minimcp.server.executors import Main
 from minimcp.server.registered import where
-from minimcp.server.tools import RegisteredTool, Tools
-from minimcp.types import Icon, ToolAnnotations
+from minimcp.server.tools import RegisteredTool, Results, Tools, blocks_of, error_result, fit, wrapped_schema
+from minimcp.types import Annotations, Icon, TextResourceContents, ToolAnnotations, UnknownContent
 
-from ..answering import R4, R5
+from ..answering import R1, R3, R4, R5, REVISIONS
 from ..support import WAIT, eventually
-from .support import exchange, facts, read
+from .requests import config, exchange, read
 
 
 def echo(text: str = "") -> str:
@@ -29,8 +28,8 @@ def echo(text: str = "") -> str:
     return text
 
 
-def tools(**options: Any) -> Tools:
-    return Tools(facts(**options), Alarm("test"))
+def tools(told: Any = lambda: None) -> Tools:
+    return Tools(config(), told)
 
 
 def added(function: Any = echo, **options: Any) -> RegisteredTool:
@@ -39,10 +38,8 @@ def added(function: Any = echo, **options: Any) -> RegisteredTool:
     return made.get(options.get("name") or function.__name__)
 
 
-def listing(made: Tools) -> Any:
-    route = made.routes()["tools/list"]
-    assert isinstance(route, Route)
-    return route.handle(exchange("tools/list"))
+def listed(made: Tools) -> Any:
+    return [tool["name"] for tool in read(made.pages.serve(exchange("tools/list")))["tools"]]
 
 
 def test_where_a_function_stands() -> None:
@@ -57,18 +54,6 @@ def test_where_a_function_stands() -> None:
     assert "Notes.add (" in where(Notes().add)
 
 
-def test_the_table_of_tools() -> None:
-    made = tools()
-    assert len(made) == 0 and not made.offered
-    made.add(echo)
-    assert len(made) == 1 and made.offered and made.get("echo").function is echo
-    made.remove("echo")
-    assert len(made) == 0 and made.offered
-    for gone in (made.get, made.remove):
-        with pytest.raises(KeyError):
-            gone("echo")
-
-
 @pytest.mark.requirement("TOOL-09", "TOOL-10", "M:TOOL-13")
 def test_names_in_other_letters_are_other_names() -> None:
     made = tools()
@@ -76,19 +61,20 @@ def test_names_in_other_letters_are_other_names() -> None:
         made.add(echo, name=name)
         with pytest.raises(ValueError, match=name):
             made.add(echo, name=name)
-    assert [tool["name"] for tool in read(listing(made))["tools"]] == ["Foo", "foo", "FOO"]
+    assert listed(made) == ["Foo", "foo", "FOO"]
 
 
 def test_a_change_is_told_and_the_list_is_made_anew() -> None:
-    told = []
-    of = facts()
-    of.changed = told.append
-    made = Tools(of, Alarm("test"))
-    for act in (lambda: made.add(echo), lambda: made.add(echo, replace=True), lambda: made.remove("echo")):
-        act()
-        assert told.pop() == "tools"
-        listed = read(listing(made))["tools"]
-        assert len(listed) == len(made)
+    told: List[int] = []
+    made = tools(lambda: told.append(1))
+    made.add(echo)
+    assert listed(made) == ["echo"] and made.get("echo").function is echo
+    made.add(echo, replace=True)
+    made.remove("echo")
+    assert listed(made) == [] and told == [1, 1, 1]
+    for gone in (made.get, made.remove):
+        with pytest.raises(KeyError):
+            gone("echo")
 
 
 @pytest.mark.requirement("TOOL-05", "JSCH-06", "M:SCH-11")
@@ -106,7 +92,7 @@ def test_what_registration_refuses() -> None:
         made = tools()
         with pytest.raises(kind, match=text):
             made.add(echo, **options)  # type: ignore[arg-type]
-        assert len(made) == 0
+        assert made.table.all() == []
     with pytest.raises(TypeError, match="no Python function"):
         tools().add(functools.partial(echo, "x"))
     nameless = Nameless()
@@ -208,21 +194,12 @@ def test_a_call_that_names_nothing() -> None:
             made.route_of_call(Request(1, "tools/call", params))
 
 
-def test_no_thread_for_the_alarm_ends_in_an_error_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(seconds: float, ring: Any) -> Any:
-        raise RuntimeError("can't start new thread")
-
-    made = tools()
-    made.add(echo, timeout=5)
-    monkeypatch.setattr(made.alarm, "at", full)
-    with pytest.raises(RuntimeError):
-        made.get("echo").serve(exchange(params={"name": "echo"}))
-
-
 def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
-    made, main = tools(), Main()
+    made = tools()
+    main = Main()
     made.add(echo, timeout=0.01, executor=main)
-    late, quick = exchange(params={"name": "echo"}), exchange(params={"name": "echo"})
+    of = config(main=main)
+    late, quick = (exchange(params={"name": "echo"}, of=of) for _ in range(2))
     outlet: Any = late.outlet
     start = made.get("echo").route.start
     assert start is not None
@@ -261,3 +238,104 @@ def test_the_context_of_another_copy_of_this_package_is_refused() -> None:
     ask.__annotations__["ctx"] = type("Context", (), {"__module__": "plans.context", "__init__": lambda self: None})
     with pytest.raises(TypeError, match="parameter 'ctx': (?!this Context)"):
         added(ask)
+
+
+# ------------------------------------------------------------ results
+
+NEW = {"type": "new_thing", "x": 1}
+
+
+def result(value: Any, revision: str = R4, **options: Any) -> Any:
+    return read(Results(**options).make(value, BY_NAME[revision], config()))
+
+
+def test_blocks_and_values() -> None:
+    text = Text("a")
+    assert blocks_of(text) == [text]
+    assert blocks_of([text, "b"]) == [text, Text("b")] == blocks_of((text, "b"))
+    for value in ([], ["a"], None, "a", [text, 5], {"a": text}):
+        assert blocks_of(value) is None, value
+    assert blocks_of([], promised=True) == [] == blocks_of(None, promised=True)
+    assert blocks_of(["a"], promised=True) == [text]
+    assert blocks_of([5], promised=True) is None and blocks_of("a", promised=True) is None
+
+
+@pytest.mark.requirement("TOOL-39")
+def test_each_revision_gets_what_it_knows() -> None:
+    hints = Annotations(priority=1)
+    blocks = [
+        Text("a"), Image(b"i", "image/png"), Audio(b"a", "audio/wav", annotations=hints),
+        ResourceLink("file:///x", "x", annotations=hints), UnknownContent(NEW),
+    ]
+    for revision in REVISIONS:
+        kinds = [fit(block, BY_NAME[revision])["type"] for block in blocks]
+        audio = "audio" if revision != R1 else "resource"
+        link = "resource_link" if revision in (R3, R4, R5) else "text"
+        assert kinds == ["text", "image", audio, link, "new_thing"]
+    old = [fit(block, BY_NAME[R1]) for block in blocks]
+    assert old[2] == {
+        "type": "resource", "resource": {"uri": "audio:inline", "mimeType": "audio/wav", "blob": "YQ=="},
+        "annotations": {"priority": 1},
+    }
+    assert old[3] == {"type": "text", "text": "x: file:///x", "annotations": {"priority": 1}} and old[4] == NEW
+    inside = fit(EmbeddedResource(TextResourceContents("file:///t", "t")), BY_NAME[R1])
+    assert inside["resource"] == {"uri": "file:///t", "text": "t"}
+
+
+def test_a_schema_that_is_no_objects_is_wrapped() -> None:
+    plain = {"type": "object", "properties": {}}
+    assert wrapped_schema(plain) == plain and wrapped_schema(plain) is not plain
+    assert wrapped_schema({"type": "array", "$defs": {"a": {}}, "definitions": {"b": {}}, "$schema": "s"}) == {
+        "type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"],
+        "x-minimcp-wrapped": True, "x-fastmcp-wrap-result": True, "$defs": {"a": {}}, "definitions": {"b": {}}, "$schema": "s",
+    }
+
+
+def test_typed_objects_are_values_too() -> None:
+    icon = Icon("https://example.com/i.png", "image/png")
+    assert result(icon, R5)["structuredContent"] == icon.to_wire()
+
+
+def test_a_handwritten_schema_is_checked() -> None:
+    options: Any = {"schema": {"type": "object"}, "check": lambda value: None if value == {"a": 1} else "no"}
+    assert result({"a": 1}, **options)["structuredContent"] == {"a": 1}
+    with pytest.raises(ValueError, match="no"):
+        result({"a": 2}, **options)
+    with pytest.raises(TypeError, match="annotate"):
+        result(Text("a"), **options)
+    assert result(CallToolResult([Text("a")]), **options) == {"content": [{"type": "text", "text": "a"}]}
+
+
+def test_blocks_fit_a_schema_that_takes_any_object() -> None:
+    """As ``list[Any]`` makes one: they are sent as blocks, and as values."""
+    link = {"type": "resource_link", "uri": "a:b", "name": "b"}
+    found = result([ResourceLink("a:b", "b"), "c"], schema={"type": "array"})
+    assert found == {"content": [link, {"type": "text", "text": "c"}], "structuredContent": {"result": [link, "c"]}}
+    assert result(ResourceLink("a:b", "b"), R5, schema={"type": "object"})["structuredContent"] == link
+    assert "structuredContent" not in result([ResourceLink("a:b", "b")], R1, schema={"type": "array"})
+
+
+def test_text_is_text_unless_it_is_wanted_otherwise() -> None:
+    text = {"type": "text", "text": "\u00e9"}
+    assert result("\u00e9") == {"content": [text]} == result(["\u00e9"], blocks=True)
+    assert result({"a": 1}, structured=False) == {"content": [{"type": "text", "text": '{"a":1}'}]}
+    assert result("a", structured=True)["structuredContent"] == {"result": "a"}
+
+
+def test_failures() -> None:
+    failed = {"content": [{"type": "text", "text": "why"}], "isError": True}
+    for revision in (R4, R5):
+        found = read(error_result("why", BY_NAME[revision], config()))
+        assert {key: found[key] for key in failed} == failed and ("resultType" in found) is (revision == R5)
+    errors: List[ToolError] = [ToolError("why"), ToolError("", content=[]), ToolError("", content=[5])]
+
+    def fails() -> str:
+        """Fail."""
+        raise errors[0]
+
+    tool = added(fails)
+    assert read(tool.serve(exchange())) == failed
+    errors.pop(0)
+    assert read(tool.serve(exchange())) == {"content": [], "isError": True}
+    errors.pop(0)
+    assert "ToolError takes content blocks" in read(tool.serve(exchange()))["content"][0]["text"]

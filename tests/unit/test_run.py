@@ -12,13 +12,13 @@ from subprocess import PIPE
 from typing import Any, Callable, List, Optional
 
 import pytest
-from minimcp.server.pump import Main
 
 from minimcp.server import run as module
+from minimcp.server.executors import Main
 from minimcp.server.run import serve_stdio
 
-from .scripted import Task, no_threads, wait_for
-from .support import ROOT, WAIT
+from ..scripted import Task, no_threads, wait_for
+from ..support import ROOT, WAIT
 from .test_executors import exchange
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
+import enum
 import logging
-from typing import Any, List
+from pathlib import PurePosixPath
+from typing import Any, List, Optional
 
 import pytest
 
 from minimcp import InvalidParams, ResourceAccessDenied, ResourceNotFound
 from minimcp.errors import error_from_peer
 from minimcp.protocol.messages import Request
-from minimcp.protocol.versions import BY_NAME
 from minimcp.server.context import Context
-from minimcp.server.resources import LONGEST_MATCHED, Resources
-from minimcp.types import Icon
+from minimcp.server.resources import LONGEST_MATCHED, Resources, with_type
+from minimcp.types import BlobResourceContents, Icon, ReadResourceResult, Text, TextResourceContents
 
-from ..answering import R1, R4, R5
-from .support import exchange, facts, read
+from ..answering import R1, R4
+from .requests import config, exchange, read
 
 
 def text() -> str:
@@ -29,15 +31,15 @@ def of_city(city: str) -> str:
     return city
 
 
-def resources(*registered: Any, **options: Any) -> Resources:
-    made = Resources(facts(**options))
+def resources(*registered: Any, told: Any = lambda completes: None, **options: Any) -> Resources:
+    made = Resources(config(**options), told)
     for function, uri in registered:
         made.add(function, uri)
     return made
 
 
 def got(made: Resources, uri: Any, revision: str = R4) -> Any:
-    asked = exchange("resources/read", {"uri": uri}, revision=revision)
+    asked = exchange("resources/read", {"uri": uri}, revision=revision, of=made._config)
     return read(made.route_of_read(asked.request).handle(asked))
 
 
@@ -45,10 +47,12 @@ def said(made: Resources, uri: str) -> Any:
     return got(made, uri)["contents"][0]["text"]
 
 
-def uris(made: Resources, *, page: Any = None) -> List[str]:
-    route: Any = made.routes()["resources/list"]
-    params = {} if page is None else {"cursor": page}
-    return [each["uri"] for each in read(route.handle(exchange("resources/list", params)))["resources"]]
+def uris(made: Resources) -> List[str]:
+    return [each["uri"] for each in read(made.pages.serve(exchange("resources/list", of=made._config)))["resources"]]
+
+
+def count(made: Resources) -> int:
+    return len(made.table.all()) + len(made.templates.all())
 
 
 @pytest.mark.requirement("RES-19", "RES-20", "M:RES-6", "M:RES-10")
@@ -93,7 +97,7 @@ def test_what_registration_refuses() -> None:
         made = resources()
         with pytest.raises(kind, match=words):
             made.add(function, uri, **options)  # type: ignore[arg-type]
-        assert len(made) == 0 and not made.offered
+        assert count(made) == 0
 
 
 def test_a_uri_is_taken_once() -> None:
@@ -106,8 +110,8 @@ def test_a_uri_is_taken_once() -> None:
             made.add(function, uri)
         made.add(function, uri, replace=True)
     made.add(text, "a:B")
-    assert len(made) == 3 and uris(made) == ["a:b", "a:B"]
-    assert repr(made._find("a:b")[0]).startswith("<Readable resource 'a:b' = text (")
+    assert count(made) == 3 and uris(made) == ["a:b", "a:B"]
+    assert repr(made._find("a:b")[0]).startswith("<Readable 'text' = text (")
 
 
 def of_number(number: int) -> str:
@@ -135,7 +139,7 @@ def test_a_template_that_would_never_be_read_is_refused_and_both_places_are_name
     places = [f"{function.__name__} .*{function.__code__.co_firstlineno}" for function, _ in (first, second)]
     with pytest.raises(ValueError, match=f"matches nothing that .* does not match before: {'.*; now '.join(places)}"):
         made.add(*second)
-    assert len(made) == 1
+    assert count(made) == 1
     made.add(*second, replace=True)
     made.add(*first, replace=True)
 
@@ -146,25 +150,22 @@ def test_a_template_that_would_never_be_read_is_refused_and_both_places_are_name
      ((of_city, "a:{?city}"), (of_place, "a:{?place}")), ((of_city, "a:{city}"), (of_place, "a:{place}/x"))],
 )
 def test_a_template_that_takes_what_the_first_leaves_is_taken(first: Any, second: Any) -> None:
-    assert len(resources(first, second)) == 2
+    assert count(resources(first, second)) == 2
 
 
 @pytest.mark.requirement("RES-12", "RES-02")
 def test_changes_are_told_and_lists_made_anew() -> None:
-    told: List[str] = []
-    made = resources()
-    made._facts.changed = told.append
-    assert not made.offered
+    told: List[bool] = []
+    made = resources(told=told.append)
     made.add(text, "a:b")
-    made.add(of_city, "a:{city}")
-    assert told == ["resources"] * 2 and uris(made) == ["a:b"] and made.offered
+    made.add(of_city, "a:{city}", complete={"city": ["Oslo"]})
+    assert told == [False, True] and uris(made) == ["a:b"]
     made.remove("a:b")
     made.remove("a:{city}")
-    assert told == ["resources"] * 4 and uris(made) == [] and made.offered
+    assert told == [False, True, False, False] and uris(made) == []
     for gone in ("a:b", "a:{city}", "a:Oslo"):
         with pytest.raises(KeyError):
             made.remove(gone)
-    assert made.declared(BY_NAME[R4]) == {"subscribe": True, "listChanged": True} == made.declared(BY_NAME[R5])
 
 
 def test_what_is_said_about_one_without_a_description(caplog: pytest.LogCaptureFixture) -> None:
@@ -267,29 +268,12 @@ def test_what_is_removed_while_it_is_read() -> None:
         route.handle(asked)  # the read that had begun goes on with what it found
 
 
-def test_ten_thousand_resources_in_pages() -> None:
-    made = resources(page_size=100)
-    for number in range(10_000):
-        made.add(text, f"a:{number}")
-    route: Any = made.routes()["resources/list"]
-    seen, cursor = [], None
-    while True:
-        page = read(route.handle(exchange("resources/list", {} if cursor is None else {"cursor": cursor})))
-        seen += [each["uri"] for each in page["resources"]]
-        cursor = page.get("nextCursor")
-        if cursor is None:
-            break
-    assert seen == [f"a:{number}" for number in range(10_000)]
-    assert said(made, "a:9999") == "text"
-
-
 def test_what_older_revisions_are_not_told() -> None:
     made = resources()
     made.add(of_city, "a:{city}", title="T", icons=[Icon("https://example.com")], annotations={"last_modified": "2026"})
     asked = exchange("resources/templates/list", revision=R1)
-    route: Any = made.routes()["resources/templates/list"]
     wanted = {"uriTemplate": "a:{city}", "name": "of_city", "description": "A city.", "annotations": {}}
-    assert read(route.handle(asked))["resourceTemplates"] == [wanted]
+    assert read(made.template_pages.serve(asked))["resourceTemplates"] == [wanted]
 
 
 def test_what_names_no_uri() -> None:
@@ -298,10 +282,90 @@ def test_what_names_no_uri() -> None:
             resources().route_of_read(Request(1, "resources/read", params))
 
 
-def test_completers_by_template_and_by_uri() -> None:
+def test_templates_by_themselves_and_by_a_uri() -> None:
     made = resources((text, "a:b"), (of_city, "a:{city}"))
     by_name = made.template("a:{city}")
-    assert by_name is not None and by_name.completers == {"city": None} and made.template("a:Oslo") is by_name
-    assert made.template("b:Oslo") is None and not made.completes
-    made.add(of_city, "b:{city}", complete={"city": ["Oslo"]})
-    assert made.completes
+    assert by_name is not None and made.template("a:Oslo") is by_name and made.template("b:Oslo") is None
+
+
+# ------------------------------------------------------------ contents
+
+
+class Colour(str, enum.Enum):
+    RED = "red"
+
+
+def result_of(value: Any, mime_type: Optional[str] = None, annotation: Any = None) -> Any:
+    """What is read of a resource whose function returns this, with this annotation."""
+
+    def function() -> Any:
+        return value
+
+    function.__annotations__ = {} if annotation is None else {"return": annotation}
+    made = resources()
+    made.add(function, "a:b", mime_type=mime_type)
+    asked = exchange("resources/read", {"uri": "a:b"})
+    return made.read(Context(asked), asked.peer, "a:b")
+
+
+def contents(value: Any, mime_type: Optional[str] = None, annotation: Any = None) -> Any:
+    result = result_of(value, mime_type, annotation)
+    return [(item.uri, item.mime_type, item.text if item.data is None else item.data) for item in result.contents]
+
+
+def test_what_values_become() -> None:
+    for value, annotation, said, mime_type in (
+        ("text", None, "text", "text/plain"),
+        ("", None, "", "text/plain"),
+        ("é\U0001f600", str, "é\U0001f600", "text/plain"),
+        (b"\xff", None, b"\xff", "application/octet-stream"),
+        (bytearray(b"a"), None, b"a", "application/octet-stream"),
+        (memoryview(b"b"), None, b"b", "application/octet-stream"),
+        ({"a": 1}, None, '{"a":1}', "application/json"),
+        ([1, "x"], None, '[1,"x"]', "application/json"),
+        ([], None, "[]", "application/json"),
+        (("a", "b"), None, '["a","b"]', "application/json"),
+        (None, None, "null", "application/json"),
+        (2.5, float, "2.5", "application/json"),
+        (True, bool, "true", "application/json"),
+        (datetime.date(2026, 7, 28), datetime.date, "2026-07-28", "text/plain"),
+        (PurePosixPath("/a"), None, "/a", "text/plain"),
+        (Colour.RED, None, "red", "text/plain"),
+        (Colour.RED, Colour, "red", "text/plain"),
+    ):
+        assert contents(value, None, annotation) == [("a:b", mime_type, said)], value
+        assert contents(value, "x/y", annotation) == [("a:b", "x/y", said)], value
+
+
+def test_contents_stay_as_they_are() -> None:
+    text, blob = TextResourceContents("a:t", "t"), BlobResourceContents("a:x", b"x", "image/png")
+    assert contents(text) == [("a:t", "text/plain", "t")] and text.mime_type is None, "the author's own stays as it is"
+    assert contents([text, blob]) == [("a:t", "text/plain", "t"), ("a:x", "image/png", b"x")]
+    assert contents((blob,), "x/y") == [("a:x", "image/png", b"x")] and contents(text, "x/y") == [("a:t", "x/y", "t")]
+    assert contents([], None, List[TextResourceContents]) == []
+    result = ReadResourceResult([text], ttl_ms=5, cache_scope="public", meta={"m": 1})
+    result.extra = {"other": 1}
+    sent = result_of(result)
+    assert sent.to_wire() == {
+        "contents": [{"uri": "a:t", "mimeType": "text/plain", "text": "t"}], "ttlMs": 5, "cacheScope": "public",
+        "_meta": {"m": 1}, "other": 1,
+    }
+
+
+def test_a_type_for_what_has_none() -> None:
+    text = TextResourceContents("a:t", "t", meta={"m": 1})
+    text.extra = {"other": 1}
+    assert with_type(text).to_wire() == {
+        "uri": "a:t", "mimeType": "text/plain", "text": "t", "_meta": {"m": 1}, "other": 1,
+    }
+    assert with_type(BlobResourceContents("a:b", b"")).mime_type == "application/octet-stream"
+
+
+def test_what_cannot_be_sent() -> None:
+    text = TextResourceContents("a:t", "t")
+    for value, annotation in (
+        ([text, "t"], None), ({text.uri: text}, None), (object(), None), ({"a"}, int), (float("nan"), None),
+        ([Text("x")], None), ({"x": b"bytes"}, None),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            contents(value, None, annotation)

@@ -14,7 +14,7 @@ from minimcp.server.resources import Resources
 from minimcp.types import Implementation
 
 from ..answering import R1, R4, R5
-from .support import exchange, facts, sent
+from .requests import config, exchange, sent
 
 
 def context(**options: Any) -> "tuple[Context, Any]":
@@ -22,10 +22,10 @@ def context(**options: Any) -> "tuple[Context, Any]":
     return Context(made), made
 
 
-def test_facts_of_the_request() -> None:
+def test_what_is_known_of_the_request() -> None:
     owner = object()
     ctx, made = context(
-        params={"name": "x", "_meta": {"a": 1}}, of=facts(owner=owner), info={"name": "c", "version": "2"},
+        params={"name": "x", "_meta": {"a": 1}}, of=config(owner=owner), info={"name": "c", "version": "2"},
         capabilities={"sampling": {}},
     )
     assert (ctx.revision, ctx.request_id, ctx.method, ctx.server) == (R4, 1, "tools/call", owner)
@@ -67,7 +67,7 @@ def test_log_messages() -> None:
     ]
     with pytest.raises(ValueError, match="loud"):
         ctx.log("loud", "x")
-    for options in ({}, {"log_rank": 0, "of": facts(logging=False)}):
+    for options in ({}, {"log_rank": 0, "of": config(logging=False)}):
         quiet, other = context(**options)
         quiet.emergency("x")
         assert sent(other) == []
@@ -108,8 +108,8 @@ def test_reading_a_resource_of_the_same_server() -> None:
         seen.append(ctx)
         return f"note {number}"
 
-    of = facts()
-    resources = Resources(of)
+    of = config()
+    resources = Resources(of, lambda completes: None)
     resources.add(note, "notes://{number}")
     of.read_resource = resources.read
     ctx, made = context(of=of)

@@ -19,9 +19,9 @@ from minimcp import Context, Limits, Server
 from minimcp.engine.transport import MemoryPipe
 from minimcp.server import run as run_module
 
-from .answering import R1, R3, R4, R5, REVISIONS
-from .scripted import Task, dumps, notice, request, wait_for
-from .support import WAIT, eventually, run_python
+from ..answering import R1, R3, R4, R5, REVISIONS
+from ..scripted import Task, dumps, notice, request, wait_for
+from ..support import WAIT, eventually, run_python
 
 
 def echo(text: str = "echo") -> str:

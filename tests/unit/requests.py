@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from minimcp.server.facts import Facts
-
-from minimcp.engine.requests import IncomingRequest, Outgoing, Route
-from minimcp.protocol.lifecycle import Peer
+from minimcp.engine.exchange import Exchange, Route
+from minimcp.engine.limits import Limits
+from minimcp.engine.outgoing import Outgoing
+from minimcp.protocol.eras import Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME
+from minimcp.server.input_rounds import States
+from minimcp.server.registered import ServerConfig
 
 from ..answering import R4
 from ..scripted import RecordingOutlet
 
 
-def facts(**options: Any) -> Facts:
-    return Facts({"name": "unit", "version": "1", "title": "Unit"}, **options)
+def config(**options: Any) -> ServerConfig:
+    """A server's configuration, with options of it and of its `Limits`."""
+    limits = {name: options.pop(name) for name in ("rounds", "ask_timeout", "streams") if name in options}
+    return ServerConfig(
+        {"name": "unit", "version": "1", "title": "Unit"}, states=States("unit"), limits=Limits(**limits), **options
+    )
 
 
 def exchange(
@@ -25,14 +31,14 @@ def exchange(
     params: Optional[Mapping[str, Any]] = None,
     *,
     revision: str = R4,
-    of: Optional[Facts] = None,
+    of: Optional[ServerConfig] = None,
     outlet: Optional[RecordingOutlet] = None,
     **peer: Any,
 ) -> IncomingRequest:
     """An exchange whose outlet is a `RecordingOutlet`, if no other is given."""
     request = Request(1, method, dict(params or {}))
-    made = IncomingRequest(request, Peer(BY_NAME[revision], **peer), Route(lambda exchange: {}), outlet or RecordingOutlet())
-    made.server = of or facts()
+    made = Exchange(request, Peer(BY_NAME[revision], **peer), Route(lambda exchange: {}), outlet or RecordingOutlet())
+    made.server = of or config()
     return made
 
 

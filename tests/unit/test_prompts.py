@@ -9,13 +9,11 @@ import pytest
 
 from minimcp import InvalidParams
 from minimcp.protocol.messages import Request
-from minimcp.protocol.versions import BY_NAME
 from minimcp.server.context import Context
 from minimcp.server.prompts import Prompts
 from minimcp.types import EmbeddedResource, PromptMessage, Text, TextResourceContents
 
-from ..answering import R4, R5
-from .support import exchange, facts, read
+from .requests import config, exchange, read
 
 
 def greet(name: str, ctx: Context, loud: bool = False) -> str:
@@ -23,8 +21,8 @@ def greet(name: str, ctx: Context, loud: bool = False) -> str:
     return f"Hello, {name}!"
 
 
-def prompts(function: Any = greet, **options: Any) -> Prompts:
-    made = Prompts(facts())
+def prompts(function: Any = greet, told: Any = lambda completes: None, **options: Any) -> Prompts:
+    made = Prompts(config(), told)
     made.add(function, **options)
     return made
 
@@ -35,8 +33,7 @@ def got(made: Prompts, name: str, **arguments: Any) -> Any:
 
 
 def names(made: Prompts) -> List[str]:
-    route: Any = made.routes()["prompts/list"]
-    return [each["name"] for each in read(route.handle(exchange("prompts/list")))["prompts"]]
+    return [each["name"] for each in read(made.pages.serve(exchange("prompts/list")))["prompts"]]
 
 
 def test_what_registration_refuses() -> None:
@@ -55,29 +52,23 @@ def test_what_registration_refuses() -> None:
         (greet, {"complete": {"ctx": []}}, ValueError, "'ctx', which is no argument"),
         (greet, {"complete": {"name": 5}}, TypeError, "completer of 'name'"),
     ):
-        made = Prompts(facts())
+        made = Prompts(config(), lambda completes: None)
         with pytest.raises(kind, match=words):
             made.add(function, **options)  # type: ignore[arg-type]
-        assert len(made) == 0 and not made.offered
+        assert made.table.all() == []
 
 
-def test_the_table_of_prompts() -> None:
-    told: List[str] = []
-    made = prompts()
-    made._facts.changed = told.append
-    assert made.offered and made.completes and len(made) == 1, "a bool completes by itself"
+def test_changes_are_told_with_whether_anything_completes() -> None:
+    told: List[bool] = []
+    made = prompts(told=told.append)
     with pytest.raises(ValueError, match="the prompt 'greet' exists: greet"):
         made.add(greet)
-    made.add(greet, replace=True)
-    made.add(greet, name="other")
-    assert names(made) == ["greet", "other"] and told == ["prompts"] * 2
+    made.add(lambda: "x", name="other", description="Other.")
+    assert names(made) == ["greet", "other"] and told == [True, False], "a bool completes by itself"
     made.remove("greet")
-    assert names(made) == ["other"] and told == ["prompts"] * 3
+    assert names(made) == ["other"] and told == [True, False, False]
     with pytest.raises(KeyError):
         made.remove("greet")
-    assert made.declared(BY_NAME[R4]) == {"listChanged": True} == made.declared(BY_NAME[R5])
-    found = made.named("other")
-    assert found is not None and list(found.completers) == ["name", "loud"] and made.named("greet") is None
 
 
 def test_what_is_said_about_one_without_a_description(caplog: pytest.LogCaptureFixture) -> None:
@@ -88,7 +79,7 @@ def test_what_is_said_about_one_without_a_description(caplog: pytest.LogCaptureF
     assert "description" not in got(prompts(silent), "silent")
     assert "prompt silent has no description" in caplog.text
     assert got(prompts(silent, description="Said."), "silent")["description"] == "Said."
-    assert repr(prompts()._prompts.get("greet")).startswith("<RegisteredPrompt 'greet' = greet (")
+    assert repr(prompts().table.get("greet")).startswith("<RegisteredPrompt 'greet' = greet (")
 
 
 def test_messages() -> None:

@@ -1,4 +1,4 @@
-"""Each question by the facts of a revision and of a client, and how its answer is read."""
+"""Each question by the config of a revision and of a client, and how its answer is read."""
 
 from __future__ import annotations
 

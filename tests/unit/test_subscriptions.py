@@ -8,7 +8,8 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from minimcp.engine.requests import LATER
+from minimcp.engine.exchange import LATER
+from minimcp.engine.inbound import Batch
 from minimcp.errors import InternalError, InvalidParams
 from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module
@@ -16,8 +17,9 @@ from minimcp.server.subscriptions import Subscriptions
 from minimcp.types.notifications import covering
 
 from ..answering import R1, R5
+from ..scripted import RecordingOutlet
 from ..support import WAIT
-from .support import exchange, facts, sent
+from .requests import config, exchange, sent
 
 EVERYTHING = {
     "toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,
@@ -26,7 +28,7 @@ EVERYTHING = {
 
 
 def made(*kinds: str, max_streams: Optional[int] = 256) -> Subscriptions:
-    return Subscriptions(facts(), lambda kind: kind in kinds, max_streams=max_streams)
+    return Subscriptions(config(streams=max_streams), lambda kind: kind in kinds)
 
 
 def stream(of: Subscriptions, notifications: Any = EVERYTHING) -> Any:
@@ -121,13 +123,43 @@ def test_a_stream_begins_behind_what_is_being_told_on_others(monkeypatch: pytest
 def test_streams_are_counted() -> None:
     subscriptions = made(max_streams=1)
     first = stream(subscriptions)
-    with pytest.raises(InternalError, match="max_streams"):
+    with pytest.raises(InternalError, match="Limits.streams"):
         stream(subscriptions)
     first.cancel("enough")
     for work in first.outlet.aside:
         work()
     stream(subscriptions)
     assert all(stream(made(max_streams=None)) for _ in range(3))
+
+
+def test_streams_that_open_at_once_are_counted_too() -> None:
+    for _ in range(20):
+        subscriptions, begin, refused = made(max_streams=3), threading.Barrier(8), []
+
+        def open_one(of: Subscriptions = subscriptions, begin: threading.Barrier = begin, to: Any = refused) -> None:
+            begin.wait(WAIT)
+            try:
+                stream(of)
+            except InternalError as error:
+                to.append(error)
+
+        threads = [threading.Thread(target=open_one) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT)
+        assert (len(subscriptions._streams), len(refused)) == (3, 5)
+
+
+def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None:
+    subscriptions, shared = made("tools"), RecordingOutlet()
+    opened = exchange("subscriptions/listen", {"notifications": EVERYTHING}, revision=R5)
+    opened.outlet = Batch(shared, [], [1])
+    assert subscriptions.listen(opened) is LATER
+    subscriptions.end_streams(RecordingOutlet())
+    assert len(subscriptions._streams) == 1
+    subscriptions.end_streams(shared)
+    assert not subscriptions._streams
 
 
 @pytest.mark.requirement("M:SUB-8", "M:SUB-22")
@@ -164,7 +196,7 @@ def test_streams_end_behind_what_waits() -> None:
 @pytest.mark.requirement("RES-13", "RES-14", "RES-15", "RES-12", "TOOL-02", "PRM-10", "LIFE-15")
 def test_a_session_hears_of_what_was_declared_to_it() -> None:
     offered = ["tools"]
-    subscriptions = Subscriptions(facts(), lambda kind: kind in offered)
+    subscriptions = Subscriptions(config(), lambda kind: kind in offered)
     asked = exchange("resources/subscribe", {"uri": "a://1"}, revision=R1)
     outlet: Any = asked.outlet
     subscriptions.open_session(asked.peer, outlet.later)

@@ -12,7 +12,7 @@ import pytest
 import minimcp
 from minimcp import Server, connect, tool
 
-from .answering import R4, R5
+from ..answering import R4, R5
 
 
 def text() -> str:

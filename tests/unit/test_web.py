@@ -19,8 +19,8 @@ from minimcp import Context, HttpOptions, Limits, Server
 from minimcp.http.server import RunningHttp
 from minimcp.protocol.sse import EventReader
 
-from .support import ROOT, WAIT, eventually
-from .transports.http_app import NEWEST, Stage, alone, call, message, stage_server
+from ..support import ROOT, WAIT, eventually
+from ..transports.http_app import NEWEST, Stage, alone, call, message, stage_server
 
 requirement = pytest.mark.requirement
 

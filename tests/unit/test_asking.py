@@ -1,0 +1,298 @@
+"""Who answers a handler's questions, and what each of them remembers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, List, Optional
+
+import pytest
+
+from minimcp import (
+    Answer,
+    Cancelled,
+    CapabilityNotSupported,
+    InvalidParams,
+    MethodNotFound,
+    ProtocolViolation,
+    Refused,
+    RequestTimeout,
+    RpcError,
+    ToolError,
+)
+from minimcp.server.input_rounds import ReplayAsker, Suspend, asker_of
+from minimcp.server.questions import Asker, BlockingAsker, Elicit, ListRoots, Sample
+
+from ..answering import R1, R4, R5
+from .requests import AnsweringOutlet, config, exchange
+
+ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+YES, NO = {"action": "accept", "content": {"n": 1}}, {"action": "decline"}
+NAME = Elicit("How many?", {"n": int})
+
+
+def answers(request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    return {"elicitation/create": YES, "roots/list": {"roots": []}}.get(request["method"])
+
+
+def asker(revision: str = R4, method: str = "tools/call", answer: Any = answers, **options: Any) -> Any:
+    outlet = AnsweringOutlet(answer)
+    made = exchange(method, {"name": "t"}, revision=revision, capabilities=ALL, outlet=outlet, **options)
+    return asker_of(made), made
+
+
+def replay(state: Any = None, responses: Any = None, **options: Any) -> ReplayAsker:
+    made = exchange("tools/call", {"name": "t"}, revision=R5, capabilities=ALL)
+    return ReplayAsker(made, state, responses, **options)
+
+
+def suspended(one: ReplayAsker, **questions: Any) -> Dict[str, Any]:
+    """The claims after questions that were not answered."""
+    with pytest.raises(Suspend):
+        one.ask_all(questions)
+    return one.claims()
+
+
+@pytest.mark.requirement("M:MRTR-S1", "M:VER-S16")
+def test_who_answers() -> None:
+    for revision, method, kind in (
+        (R4, "tools/call", BlockingAsker), (R1, "prompts/get", BlockingAsker), (R5, "resources/read", ReplayAsker),
+        (R4, "completion/complete", Asker), (R5, "tools/list", Asker), (R5, "completion/complete", Asker),
+    ):
+        one, made = asker(revision, method)
+        assert type(one) is kind and asker_of(made) is one
+        assert one.round == 1 and len(one.call_id) == 32
+        if kind is Asker:
+            with pytest.raises(RuntimeError, match="cannot ask"):
+                one.ask_all({"a": NAME})
+            assert one.step("s", lambda: 1) == 1
+
+
+# ------------------------------------------------------------ what is the same for all
+
+
+def test_keys() -> None:
+    for one in (asker()[0], asker(R5)[0], asker(R4, "completion/complete")[0]):
+        assert [one.new_key(each) for each in (NAME, Sample("m"), ListRoots())] == ["elicit-1", "sample-2", "roots-3"]
+
+
+@pytest.mark.requirement("M:MRTR-S3")
+def test_a_key_is_used_once() -> None:
+    one, _ = asker()
+    assert one.ask_all({"a": NAME}) == {"a": Answer("accept", {"n": 1})}
+    with pytest.raises(RuntimeError, match="'a' is asked twice"):
+        one.ask_all({"b": NAME, "a": NAME})
+    one.step("a", int)
+    with pytest.raises(RuntimeError, match="'a' is the key of two steps"):
+        one.step("a", int)
+    assert one.ask_all({}) == {}
+
+
+def test_a_step_that_failed_was_not_done_and_may_be_tried_again() -> None:
+    def fail() -> None:
+        raise OSError("flaky")
+
+    for revision in (R4, R5):
+        one, _ = asker(revision)
+        for function, error in ((fail, OSError), (object, ValueError)):
+            with pytest.raises(error):
+                one.step("pay", function)
+        assert one.step("pay", int) == 0
+        with pytest.raises(RuntimeError, match="'pay' is the key of two steps"):
+            one.step("pay", int)
+
+
+def test_what_is_no_question() -> None:
+    one, made = asker()
+    for wrong in ({5: NAME}, {"a": "What?"}, {None: NAME}):
+        with pytest.raises(TypeError, match="by a key of text"):
+            one.ask_all(wrong)
+    with pytest.raises(TypeError, match="the key of a step"):
+        one.step(5, int)
+    made.cancel("enough")
+    for ask in (lambda: one.ask_all({"a": NAME}), lambda: one.step("s", int)):
+        with pytest.raises(Cancelled, match="enough"):
+            ask()
+    assert made.outlet.asked == []
+
+
+def test_after_the_answer_nothing_is_asked() -> None:
+    for revision in (R4, R5):
+        one, made = asker(revision)
+        made.run()
+        with pytest.raises(RuntimeError, match="answered already"):
+            one.ask_all({"a": NAME})
+
+
+def test_capabilities_come_first() -> None:
+    for revision in (R4, R5):
+        one, made = asker(revision)
+        made.peer.capabilities = {"elicitation": {}}
+        with pytest.raises(CapabilityNotSupported):
+            one.ask_all({"a": NAME, "b": Sample("m")})
+        assert made.outlet.asked == [] and not one.pending
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+def test_a_step_gives_the_same_in_every_revision() -> None:
+    for revision in (R4, R5):
+        one, _ = asker(revision)
+        assert one.step("s", lambda: Point(1)) == {"x": 1}
+        assert one.step("t", lambda: (1, "a")) == [1, "a"]
+        with pytest.raises((TypeError, ValueError)):
+            one.step("u", object)
+
+
+# ------------------------------------------------------------ a request for each question
+
+
+def test_all_questions_are_sent_before_the_first_answer_is_waited_for() -> None:
+    def last(request: Dict[str, Any]) -> Any:
+        return None
+
+    one, made = asker(answer=last)
+    outlet: Any = made.outlet
+
+    def reply() -> None:
+        for request in reversed(outlet.asked):
+            outlet.calls().table.settle(request["id"], answers(request))
+
+    outlet._answer = lambda request: reply() if len(outlet.asked) == 2 else None
+    assert one.ask_all({"a": NAME, "b": ListRoots()}) == {"a": Answer("accept", {"n": 1}), "b": []}
+    assert [request["method"] for request in outlet.asked] == ["elicitation/create", "roots/list"]
+
+
+@pytest.mark.requirement("SAMP-13", "ELIC-19", "M:ELI-18")
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        ({"error": {"code": -1, "message": "User rejected sampling request"}}, Refused, "User rejected"),
+        ({"error": {"code": -1, "message": ""}}, Refused, "^$"),
+        ({"error": {"code": -32603, "message": "the user declined"}}, Refused, "declined"),
+        ({"error": {"code": 4, "message": "Request denied"}}, Refused, "denied"),
+        ({"error": {"code": -32603, "message": "it broke"}}, RpcError, "it broke"),
+        ({"error": {"code": -32602, "message": "the value was rejected"}}, InvalidParams, "rejected"),
+        ({"error": {"code": -32601, "message": "no"}}, MethodNotFound, "no"),
+        ({"action": "perhaps"}, ProtocolViolation, "elicitation/create: action"),
+        ({"action": "accept", "content": {"n": "x"}}, ProtocolViolation, "n: expected an integer"),
+    ],
+)
+def test_answers_that_are_none(answer: Any, error: Any, words: str) -> None:
+    one, made = asker(answer=lambda request: answer)
+    with pytest.raises(error, match=words) as caught:
+        one.ask_all({"a": NAME})
+    assert getattr(caught.value, "from_peer", True)
+    assert made.asker is one
+
+
+def test_an_answer_that_does_not_come() -> None:
+    one, made = asker(answer=lambda request: None, of=config(ask_timeout=0.01))
+    with pytest.raises(RequestTimeout, match="elicitation/create"):
+        one.ask_all({"a": NAME, "b": ListRoots()})
+    assert [line.count(b"notifications/cancelled") for line in made.outlet.lines] == [1, 1]
+
+
+# ------------------------------------------------------------ another round for each question
+
+
+@pytest.mark.requirement("M:MRTR-S8", "M:MRTR-S9", "M:MRTR-S12")
+def test_the_rounds_of_a_request() -> None:
+    claims = suspended(replay(), a=NAME, b=ListRoots())
+    assert (claims["r"], set(claims["asked"]), claims["ans"]) == (1, {"a", "b"}, {})
+    second = replay(claims, {"a": YES, "stranger": YES})
+    assert second.round == 2 and second.call_id == claims["cid"]
+    claims = suspended(second, a=NAME, b=ListRoots())
+    assert set(claims["asked"]) == {"b"} and claims["ans"]["a"][1] == YES and "stranger" not in claims["ans"]
+    third = replay(claims, {"b": {"roots": []}})
+    assert third.ask_all({"a": NAME, "b": ListRoots()}) == {"a": Answer("accept", {"n": 1}), "b": []}
+    assert not third.pending and third.round == 3
+
+
+@pytest.mark.requirement("M:MRTR-S9")
+def test_without_a_state_the_key_alone_says_what_is_answered() -> None:
+    one = replay(None, {"a": YES, "more": NO, "later": NO})
+    assert one.ask_all({"a": NAME}) == {"a": Answer("accept", {"n": 1})}
+    claims = suspended(one, b=ListRoots())
+    after = replay(claims, {"b": {"roots": []}})
+    assert after.ask_all({"a": NAME, "later": NAME})["later"].action == "decline"
+
+
+def test_other_words_are_another_question() -> None:
+    claims = suspended(replay(), a=NAME)
+    reworded = replay(claims, {"a": YES})
+    assert set(suspended(reworded, a=Elicit("How much?", {"n": int}))["asked"]) == {"a"}
+    assert reworded.claims()["ans"] == {}
+
+
+def test_an_answer_that_was_not_reached_is_kept() -> None:
+    claims = suspended(replay(), a=NAME, b=NAME)
+    elsewhere = replay(claims, {"a": YES, "b": NO})
+    claims = suspended(elsewhere, new=NAME)
+    assert {key: answer for key, (_, answer) in claims["ans"].items()} == {"a": YES, "b": NO}
+    after = replay(claims, {"new": NO})
+    assert {key: answer.action for key, answer in after.ask_all({"b": NAME, "a": NAME}).items()} == {
+        "a": "accept", "b": "decline",
+    }
+
+
+@pytest.mark.requirement("M:MRTR-S20", "M:ELI-6")
+def test_an_answer_that_does_not_fit_is_asked_for_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "minimcp")
+    claims = suspended(replay(), a=NAME, b=NAME)
+    again = replay(claims, {"a": {"action": "accept", "content": {"n": "x"}}, "b": YES})
+    claims = suspended(again, a=NAME, b=NAME)
+    assert set(claims["asked"]) == {"a"} and set(claims["ans"]) == {"b"}
+    assert "a is asked again" in caplog.text
+
+
+@pytest.mark.requirement("M:MRTR-S18", "M:SAM-9")
+def test_rounds_are_counted() -> None:
+    claims = {"r": 2, "cid": "c", "asked": {}, "ans": {}, "steps": {}}
+    suspended(replay(claims, max_rounds=3), a=NAME)
+    last = replay({**claims, "r": 3}, max_rounds=3)
+    with pytest.raises(ToolError, match="asked 3 times"):
+        last.ask_all({"a": NAME})
+    assert not last.pending
+    suspended(replay({**claims, "r": 1000}), a=NAME)
+
+
+def test_steps_run_once() -> None:
+    ran: List[str] = []
+
+    def step(one: ReplayAsker, key: str) -> Any:
+        return one.step(key, lambda: ran.append(key) or {"made": [len(ran)]})  # type: ignore[func-returns-value]
+
+    first = replay()
+    mine = step(first, "one")
+    mine["made"].append("changed by the handler")
+    claims = suspended(first, a=NAME)
+    second = replay(claims, {"a": YES})
+    assert step(second, "one") == {"made": [1]} and step(second, "two") == {"made": [2]}
+    assert ran == ["one", "two"]
+    with pytest.raises(ZeroDivisionError):
+        second.step("fails", lambda: 1 // 0)
+    assert set(second.claims()["steps"]) == {"one", "two"}
+
+
+# ------------------------------------------------------------ a run that is checked
+
+
+def test_a_checked_run_asks_the_same_again() -> None:
+    claims = suspended(replay(strict=True), a=NAME, b=NAME)
+    claims["ans"]["extra"] = [None, NO]
+    second = replay(claims, {"a": YES, "b": {"action": "?"}}, strict=True)
+    second.ask_all({"a": NAME})
+    with pytest.raises(RuntimeError, match="'b' was asked when the handler ran before"):
+        second.ask_all({"new": NAME})
+    assert "'b'" in second.fault and not second.pending
+    third = replay(claims, {"a": YES, "b": NO}, strict=True)
+    with pytest.raises(RuntimeError, match="'a' was asked in other words"):
+        third.ask_all({"a": ListRoots(), "b": NAME})
+    fourth = replay(claims, {"a": YES, "b": NO}, strict=True)
+    fourth.ask_all({"a": NAME, "b": NAME})
+    fourth.refuse_silence()
+    with pytest.raises(RuntimeError, match="is not asked now"):
+        replay(claims, {"a": YES}, strict=True).refuse_silence()

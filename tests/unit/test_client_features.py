@@ -1,0 +1,71 @@
+"""Asking the client, as a handler sees it."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import pytest
+
+from minimcp import Answer, Context, Elicit, ElicitUrl, ListRoots, Root, Sample
+from minimcp.server.input_rounds import asker_of
+
+from ..answering import R3, R4, R5
+from .requests import AnsweringOutlet, exchange, sent
+
+ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "ho"}}
+
+
+def answer(request: Dict[str, Any]) -> Dict[str, Any]:
+    if request["method"] == "elicitation/create":
+        return {"action": "accept", "content": {"n": 1}}
+    return SAID if request["method"] == "sampling/createMessage" else {"roots": [{"uri": "file:///a"}]}
+
+
+def context(revision: str = R4, of: Any = Context) -> Any:
+    made = exchange(params={"name": "t"}, revision=revision, capabilities=ALL, outlet=AnsweringOutlet(answer))
+    return of(made), made.outlet
+
+
+@pytest.mark.requirement("ELIC-17", "SAMP-05", "ROOT-02", "M:ELI-7")
+def test_each_question() -> None:
+    ctx, outlet = context()
+    assert ctx.elicit("How many?", {"n": int}) == Answer("accept", {"n": 1})
+    assert ctx.elicit_url("Pay", "https://x.y", elicitation_id="e", key="pay") == Answer("accept")
+    assert ctx.sample("hi", 5, system="s", tools=[], tool_choice="none").text == "ho"
+    assert ctx.list_roots() == [Root("file:///a")]
+    found = ctx.ask_all({
+        "a": Elicit("How many?", {"n": int}), "b": ElicitUrl("Pay", "https://x.y"), "c": Sample("hi"), "d": ListRoots(),
+    })
+    assert list(found) == ["a", "b", "c", "d"] and found["c"].model == "m"
+    methods = ["elicitation/create", "elicitation/create", "sampling/createMessage", "roots/list"]
+    assert [request["method"] for request in outlet.asked] == methods * 2
+    assert outlet.asked[2]["params"] == {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5, "systemPrompt": "s",
+        "tools": [], "toolChoice": {"mode": "none"},
+    }
+    assert ctx.step("s", lambda: 5) == 5 and ctx.round == 1 and len(ctx.call_id) == 32 and ctx.call_id == ctx.call_id
+
+
+def test_a_handler_that_another_one_calls_has_keys_of_its_own() -> None:
+    outer, outlet = context()
+    first, second = (Context(outer._exchange, asker_of(outer._exchange).inner("inner")) for _ in range(2))
+    for ctx in (outer, first, second):
+        ctx.elicit("m", {"n": int}, key="k")
+        assert list(ctx.ask_all({"l": ListRoots()})) == ["l"]
+        ctx.step("s", int)
+        ctx.list_roots()
+    used: List[str] = sorted(outer._exchange.asker._used)
+    assert used == [
+        "inner#1/k", "inner#1/l", "inner#1/roots-2", "inner#2/k", "inner#2/l", "inner#2/roots-3", "k", "l", "roots-1"
+    ]
+
+
+@pytest.mark.requirement("ELIC-26", "ELIC-27", "M:ELI-11")
+def test_a_url_that_is_done_is_told_to_the_client_that_was_asked() -> None:
+    for revision, count in ((R3, 0), (R4, 1), (R5, 0)):
+        ctx, _ = context(revision)
+        ctx.complete_elicitation("e1")
+        notices = sent(ctx._exchange)
+        assert [each["method"] for each in notices] == ["notifications/elicitation/complete"] * count
+        assert all(each["params"] == {"elicitationId": "e1"} for each in notices)

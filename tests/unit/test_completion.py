@@ -1,0 +1,238 @@
+"""Completers: what may be given for one, how it is called, and what is done with what it returns."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from functools import partial
+from typing import Any, Dict, Iterator, List, Literal, Optional, Union
+
+import pytest
+
+from minimcp.schema.kinds import kind_of
+from minimcp.server.completion import TextHandler, choices_of, value_of
+from minimcp.types import Completion
+
+
+def of_city(city: str, tone: Literal["a", "b"] = "a") -> str:
+    return city
+
+
+def completers(**complete: Any) -> Any:
+    return TextHandler(of_city, "prompt 'x'", content_types=(), complete=complete).completers
+
+
+def completed(completer: Any, text: str = "", **arguments: str) -> Any:
+    found = completers(city=completer)["city"](text, arguments)
+    return found.values, found.total, found.has_more
+
+
+class Cities:
+    def method(self, value: str) -> List[str]:
+        return ["method " + value]
+
+    def __call__(self, value: str, arguments: Dict[str, str]) -> List[str]:
+        return ["called " + value, *arguments]
+
+    @classmethod
+    def of_class(cls, value: str) -> List[str]:
+        return ["class " + value]
+
+    @staticmethod
+    def static(value: str) -> List[str]:
+        return ["static " + value]
+
+
+def test_which_forms_there_are() -> None:
+    def one(value: str) -> List[str]:
+        return [value]
+
+    def two(value: str, arguments: Dict[str, str]) -> List[str]:
+        return [value, *arguments.values()]
+
+    def with_default(value: str, arguments: Any = None) -> List[str]:
+        return [value, *arguments]
+
+    def more_defaults(value: str = "", arguments: Any = None, other: int = 5, *, last: int = 6) -> List[str]:
+        return [value, *arguments, str(other + last)]
+
+    for completer, values in (
+        (one, ["x"]), (two, ["x", "2"]), (with_default, ["x", "one"]), (more_defaults, ["x", "one", "11"]),
+        (Cities().method, ["method x"]), (Cities(), ["called x", "one"]), (Cities.of_class, ["class x"]),
+        (Cities.static, ["static x"]), (lambda value: {"k": 1}.keys(), ["k"]), (lambda value: iter("ab"), ["a", "b"]),
+        (["x", "xy", "y"], ["x", "xy"]), (("x1",), ["x1"]), ([], []),
+    ):
+        assert completed(completer, "x", one="2")[0] == values, completer
+    assert completers()["city"] is None and completers()["tone"]("", {}).values == ["a", "b"]
+    assert completers(tone=[])["tone"]("", {}).values == [], "what is given comes first"
+
+
+def test_what_is_refused() -> None:
+    async def waits(value: str) -> List[str]:
+        return []
+
+    def steps(value: str) -> Iterator[str]:
+        yield ""
+
+    def none() -> List[str]:
+        return []
+
+    def three(value: str, arguments: Any, other: Any) -> List[str]:
+        return []
+
+    def keyword(value: str, *, other: Any) -> List[str]:
+        return []
+
+    def many(*values: str) -> List[str]:
+        return []
+
+    for completer, words in (
+        (waits, "is async"), (steps, "is a generator"), (none, r"takes \(value\)"), (three, r"takes \(value\)"),
+        (keyword, r"takes \(value\)"), (many, r"takes \*values"), (print, "no Python function"),
+        (partial(three, ""), "no Python function"), ("Oslo", "list of strings"), ([1], "list of strings"),
+        ({"a"}, "list of strings"), (5, "list of strings"), (Cities, "no Python function"),
+    ):
+        with pytest.raises(TypeError, match=words) as caught:
+            completers(city=completer)
+        assert "prompt 'x': the completer of 'city'" in str(caught.value)
+    with pytest.raises(ValueError, match="'citty', which is no argument"):
+        completers(citty=["x"])
+
+
+@pytest.mark.requirement("COMP-05", "M:CMP-2")
+def test_at_most_a_hundred() -> None:
+    def numbers(count: int) -> List[str]:
+        return [str(number) for number in range(count)]
+
+    hundred = numbers(100)
+    for found, total, more in (
+        (numbers(100), 100, False), (numbers(101), 101, True), (numbers(10_000), 10_000, True),
+        (iter(hundred), 100, False), (map(str, itertools.count()), None, True), (Completion(numbers(150)), 150, True),
+        (Completion(numbers(150), 999, False), 999, True), (Completion(hundred), None, None),
+        (Completion(hundred, 100, False), 100, False), (tuple(numbers(300)), 300, True),
+    ):
+        assert completed(lambda value: found) == (hundred, total, more)  # noqa: B023
+    many = [f"x{number}" for number in range(300)]
+    assert completed(many, "x") == (many[:100], 300, True)
+    said = Completion(["a"], 5, meta={"m": 1})
+    said.extra = {"e": 2}
+    assert completers(city=lambda value: said)["city"]("", {}).to_wire() == {
+        "completion": {"values": ["a"], "total": 5, "e": 2}, "_meta": {"m": 1},
+    }
+
+
+def test_what_a_completer_may_not_return() -> None:
+    for found in ("Oslo", b"Oslo", None, 5, {"Oslo": 1}, ["Oslo", 5], [None], ["x"] * 50 + [b"y"]):
+        with pytest.raises(TypeError, match="prompt 'x': the completer of 'city' returned"):
+            completed(lambda value: found)  # noqa: B023
+
+
+def test_the_chosen_arguments_are_the_completers_own() -> None:
+    def spoils(value: str, arguments: Dict[str, str]) -> List[str]:
+        arguments.clear()
+        return []
+
+    chosen = {"a": "b"}
+    completers(city=spoils)["city"]("", chosen)
+    assert chosen == {"a": "b"}
+
+
+def method_completers(handler: Any, completer: Any) -> Any:
+    return TextHandler(handler, "prompt 'x'", content_types=(), complete={"city": completer}).completers
+
+
+class Shelf:
+    def __init__(self) -> None:
+        self.cities = ["Oslo", "Odda"]
+
+    def complete_city(self, value: str) -> List[str]:
+        return [city for city in self.cities if city.startswith(value)]
+
+    def complete_both(self, value: str, arguments: Dict[str, str]) -> List[str]:
+        return [*self.cities, *arguments]
+
+    @classmethod
+    def of_class(cls, value: str) -> List[str]:
+        return [cls.__name__]
+
+    @staticmethod
+    def static(value: str) -> List[str]:
+        return [value]
+
+    def of(self, city: str) -> str:
+        return city
+
+
+class NewShelf(Shelf):
+    def complete_city(self, value: str) -> List[str]:
+        return ["new"]
+
+
+def test_a_method_of_the_handlers_class_is_called_on_the_handlers_object() -> None:
+    for name, values in (
+        ("complete_city", ["Oslo"]), ("complete_both", ["Oslo", "Odda", "tone"]), ("of_class", ["Shelf"]),
+        ("static", ["Os"]),
+    ):
+        found = method_completers(Shelf().of, vars(Shelf)[name])["city"]("Os", {"tone": "a"})
+        assert found.values == values, name
+    assert method_completers(NewShelf().of, Shelf.complete_city)["city"]("", {}).values == ["new"], "overridden"
+
+
+def test_a_method_without_an_object_is_refused() -> None:
+    for handler in (of_city, Cities().method):
+        with pytest.raises(TypeError, match=r"complete_city \(.*begins with self, and no object is known for it"):
+            given = {"city" if handler is of_city else "value": Shelf.complete_city}
+            TextHandler(handler, "prompt 'x'", content_types=(), complete=given)
+
+
+DEEP = "[" * 100_000
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    TWO = 2
+
+
+class Word(str, enum.Enum):
+    X = "x"
+
+
+@pytest.mark.parametrize(("annotation", "texts"), [
+    (str, {"5": "5", "": "", "true": "true", "null": "null"}),
+    (int, {"5": 5, "-5": -5, "5.0": 5.0, "1e2": 100.0, "05": "05", " 5": " 5", "5 ": "5 ", "x": "x", "": "", "+5": "+5",
+           "true": "true", "5_0": "5_0", "٣": "٣", "-": "-", "9" * 5000: "9" * 5000}),
+    (float, {"5": 5, "2.5": 2.5, "NaN": "NaN", "Infinity": "Infinity", "1e999": "1e999"}),
+    (bool, {"true": True, "False": False, "TRUE": True, "1": "1", "yes": "yes", "": ""}),
+    (Optional[int], {"5": 5, "": None, "null": None, "x": "x"}),
+    (Optional[str], {"": "", "null": "null"}),
+    (Union[int, str], {"5": "5"}),
+    (Literal["a", 1, True], {"a": "a", "1": 1, "true": True, "b": "b"}),
+    (Colour, {"red": "red", "2": 2, "RED": "RED"}),
+    (List[int], {"[1,2]": [1, 2], "[]": [], "1": "1", '["a"]': '["a"]', "[1": "[1", f"{DEEP}]": f"{DEEP}]"}),
+    (Dict[str, Any], {'{"a":1}': {"a": 1}, "{}": {}, "{]": "{]"}),
+    (Any, {"5": "5", "": ""}),
+], ids=str)
+def test_what_a_text_stands_for(annotation: Any, texts: Dict[str, Any]) -> None:
+    kind = kind_of(annotation)
+    for text, value in texts.items():
+        found = value_of(text, kind)
+        assert (type(found), found) == (type(value), value), text[:50]
+
+
+def test_which_texts_a_type_has() -> None:
+    for annotation, texts in (
+        (Colour, ["red", "2"]),
+        (Word, ["x"]),
+        (Optional[Colour], ["red", "2"]),
+        (Literal["a", 1, True, None], ["a", "1", "true"]),
+        (bool, ["true", "false"]),
+        (Optional[bool], ["true", "false"]),
+        (Union[bool, Literal["true", "x"]], ["true", "false", "x"]),
+        (Union[bool, int], None),
+        (Optional[int], None),
+        (str, None),
+        (type(None), None),
+        (List[Colour], None),
+        (Any, None),
+    ):
+        assert choices_of(kind_of(annotation).schema) == texts, annotation

@@ -1,0 +1,335 @@
+"""Requests that carry questions: what a round takes up, and what it leaves."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional
+
+import pytest
+
+from minimcp import Cancelled, CapabilityNotSupported, InternalError, InvalidParams, Refused, UrlElicitationRequired
+from minimcp.server.context import Context
+from minimcp.server.input_rounds import Suspend, asker_of, serve_rounds, url_required
+
+from ..answering import R4, R5
+from .requests import AnsweringOutlet, config, exchange
+
+ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+YES, NO = {"action": "accept", "content": {"n": 1}}, {"action": "decline"}
+STAMP = {"io.modelcontextprotocol/serverInfo": {"name": "unit", "version": "1", "title": "Unit"}}
+
+
+class Call:
+    """One call of a client, round after round.
+
+    Args:
+        handler: What serves it; its return value becomes the result's ``value``.
+        answer: Answers a question, by its method; None answers all with `YES`.
+        options: Of the server.
+    """
+
+    def __init__(
+        self,
+        handler: Callable[[Context], Any],
+        answer: Optional[Callable[[Dict[str, Any]], Any]] = None,
+        *,
+        revision: str = R5,
+        method: str = "tools/call",
+        capabilities: Any = ALL,
+        **options: Any,
+    ) -> None:
+        self.config = config(**options)
+        self.runs: List[Context] = []
+
+        def serve(exchange: Any) -> Any:
+            self.runs.append(Context(exchange))
+            return {"value": handler(self.runs[-1])}
+
+        self.handle = partial(serve_rounds, serve)
+        self.answer = answer or (lambda request: {"roots": []} if request["method"] == "roots/list" else YES)
+        self.peer: Dict[str, Any] = {"revision": revision, "method": method, "capabilities": capabilities}
+        self.asked: List[Dict[str, Any]] = []
+
+    def once(self, **params: Any) -> Any:
+        """One round."""
+        outlet = AnsweringOutlet(self.answer)
+        made = exchange(params={"name": "t", **params}, of=self.config, outlet=outlet, **self.peer)
+        try:
+            return self.handle(made)
+        finally:
+            self.asked += outlet.asked
+
+    def whole(self) -> Any:
+        """All rounds; the result's value."""
+        result = self.once()
+        for _ in range(20):
+            if result.get("resultType") != "input_required":
+                return result["value"]
+            asked = result.get("inputRequests", {})
+            self.asked += asked.values()
+            answers = {key: self.answer(request) for key, request in asked.items()}
+            result = self.once(requestState=result["requestState"], inputResponses=answers)
+        raise AssertionError("it never ends")
+
+
+def ask(ctx: Context, key: str = "k", message: str = "How many?") -> Any:
+    return ctx.elicit(message, {"n": int}, key=key).content["n"]
+
+
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_a_future_of_a_helper_thread_hands_its_question_on(revision: str) -> None:
+    asked_in: List[BaseException] = []
+
+    def helper(ctx: Context, key: str) -> Any:
+        try:
+            return ask(ctx, key)
+        except BaseException as error:
+            asked_in.append(error)
+            raise
+
+    def handler(ctx: Context) -> Any:
+        with ThreadPoolExecutor(2) as pool:
+            return [each.result() for each in [pool.submit(helper, ctx, key) for key in ("a", "b")]]
+
+    call = Call(handler, revision=revision)
+    assert call.whole() == [1, 1] and len(call.asked) == 2
+    assert len(call.runs) == (2 if revision == R5 else 1)
+    assert [type(each) for each in asked_in] == ([Suspend] * 2 if revision == R5 else [])
+
+
+@pytest.mark.requirement("M:MRTR-S2", "M:MRTR-S14", "M:MRTR-S16", "M:META-7", "M:BASE-6")
+def test_what_a_question_looks_like() -> None:
+    result = Call(lambda ctx: [ask(ctx), ctx.list_roots()]).once()
+    token = result.pop("requestState")
+    params = {
+        "mode": "form", "message": "How many?",
+        "requestedSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+    }
+    assert result == {
+        "resultType": "input_required",
+        "inputRequests": {"k": {"method": "elicitation/create", "params": params}},
+        "_meta": STAMP,
+    }
+    assert isinstance(token, str)
+    assert Call(lambda ctx: ctx.list_roots()).once()["inputRequests"] == {"roots-1": {"method": "roots/list"}}
+
+
+@pytest.mark.requirement("M:MRTR-S11", "M:MRTR-S12", "M:MRTR-S15")
+def test_all_rounds_together() -> None:
+    def handler(ctx: Context) -> Any:
+        made = ctx.step("s", lambda: effects.append(1) or len(effects))  # type: ignore[func-returns-value]
+        return [ask(ctx, "one"), ask(ctx, "two"), made, ctx.round, ctx.call_id]
+
+    for method in ("tools/call", "prompts/get", "resources/read"):
+        for revision, options, runs, rounds in (
+            (R5, {}, 3, 3), (R4, {}, 1, 1), (R4, {"check_replay": True}, 3, 3), (R5, {"check_replay": True}, 3, 3),
+        ):
+            effects: List[int] = []
+            call = Call(handler, revision=revision, method=method, **options)
+            *values, id = call.whole()
+            assert values == [1, 1, 1, rounds] and effects == [1] and len(id) == 32
+            assert len(call.runs) == runs and len(call.asked) == 2
+
+
+@pytest.mark.requirement("M:MRTR-S10", "M:MRTR-S21")
+def test_answers_of_a_wrong_form_come_to_no_handler() -> None:
+    call = Call(ask)
+    for wrong in (None, 5, "x", [], {"k": 5}, {"k": None}, {"k": [], "l": {}}):
+        with pytest.raises(InvalidParams, match="inputResponses"):
+            call.once(inputResponses=wrong)
+    with pytest.raises(InvalidParams) as caught:
+        call.once(requestState="forged")
+    assert caught.value.data == {"reason": "invalid_request_state"}
+    assert call.runs == []
+    assert call.once(requestState=None, inputResponses={"k": YES, "extra": NO}) == {"value": 1}
+    assert call.once(requestState=None)["resultType"] == "input_required"
+    assert call.once(inputResponses={})["resultType"] == "input_required"
+    older = Call(ask, revision=R4)
+    assert older.once(inputResponses=5, requestState="forged") == {"value": 1}
+
+
+@pytest.mark.requirement("M:MRTR-S3")
+def test_questions_win_over_whatever_else_the_handler_did(caplog: pytest.LogCaptureFixture) -> None:
+    def swallows(ctx: Context) -> Any:
+        try:
+            return ask(ctx)
+        except:  # noqa: E722
+            return "guessed"
+
+    def fails(ctx: Context) -> Any:
+        try:
+            return ask(ctx)
+        finally:
+            raise ValueError("in the finally")
+
+    def goes_on(ctx: Context) -> Any:
+        for key in ("a", "b"):
+            try:
+                ask(ctx, key)
+            except Suspend:
+                pass
+        return "guessed"
+
+    for handler, keys in ((swallows, {"k"}), (fails, {"k"}), (goes_on, {"a", "b"})):
+        caplog.clear()
+        assert set(Call(handler).once()["inputRequests"]) == keys
+        assert "must let Suspend pass" in caplog.text and "tools/call t" in caplog.text
+    caplog.clear()
+    Call(ask).once()
+    assert caplog.text == ""
+    assert Call(swallows).whole() == 1
+
+
+def test_what_is_raised_without_a_question_stays() -> None:
+    def fails(ctx: Context) -> Any:
+        ask(ctx)
+        raise ValueError("after the answer")
+
+    def before(ctx: Context) -> Any:
+        raise KeyError("before")
+
+    for options in ({}, {"check_replay": True}):
+        for revision in (R4, R5):
+            with pytest.raises(ValueError, match="after"):
+                Call(fails, revision=revision, **options).whole()
+            with pytest.raises(KeyError):
+                Call(before, revision=revision, **options).whole()
+
+
+def test_a_handler_that_asks_nothing_makes_no_asker() -> None:
+    call = Call(lambda ctx: 5)
+    made = exchange(params={"name": "t"}, of=call.config, revision=R5)
+    assert call.handle(made) == {"value": 5} and made.asker is None
+    assert Call(lambda ctx: ctx.round).whole() == 1
+
+
+# ------------------------------------------------------------ handlers that are checked
+
+
+def test_a_handler_that_asks_something_else_the_second_time_is_found_out(caplog: pytest.LogCaptureFixture) -> None:
+    def rewords(ctx: Context) -> Any:
+        return ask(ctx, "a", f"message {len(runs.append(1) or runs)}") + ask(ctx, "b")  # type: ignore[func-returns-value]
+
+    def renames(ctx: Context) -> Any:
+        return ask(ctx, f"k{len(runs.append(1) or runs)}")  # type: ignore[func-returns-value]
+
+    def forgets(ctx: Context) -> Any:
+        runs.append(1)
+        return ask(ctx) if len(runs) == 1 else "enough"
+
+    def swallows(ctx: Context) -> Any:
+        try:
+            return rewords(ctx)
+        except Exception:
+            return "nothing happened"
+
+    for handler, words in (
+        (rewords, "other words when .*: keep what it depends on with ctx.step"),
+        (renames, "is not asked now"), (forgets, "is not asked now"),
+        (swallows, "other words"),
+    ):
+        for revision in (R4, R5):
+            runs: List[int] = []
+            with pytest.raises(InternalError, match=f"check_replay: .*{words}"):
+                Call(handler, revision=revision, check_replay=True).whole()
+    assert caplog.text == "", "it is told once, and not of something else"
+
+
+def test_a_question_in_other_words_is_asked_again_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def rewords(ctx: Context) -> Any:
+        runs.append(1)
+        return ask(ctx, "a", f"message {min(len(runs), 2)}") + ask(ctx, "b")
+
+    runs: List[int] = []
+    assert Call(rewords, revision=R5).whole() == 2
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        "tools/call t: 'a' was asked in other words when the handler ran before, and is asked again: "
+        "keep what it depends on with ctx.step"
+    )
+
+
+def test_a_checked_handler_gets_what_an_unchecked_one_gets() -> None:
+    def catches(ctx: Context) -> Any:
+        try:
+            return ask(ctx)
+        except Exception as error:
+            return [type(error).__name__, str(error), ask(ctx, "after")]
+
+    broken = iter([{"error": {"code": -1, "message": "no"}}, YES, {"action": "?"}, YES] * 2)
+    for options in ({}, {"check_replay": True}):
+        for expected in (["Refused", "no", 1], ["ProtocolViolation", None, 1]):
+            found = Call(catches, lambda request: next(broken), revision=R4, **options).whole()
+            assert found == [expected[0], expected[1] or found[1], expected[2]]
+    with pytest.raises(Refused):
+        Call(ask, lambda request: {"error": {"code": -1, "message": "no"}}, revision=R4, check_replay=True).whole()
+
+
+def test_a_checked_handler_that_is_cancelled_is_not_run_again() -> None:
+    def cancel(request: Any) -> Any:
+        call.runs[-1]._exchange.cancel("enough")
+
+    call = Call(ask, cancel, revision=R4, check_replay=True)
+    with pytest.raises(Cancelled, match="enough"):
+        call.whole()
+    assert len(call.runs) == 1
+
+
+# ------------------------------------------------------------ an error of another revision
+
+ENTRY = {"mode": "url", "message": "Pay", "url": "https://pay.example/1", "elicitationId": "e1"}
+
+
+@pytest.mark.requirement("M:ERR-4", "M:ELI-11", "M:ELI-10")
+def test_the_error_that_asks_for_a_url_becomes_a_question() -> None:
+    def handler(ctx: Context) -> Any:
+        if len(runs.append(1) or runs) < 3:  # type: ignore[func-returns-value]
+            url_required(ctx._exchange, UrlElicitationRequired("pay first", {"elicitations": [ENTRY]}))
+            return "declined"
+        return "paid"
+
+    runs: List[int] = []
+    call = Call(handler, lambda request: {"action": "accept"})
+    assert call.whole() == "paid"
+    params = {"mode": "url", "message": "Pay", "url": "https://pay.example/1"}
+    assert call.asked == [{"method": "elicitation/create", "params": params}] * 2
+    for answer in ("decline", "cancel"):
+        runs = []
+        assert Call(handler, lambda request, answer=answer: {"action": answer}).whole() == "declined"
+        assert len(runs) == 2
+    runs = []
+    with pytest.raises(CapabilityNotSupported):
+        Call(handler, capabilities={"elicitation": {}}).once()
+
+
+@pytest.mark.requirement("M:ERR-4")
+def test_the_same_error_raised_by_any_handler(caplog: pytest.LogCaptureFixture) -> None:
+    def handler(ctx: Context) -> Any:
+        if ctx.round < 2 or stubborn:
+            raise UrlElicitationRequired("pay first", {"elicitations": [{**ENTRY, "url": url}]})
+        return "paid"
+
+    url, stubborn = ENTRY["url"], False
+    for method in ("prompts/get", "resources/read"):
+        assert Call(handler, lambda request: {"action": "accept"}, method=method).whole() == "paid"
+        with pytest.raises(UrlElicitationRequired):
+            Call(handler, method=method, revision=R4).whole()
+    stubborn = True
+    with pytest.raises(UrlElicitationRequired):
+        Call(handler, lambda request: {"action": "accept"}).whole()
+    assert "asked 8 times" in caplog.text
+    url = "javascript:alert(1)"
+    with pytest.raises(UrlElicitationRequired):
+        Call(handler).once()
+    assert "http or https URLs" in caplog.text
+
+
+def test_an_error_without_urls_asks_nothing() -> None:
+    made = exchange(params={"name": "t"}, revision=R5, capabilities=ALL)
+    for data in (None, {"elicitations": []}):
+        url_required(made, UrlElicitationRequired("m", data))
+    completing = exchange("completion/complete", revision=R5, capabilities=ALL)
+    url_required(completing, UrlElicitationRequired("m", {"elicitations": [ENTRY]}))
+    assert asker_of(made).pending == {}

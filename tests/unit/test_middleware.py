@@ -1,0 +1,245 @@
+"""What runs round a handler: its order, what it may return and raise, and what it is made of."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any, Callable, Dict, List
+
+import pytest
+
+import minimcp
+from minimcp import CallToolResult, Completion, Context, InvalidParams, ResourceNotFound, Server, ToolError
+
+from ..answering import R3, R4, R5
+from ..support import WAIT
+
+
+def test_the_first_is_the_outermost() -> None:
+    server, seen = Server("x"), []
+
+    def named(name: str) -> Callable[..., Any]:
+        def layer(ctx: Context, call_next: Callable[[], Any]) -> Any:
+            seen.append(f"+{name}")
+            result = call_next()
+            seen.append(f"-{name}")
+            return f"{name}({result})"
+
+        return layer
+
+    @server.tool
+    def raw() -> str:
+        """Raw."""
+        return "raw"
+
+    for name in "abc":
+        server.middleware(named(name))
+    with minimcp.connect(server) as client:
+        assert client.call_tool("raw").text == "a(b(c(raw)))"
+        server.middleware(lambda ctx, call_next: call_next(ctx))
+        with pytest.raises(ToolError, match="positional argument"):
+            client.call_tool("raw")
+    assert seen == ["+a", "+b", "+c", "-c", "-b", "-a", "+a", "+b", "+c"]
+
+
+class Layer:
+    def __call__(self, ctx: Context, call_next: Callable[[], Any]) -> Any:
+        return call_next()
+
+    def method(self, ctx: Context, call_next: Callable[[], Any], *, more: int = 1) -> Any:
+        return call_next()
+
+
+def test_what_can_be_middleware() -> None:
+    def plain(ctx: Context, call_next: Callable[[], Any], more: int = 0) -> Any: ...
+
+    @functools.wraps(plain)
+    def wrapped(*arguments: Any, **keywords: Any) -> Any: ...
+
+    async def waits(ctx: Context, call_next: Callable[[], Any]) -> Any: ...
+
+    def yields(ctx: Context, call_next: Callable[[], Any]) -> Any:
+        yield call_next()
+
+    def one(ctx: Context) -> Any: ...
+
+    def three(ctx: Context, call_next: Callable[[], Any], more: int) -> Any: ...
+
+    def keyword(ctx: Context, call_next: Callable[[], Any], *, more: int) -> Any: ...
+
+    server = Server("x")
+    for function in (plain, wrapped, Layer(), Layer().method, Layer().__call__):
+        assert server.middleware(function) is function
+    for function, said in (
+        (waits, "is async"), (yields, "is a generator"), (one, r"takes \(ctx, call_next\)$"), (three, "takes"),
+        (keyword, "takes"), (print, "no Python function"), (functools.partial(plain), "no Python function"),
+        (5, "no Python function"),
+    ):
+        with pytest.raises(TypeError, match=f"middleware.*{said}"):
+            server.middleware(function)
+
+
+def served() -> Server:
+    """A server with one thing of each kind, and middleware that does what the call's ``_meta`` says."""
+    server = Server("served", mask_errors=False)
+
+    @server.middleware
+    def layer(ctx: Context, call_next: Callable[[], Any]) -> Any:
+        return SAYINGS[ctx.meta.get("example.com/do", "pass")](ctx, call_next)
+
+    @server.tool
+    def double(number: int) -> int:
+        """Double."""
+        return 2 * number
+
+    @server.prompt(complete={"word": ["one", "two"]})
+    def brief(word: str) -> str:
+        """Brief."""
+        return word
+
+    server.add_resource(lambda: "text", "a:b", name="fixed", description="Fixed.")
+    server.add_resource(brief, "a:c/{word}", name="family", complete={"word": lambda value: ["three"]})
+    server.method("vendor/echo")(lambda params: {"got": params["x"]})
+    return server
+
+
+def caught(ctx: Context, call_next: Callable[[], Any]) -> Any:
+    try:
+        return call_next()
+    except Exception as error:
+        ctx.server.seen.append(error)
+        raise
+
+
+def noted(ctx: Context, call_next: Callable[[], Any]) -> Any:
+    result = call_next()
+    ctx.server.seen.append((ctx.method, result))
+    return result
+
+
+def raises(error: Exception) -> Callable[..., Any]:
+    def layer(ctx: Context, call_next: Callable[[], Any]) -> Any:
+        raise error
+
+    return layer
+
+
+SAYINGS: Dict[str, Callable[..., Any]] = {
+    "pass": lambda ctx, call_next: call_next(),
+    "own": lambda ctx, call_next: "own",
+    "result": lambda ctx, call_next: CallToolResult([minimcp.Text("whole")]),
+    "twice": lambda ctx, call_next: call_next() + call_next(),
+    "empty": lambda ctx, call_next: {"empty": True},
+    "list": lambda ctx, call_next: ["x", "y"],
+    "completion": lambda ctx, call_next: Completion(["z"], 9, True),
+    "number": lambda ctx, call_next: 5,
+    "caught": caught,
+    "noted": noted,
+    "tool": raises(ToolError("told")),
+    "params": raises(InvalidParams("not so")),
+    "missing": raises(ResourceNotFound("nowhere")),
+    "fault": raises(KeyError("secret")),
+}
+
+CALLS = {
+    "tool": ("tools/call", {"name": "double", "arguments": {"number": 4}}),
+    "prompt": ("prompts/get", {"name": "brief", "arguments": {"word": "w"}}),
+    "fixed": ("resources/read", {"uri": "a:b"}),
+    "family": ("resources/read", {"uri": "a:c/w"}),
+    "completion": (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "brief"}, "argument": {"name": "word", "value": "t"}},
+    ),
+    "variable": (
+        "completion/complete",
+        {"ref": {"type": "ref/resource", "uri": "a:c/{word}"}, "argument": {"name": "word", "value": "t"}},
+    ),
+    "method": ("vendor/echo", {"x": 1}),
+}
+
+
+def said(client: minimcp.Client, what: str, do: str, **change: Any) -> Any:
+    """What comes of a call: its essence, or the code and the message of an error."""
+    method, params = CALLS[what]
+    try:
+        result = client.request(method, {**params, **change, "_meta": {"example.com/do": do}})
+    except minimcp.RpcError as error:
+        return error.code, error.message
+    if "content" in result:
+        text = result["content"][0]["text"]
+        return ["failed", text] if result.get("isError") else text
+    if "messages" in result:
+        return result["messages"][0]["content"]["text"]
+    if "contents" in result:
+        return result["contents"][0]["text"]
+    return result.get("completion") or {key: each for key, each in result.items() if key in ("got", "empty")}
+
+
+@pytest.mark.requirement("M:SEC-2")
+@pytest.mark.parametrize("revision", [R3, R5])
+def test_it_stands_in_for_every_kind_of_handler(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+    server: Any = served()
+    server.seen = []
+    usual = {
+        "tool": "8", "prompt": "w", "fixed": "text", "family": "w",
+        "completion": {"values": ["two"], "total": 1, "hasMore": False},
+        "variable": {"values": ["three"], "total": 1, "hasMore": False}, "method": {"got": 1},
+    }
+    with minimcp.connect(server, revision=revision) as client:
+        assert {what: said(client, what, "pass") for what in CALLS} == usual
+        assert [said(client, what, "noted") for what in CALLS] == list(usual.values())
+        values = [result for method, result in server.seen]
+        assert values[:4] == [8, "w", "text", "w"] and values[6] == {"got": 1}, "as the handlers returned it"
+        assert [each.values for each in values[4:6]] == [["two"], ["three"]]
+        assert [method for method, result in server.seen] == [method for method, params in CALLS.values()]
+        assert [said(client, what, "own") for what in ("prompt", "fixed", "family")] == ["own"] * 3
+        assert said(client, "tool", "own")[0] == "failed", "it does not fit the tool's output schema"
+        assert said(client, "tool", "result") == "whole" and said(client, "tool", "twice") == "16"
+        assert said(client, "method", "empty") == {"empty": True}
+        assert said(client, "completion", "list")["values"] == ["x", "y"]
+        assert said(client, "variable", "completion") == {"values": ["z"], "total": 9, "hasMore": True}
+        assert {what: said(client, what, "params") for what in CALLS} == dict.fromkeys(CALLS, (-32602, "not so"))
+        assert said(client, "tool", "tool") == ["failed", "told"]
+        assert said(client, "tool", "fault") == ["failed", "KeyError: 'secret'"]
+        for what in set(CALLS) - {"tool"}:
+            code, message = said(client, what, "fault")
+            assert code == -32603 and "secret" not in message
+        assert said(client, "completion", "number")[0] == said(client, "method", "number")[0] == -32603
+        with pytest.raises(ResourceNotFound) as missing:
+            client.request("resources/read", {"uri": "a:b", "_meta": {"example.com/do": "missing"}})
+        assert missing.value.data == {"uri": "a:b"}, "as if the resource had raised it"
+
+
+def test_arguments_that_do_not_fit_pass_it() -> None:
+    server: Any = served()
+    server.seen = []
+    with minimcp.connect(server, revision=R4) as client:
+        assert said(client, "tool", "caught", arguments={"number": "x"})[0] == "failed"
+        assert said(client, "prompt", "caught", arguments={"word": 5})[0] == -32602
+        assert [type(error) for error in server.seen] == [ToolError, InvalidParams] and "number" in str(server.seen[0])
+        assert said(client, "tool", "caught", name="nothing")[0] == -32602 and len(server.seen) == 2
+
+
+def test_one_that_is_added_while_requests_run_counts_for_the_next() -> None:
+    server, gate, inside = Server("x"), threading.Event(), threading.Event()
+    seen: List[str] = []
+
+    @server.tool
+    def wait() -> str:
+        """Wait."""
+        inside.set()
+        gate.wait(WAIT)
+        return "over"
+
+    with minimcp.connect(server) as client:
+        first = client.submit(client.call_tool, "wait")
+        assert inside.wait(WAIT)
+
+        @server.middleware
+        def layer(ctx: Context, call_next: Callable[[], Any]) -> Any:
+            seen.append(ctx.method)
+            return call_next()
+
+        gate.set()
+        assert first.result(WAIT).text == "over" and seen == []
+        assert client.call_tool("wait").text == "over" and seen == ["tools/call"]

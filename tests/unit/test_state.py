@@ -1,0 +1,175 @@
+"""What a client carries between rounds: only what this server made, for this request, this user and this time."""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import Any
+
+import pytest
+
+from minimcp import InvalidParams, Limits, Server
+from minimcp.errors import InternalError
+from minimcp.server.input_rounds import LONGEST, States
+
+from ..answering import R5
+from .requests import exchange
+
+CLAIMS = {"r": 1, "cid": "c", "asked": {"k": "d"}, "ans": {"a": ["d", {"action": "cancel"}]}, "steps": {"s": [1]}}
+KEY, OTHER = b"k" * 32, bytearray(b"o" * 40)
+
+
+class Clock:
+    now = 1_000_000.5
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def states(*keys: Any, audience: str = "here", **options: Any) -> States:
+    return States(audience, keys or [KEY], **options)
+
+
+def of(method: str = "tools/call", principal: Any = None, **params: Any) -> Any:
+    made = exchange(method, {"name": "t", "arguments": {"a": 1}, **params}, revision=R5)
+    made.peer.principal = principal
+    return made
+
+
+REFUSALS = "Invalid or expired requestState", {"reason": "invalid_request_state"}
+
+
+def refused(taking: States, token: Any, by: Any = None) -> None:
+    with pytest.raises(InvalidParams) as caught:
+        taking.unseal(token, by or of())
+    assert (caught.value.code, caught.value.message, caught.value.data) == (-32602, *REFUSALS)
+
+
+@pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S6")
+def test_what_was_sealed_comes_back() -> None:
+    clock = Clock()
+    one = states(clock=clock)
+    token = one.seal(CLAIMS, of())
+    assert token.startswith("v1.") and one.unseal(token, of()) == CLAIMS
+    assert states(clock=clock).unseal(token, of(_meta={"x": 1}, requestState="other", inputResponses={})) == CLAIMS
+    clock.now += 600 - 1
+    assert one.unseal(token, of()) == CLAIMS
+    assert one.unseal(one.seal(CLAIMS, of(arguments=None)), of(arguments={})) == CLAIMS
+
+
+@pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S6", "M:MRTR-S19", "M:ELI-17", "M:ELI-22", "ELIC-40", "ELIC-46")
+def test_a_state_is_good_for_one_request_of_one_user_for_a_time(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    one = states(clock=clock)
+    token = one.seal(CLAIMS, of(principal="ada"))
+    others = [
+        of(), of(principal="bob"), of("prompts/get", principal="ada"), of(name="u", principal="ada"),
+        of(uri="a:b", principal="ada"), of(arguments={"a": 2}, principal="ada"), of(arguments={}, principal="ada"),
+    ]
+    for other in others:
+        refused(one, token, other)
+    assert caplog.text.count("another request's, or another user's") == len(others)
+    for foreign, reason in (
+        (states(clock=clock, audience="there"), "another server's"), (states(OTHER, clock=clock), "an unknown key"),
+    ):
+        refused(foreign, token, of(principal="ada"))
+        assert reason in caplog.text
+    clock.now += 600
+    refused(one, token, of(principal="ada"))
+    assert "expired" in caplog.text
+
+
+def test_how_long_a_state_is_good_is_how_long_a_client_may_take() -> None:
+    for lifetime, good, over in ((0.5, 0.4, 0.6), (3600, 3599, 3601), (None, 10 ** 9, None)):
+        clock = Clock()
+        clock.now += 0.9  # a part of a second is not lost
+        one = states(clock=clock, lifetime=lifetime)
+        token, begun = one.seal(CLAIMS, of()), clock.now
+        clock.now = begun + good
+        assert one.unseal(token, of()) == CLAIMS
+        if over is not None:
+            clock.now = begun + over
+            refused(one, token)
+    for seconds in (3600, None):
+        made = Server("slow", limits=Limits(ask_timeout=seconds))._config.states
+        assert made is not None and made._lifetime == seconds
+
+
+@pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S19")
+def test_a_thousand_changes_of_a_token_are_refused() -> None:
+    one, chance = states(), random.Random(5)
+    tokens = [one.seal({**CLAIMS, "r": number}, of()) for number in range(10)]
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/=.\n é"
+    tried = 0
+    for token in tokens:
+        raw = bytearray(base64.urlsafe_b64decode(token[3:] + "=" * (-len(token[3:]) % 4)))
+        for _ in range(60):  # one bit
+            flipped = bytearray(raw)
+            flipped[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
+            refused(one, "v1." + base64.urlsafe_b64encode(flipped).decode().rstrip("="))
+            tried += 1
+        for _ in range(20):  # cut off, at either end
+            at = chance.randrange(len(token))
+            refused(one, token[:at])
+            refused(one, token[at + 1:])
+            tried += 2
+        for _ in range(20):  # another character, two swapped
+            at = chance.randrange(len(token))
+            other = chance.choice([each for each in alphabet if each != token[at]])
+            refused(one, token[:at] + other + token[at + 1:])
+            first, second = sorted(chance.sample(range(len(token)), 2))
+            if token[first] != token[second]:
+                swapped = list(token)
+                swapped[first], swapped[second] = swapped[second], swapped[first]
+                refused(one, "".join(swapped))
+            tried += 2
+        assert one.unseal(token, of())
+    for first, second in zip(tokens, tokens[1:]):  # the signature of one over the claims of another
+        refused(one, first[:60] + second[60:])
+    assert tried >= 1000
+
+
+@pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S18")
+def test_what_is_no_token() -> None:
+    one = states()
+    good = one.seal(CLAIMS, of())
+    for token in (5, True, [], {}, "", "v1.", "v2" + good[2:], good + "=", good + "-TAMPERED", good + "A", " " + good,
+                  "v1." + "A" * (LONGEST - 3), "v1." + "A" * 2 ** 20, "\ud800"):
+        refused(one, token)
+
+
+def test_a_token_that_is_too_long_is_neither_made_nor_taken(caplog: pytest.LogCaptureFixture) -> None:
+    one = states()
+    refused(one, "v1." + "x" * LONGEST)
+    assert "too long" in caplog.text
+    with pytest.raises(InternalError, match=f"a requestState: [0-9]+ characters, and {LONGEST} is the most"):
+        one.seal({**CLAIMS, "steps": {"s": "x" * 200_000}}, of())
+    assert len(one.seal({**CLAIMS, "steps": {"s": "x" * 190_000}}, of())) <= LONGEST
+
+
+def test_the_first_key_signs_and_all_verify() -> None:
+    old, both, new = states(KEY), states(OTHER, KEY), states(OTHER)
+    assert both.unseal(old.seal(CLAIMS, of()), of()) == CLAIMS
+    assert new.unseal(both.seal(CLAIMS, of()), of()) == CLAIMS
+    refused(old, both.seal(CLAIMS, of()))
+    refused(new, old.seal(CLAIMS, of()))
+    assert repr(both) == "<States of 'here' with 2 keys>"
+
+
+@pytest.mark.parametrize(
+    ("keys", "error"),
+    [
+        ([], ValueError), (KEY, TypeError), ("k" * 32, TypeError), (["k" * 32], TypeError), ([32], TypeError),
+        ([b"k" * 31], ValueError), ([KEY, b""], ValueError),
+    ],
+)
+def test_keys_that_are_none(keys: Any, error: Any) -> None:
+    for make in (lambda: States("here", keys), lambda: Server("here", state_keys=keys)):
+        with pytest.raises(error):
+            make()
+
+
+def test_without_keys_each_server_has_its_own() -> None:
+    first, second = States("here"), States("here")
+    refused(second, first.seal(CLAIMS, of()))
+    assert first.unseal(first.seal(CLAIMS, of()), of()) == CLAIMS
