@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from minimcp.engine.exchange import Exchange, Route
+from minimcp.engine.requests import IncomingRequest, Route
 from minimcp.engine.limits import Limits
-from minimcp.engine.outgoing import Outgoing
-from minimcp.protocol.eras import Peer
+from minimcp.engine.requests import Outgoing
+from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME
 from minimcp.server.input_rounds import States
@@ -37,7 +37,7 @@ def exchange(
 ) -> IncomingRequest:
     """An exchange whose outlet is a `RecordingOutlet`, if no other is given."""
     request = Request(1, method, dict(params or {}))
-    made = Exchange(request, Peer(BY_NAME[revision], **peer), Route(lambda exchange: {}), outlet or RecordingOutlet())
+    made = IncomingRequest(request, Peer(BY_NAME[revision], **peer), Route(lambda exchange: {}), outlet or RecordingOutlet())
     made.server = of or config()
     return made
 

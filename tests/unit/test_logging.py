@@ -11,7 +11,7 @@ import pytest
 
 import minimcp
 from minimcp import Context, Server
-from minimcp.engine.workers import here
+from minimcp.engine.pool import here
 from minimcp.server.logging import LogHandler
 
 from ..answering import R4

@@ -6,14 +6,14 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.engine.exchange import Exchange
+from minimcp.engine.requests import IncomingRequest
 from minimcp.engine.lane import ALWAYS_SLOW
 from minimcp.server.executors import Elsewhere, Executors, Main, Serial, route_to
 
 from .test_executors import exchange
 
 
-def handle(exchange: Exchange) -> Any:
+def handle(exchange: IncomingRequest) -> Any:
     return {}
 
 
@@ -56,7 +56,7 @@ def test_routes() -> None:
         assert (route.pace is ALWAYS_SLOW) is pace
     main, notes = Main(), []  # type: ignore[var-annotated]
 
-    def watch(exchange: Exchange) -> Callable[[], None]:
+    def watch(exchange: IncomingRequest) -> Callable[[], None]:
         notes.append("waits")
         return lambda: notes.append("begins")
 

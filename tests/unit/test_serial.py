@@ -8,7 +8,7 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.engine.exchange import Exchange
+from minimcp.engine.requests import IncomingRequest
 from minimcp.server import serial as module
 from minimcp.server.executors import Elsewhere, Serial, Ticket
 
@@ -29,7 +29,7 @@ def run(executor: Any, work: Callable[[], object] = lambda: None) -> Any:
     """Run something there, and wait for it."""
     done = threading.Event()
 
-    def handle(exchange: Exchange) -> Any:
+    def handle(exchange: IncomingRequest) -> Any:
         try:
             work()
         finally:

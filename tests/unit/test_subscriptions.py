@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from minimcp.engine.exchange import LATER
-from minimcp.engine.inbound import Batch
+from minimcp.engine.requests import LATER
+from minimcp.engine.requests import Batch
 from minimcp.errors import InternalError, InvalidParams
 from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module
