@@ -10,15 +10,14 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from minimcp.engine.connection import Channel
+from minimcp.engine.connection import Connection, ConnectionHandler
 from minimcp.protocol.eras import Peer
 from minimcp.errors import ConnectionLost, MethodNotFound
-from minimcp.engine.exchange import Exchange, Outlet, Route
+from minimcp.engine.requests import IncomingRequest, Line, Route, RunningRequests, Sink
 from minimcp.protocol.messages import Notification, Request
 from minimcp.engine.limits import Limits
-from minimcp.engine.transport import Frame, Pipe
+from minimcp.engine.transport import Frame, Transport
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
-from minimcp.engine.role import Role
 
 from .support import WAIT
 
@@ -53,14 +52,12 @@ def wait_for(event: threading.Event) -> None:
     assert event.wait(WAIT), "it did not come"
 
 
-class ScriptedPipe(Pipe):
+class ScriptedPipe(Transport):
     """The end of a pipe whose other end is the test.
 
     Args:
         room: Bytes that the peer takes before `send` waits; None means that it takes everything.
     """
-
-    __slots__ = ("frames", "sent", "room", "closed", "finished", "failing", "stuck", "_changed")
 
     def __init__(self, room: Optional[int] = None) -> None:
         self.name = "scripted"
@@ -72,8 +69,7 @@ class ScriptedPipe(Pipe):
         self.stuck = threading.Event()
         self._changed = threading.Condition(threading.Lock())
 
-    def receive(self, before_wait: Callable[[], None] = lambda: None) -> List[Frame]:
-        before_wait()
+    def receive(self) -> List[Frame]:
         return self.frames.get(timeout=6 * WAIT)
 
     def send(self, data: bytes, seconds: float) -> int:
@@ -86,6 +82,7 @@ class ScriptedPipe(Pipe):
                 raise self.failing
             if self.closed:
                 raise self.lost("closed")
+            data = bytes(data)
             taken = len(data) if self.room is None else min(self.room, len(data))
             if self.room is not None:
                 self.room -= taken
@@ -145,21 +142,20 @@ def cancelled(id: Any, reason: str = "never mind") -> Dict[str, Any]:
     return notice("notifications/cancelled", requestId=id, reason=reason)
 
 
-class ScriptedRole(Role):
+class ScriptedRole(ConnectionHandler):
     """Serves what the test puts into `routes`, by method; remembers what it was told."""
 
-    answers_rubbish = True
+    answers_invalid = True
     takes_batches = True
 
-    def __init__(self, *, hot: bool = True) -> None:
-        self.hot = hot
-        self.routes: Dict[str, Route] = {"ping": Route(lambda exchange: {}, control=True)}
+    def __init__(self) -> None:
+        self.routes: Dict[str, Route] = {"ping": Route(lambda exchange: {}, immediate=True)}
         self.peer = Peer(NEWEST_HANDSHAKE)
         self.notices: List[Notification] = []
         self.noticed: Callable[[Notification], None] = self.notices.append
         self.losses: List[ConnectionLost] = []
 
-    def serve(self, method: str, handle: Callable[[Exchange], Any], **options: Any) -> None:
+    def serve(self, method: str, handle: Callable[[IncomingRequest], Any], **options: Any) -> None:
         self.routes[method] = Route(handle, **options)
 
     def admit(self, request: Request) -> Optional[Tuple[Peer, Route]]:
@@ -177,69 +173,45 @@ class ScriptedRole(Role):
         self.losses.append(cause)
 
 
-class RecordingOutlet(Outlet):
-    """Takes everything and remembers it; `refusal` is what `begin` answers."""
+class RecordingOutlet(Sink):
+    """Takes everything and remembers it: ``lines`` were sent, ``answers`` given, ``works`` are posted functions."""
 
-    __slots__ = ("refusal", "lines", "owed", "delivered", "aside", "open", "parked", "works")
-
-    def __init__(self) -> None:
-        self.refusal: Any = None
+    def __init__(self, **limits: Any) -> None:
+        self.requests = RunningRequests(Limits(**limits))
         self.lines: List[bytes] = []
-        self.owed: List[Tuple[Any, bytes]] = []
-        self.delivered: List[bytes] = []
-        self.aside: List[Callable[[], None]] = []
-        self.open = True
-        self.parked = False
-        self.works: List[Callable[[], Optional[bytes]]] = []
+        self.answers: List[Tuple[bytes, bool]] = []
+        self.aside: List[Callable[[], object]] = []
+        self.works: List[Line] = []
 
-    def begin(self, exchange: Exchange) -> Any:
-        return self.refusal
+    def deliver(self, line: bytes, wait: bool) -> None:
+        self.answers.append((line, wait))
 
-    def queue(self, exchange: Exchange) -> Any:
-        return self.refusal
-
-    def deliver(self, line: bytes) -> None:
-        self.delivered.append(line)
-
-    def park(self, exchange: Exchange) -> None:
-        self.parked = True
-
-    def later(self, work: Callable[[], Optional[bytes]]) -> None:
-        self.works.append(work)
+    def post(self, line: Line) -> None:
+        self.works.append(line)
 
     def work(self) -> None:
         """Do what was put off, as the one who writes would."""
         works, self.works = self.works, []
         for work in works:
-            line = work()
+            line = work if isinstance(work, bytes) else work()
             if line is not None:
                 self.lines += line.splitlines(True)
-
-    def answer(self, exchange: Exchange, line: bytes) -> Optional[bytes]:
-        return line if self.claim(exchange) else None
-
-    def claim(self, exchange: Exchange) -> bool:
-        was, self.open = self.open, False
-        return was
 
     def send(self, line: bytes) -> None:
         self.lines.append(line)
 
-    def owe(self, id: Any, line: bytes) -> None:
-        self.owed.append((id, line))
-
-    def run_aside(self, work: Callable[[], None]) -> None:
-        self.aside.append(work)
+    def spawn(self, job: Callable[[], object]) -> None:
+        self.aside.append(job)
 
 
 @contextmanager
 def open_channel(
     role: Optional[ScriptedRole] = None, *, room: Optional[int] = None, trace: Any = None, **limits: Any
-) -> Iterator[Tuple[Channel, ScriptedPipe, ScriptedRole]]:
+) -> Iterator[Tuple[Connection, ScriptedPipe, ScriptedRole]]:
     """A channel over a scripted pipe; closed at the end."""
     pipe = ScriptedPipe(room)
     served = role or ScriptedRole()
-    channel = Channel(pipe, served, limits=Limits(**limits), name="test", trace=trace).open()
+    channel = Connection(pipe, served, limits=Limits(**limits), name="test", trace=trace).open()
     try:
         yield channel, pipe, served
     finally:

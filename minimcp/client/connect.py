@@ -19,7 +19,8 @@ from ..errors import Cancelled, ConnectionFailed, ConnectionLost, RequestTimeout
 from ..protocol.messages import Json
 from ..protocol.options import FLAG, MAPPING, check_options, count
 from ..protocol.versions import Revision
-from ..stdio.child import CLOSE_SECONDS, ChildTransport
+from ..stdio import child
+from ..stdio.child import ChildTransport
 from ..types import Implementation
 from ..types.meta import check_extensions
 from .answering import Answerer
@@ -207,7 +208,7 @@ def connect(
                 era = negotiate(channel, plan, deadline, agreed)
                 getattr(pipe, "ready", _ignore)(deadline)
                 if isinstance(pipe, ChildTransport):
-                    pipe.grace = CLOSE_SECONDS
+                    pipe.grace = child.CLOSE_SECONDS
                 calls = CacheableCalls(channel, era, timeout, answerer, kept, getattr(pipe, "mirror", None))
                 link = Link(calls, role, lambda: getattr(pipe, "stderr_tail", ""))
                 link.hear(deadline, before)
