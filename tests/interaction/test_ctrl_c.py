@@ -37,8 +37,9 @@ def test_a_call_that_waits_is_cancelled_on_the_wire(method: str) -> None:
         assert len(connection.calls) == 0
         told = [] if method == "initialize" else ["notifications/cancelled"]
         assert [line["method"] for line in pipe.lines(1 + len(told))] == [method, *told]
-        pipe.give(result(2, fine=1))
-        assert Task(connection.calls.request, "work", lambda id: {}, Deadline(WAIT)).result() == {"fine": 1}
+        call = connection.calls.start("work", lambda id: {})
+        pipe.give(result(call.id, fine=1))
+        assert connection.calls.wait(call, Deadline(WAIT)) == {"fine": 1}
 
 
 def test_a_call_that_waits_for_room_is_given_up_and_never_sent() -> None:
