@@ -30,7 +30,7 @@ from copy import copy
 from queue import SimpleQueue
 from typing import Any, Callable, Mapping, Optional, Union
 
-from ..errors import INVALID_REQUEST, ConnectionLost, InvalidRequest, ProtocolViolation, RpcError, one_line
+from ..errors import INVALID_REQUEST, ConnectionLost, InternalError, InvalidRequest, ProtocolViolation, RpcError, one_line
 from ..protocol.eras import LISTEN, Peer
 from ..protocol.failures import describe
 from ..protocol.messages import (
@@ -443,15 +443,16 @@ class Connection:
         except RpcError as error:
             self._refuse(request.id, error, sink)
             return
-        if route.immediate:
-            incoming.run()
-        elif route.start is None:
-            self.pool.submit(incoming.run)
-        else:
-            try:
+        try:
+            if route.immediate:
+                incoming.run()
+            elif route.start is None:
+                self.pool.submit(incoming.run)
+            else:
                 route.start(incoming)
-            except RpcError as error:
-                sink.respond(incoming, encode(failure(request.id, error)), False)
+        except (RpcError, RuntimeError) as error:
+            refusal = error if isinstance(error, RpcError) else InternalError("no thread is free")
+            sink.respond(incoming, encode(failure(request.id, refusal)), False)
 
     def _refuse(self, id: Id, error: RpcError, sink: Union[_ConnectionSink, Batch]) -> None:
         line = encode(failure(id, error))
