@@ -11,12 +11,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 
 from minimcp.engine.connection import Connection, ConnectionHandler
-from minimcp.protocol.eras import Peer
-from minimcp.errors import ConnectionLost, MethodNotFound
-from minimcp.engine.requests import IncomingRequest, Line, Route, RunningRequests, Sink
-from minimcp.protocol.messages import Notification, Request
 from minimcp.engine.limits import Limits
+from minimcp.engine.requests import IncomingRequest, Line, Route, RunningRequests, Sink
 from minimcp.engine.transport import Frame, Transport
+from minimcp.errors import ConnectionLost, MethodNotFound
+from minimcp.protocol.lifecycle import Peer
+from minimcp.protocol.messages import Notification, Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 
 from .support import WAIT

@@ -35,11 +35,11 @@ from minimcp import (
     ToolError,
     connect,
 )
-from minimcp.server.prompts import Prompts
 from minimcp.engine.limits import Limits
 from minimcp.protocol.versions import BY_NAME, REVISIONS, Revision
 from minimcp.schema import kind_of
-from minimcp.schema.dialects import DIALECTS
+from minimcp.schema.checker import DIALECTS
+from minimcp.server.prompts import Prompts
 
 from .conformance.suite import ENVIRONMENT, PACKAGE
 from .interop.roster import PEERS, Asked

@@ -30,23 +30,31 @@ from copy import copy
 from queue import SimpleQueue
 from typing import Any, Callable, Mapping, Optional, Union
 
-from ..errors import INVALID_REQUEST, ConnectionLost, InternalError, InvalidRequest, ProtocolViolation, RpcError, one_line
-from ..protocol.eras import LISTEN, Peer
-from ..protocol.failures import describe
+from ..errors import (
+    INVALID_REQUEST,
+    ConnectionLost,
+    InternalError,
+    InvalidRequest,
+    ProtocolViolation,
+    RpcError,
+    describe,
+    one_line,
+)
+from ..protocol.lifecycle import LISTEN, Peer
 from ..protocol.messages import (
-    Broken,
     Decoded,
     Failure,
     Id,
+    InvalidMessage,
     Message,
     Notification,
     Request,
     Response,
     decode,
+    diagnose_long,
     encode,
     failure,
 )
-from ..protocol.overlong import judge
 from .limits import Limits
 from .pool import Pool, renewed_in_fork, waiting
 from .requests import (
@@ -461,12 +469,12 @@ class Connection:
         else:
             self.writer.post(line, owed=True)
 
-    def _array(self, items: list[Union[Message, Broken]], frame: bytes) -> None:
+    def _array(self, items: list[Union[Message, InvalidMessage]], frame: bytes) -> None:
         reason = why_no_batch(items, taken=self._handler.takes_batches, limit=self.limits.batch)
         if reason is not None:
-            self._invalid(Broken(INVALID_REQUEST, reason), frame)
+            self._invalid(InvalidMessage(INVALID_REQUEST, reason), frame)
             return
-        broken = [item for item in items if type(item) is Broken and item.kind not in ("notification", "response")]
+        broken = [item for item in items if type(item) is InvalidMessage and item.kind not in ("notification", "response")]
         refusals = [self._refusal(item) for item in broken if self._handler.answers_invalid]
         batch = Batch(self.sink, refusals, [item.id for item in items if type(item) is Request])
         for item in items:
@@ -474,7 +482,7 @@ class Connection:
                 self._refuse(item.id, InvalidRequest("initialize stands alone, not in an array"), batch)
             elif type(item) is Request:
                 self._request(item, batch, len(frame) // len(items))
-            elif type(item) is not Broken:
+            elif type(item) is not InvalidMessage:
                 self.take_decoded(item, frame)
         batch.complete()
 
@@ -510,7 +518,7 @@ class Connection:
         """Tell whom a line that was too long belonged to; if it was an answer to nobody knows what, all that wait."""
         shown = frame.head + b" ... " + frame.tail
         reason = f"a message is longer than {frame.limit} bytes, the max_message_bytes of its receiver"
-        broken = judge(frame.head, frame.tail, reason)
+        broken = diagnose_long(frame.head, frame.tail, reason)
         if broken.kind != "response" or broken.id is not None:
             self._invalid(broken, shown)
             return
@@ -518,7 +526,7 @@ class Connection:
         for call in self.calls.waiting():
             self.calls.settle(call.id, ProtocolViolation(reason, shown.decode("utf-8", "replace")))
 
-    def _invalid(self, broken: Broken, frame: bytes) -> None:
+    def _invalid(self, broken: InvalidMessage, frame: bytes) -> None:
         """Deal with what is no message: a server says so, a client must not."""
         log.debug("<-- no message (%s): %s", broken.reason, one_line(frame))
         text = frame.decode("utf-8", "replace")
@@ -537,7 +545,7 @@ class Connection:
         if self._odd_lines == MOST_WARNINGS:
             log.warning("further lines that are no messages are not shown")
 
-    def _refusal(self, broken: Broken) -> bytes:
+    def _refusal(self, broken: InvalidMessage) -> bytes:
         answer = Failure(broken.id, broken.code, broken.reason)
         return encode(answer, error_without_id=self._handler.error_without_id)
 

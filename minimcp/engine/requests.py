@@ -24,12 +24,11 @@ from ..errors import (
     RpcError,
     one_line,
 )
-from ..protocol.eras import Peer
-from ..protocol.failures import wire_failure
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
-    Broken,
     Failure,
     Id,
+    InvalidMessage,
     Json,
     Message,
     Notification,
@@ -40,6 +39,7 @@ from ..protocol.messages import (
     encode_result,
     failure,
     to_json,
+    wire_failure,
 )
 from .limits import Limits
 from .pool import Job, here, waiting
@@ -148,15 +148,15 @@ class PendingCall:
         """Whether it has ended, and not by a result."""
         return isinstance(self.ending, (Failure, BaseException))
 
+    def end(self, ending: Ending) -> None:
+        """Put the ending in; only who took this call out of its table may do so, and so only once."""
+        self.ending = ending
+        self.box.put(self)
+
     def put(self, item: Any) -> None:
         """Add progress (the reader's thread)."""
         if self.on_item is not None:
             self.box.put(item)
-
-    def end(self, ending: Ending) -> None:
-        """Put the ending in: once, by who took this call out of its table."""
-        self.ending = ending
-        self.box.put(self)
 
     def wake(self) -> None:
         """Have the thread that waits look at its deadline again."""
@@ -172,7 +172,7 @@ class PendingCall:
                 item: Any = self.box.get(self.ending is None, deadline.wait())
             except Empty:
                 if self.ending is not None or deadline.expired:
-                    return self.ending
+                    break
                 continue
             if item is self:
                 break
@@ -391,6 +391,14 @@ class Calls:
     def _timeout(self, call: PendingCall, deadline: Deadline, about: Json) -> RequestTimeout:
         called = f"{call.method} {about[:100]!r}" if isinstance(about, str) else call.method
         return RequestTimeout(f"{self.name}: {called}: no answer within {deadline.seconds:g} s{self._remark()}")
+
+    def end_late(self, call: PendingCall, about: Json = None) -> None:
+        """End a call whose deadline has come, for a thread that waits by other means. Never blocks."""
+        self.end(call, self._timeout(call, call.deadline, about))
+
+    def new_id(self) -> Id:
+        """An id that was never used on this connection."""
+        return next(self._table.ids)
 
     # ------------------------------------------------------------ their ends
 
@@ -733,7 +741,7 @@ class Batch(Sink):
             self._sink.deliver(whole, wait)
 
 
-def why_no_batch(items: list[Union[Message, Broken]], *, taken: bool, limit: Optional[int]) -> Optional[str]:
+def why_no_batch(items: list[Union[Message, InvalidMessage]], *, taken: bool, limit: Optional[int]) -> Optional[str]:
     """Why an array of messages is refused whole; None when it is not.
 
     Args:
@@ -875,7 +883,7 @@ class IncomingRequest:
         requests.finish(self)
 
     def _failed(self, error: BaseException) -> bytes:
-        found = wire_failure(self.request.id, error, self.peer, self.request.method)
+        found = wire_failure(self.request.id, error, self.peer.revision, self.request.method)
         try:
             return encode(found)
         except Exception as unfit:  # the error's data is no JSON

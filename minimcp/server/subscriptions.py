@@ -1,4 +1,4 @@
-"""Change notices: who wants which, and how they get there without keeping whoever causes them.
+"""Change notifications: who wants which, and how they get there without keeping whoever causes them.
 
 A handshake session hears of every list that changes and of the resources it subscribed to; where requests stand alone a
 client opens a stream with `subscriptions/listen`, a request whose answer comes when the stream ends.
@@ -7,18 +7,15 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscrip
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .. import types
-from ..engine.requests import LATER, IncomingRequest, Line, NotificationQueue, Route, Sink
-from ..errors import InternalError, InvalidParams, one_line
-from ..protocol.eras import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
+from ..engine.requests import LATER, IncomingRequest, Line, NotificationQueue, Sink
+from ..errors import InternalError, InvalidParams
+from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
-from .facts import Facts
-
-log = logging.getLogger("minimcp.subscriptions")
+from .registered import ServerConfig
 
 MOST_URIS = 10_000
 """Resources that one session or stream may subscribe to, and notices that may wait for a slow client; when so many wait
@@ -35,10 +32,8 @@ class Subscriber:
         notices: The way.
         lists: Kinds of lists.
         uris: Resources; one below them counts too.
-        meta: The ``_meta`` of every notice; None sends none.
+        meta: The ``_meta`` of every notification; None sends none.
     """
-
-    __slots__ = ("notices", "uris", "_lists", "_meta")
 
     def __init__(
         self,
@@ -77,25 +72,17 @@ class Subscriptions:
     """All sessions and streams of one server that want to hear of changes. Thread-safe.
 
     Args:
-        facts: Of the server.
+        config: Of the server.
         offered: Tells whether a kind ("tools", "resources", ...) is offered.
-        max_streams: Streams that may be open at once; None means no limit.
     """
 
-    def __init__(self, facts: Facts, offered: Callable[[str], bool], *, max_streams: Optional[int] = 256) -> None:
-        self._facts, self._offered, self._max_streams = facts, offered, max_streams
+    def __init__(self, config: ServerConfig, offered: Callable[[str], bool]) -> None:
+        self._config, self._offered = config, offered
         self._sessions: dict[Peer, Subscriber] = {}
         self._streams: dict[IncomingRequest, Subscriber] = {}
         self._order_lock = threading.RLock()
-
-    def routes(self, kind: str) -> Mapping[str, Route]:
-        """The methods by which a session subscribes to things of a kind."""
-        if kind != "resources":
-            return {}
-        return {
-            "resources/subscribe": Route(self.subscribe, immediate=True),
-            "resources/unsubscribe": Route(self.unsubscribe, immediate=True),
-        }
+        """Held while several clients are told of one thing, and while one is added: it hears of that, or begins behind
+        it. A signal handler may tell something in the midst of another thing."""
 
     # ------------------------------------------------------------ what changed
 
@@ -164,8 +151,6 @@ class Subscriptions:
             InternalError: Too many streams are open.
         """
         honoured = self._honoured(exchange.request.params.get("notifications"))
-        if self._max_streams is not None and len(self._streams) >= self._max_streams:
-            raise InternalError(f"more than {self._max_streams} streams are open (max_streams)")
         meta = {SUBSCRIPTION_KEY: exchange.request.id}
         stream = Subscriber(
             NotificationQueue(exchange.sink.post),
@@ -174,7 +159,10 @@ class Subscriptions:
             meta=meta,
         )
         acknowledged = Notification(ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
+        most = self._config.limits.streams
         with self._order_lock:  # what a client hears on another stream before this word, it need not hear here
+            if most is not None and len(self._streams) >= most:
+                raise InternalError(f"more than {most} streams are open (Limits.streams)")
             stream.notices.put("acknowledged", encode(acknowledged))
             self._streams[exchange] = stream
         exchange.on_cancel(lambda: self._drop(exchange))
@@ -200,8 +188,7 @@ class Subscriptions:
         return honoured
 
     def _drop(self, exchange: IncomingRequest) -> None:
-        if self._streams.pop(exchange, None) is not None:
-            log.debug("stream %s has ended", one_line(exchange.request.id))
+        self._streams.pop(exchange, None)
 
     def end_streams(self, sink: Optional[Sink] = None) -> None:
         """End streams politely: what waits is sent, then the answer of the request that opened the stream.
@@ -214,10 +201,10 @@ class Subscriptions:
                 continue
             self._drop(exchange)
             id = exchange.request.id
-            result = self._facts.closed({"_meta": {SUBSCRIPTION_KEY: id}}, exchange.peer.revision)
-            farewell = exchange.sink.closing_message(id)
-            if exchange.sink.respond(exchange, encode(Response(id, result)), False) and farewell is not None:
-                exchange.sink.post(farewell)
+            result = self._config.closed({"_meta": {SUBSCRIPTION_KEY: id}}, exchange.peer.revision)
+            closing = exchange.sink.closing_message(id)
+            if exchange.sink.respond(exchange, encode(Response(id, result)), False) and closing is not None:
+                exchange.sink.post(closing)
 
     def renew(self) -> None:
         """Begin anew in a forked process: the clients are the parent's."""

@@ -16,11 +16,12 @@ import select
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Sequence, Union
 
 from ..engine.timer import Deadline
 from ..engine.transport import StreamTransport, close_quietly, enlarge
 from ..errors import ConnectionFailed, ConnectionLost, one_line
+from ..schema.hints import refuse_options
 
 try:
     import fcntl
@@ -85,7 +86,12 @@ class StdioServer:
         env: Optional[Mapping[str, str]] = None,
         cwd: Optional[Union[str, os.PathLike[str]]] = None,
         inherit_env: bool = True,
+        **misplaced: NoReturn,
     ) -> None:
+        if "stderr" in misplaced:
+            raise TypeError("StdioServer has no option stderr=: say connect(..., stderr=...)")
+        if misplaced:
+            refuse_options("StdioServer(...)", misplaced, StdioServer.__init__)
         if not isinstance(command, (list, tuple)):
             raise TypeError(f"command must be a list such as ['python', 'server.py'], not {type(command).__name__}")
         if not command:

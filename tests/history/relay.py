@@ -13,8 +13,8 @@ import time
 from collections import Counter
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from minimcp.errors import ConnectionLost
 from minimcp.engine.transport import Transport, memory_pair
+from minimcp.errors import ConnectionLost
 from minimcp.stdio.child import ChildTransport
 
 from ..support import WAIT

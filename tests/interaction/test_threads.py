@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Cancelled, CancelToken, ConnectionLost, Context, Server
+from minimcp import Cancelled, CancelToken, ConnectionLost, Context, Limits, Server
 from minimcp.engine import connection as connection_module
 from minimcp.engine.connection import Connection
 from minimcp.engine.timer import Deadline
@@ -226,7 +226,7 @@ def test_a_cancel_races_the_answer_10_000_times() -> None:
 def test_nested_calls_far_beyond_the_cap() -> None:
     """Each level waits for the next on a connection of the same server, whose cap is two."""
     depth = 40
-    server = Server("nested", max_workers=2, capabilities=["tools"])
+    server = Server("nested", limits=Limits(workers=2), capabilities=["tools"])
     with minimcp.connect(server, timeout=LONG) as client:
 
         @server.tool
@@ -240,9 +240,8 @@ def test_nested_calls_far_beyond_the_cap() -> None:
     server.close()
 
 
-@pytest.mark.parametrize("executor", [None, "pool"])
-def test_nested_calls_over_connections_of_their_own(executor: Any) -> None:
-    server = Server("nested", max_workers=2, executor=executor)
+def test_nested_calls_over_connections_of_their_own() -> None:
+    server = Server("nested", limits=Limits(workers=2))
 
     @server.tool
     def down(n: int) -> int:
@@ -260,7 +259,7 @@ def test_nested_calls_over_connections_of_their_own(executor: Any) -> None:
 
 
 def test_two_servers_call_each_other() -> None:
-    servers = [Server(name, max_workers=2, capabilities=["tools"]) for name in ("left", "right")]
+    servers = [Server(name, limits=Limits(workers=2), capabilities=["tools"]) for name in ("left", "right")]
     clients = [minimcp.connect(server, timeout=LONG) for server in servers]
 
     def register(server: Server, other: Any) -> None:
@@ -319,7 +318,7 @@ def test_a_process_that_is_not_read_loses_nothing() -> None:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     asked = 8_000
     with subprocess.Popen(
-        [sys.executable, str(SERVER), json.dumps({"max_backlog_bytes": 100_000, "drain_grace": LONG})],
+        [sys.executable, str(SERVER), json.dumps({"backlog_bytes": 100_000, "drain_grace": LONG})],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},

@@ -23,9 +23,9 @@ from .clients import ERAS, MODERN, Script, lives, make_scripted  # noqa: F401
 
 def kill(client: minimcp.Client, pid: int) -> None:
     """Kill a server and wait until the client knows."""
-    channel = client._channel
+    session = client._sessions.newest.session
     os.kill(pid, signal.SIGKILL)
-    assert channel.wait_until_ended(WAIT)
+    assert session.wait_until_ended(WAIT)
 
 
 @pytest.mark.requirement("M:STD-12")

@@ -21,7 +21,7 @@ SERVER = """
 import os, signal, sys
 sys.path.insert(0, {root!r})
 import minimcp
-server = minimcp.Server("parting", drain_grace=600, max_message_bytes=100_000)
+server = minimcp.Server("parting", limits=minimcp.Limits(drain_grace=600, message_bytes=100_000))
 
 def note(text):
     with open({journal!r}, "a") as journal:
@@ -91,7 +91,7 @@ def test_an_answer_above_the_servers_own_limit_is_an_error_at_once(parting: Part
 
 
 def test_an_answer_above_the_clients_limit_ends_its_call_at_once(parting: Parting) -> None:
-    with parting.connect(revision="handshake", max_message_bytes=10_000) as client:
+    with parting.connect(revision="handshake", limits=minimcp.Limits(message_bytes=10_000)) as client:
         with pytest.raises(minimcp.ProtocolViolation, match="10000 bytes.*max_message_bytes"):
             client.call_tool("length", {"size": 50_000})
         assert client.call_tool("length", {"size": 1000}).text == "x" * 1000
