@@ -59,8 +59,6 @@ class ClientSession:
     mirror: Optional[Mirror] = None
     era: Era
     """What is spoken. Not before `agree`."""
-    stderr_tail: str = ""
-    """The last lines of the server process's stderr; empty where there is no process."""
     in_order = True
     """Whether what the server sends on several streams comes in the order in which it was sent."""
 
@@ -79,6 +77,11 @@ class ClientSession:
         Raises:
             RequestTimeout: The deadline came first.
         """
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last lines of the server process's stderr; empty where there is no process."""
+        return ""
 
     @property
     def cause(self) -> Optional[BaseException]:
@@ -341,7 +344,7 @@ class ConnectionSession(ClientSession):
         return len(self._calls.table)
 
     @property
-    def stderr_tail(self) -> str:  # type: ignore[override]
+    def stderr_tail(self) -> str:
         return getattr(self._pipe, "stderr_tail", "")
 
     def stop(self, cause: Exception) -> None:
