@@ -22,10 +22,10 @@ from urllib.request import urlopen
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import minimcp
-from minimcp import Context
+from minimcp import Context, HttpOptions
 
 KEY = secrets.token_bytes(32)  # from the settings of the site, in earnest: the same in all processes
-server = minimcp.Server("site", state_keys=[KEY], sessions=False)
+server = minimcp.Server("site", state_keys=[KEY], http=HttpOptions(sessions=False))
 visits: list[str] = []
 tools = server.wsgi("/mcp")
 

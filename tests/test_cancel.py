@@ -9,14 +9,11 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.engine.cancel import CancelToken
-from minimcp.protocol.eras import Peer
-from minimcp.errors import Cancelled
-from minimcp.engine.exchange import Exchange, Route
-from minimcp.engine.inbound import Inbound
-from minimcp.protocol.messages import Request
 from minimcp.engine.limits import Limits
-from minimcp.engine.outgoing import Outgoing
+from minimcp.engine.requests import CancelToken, Inbound, IncomingRequest, Outgoing, Route
+from minimcp.errors import Cancelled
+from minimcp.protocol.lifecycle import Peer
+from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import REVISIONS
 
 from .modules import PACKAGE, sources
@@ -112,7 +109,7 @@ def test_the_reason_of_a_cancelled_request_is_logged(
         Limits(), send=lambda line: None, owe=lambda line: None, deliver=lambda line: None,
         later=lambda work: None, run_aside=lambda work: None, calls=calls,
     )
-    exchange = Exchange(Request(7, "tools/call"), Peer(REVISIONS[0]), Route(lambda exchange: {}), inbound)
+    exchange = IncomingRequest(Request(7, "tools/call"), Peer(REVISIONS[0]), Route(lambda exchange: {}), inbound)
     inbound.add(exchange)
     with caplog.at_level(logging.INFO, "minimcp"):
         inbound.cancel(7, reason)

@@ -8,12 +8,12 @@ from typing import Any, Callable, List, Optional
 
 import pytest
 
-from minimcp.protocol.eras import Peer
+from minimcp.engine.requests import IncomingRequest, Route, current_exchange
 from minimcp.errors import InternalError
-from minimcp.engine.exchange import Exchange, Route, current_exchange
-from minimcp.server.executors import Executor, Ticket
+from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
+from minimcp.server.executors import Executor, Ticket
 
 from .scripted import RecordingOutlet, Task
 
@@ -33,12 +33,12 @@ class Kept(Executor):
         return len(self._waiting)
 
 
-def exchange(handle: Optional[Callable[[Exchange], Any]] = None, outlet: Any = None) -> Any:
+def exchange(handle: Optional[Callable[[IncomingRequest], Any]] = None, outlet: Any = None) -> Any:
     route = Route(handle or (lambda exchange: {"n": 1}))
-    return Exchange(Request(1, "work"), Peer(NEWEST_HANDSHAKE), route, outlet or RecordingOutlet())
+    return IncomingRequest(Request(1, "work"), Peer(NEWEST_HANDSHAKE), route, outlet or RecordingOutlet())
 
 
-def delivered(made: Exchange) -> Any:
+def delivered(made: IncomingRequest) -> Any:
     outlet: Any = made.outlet
     return [json.loads(line) for line in outlet.delivered]
 
@@ -66,7 +66,7 @@ def test_a_request_that_runs_inside_another_leaves_that_its_context(kept: Kept) 
     kept.start(inner)
     seen: List[Any] = []
 
-    def outside(exchange: Exchange) -> Any:
+    def outside(exchange: IncomingRequest) -> Any:
         kept.tickets[0].run()
         seen.append(current_exchange())
         return {}
@@ -115,7 +115,7 @@ def test_what_refuses_it_keeps_it_out(kept: Kept) -> None:
 def test_who_watches_is_told_when_the_wait_is_over(kept: Kept) -> None:
     notes: List[str] = []
 
-    def watch(exchange: Exchange) -> Callable[[], None]:
+    def watch(exchange: IncomingRequest) -> Callable[[], None]:
         notes.append("waits")
         return lambda: notes.append("begins")
 
@@ -159,7 +159,7 @@ def test_an_executor_that_fails_is_the_answer(kept: Kept, caplog: pytest.LogCapt
     assert "after its job had been run" in caplog.messages[-1] and len(delivered(made)) == 1
 
 
-def interrupt(exchange: Exchange) -> Any:
+def interrupt(exchange: IncomingRequest) -> Any:
     raise KeyboardInterrupt
 
 
@@ -179,7 +179,7 @@ def test_a_request_that_is_struck_where_nothing_else_catches_it_is_answered(kept
     class Struck(RecordingOutlet):
         __slots__ = ()
 
-        def answer(self, exchange: Exchange, line: bytes) -> Any:
+        def answer(self, exchange: IncomingRequest, line: bytes) -> Any:
             raise KeyboardInterrupt
 
     made = exchange(outlet=Struck())

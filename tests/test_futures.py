@@ -9,8 +9,8 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp import CancelToken
-from minimcp.engine.futures import CallFuture
+from minimcp import CancelToken, Limits
+from minimcp.client.futures import CallFuture
 
 from .scripted import Task, wait_for
 from .support import WAIT
@@ -60,7 +60,7 @@ def test_cancelling_a_call_that_runs(late: Any) -> None:
 @pytest.mark.parametrize("how", ["result", "exception"])
 def test_a_handler_that_waits_for_a_future_gives_its_place_away(how: str) -> None:
     """Two connections with one worker each call one another, deeper than there are workers."""
-    server = minimcp.Server("nested", max_workers=1, executor="pool")
+    server = minimcp.Server("nested", limits=Limits(workers=1))
     clients: List[minimcp.Client] = []
 
     @server.tool

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minimcp import Server, connect
+from minimcp import Limits, Server, connect
 from minimcp.protocol.options import TEXT, check_options, never_none
 
 from .rows import for_each
@@ -71,8 +71,8 @@ def test_nothing_is_too_small_as_well(name: str) -> None:
 
 
 def test_what_is_given_as_it_should_be_is_taken() -> None:
-    Server("s", page_size=1, max_rounds=None, ask_timeout=0.5, drain_grace=0, list_ttl=1.5, icons=[], capabilities={})
-    Server("s", max_streams=0, max_depth=None, state_keys=None, revisions=("2026-07-28",), extensions={}, title="T")
+    Server("s", page_size=1, limits=Limits(rounds=None, ask_timeout=0.5, drain_grace=0), list_ttl=1.5, icons=[], capabilities={})
+    Server("s", limits=Limits(streams=0, depth=None), state_keys=None, revisions=("2026-07-28",), extensions={}, title="T")
 
 
 def test_the_owner_goes_first() -> None:

@@ -7,11 +7,11 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.engine.deadline import Deadline
+from minimcp.engine.pool import here
+from minimcp.engine.requests import Outgoing
+from minimcp.engine.timer import Deadline
 from minimcp.errors import Cancelled, ConnectionLost, ProtocolViolation, RequestTimeout
 from minimcp.protocol.messages import Failure
-from minimcp.engine.outgoing import Outgoing
-from minimcp.engine.workers import here
 
 from .scripted import Task
 from .support import WAIT

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any, Callable, List
 
 import pytest
-
-from minimcp.engine.exchange import Exchange
 from minimcp.engine.lane import ALWAYS_SLOW
 from minimcp.server.places import Executors, route_to
 from minimcp.server.pump import Main
 from minimcp.server.serial import Elsewhere, Serial
 
+from minimcp.engine.requests import IncomingRequest
+
 from .test_executors import exchange
 
 
-def handle(exchange: Exchange) -> Any:
+def handle(exchange: IncomingRequest) -> Any:
     return {}
 
 
@@ -58,7 +58,7 @@ def test_routes() -> None:
         assert (route.pace is ALWAYS_SLOW) is pace
     main, notes = Main(), []  # type: ignore[var-annotated]
 
-    def watch(exchange: Exchange) -> Callable[[], None]:
+    def watch(exchange: IncomingRequest) -> Callable[[], None]:
         notes.append("waits")
         return lambda: notes.append("begins")
 

@@ -7,9 +7,9 @@ import time
 from typing import Any, List
 
 import pytest
-
-from minimcp.engine.exchange import Exchange
 from minimcp.server.pump import Main
+
+from minimcp.engine.requests import IncomingRequest
 
 from .scripted import Task, wait_for
 from .support import WAIT, eventually
@@ -29,7 +29,7 @@ def test_what_waits_is_run_here_and_counted() -> None:
 def test_what_comes_meanwhile_is_for_the_next_time() -> None:
     main = Main()
 
-    def more(_: Exchange) -> Any:
+    def more(_: IncomingRequest) -> Any:
         main.start(exchange(more))
         return {}
 
@@ -66,7 +66,7 @@ def test_it_cannot_run_inside_itself() -> None:
     main, other = Main(), Main()
     errors: List[Any] = []
 
-    def inside(_: Exchange) -> Any:
+    def inside(_: IncomingRequest) -> Any:
         other.start(exchange())
         assert main.runs_here and other.pump() == 1, "another server's"
         try:
@@ -91,7 +91,7 @@ def test_two_threads_may_pump_at_once() -> None:
 # ---------------------------------------------------------------- being told
 
 
-def told(made: Exchange) -> int:
+def told(made: IncomingRequest) -> int:
     """Have what runs aside for this request run; how much it was."""
     outlet: Any = made.outlet
     work, outlet.aside[:] = list(outlet.aside), []

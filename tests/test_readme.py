@@ -14,8 +14,8 @@ import pytest
 
 from minimcp import Image, Server, Text, ToolError, connect, connect_all, tool
 
-from .modules import PACKAGE
 from .interop.embedding import PROGRAMS
+from .modules import PACKAGE
 from .readme import BLOCK, README, blocks, rows
 from .support import ROOT, WAIT, run_python
 

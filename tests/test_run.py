@@ -12,9 +12,9 @@ from subprocess import PIPE
 from typing import Any, Callable, List, Optional
 
 import pytest
+from minimcp.server.pump import Main
 
 from minimcp.server import run as module
-from minimcp.server.pump import Main
 from minimcp.server.run import serve_stdio
 
 from .scripted import Task, no_threads, wait_for

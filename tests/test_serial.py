@@ -7,11 +7,11 @@ import threading
 from typing import Any, Callable, List
 
 import pytest
-
-from minimcp.server import serial as module
-from minimcp.engine.exchange import Exchange
-from minimcp.server.executors import Ticket
 from minimcp.server.serial import Elsewhere, Serial
+
+from minimcp.engine.requests import IncomingRequest
+from minimcp.server import serial as module
+from minimcp.server.executors import Ticket
 
 from .scripted import no_threads, wait_for
 from .support import WAIT, eventually
@@ -30,7 +30,7 @@ def run(executor: Any, work: Callable[[], object] = lambda: None) -> Any:
     """Run something there, and wait for it."""
     done = threading.Event()
 
-    def handle(exchange: Exchange) -> Any:
+    def handle(exchange: IncomingRequest) -> Any:
         try:
             work()
         finally:

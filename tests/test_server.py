@@ -15,9 +15,9 @@ from typing import Any, Callable, Dict, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Context, Server
+from minimcp import Context, Limits, Server
+from minimcp.engine.transport import MemoryPipe
 from minimcp.server import run as run_module
-from minimcp.engine.memory import MemoryPipe
 
 from .answering import R1, R3, R4, R5, REVISIONS
 from .scripted import Task, dumps, notice, request, wait_for
@@ -381,7 +381,7 @@ def gated(**options: Any) -> "tuple[Server, Gate]":
 
 
 def test_close_gives_running_requests_their_time() -> None:
-    server, gate = gated(drain_grace=WAIT)
+    server, gate = gated(limits=Limits(drain_grace=WAIT))
     client = minimcp.connect(server)
     call = Task(lambda: client.call_tool("hold").text)
     wait_for(gate.begun)
@@ -397,7 +397,7 @@ def test_close_gives_running_requests_their_time() -> None:
 
 
 def test_close_does_not_wait_longer_than_that() -> None:
-    server, gate = gated(drain_grace=0.01)
+    server, gate = gated(limits=Limits(drain_grace=0.01))
     client = minimcp.connect(server)
     call = Task(lambda: client.call_tool("hold"))
     wait_for(gate.begun)
@@ -410,9 +410,8 @@ def test_close_does_not_wait_longer_than_that() -> None:
         assert again.call_tool("echo").text == "echo", "a server is no connection: it serves the next one"
 
 
-@pytest.mark.parametrize("executor", [None, "pool"])
-def test_close_from_a_handler(executor: Any) -> None:
-    server = made(drain_grace=6 * WAIT, executor=executor)
+def test_close_from_a_handler() -> None:
+    server = made(limits=Limits(drain_grace=6 * WAIT))
 
     @server.tool
     def stop() -> str:
@@ -507,7 +506,7 @@ def test_run_until_the_input_ends(streams: Any, in_main_thread: bool) -> None:
 
 @pytest.mark.parametrize("where", ["thread", "handler"])
 def test_run_until_it_is_closed(streams: Any, where: str) -> None:
-    server, answered = made(drain_grace=6 * WAIT), threading.Event()
+    server, answered = made(limits=Limits(drain_grace=6 * WAIT)), threading.Event()
 
     @server.tool
     def stop() -> str:
@@ -571,7 +570,7 @@ def slow(ctx: Context) -> str:
 
 serial, jobs = minimcp.Serial(), queue.SimpleQueue()
 for name, executor in (("serial", serial), ("main", "main"), ("posted", jobs.put)):
-    server.add_tool(pid, name=name, executor=executor)
+    server.add_tool(pid, name=name)
 
 def everywhere(client):
     answers = [client.submit(client.call_tool, name) for name in ("serial", "main", "posted")]
@@ -582,7 +581,7 @@ def everywhere(client):
 client = minimcp.connect(server)
 everywhere(client)
 waiting = client.submit(client.call_tool, "main")
-while "1 waiting" not in repr(server._executors.main):
+while "1 waiting" not in repr(server._config.main):
     threading.Event().wait(0.01)
 assert client.call_tool("pid").text == str(os.getpid())
 server._state_lock.acquire()

@@ -15,9 +15,9 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 
 import pytest
 
-from minimcp import Context, Server
+from minimcp import Context, HttpOptions, Limits, Server
+from minimcp.http.server import RunningHttp
 from minimcp.protocol.sse import EventReader
-from minimcp.http.http_running import RunningHttp
 
 from .support import ROOT, WAIT, eventually
 from .transports.http_app import NEWEST, Stage, alone, call, message, stage_server
@@ -141,7 +141,7 @@ def test_a_client_that_closes_its_socket_cancels(server: Server, stage: Stage) -
 
 def test_a_client_that_takes_nothing_is_lost_after_write_timeout() -> None:
     lost = threading.Event()
-    with closing(Server("short", write_timeout=0.1)) as server, server.start_http() as running:
+    with closing(Server("short", limits=Limits(write_timeout=0.1))) as server, server.start_http() as running:
 
         @server.tool
         def flood(ctx: Context) -> None:
@@ -221,7 +221,7 @@ def test_limits_are_more_than_nothing(option: str) -> None:
 
 
 def test_the_store_of_events_is_a_choice() -> None:
-    assert Server("x", event_store=False)._http_settings("/mcp").event_store is None
+    assert Server("x", http=HttpOptions(event_store=False))._http_settings("/mcp").event_store is None
     assert Server("x")._http_settings("/mcp").event_store is not None
     with pytest.raises(ValueError, match="begins with /"):
         Server("x")._http_settings("mcp")

@@ -10,11 +10,10 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, Callable, Optional, TypeVar
 
-from ..engine.deadline import Deadline
+from ..engine.timer import Deadline
 from ..engine.transport import SessionGone
-from ..errors import InvalidParams, ProtocolViolation, UnsupportedRevision
-from ..protocol.eras import HandshakeEra
-from ..protocol.failures import Busy
+from ..errors import Busy, InvalidParams, ProtocolViolation, UnsupportedRevision
+from ..protocol.lifecycle import Handshake
 from ..protocol.messages import Json
 from .cache import USES, Key
 from .host import Host, Result
@@ -122,7 +121,7 @@ class Call:
         else:
             assert isinstance(refusal, UnsupportedRevision)
             era = session.era
-            if is_again or not refusal.from_peer or isinstance(era, HandshakeEra) or not era.adopt(refusal):
+            if is_again or not refusal.from_peer or isinstance(era, Handshake) or not era.adopt(refusal):
                 raise refusal
         before.append(type(refusal))
 

@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
 from .. import types
-from ..engine.cancel import CancelToken
-from ..engine.deadline import Deadline
-from ..engine.workers import waiting
+from ..engine.pool import waiting
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
 from ..errors import (
     HeaderMismatch,
     McpError,
@@ -28,9 +28,9 @@ from ..errors import (
     ToolError,
     one_line,
 )
-from ..protocol.eras import LOG_LEVELS, HandshakeEra
+from ..protocol.lifecycle import LOG_LEVELS, Handshake
 from ..protocol.messages import Json, to_json
-from ..schema.remedies import refuse_as_arguments, remedy
+from ..schema.hints import json_hint, refuse_as_arguments
 from .calls import NOT_RUN, Call, read_result
 from .host import Host, Result, Rootlike, Roots, as_roots
 from .reconnect import Reconnector
@@ -240,7 +240,7 @@ class Client:
         if level not in LOG_LEVELS:
             raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
         call = self._call(timeout, cancel, "logging")
-        if isinstance(call.session.era, HandshakeEra):
+        if isinstance(call.session.era, Handshake):
             call.request("logging/setLevel", {"level": level})
         else:
             call.opened.set_envelope_level(level)
@@ -605,7 +605,7 @@ class Client:
 
     def _spawn(self, work: Callable[[], Any], token: CancelToken) -> CallFuture:
         future = CallFuture(token)
-        self._host.pool.start(lambda: future.run(work), beyond_cap=True)
+        self._host.pool.spawn(lambda: future.run(work))
         return future
 
     # ------------------------------------------------------------ the end
@@ -712,7 +712,8 @@ def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
     for name, value in _mapping(of, arguments).items():
         if not isinstance(value, (str, int, float)):
             what = f"the argument {name!r} of {of!r} is a str, a number or a bool, not {shown(value)}"
-            raise TypeError(f"{what}: {'write json.dumps(...)' if isinstance(value, (dict, list)) else remedy(value)}")
+            hint = "write json.dumps(...)" if isinstance(value, (dict, list)) else json_hint(value)
+            raise TypeError(f"{what}: {hint}")
     return {name: value if isinstance(value, str) else to_json(value) for name, value in arguments.items()}
 
 

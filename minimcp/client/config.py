@@ -175,7 +175,7 @@ class _Entry:
         if not REMOTE[named]:
             cwd = os.path.join(self._folder, self._text("cwd")) if "cwd" in members else None
             return StdioServer([self._text("command"), *self._list("args")], env=self._texts("env"), cwd=cwd)
-        from ..http.posting import HttpServer
+        from ..http.client import HttpServer
 
         url, headers = self._text("url"), self._texts("headers")
         try:

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, NoReturn, Optional, Sequence, Union
 
 from .. import __version__ as VERSION
-from ..engine.deadline import Deadline
 from ..engine.limits import Limits
-from ..engine.transport import Pipe, tracer
+from ..engine.timer import Deadline
+from ..engine.transport import Transport, tracer
 from ..errors import Cancelled, ConnectionFailed, ConnectionLost, RequestTimeout
 from ..protocol.messages import Json
 from ..protocol.versions import Revision
-from ..schema.remedies import refuse_options
-from ..stdio.child import ChildPipe, StdioServer
+from ..schema.hints import refuse_options
+from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
 from ..types import Implementation
 from ..types.meta import check_extensions
 from .cache import Cache
@@ -231,9 +231,12 @@ class Connector(NamedTuple):
         attempt = Attempt(self, Deadline(self.connect_timeout), cancel, before)
         try:
             if self.target.web is not None:
-                from ..http.recognition import agree_over_http
+                from ..http.client_sse import agree_over_http
 
-                return agree_over_http(self.target.web, attempt.over, self.plan, self.limits.message_bytes)
+                def make(kind: Any) -> Any:
+                    return kind(self.target.web, ClientHandler(self.host), self.limits, self.trace)
+
+                return agree_over_http(self.target.web, make, attempt.agree, self.plan)
             return self._open_local(attempt)
         except (ConnectionFailed, RequestTimeout) as error:
             error.args = (f"connect took the target for {self.target.what}: {error}",)
@@ -244,7 +247,7 @@ class Connector(NamedTuple):
     def _open_local(self, attempt: Attempt) -> OpenSession:
         """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
         plan = self.plan
-        pipe = self._open_pipe("")
+        pipe = self._open_pipe()
         try:
             return attempt.over(pipe, plan)
         except ConnectionLost as lost:
@@ -253,19 +256,18 @@ class Connector(NamedTuple):
                 only = f" (only {wanted.name} was wanted)" if wanted is not None and plan.handshake is None else ""
                 raise _failed(lost, f"{lost}{only}") from None  # which says all that the loss does
             try:
-                return attempt.over(self._open_pipe(lost.stderr_tail), plan.without_probe())
+                return attempt.over(self._open_pipe(), plan.without_probe())
             except ConnectionLost as again:
                 ends = [(each.exit_code, each.signal, each.stderr_tail) for each in (lost, again)]
                 both = f"{again}\nbefore that, asked for server/discover, {lost}"
                 raise _failed(again, str(again) if ends[0] == ends[1] else both) from None
 
-    def _open_pipe(self, shown: str) -> Pipe:
+    def _open_pipe(self) -> Transport:
         if self.target.server is None:
-            pipe: Pipe = self.target.object.open_pipe()
-            return pipe
-        return ChildPipe.start(
-            self.target.server, stderr=self.stderr, max_message_bytes=self.limits.message_bytes,
-            grace=GIVE_UP_SECONDS, shown=shown,
+            transport: Transport = self.target.object.open_pipe()
+            return transport
+        return ChildTransport(
+            self.target.server, stderr=self.stderr, limit=self.limits.message_bytes, grace=GIVE_UP_SECONDS
         )
 
 
@@ -277,13 +279,13 @@ class Attempt(NamedTuple):
     cancel: Cancel
     before: Optional[OpenSession]
 
-    def over(self, pipe: Pipe, plan: Plan) -> OpenSession:
+    def over(self, pipe: Transport, plan: Plan) -> OpenSession:
         """Agree over a pipe, which is closed when that fails. Errors as `negotiate`."""
         connector = self.connector
         session = ConnectionSession(pipe, ClientHandler(connector.host), connector.limits, connector.trace)
         opened = self.agree(session, plan)
-        if isinstance(pipe, ChildPipe):
-            pipe.grace = ChildPipe.CLOSE_SECONDS
+        if isinstance(pipe, ChildTransport):
+            pipe.grace = CLOSE_SECONDS
         return opened
 
     def agree(self, session: ClientSession, plan: Plan) -> OpenSession:
@@ -362,7 +364,7 @@ def read_target(
         way = f"connect(Server.of({target.__name__}()))" if has_marks(target) else "give an instance of it"
         raise TypeError(f"{target.__name__} is a class: {way}")
     if isinstance(target, str) and target.lower().startswith(("http://", "https://")):
-        from ..http.posting import HttpServer
+        from ..http.client import HttpServer
 
         _refuse(local, "env and cwd do not apply to a server with a URL")
         return Target("a URL", None, web=HttpServer(target, **(web or {})))

@@ -9,7 +9,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, TypeVar
 
-from ..engine.workers import waiting
+from ..engine.pool import waiting
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError
 from ..schema.mismatch import listed, nearest
 from ..types import CallToolResult, Tool

@@ -13,10 +13,9 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .. import schema, types
-from ..engine.cancel import CancelToken
-from ..engine.exchange import Exchange, Route
-from ..engine.role import Role
-from ..engine.workers import Workers, here
+from ..engine.connection import ConnectionHandler
+from ..engine.pool import Pool, here
+from ..engine.requests import CancelToken, IncomingRequest, Route
 from ..errors import (
     USER_REJECTED,
     ConnectionLost,
@@ -25,14 +24,14 @@ from ..errors import (
     MethodNotFound,
     Refused,
     RpcError,
+    describe,
     one_line,
 )
-from ..protocol.eras import SUBSCRIPTION_KEY, HandshakeEra, Peer, PerRequestEra
-from ..protocol.failures import describe
+from ..protocol.lifecycle import SUBSCRIPTION_KEY, Handshake, Peer, PerRequest
 from ..protocol.messages import Id, Json, Notification, Request
 from ..protocol.versions import NEWEST_HANDSHAKE, Revision
-from ..schema.functions import refuse_async
 from ..schema.mismatch import nearest
+from ..schema.signature import refuse_async
 from ..types import CHANGES, Change, LogMessage, Root
 from .cache import Cache
 
@@ -53,10 +52,10 @@ MOST_NOTIFICATIONS = 10_000
 Rootlike = Union[str, "os.PathLike[str]", Root]
 """What a host may name a root by: a path, a ``file://`` URI or a `Root`."""
 
-Era = Union[HandshakeEra, PerRequestEra]
+Era = Union[Handshake, PerRequest]
 Result = dict[str, Json]
 Check = Callable[[Any], Optional[str]]
-Asked = Union[Exchange, CancelToken]
+Asked = Union[IncomingRequest, CancelToken]
 
 
 class HandlerFailed(Refused):
@@ -291,7 +290,7 @@ class Host:
 
     def __init__(self, handlers: Handlers, workers: Optional[int] = None, cache: Optional[Cache] = None) -> None:
         self.handlers, self.functions, self.cache = handlers, handlers.functions, cache
-        self.pool = Workers(workers, name="minimcp-client")
+        self.pool = Pool(workers, name="minimcp-client")
         self.dispatcher = Dispatcher()
 
     # ------------------------------------------------------------ questions
@@ -333,7 +332,7 @@ class Host:
 
         return answer
 
-    def serve(self, exchange: Exchange) -> Result:
+    def serve(self, exchange: IncomingRequest) -> Result:
         """Answer a question that came as a request.
 
         Raises:
@@ -376,7 +375,7 @@ class Host:
             self.cache.changed(kind, uri)
 
 
-class ClientHandler(Role):
+class ClientHandler(ConnectionHandler):
     """What a client does with the messages of its server on one connection; each is handed over by a reading thread.
 
     Args:
@@ -393,11 +392,11 @@ class ClientHandler(Role):
     def __init__(self, host: Host) -> None:
         self.host = host
         self.era: Optional[Era] = None
-        self.serve: Callable[[Exchange], Result] = host.serve
+        self.serve: Callable[[IncomingRequest], Result] = host.serve
         self.streams: dict[Id, Callable[[Notification], None]] = {}
         self.listeners: dict[object, Callable[[Notification], None]] = {}
         self.ended = CancelToken()
-        self._ping = Route(lambda exchange: {}, control=True)
+        self._ping = Route(lambda exchange: {}, immediate=True)
         host.dispatcher.open()
 
     @property
@@ -527,7 +526,7 @@ def _checks_of(wanted: Json) -> tuple[Check, Check]:
     try:
         whole = schema.compile_peer_check(wanted, where="requestedSchema")
         return whole, schema.compile_peer_check(part, where="requestedSchema")
-    except (ImportError, schema.EndlessPattern) as error:
+    except ImportError as error:
         log.warning("an answer is sent unchecked: %s", error)
         return (lambda content: None), (lambda content: None)
 
@@ -544,7 +543,7 @@ def _fitting_defaults(request: types.ElicitRequest, fits: Check) -> Result:
             name: {word: rule for word, rule in field.items() if word != "default"} if name in faults else field
             for name, field in schema["properties"].items()
         }
-        request.requested_schema = {**schema, "properties": properties}
+        request.schema = {**schema, "properties": properties}
     return {name: value for name, value in given.items() if name not in faults}
 
 

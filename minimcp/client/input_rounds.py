@@ -9,8 +9,8 @@ import threading
 from functools import partial
 from typing import Any, Mapping
 
-from ..engine.cancel import CancelToken
-from ..engine.deadline import Deadline
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
 from ..errors import InvalidParams, MethodNotFound, ProtocolViolation, one_line
 from ..protocol.messages import Json
 from .host import Answer, Host, Result
@@ -94,7 +94,7 @@ class InputRounds:
 
         try:
             for key, answer in questions.items():
-                self._host.pool.start(partial(run, key, answer))
+                self._host.pool.spawn(partial(run, key, answer))
             session.wait_for(lambda: bool(errors) or len(answers) == len(questions), woken, Deadline(None), cancel)
         finally:
             given_up.cancel()

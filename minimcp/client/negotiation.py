@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Mapping, NamedTuple, Optional, Union
 
-from ..engine.deadline import Deadline
+from ..engine.timer import Deadline
 from ..errors import (
     ConnectionFailed,
     ProtocolViolation,
@@ -17,9 +17,8 @@ from ..errors import (
     UnsupportedRevision,
     error_from_peer,
 )
-from ..protocol.eras import HandshakeEra, Peer, PerRequestEra
+from ..protocol.lifecycle import Handshake, Peer, PerRequest, Verdict, judge_probe, server_info
 from ..protocol.messages import Json
-from ..protocol.session import Verdict, judge_probe, server_info
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
 from .session import ClientSession
 
@@ -104,7 +103,7 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
     """Ask `server/discover`: "agreed", or else "silent" or "refused", and `initialize` is to be tried."""
     for _ in range(MOST_PROBES):
         answer = _discover(session, plan, revision, deadline)
-        verdict = judge_probe(answer, revision, plan.wanted)
+        verdict = judge_probe(answer, plan.wanted)
         if verdict.next == "handshake":
             return "silent" if answer is None else "refused"
         if verdict.next == "per-request" and isinstance(answer, dict):
@@ -120,7 +119,7 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
 def _discover(
     session: ClientSession, plan: Plan, revision: Revision, deadline: Deadline
 ) -> Union[dict[str, Json], BaseException, None]:
-    envelope = PerRequestEra.envelope_for(revision, plan.info, plan.request_capabilities)
+    envelope = PerRequest.envelope_for(revision, plan.info, plan.request_capabilities)
     try:
         within = deadline if plan.handshake is None else deadline.within(plan.probe_timeout)
         return session.request("server/discover", {"_meta": envelope}, within)
@@ -132,21 +131,21 @@ def _discover(
         return error
 
 
-def _opened(verdict: Verdict, plan: Plan, answer: Mapping[str, Json]) -> PerRequestEra:
+def _opened(verdict: Verdict, plan: Plan, answer: Mapping[str, Json]) -> PerRequest:
     assert verdict.revision is not None
     peer = Peer(verdict.revision, info=server_info(answer), capabilities=answer["capabilities"])
     instructions = answer.get("instructions")
-    return PerRequestEra(
+    return PerRequest(
         verdict.revision,
         peer,
-        envelope=PerRequestEra.envelope_for(verdict.revision, plan.info, plan.request_capabilities),
+        envelope=PerRequest.envelope_for(verdict.revision, plan.info, plan.request_capabilities),
         instructions=instructions if isinstance(instructions, str) else None,
     )
 
 
 def _initialize(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
     assert plan.handshake is not None  # the verdict is "handshake" only where one is wanted
-    params = HandshakeEra.opening(plan.handshake, plan.info, plan.capabilities)
+    params = Handshake.opening(plan.handshake, plan.info, plan.capabilities)
     try:
         result = session.request("initialize", params, deadline)
     except UnsupportedRevision:
@@ -156,5 +155,5 @@ def _initialize(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
             text = f"{error.message}: the server speaks {error.data['supported']}"
             raise error_from_peer(error.code, text, error.data, kind=UnsupportedRevision) from None
         raise ConnectionFailed(f"{session.name}: the server refused initialize: {error}") from None
-    session.agree(HandshakeEra.from_result(result, plan.wanted))
+    session.agree(Handshake.from_result(result, plan.wanted))
     session.notify("notifications/initialized", {}, deadline)

@@ -13,13 +13,12 @@ import threading
 from copy import copy
 from typing import Callable, Optional
 
-from ..engine.cancel import CancelToken
-from ..engine.deadline import Deadline
+from ..engine.pool import waiting
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
 from ..engine.transport import SessionGone
-from ..engine.workers import waiting
-from ..errors import Cancelled, ConnectionFailed, ConnectionLost, McpError, RequestTimeout
-from ..protocol.eras import LOG_LEVEL_KEY, HandshakeEra
-from ..protocol.failures import describe
+from ..errors import Cancelled, ConnectionFailed, ConnectionLost, McpError, RequestTimeout, describe
+from ..protocol.lifecycle import LOG_LEVEL_KEY, Handshake
 from .cache import OutputSchemas
 from .host import Host
 from .session import Cancel, ClientSession, check_token
@@ -51,7 +50,7 @@ class OpenSession:
     def set_envelope_level(self, level: str) -> None:
         """Have every request that stands alone ask for log messages of this level and above."""
         era = self.session.era
-        assert not isinstance(era, HandshakeEra)
+        assert not isinstance(era, Handshake)
         era.envelope = {**era.envelope, LOG_LEVEL_KEY: level}
 
     def begin(self, deadline: Deadline, before: Optional[OpenSession]) -> None:
@@ -84,7 +83,7 @@ class OpenSession:
 
     def _ask_for_logs(self, before: Optional[OpenSession], deadline: Deadline) -> None:
         self.log_level = level = None if before is None else before.log_level
-        if isinstance(self.session.era, HandshakeEra):
+        if isinstance(self.session.era, Handshake):
             if level is not None:
                 self.session.request("logging/setLevel", {"level": level}, deadline)
         elif level is not None or ("on_log" in self._host.functions and self.session.era.peer.supports("logging")):

@@ -10,27 +10,20 @@ from __future__ import annotations
 import logging
 import threading
 from copy import copy
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.cancel import CancelToken
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
-from ..engine.exchange import Exchange
+from ..engine.connection import Connection
 from ..engine.limits import Limits
-from ..engine.outgoing import NEVER_CANCELLED
-from ..engine.table import PendingCall
-from ..engine.transport import Pipe, SessionGone
-from ..engine.workers import waiting
+from ..engine.pool import waiting
+from ..engine.requests import CancelToken, IncomingRequest, PendingCall
+from ..engine.timer import Deadline
+from ..engine.transport import Transport
 from ..errors import Cancelled, CapabilityNotSupported, error_from_peer
-from ..protocol.meanings import exception_of
-from ..protocol.messages import Failure, Id, Json, Notification, encode
-from ..schema.functions import refuse_async
-from ..schema.remedies import explained
+from ..protocol.messages import Failure, Id, Json, Notification, encode, exception_of
+from ..schema.hints import explained
+from ..schema.signature import refuse_async
 from ..types import Progress
 from .host import ClientHandler, Era
-
-if TYPE_CHECKING:
-    from ..http.mirror import Mirror
 
 log = logging.getLogger("minimcp.client")
 
@@ -53,10 +46,11 @@ class ClientSession:
         handler: What is done with the server's own messages.
 
     Attributes:
-        mirror: What is to know of the tools that are listed, because their arguments travel in headers too; or None.
+        mirror: What is to know of the tools that are listed, because their arguments travel in headers too: an object
+            with ``admitted(tools)``, which returns those that can be called. None where there are no headers.
     """
 
-    mirror: Optional[Mirror] = None
+    mirror: Any = None
     era: Era
     """What is spoken. Not before `agree`."""
     in_order = True
@@ -225,7 +219,7 @@ class ClientSession:
         era = self.handler.era
         if era is None:
             return dict(params)
-        return era.dress(params, {} if on_progress is None else {"progressToken": id})
+        return era.add_envelope(params, {} if on_progress is None else {"progressToken": id})
 
     def result_of(self, method: str, answer: Union[Result, Failure]) -> Result:
         """What `request` returns for an answer, or raises, for an implementation of it."""
@@ -234,7 +228,7 @@ class ClientSession:
             if era is None:
                 raise error_from_peer(answer.code, answer.message, answer.data)
             raise exception_of(answer, method, era.revision)
-        return answer if era is None else era.undress(method, answer)
+        return answer if era is None else era.strip_envelope(method, answer)
 
     def __repr__(self) -> str:
         state = 'open' if self.cause is None else 'closed'
@@ -304,60 +298,55 @@ class ConnectionSession(ClientSession):
     """A client's connection that carries lines: stdio, in memory, HTTP+SSE. Open as soon as it is made.
 
     Args:
-        pipe: How bytes travel; it is owned from now on.
+        transport: How bytes travel; it is owned from now on.
         handler: As `ClientSession`.
         limits: What the connection may cost.
         trace: As `tracer` makes it; None for no trace.
     """
 
     def __init__(
-        self, pipe: Pipe, handler: ClientHandler, limits: Limits, trace: Optional[Callable[[str, bytes], None]] = None
+        self,
+        transport: Transport,
+        handler: ClientHandler,
+        limits: Limits,
+        trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> None:
-        super().__init__(pipe.name, handler)
-        self.mirror, self.in_order = getattr(pipe, "mirror", None), getattr(pipe, "in_order", True)
-        self._pipe = pipe
-        self._deadlines: dict[Deadline, None] = {}
+        super().__init__(transport.name, handler)
+        self._transport = transport
         handler.serve = self._serve
-        self._channel = Channel(pipe, handler, limits=limits, trace=trace)
-        self._calls = self._channel.calls
-        self._channel.open()
+        self._connection = Connection(transport, handler, limits=limits, pool=handler.host.pool, trace=trace)
+        self._calls = self._connection.calls
+        self._connection.open()
 
     # ------------------------------------------------------------ its beginning and end
 
     def agree(self, era: Era) -> None:
         super().agree(era)
-        self._pipe.agreed(era.revision)
-
-    def ready(self, deadline: Deadline) -> None:
-        self._pipe.ready(deadline)
+        self._transport.agreed(era.revision)
 
     @property
     def cause(self) -> Optional[BaseException]:
-        return self._calls.table.cause
-
-    def check(self) -> None:
-        self._calls.check()
-        super().check()
+        return self._calls.cause
 
     @property
     def pending(self) -> int:
-        return len(self._calls.table)
+        return len(self._calls)
 
     @property
     def stderr_tail(self) -> str:
-        return getattr(self._pipe, "stderr_tail", "")
+        return getattr(self._transport, "stderr_tail", "")
 
     def stop(self, cause: Exception) -> None:
         self._calls.close(cause)
 
     def wait_until_ended(self, seconds: Optional[float]) -> bool:
-        return self._channel.wait_until_ended(seconds)
+        return self._connection.wait_until_ended(seconds)
 
     def close(self) -> None:
-        self._channel.close()
+        self._connection.close()
 
     def abandon(self) -> None:
-        self._channel.abandon()
+        self._connection.abandon()
 
     # ------------------------------------------------------------ messages
 
@@ -369,79 +358,70 @@ class ConnectionSession(ClientSession):
             check_token(cancel)
         on_item = None if on_progress is None else progress_reader(on_progress)
         try:
-            call = self._calls.call(method, lambda id: self.add_envelope(params, id, on_progress), on_item=on_item)
+            call = self._calls.start(
+                method, lambda id: self.add_envelope(params, id, on_progress), on_item, deadline=deadline
+            )
         except (TypeError, ValueError) as error:
             raise explained(method, params, error) from None
-        except SessionGone as gone:
-            raise _not_sent(gone) from None
         return self._result(call, params, deadline, cancel)
 
-    def _result(
-        self, call: PendingCall, params: Params, deadline: Deadline, cancel: Cancel
-    ) -> Result:
+    def _result(self, call: PendingCall, params: Params, deadline: Deadline, cancel: Cancel) -> Result:
         """Wait for the answer of a request that was sent."""
-        tell = call.method not in NEVER_CANCELLED
-        forget = None
-        if cancel is not None:
-            token = cancel
-            forget = token.on_cancel(lambda: self._end(call, Cancelled(token.reason or "cancelled"), tell))
-        self._deadlines[deadline] = None
+        about = params.get("name", params.get("uri"))
+        if cancel is None:
+            return self.result_of(call.method, self._calls.wait(call, deadline, about=about))
+        forget = cancel.on_cancel(lambda: self._calls.end(call, Cancelled(cancel.reason or "cancelled")))
         try:
-            answer = self._calls.wait(call, deadline, tell=tell, about=params.get("name", params.get("uri")))
+            answer = self._calls.wait(call, deadline, about=about)
         finally:
-            self._deadlines.pop(deadline, None)
-            if forget is not None:
-                forget()
-        if cancel is not None and cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
+            forget()
+        if cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
             raise Cancelled(cancel.reason or "cancelled")
         return self.result_of(call.method, answer)
-
-    def _end(self, call: PendingCall, ending: Exception, tell: bool = True) -> None:
-        self._calls.retire(call, ending, tell=tell)
 
     def request_all(
         self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Cancel = None
     ) -> list[Outcome]:
         check_token(cancel)
-        calls: list[PendingCall] = []
         outcomes: list[Outcome] = []
-        reason = "not sent"
+        calls = self._start_all(method, params, deadline)
         try:
-            self._send_all(method, params, calls)
-            reason = "the caller gave up"
             for call, one in zip(calls, params):
                 try:
                     outcomes.append(self._result(call, one, deadline, cancel))
                 except Exception as error:
                     outcomes.append(error)
         except BaseException:  # such as Ctrl-C: the server need not go on with the rest
-            for call in calls[len(outcomes):]:
-                self._end(call, Cancelled(reason))
+            for call in calls[len(outcomes) :]:
+                self._calls.end(call, Cancelled("the caller gave up"))
             raise
         return outcomes
 
-    def _send_all(self, method: str, params: Sequence[Params], calls: list[PendingCall]) -> None:
-        lines: list[bytes] = []
-        for one in params:
-            try:
-                call, line = self._calls.prepare(method, lambda id, one=one: self.add_envelope(one, id))  # type: ignore[misc]
-            except (TypeError, ValueError) as error:
-                raise explained(method, one, error) from None
-            except SessionGone as gone:
-                raise _not_sent(gone) from None
-            calls.append(call)
-            lines.append(line)
-        for start in range(0, len(lines), AT_ONCE):
-            self._channel.post(b"".join(lines[start:start + AT_ONCE]))
+    def _start_all(self, method: str, params: Sequence[Params], deadline: Deadline) -> list[PendingCall]:
+        def make(one: Params) -> Callable[[Id], Result]:
+            def make_params(id: Id) -> Result:
+                making.append(one)
+                return self.add_envelope(one, id)
+
+            return make_params
+
+        making: list[Params] = []
+        try:
+            return self._calls.start_all([(method, make(one)) for one in params], deadline=deadline)
+        except (TypeError, ValueError) as error:
+            raise explained(method, making[-1], error) from None
 
     def notify(self, method: str, params: Params, deadline: Deadline) -> None:
-        self._channel.write(encode(Notification(method, dict(params))), deadline)
+        self._connection.send(encode(Notification(method, dict(params))), deadline)
 
     def open_stream(
         self, method: str, params: Params, on_message: OnMessage, on_end: Callable[[Outcome], None]
     ) -> Callable[[], None]:
-        call, line = self._calls.prepare(method, lambda id: self.add_envelope(params, id))
-        self.handler.streams[call.id] = on_message
+        def make_params(id: Id) -> Result:
+            self.handler.streams[id] = on_message
+            return self.add_envelope(params, id)
+
+        call = self._calls.start(method, make_params)
 
         def wait() -> None:
             ending: Outcome
@@ -452,39 +432,21 @@ class ConnectionSession(ClientSession):
             self.handler.streams.pop(call.id, None)
             on_end(ending)
 
-        def close() -> None:
-            self.handler.streams.pop(call.id, None)
-            self._end(call, Cancelled("the stream was closed"))
-
         threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
-        self._channel.post(line)
-        return close
+
+        def end() -> None:
+            self.handler.streams.pop(call.id, None)
+            self._calls.end(call, Cancelled("the stream was closed"))
+
+        return end
 
     # ------------------------------------------------------------ the server's requests
 
-    def _serve(self, exchange: Exchange) -> Result:
+    def _serve(self, request: IncomingRequest) -> Result:
         """Answer a question of the server; the deadlines of all requests that wait stand meanwhile."""
-        paused = list(self._deadlines)
-        for deadline in paused:
-            deadline.pause()
-        state_lock = threading.Lock()
-
-        def resume() -> None:
-            with state_lock:
-                for deadline in paused:
-                    deadline.resume()
-                paused.clear()
-            self._calls.table.wake_all()
-
-        exchange.on_cancel(resume)
+        resume = self._calls.pause_all()
+        request.on_cancel(resume)
         try:
-            return self.handler.host.serve(exchange)
+            return self.handler.host.serve(request)
         finally:
             resume()
-
-
-def _not_sent(gone: SessionGone) -> SessionGone:
-    """The same loss for a request that was not even sent."""
-    refused = copy(gone)
-    refused.refused = True
-    return refused

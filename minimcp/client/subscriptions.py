@@ -17,8 +17,8 @@ from functools import partial
 from random import uniform
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
-from ..engine.deadline import Deadline
-from ..engine.workers import waiting
+from ..engine.pool import waiting
+from ..engine.timer import Deadline
 from ..errors import (
     Cancelled,
     CapabilityNotSupported,
@@ -29,10 +29,10 @@ from ..errors import (
     RpcError,
     one_line,
 )
-from ..protocol.eras import ACKNOWLEDGED, LISTEN
+from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN
 from ..protocol.messages import Json, Notification
 from ..types import CHANGES, Change
-from ..types.notices import covering
+from ..types.notifications import covering
 from .host import Host
 from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, deadline_of, shown
 

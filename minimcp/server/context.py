@@ -1,18 +1,21 @@
-"""`Context`: what a handler sees of the request that it serves.
+"""`Context`: what a handler sees of the request that it serves, and what it may ask its client.
 
 Everything here blocks and may be used by several threads of one handler; nothing is a coroutine.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress
+https://modelcontextprotocol.io/specification/2026-07-28/client
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional
 
-from ..engine.exchange import Exchange, current_exchange
-from ..protocol.eras import LOG_LEVELS, Peer
-from ..protocol.messages import Id, Json
-from ..types import Implementation
-from .client_features import ClientFeatures
+from ..engine.requests import IncomingRequest, current_request
+from ..protocol.lifecycle import LOG_LEVELS, Peer
+from ..protocol.messages import Id, Json, Notification, encode
+from ..schema.forms import Schema
+from ..types import Answer, Implementation, Root, SampleResult, Tool
+from .input_rounds import asker_of
+from .questions import Elicit, ElicitUrl, ListRoots, Messages, Question, Sample
 
 if TYPE_CHECKING:
     from ..types import ReadResourceResult
@@ -24,8 +27,6 @@ class Caller:
     Args:
         peer: What it said.
     """
-
-    __slots__ = ("_peer",)
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -48,17 +49,26 @@ class Caller:
         return f"<Caller {self._peer!r}>"
 
 
-class Context(ClientFeatures):
-    """The request that a handler serves, and the client behind it.
+class Context:
+    """The request that a handler serves, and the client behind it. Thread-safe.
+
+    With a handshake, a handler on a `Serial` or "main" (see ``executor``) that asks holds that one thread meanwhile.
+
+    Where requests stand alone (2026-07-28) the first question without an answer unwinds the handler, and it runs again
+    from the top when the client comes back with the answer. So: ask first, act last. What must not happen twice goes
+    into a `step`, or carries the `call_id`. Runs are repeated at least once: a client may come back with an old state
+    until that expires. Questions are told apart by ``key``, which must not depend on chance; without one, by their
+    order. A helper thread that asks is unwound too, by `input_rounds.Suspend`, a BaseException: have it run by
+    ``concurrent.futures``, whose ``result()`` hands that on to the handler, or use `ask_all` on the handler's thread.
 
     Args:
         exchange: The request; handlers are given their Context and never make one.
         prefix: What the keys of questions and steps begin with, in a handler that another one calls.
     """
 
-    __slots__ = ()
+    __slots__ = ("_exchange", "_prefix")
 
-    def __init__(self, exchange: Exchange, prefix: str = "") -> None:
+    def __init__(self, exchange: IncomingRequest, prefix: str = "") -> None:
         self._exchange, self._prefix = exchange, prefix
 
     # ------------------------------------------------------------ telling
@@ -152,7 +162,155 @@ class Context(ClientFeatures):
             Cancelled: The request was cancelled.
         """
         self._exchange.check()
-        return self._exchange.outlet.release(retry)
+        return self._exchange.sink.release(retry)
+
+    # ------------------------------------------------------------ asking
+
+    def elicit(self, message: str, schema: Schema, *, key: Optional[str] = None) -> Answer:
+        """Ask the user to fill in a form. Never for secrets: use `elicit_url` for those.
+
+        Args:
+            message: What is asked, for the user.
+            schema: A JSON Schema of a flat object, a dataclass, or a mapping of names to types, all to be filled in.
+            key: Names the question within this request; None names it by its order.
+
+        Returns:
+            What the user did. ``content`` is a dict, or an instance of the dataclass.
+
+        Raises:
+            CapabilityNotSupported: The client declared no such questions.
+            Refused: It refuses this one.
+            ProtocolViolation: What came is no answer (only with a handshake; else the question is asked again).
+            RequestTimeout: The answer did not come within ``Limits.ask_timeout``.
+            ToolError: The client came back ``Limits.rounds`` times, and there still is a question.
+            RpcError: The client answered with an error; ``from_peer`` is true.
+            RuntimeError: The key was used before, or this handler cannot ask; those of tools, prompts and resources
+                can.
+            Cancelled: The request was cancelled.
+            ConnectionLost: The client is gone.
+            TypeError, ValueError: A question is none.
+        """
+        answer: Answer = self._ask(Elicit(message, schema), key)
+        return answer
+
+    def elicit_url(
+        self, message: str, url: str, *, elicitation_id: Optional[str] = None, key: Optional[str] = None
+    ) -> Answer:
+        """Ask the user to open a URL. That it was accepted is consent, and says nothing about what happened there.
+
+        Args:
+            message: Why, for the user.
+            url: An http or https URL with nothing private in it. Check that who opens it is who was asked.
+            elicitation_id: For `complete_elicitation`, unique on this server; None makes one up.
+            key: As for `elicit`.
+
+        Raises: as `elicit`.
+        """
+        answer: Answer = self._ask(ElicitUrl(message, url, elicitation_id=elicitation_id), key)
+        return answer
+
+    def complete_elicitation(self, elicitation_id: str) -> None:
+        """Tell the client that what a URL was for is done; nothing where the revision has no such notification.
+
+        Args:
+            elicitation_id: As given to `elicit_url`, or in an `UrlElicitationRequired` of this client.
+
+        Raises:
+            ConnectionLost: The client is gone.
+        """
+        if self._exchange.peer.revision.elicitation_ids:
+            told = Notification("notifications/elicitation/complete", {"elicitationId": elicitation_id})
+            self._exchange.sink.send(encode(told))
+
+    def sample(
+        self,
+        messages: Messages,
+        max_tokens: int = 1000,
+        *,
+        system: Optional[str] = None,
+        temperature: Optional[float] = None,
+        tools: Optional[Iterable[Tool]] = None,
+        key: Optional[str] = None,
+        **options: Any,
+    ) -> SampleResult:
+        """Ask the client's model. Deprecated by the specification since 2026-07-28, and still served.
+
+        Args:
+            messages: What was said so far; a str is one message of the user.
+            max_tokens: How long the answer may be, in tokens.
+            system: The system prompt; None leaves it to the client.
+            temperature: None leaves it to the client.
+            tools: What the model may call; the answer then asks for that. None gives it none.
+            key: As for `elicit`.
+            options: ``tool_choice, stop_sequences, model_preferences, include_context, metadata`` as for `Sample`.
+
+        Raises: as `elicit`.
+        """
+        question = Sample(messages, max_tokens, system=system, temperature=temperature, tools=tools, **options)
+        result: SampleResult = self._ask(question, key)
+        return result
+
+    def list_roots(self, *, key: Optional[str] = None) -> list[Root]:
+        """Ask in which directories this server may work: guidance, not access control.
+
+        Deprecated by the specification since 2026-07-28, and still served.
+
+        Raises: as `elicit`.
+        """
+        roots: list[Root] = self._ask(ListRoots(), key)
+        return roots
+
+    def ask_all(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+        """Ask several questions at once.
+
+        Args:
+            questions: `Elicit`, `ElicitUrl`, `Sample` and `ListRoots`, by keys of your own.
+
+        Returns:
+            The answers, by the same keys.
+
+        Raises: as `elicit`; the first failure ends all of them.
+        """
+        if not isinstance(questions, Mapping):
+            raise TypeError(f"what is asked is a mapping of keys to questions, not {type(questions).__name__}")
+        asker, prefix = asker_of(self._exchange), self._prefix
+        if not prefix:
+            return asker.ask_all(questions)
+        found = asker.ask_all({f"{prefix}{key}": question for key, question in questions.items()})
+        return {key: found[f"{prefix}{key}"] for key in questions}
+
+    def _ask(self, question: Question, key: Optional[str]) -> Any:
+        if key is None:
+            key = asker_of(self._exchange).new_key(question)
+        return self.ask_all({key: question})[key]
+
+    def step(self, key: str, function: Callable[[], Any]) -> Json:
+        """Do something once for this request, though the handler may run several times.
+
+        Args:
+            key: Names the step within this request.
+            function: Does it; what it returns has a JSON form, which the client can read in the state it carries.
+
+        Returns:
+            That JSON form, in every round.
+
+        Raises:
+            RuntimeError: The key was used before, for a step that was done.
+            Exception: Whatever the function raises; the step may be tried again.
+            TypeError, ValueError: What came out has no JSON form.
+            Cancelled: The request was cancelled.
+        """
+        return asker_of(self._exchange).step(f"{self._prefix}{key}" if self._prefix else key, function)
+
+    @property
+    def call_id(self) -> str:
+        """A random name of this call, the same in each of its rounds: for backends that do a thing once by its name."""
+        return asker_of(self._exchange).call_id
+
+    @property
+    def round(self) -> int:
+        """How often the handler has begun for this call: 1, and 1 more each time that the client came back."""
+        return asker_of(self._exchange).round
 
     # ------------------------------------------------------------ the server's own
 
@@ -171,8 +329,8 @@ class Context(ClientFeatures):
             raise TypeError(f"a URI is a str, not {type(uri).__name__}")
         exchange = self._exchange
         exchange.check()
-        inner = Context(exchange, self._asker().inner(self._prefix + uri))  # its questions are not this handler's
-        result: ReadResourceResult = exchange.server.read_resource(inner, exchange.peer, uri)
+        prefix = asker_of(exchange).inner(self._prefix + uri)  # its questions are not this handler's
+        result: ReadResourceResult = exchange.server.read_resource(Context(exchange, prefix), exchange.peer, uri)
         return result
 
     # ------------------------------------------------------------ being cancelled
@@ -208,7 +366,7 @@ class Context(ClientFeatures):
             raise TypeError(f"what is called on cancel is a function without arguments, not {callback!r:.60}")
         self._exchange.on_cancel(callback)
 
-    # ------------------------------------------------------------ facts
+    # ------------------------------------------------------------ the request
 
     @property
     def client(self) -> Caller:
@@ -269,7 +427,7 @@ def current_context() -> Context:
     Raises:
         LookupError: No handler runs on this thread. A thread that a handler starts is handed its ``ctx``.
     """
-    exchange = current_exchange()
+    exchange = current_request()
     if exchange is None:
         raise LookupError("no handler runs on this thread: hand ctx to the threads that a handler starts")
     return Context(exchange)

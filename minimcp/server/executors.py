@@ -1,124 +1,111 @@
-"""Executors: where handlers run that need a thread of somebody's own choice.
+"""Executors: where handlers run that need a thread of somebody's own choice (``executor=``).
 
 An executor keeps requests in a queue, in order of arrival, until its thread takes them; there they hold no worker, and
 count as begun. A request that is cancelled there, or lost with its connection, leaves the queue and is never run. What
 a handler waits for in an executor keeps the executor's thread waiting.
-
-Not here: the executors themselves (see `serial` and `pump`), and how an author names them (see `places`).
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from functools import partial
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Protocol, Union
+from weakref import WeakSet
 
-from ..engine.exchange import Exchange, Outlet, Route, current_exchange
-from ..engine.workers import here
-from ..errors import INTERNAL_ERROR
-from ..protocol.messages import Failure, encode
+from ..engine.pool import here
+from ..engine.requests import Handler, IncomingRequest, Route, current_request
 
 log = logging.getLogger("minimcp.executors")
 
-Watch = Callable[[Exchange], Callable[[], None]]
+IDLE_SECONDS = 1.0
+"""How long a thread that hands requests to an author's executor stays without work."""
+
+
+class HasSubmit(Protocol):
+    """Such as the executors of ``concurrent.futures``."""
+
+    def submit(self, fn: Callable[[], None], /) -> Any:
+        """Have a function run somewhere."""
+
+
+ExecutorOption = Union[None, str, HasSubmit, Callable[[Callable[[], None]], object]]
+"""What ``executor=`` may be: None, "main", a `Serial`, what has ``submit``, or a callable that is given a function to
+run."""
+
+Watch = Callable[[IncomingRequest], Callable[[], None]]
 """Told that a request begins to wait in a queue; it returns what is called when that is over."""
 
 
-class Ticket:
-    """One request's place in an executor's queue; it leaves by exactly one of `run`, `withdraw` and `fail`.
+class Job:
+    """One request that waits for an executor's thread; it is run at most once.
 
     Args:
         exchange: The request.
-        queue: Where the ticket stands; it takes itself out.
+        queue: Where it waits; it takes itself out.
+        watch: Told of the wait; None tells nobody.
     """
 
-    __slots__ = ("outlet", "forget", "_exchange", "_queue")
+    def __init__(self, exchange: IncomingRequest, queue: dict[Job, None], watch: Optional[Watch]) -> None:
+        self.exchange: Optional[IncomingRequest] = exchange
+        self._queue, self._lock = queue, threading.Lock()
+        self._waited = watch(exchange) if watch is not None else None
 
-    def __init__(self, exchange: Exchange, queue: OrderedDict[Ticket, None]) -> None:
-        self.outlet: Outlet = exchange.outlet
-        self.forget: Callable[[], None] = _nothing
-        self._exchange, self._queue = [exchange], queue
-
-    def take(self) -> Optional[Exchange]:
-        """The exchange, for the first who asks: popping from a list is one step, also for signal handlers."""
-        try:
-            exchange = self._exchange.pop()
-        except IndexError:
-            return None
-        self._queue.pop(self, None)
-        exchange.withdraw = None
-        self.forget()
+    def take(self) -> Optional[IncomingRequest]:
+        """The request, for the first who asks; None for others."""
+        with self._lock:
+            exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            self._queue.pop(self, None)
+            exchange.withdraw = None
+            if self._waited is not None:
+                self._waited()
         return exchange
 
     def run(self) -> bool:
-        """Serve the request on this thread; False when it is not there any more, and nothing was done.
-
-        Raises:
-            KeyboardInterrupt: Ctrl-C struck in the handler, on the main thread; the request has its answer.
-        """
+        """Serve the request on this thread, or answer that it was cancelled; False when it was run before."""
         exchange = self.take()
         if exchange is None:
             return False
-        outer = current_exchange()  # a handler may pump for another server
+        outer = current_request()  # a handler may pump for another server
         try:
-            line = exchange.run()
-            if line is not None:
-                exchange.outlet.deliver(line)
-        except BaseException:  # a signal handler's, at a point where nothing else catches it
-            exchange.expire(encode(Failure(exchange.request.id, INTERNAL_ERROR, "interrupted")), "interrupted")
-            raise
+            exchange.run()
         finally:
-            here.exchange = outer
+            here.request = outer
         if exchange.interrupted and threading.current_thread() is threading.main_thread():
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt  # Ctrl-C struck in the handler, which was answered with an error
         return True
-
-    def job(self) -> None:
-        """`run` as a function for authors: some callers look at what is returned."""
-        self.run()
 
     def withdraw(self) -> None:
         """The request was cancelled: it is not run, and if somebody waits all the same it is answered."""
         self.run()
 
-    def cancel(self, reason: str) -> None:
-        """Cancel the request, if it is still here: so it is withdrawn."""
-        for exchange in list(self._exchange):
-            exchange.cancel(reason)
-
     def fail(self, error: BaseException) -> None:
-        """Answer with an error, unless the request has left already."""
+        """Answer with an error, unless the request was run."""
         exchange = self.take()
         if exchange is None:
             log.error("an executor failed after its job had been run: %r", error, exc_info=error)
             return
         exchange.route = Route(partial(_raise, error))
-        line = exchange.run()
-        if line is not None:
-            exchange.outlet.deliver(line)
+        exchange.run()
 
 
-def _nothing() -> None:
-    pass
-
-
-def _raise(error: BaseException, exchange: Exchange) -> Any:
+def _raise(error: BaseException, exchange: IncomingRequest) -> Any:
     raise error
 
 
 class Executor:
-    """A queue of requests and whoever takes them out of it. Thread-safe.
-
-    There is no lock round the queue, because a signal handler may close a server in the middle of anything that its
-    thread does here: adding to an OrderedDict, popping from it and copying it are one step each.
-    """
+    """A queue of requests and the thread that takes them out of it. Thread-safe, and safe in signal handlers."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[Ticket, None] = OrderedDict()
+        self.renew()
 
-    def start(self, exchange: Exchange, watch: Optional[Watch] = None) -> None:
+    def renew(self) -> None:
+        """Begin anew in a forked process: its parent's requests and threads are not there."""
+        self._queue: dict[Job, None] = {}
+        self._changed = threading.Condition()
+
+    def start(self, exchange: IncomingRequest, watch: Optional[Watch] = None) -> None:
         """Queue a request (the ``start`` of a `Route`); never blocks.
 
         Args:
@@ -127,37 +114,283 @@ class Executor:
 
         Raises:
             RpcError: So many requests are begun and unfinished already.
-            RuntimeError: The system gives no more threads.
         """
-        refusal = exchange.outlet.queue(exchange)
+        refusal = exchange.sink.requests.begin(exchange)
         if refusal is not None:
             raise refusal
-        ticket = Ticket(exchange, self._waiting)
-        try:
-            if watch is not None:
-                ticket.forget = watch(exchange)
-            self._waiting[ticket] = None
-            exchange.withdraw = ticket.withdraw
-            self._arrived(ticket)
-        except BaseException:
-            if ticket.take() is not None:
-                raise
+        exchange.server.executors.add(self)
+        job = Job(exchange, self._queue, watch)
+        exchange.withdraw = job.withdraw
+        with self._changed:
+            self._queue[job] = None
+            self._arrived(job, exchange)
         if exchange.cancelled:  # before it could be withdrawn
-            ticket.withdraw()
+            job.run()
 
-    def _arrived(self, ticket: Ticket) -> None:
-        """There is one more in the queue."""
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
+        """There is one more in the queue (`_changed` is held)."""
         raise NotImplementedError
 
-    def join(self, user: object) -> None:
-        """A server is about to use this."""
-
     def leave(self, user: object) -> None:
-        """A server does not use this any more."""
-
-    def renew(self) -> None:
-        """Begin anew in a forked process: its parent's requests and threads are not there."""
-        self._waiting.clear()
+        """A server that used this is closed."""
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {len(self._waiting)} waiting>"
+        return f"<{type(self).__name__} {len(self._queue)} waiting>"
+
+
+class _Thread:
+    """One daemon thread that serves a queue in order, from the first job on. It does not keep its executor alive.
+
+    Args:
+        name: Of the thread.
+        queue: Of the executor.
+        changed: Its condition.
+        serve: Serves a job.
+        idle: Seconds without work after which it ends; None keeps it until ``ending``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queue: dict[Job, None],
+        changed: threading.Condition,
+        serve: Callable[[Job], object],
+        idle: Optional[float],
+    ) -> None:
+        self._name, self._queue, self._changed, self._serve, self._idle = name, queue, changed, serve, idle
+        self._running = False
+        self.ending = False
+
+    def wake(self) -> None:
+        """There is more to do, or it is to end (`changed` is held)."""
+        if self._queue and not self._running:
+            threading.Thread(target=self._live, name=self._name, daemon=True).start()
+            self._running = True
+        self._changed.notify_all()
+
+    def _live(self) -> None:
+        while True:
+            with self._changed:
+                while not self._queue:
+                    if self.ending or not self._changed.wait(self._idle):
+                        self._running = False
+                        return
+                job = next(iter(self._queue))
+                del self._queue[job]
+            try:
+                self._serve(job)
+            except BaseException as error:  # those behind it are still served
+                log.error("%s: %s", self._name, error, exc_info=error)
+            del job  # a thread that waits keeps nothing of what it did
+
+
+class Serial(Executor):
+    """``executor=Serial()``: one thread, always the same, for all handlers that name this object. Thread-safe.
+
+    They run one after the other, in order of arrival, whatever server or connection they belong to; so they need no
+    locks among themselves, and may keep what belongs to a thread, such as a connection to SQLite. A handler that waits
+    (``ctx.sleep``, a question to the client) keeps the thread: the others wait with it.
+
+    The thread begins with the first call. It ends when every server that names this object is closed, or when nothing
+    refers to it any more; the next call would begin a new one.
+    """
+
+    def renew(self) -> None:
+        super().renew()
+        self._users: WeakSet[Any] = WeakSet()
+        self._thread = _Thread("minimcp-serial", self._queue, self._changed, Job.run, None)
+
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
+        self._users.add(exchange.server)
+        self._thread.ending = False
+        self._thread.wake()
+
+    def leave(self, user: object) -> None:
+        with self._changed:
+            self._users.discard(user)
+            if not self._users:
+                self._end()
+
+    def _end(self) -> None:
+        self._thread.ending = True
+        self._changed.notify_all()
+
+    def __del__(self) -> None:
+        with self._changed:
+            self._end()
+
+
+class Submitting(Executor):
+    """Hands each request, as a function without arguments, to a callable of the author, which runs it somewhere.
+
+    The callable is called on a thread of ours, one call at a time and in order; if it waits for the function to end,
+    the others wait too. A function that was run, or whose request was cancelled, does nothing when it is run again.
+
+    Args:
+        submit: The callable.
+    """
+
+    def __init__(self, submit: Callable[[Callable[[], None]], object]) -> None:
+        self.submit = submit
+        self.running: set[Job] = set()
+        """What runs now, on threads that may keep the process when it ends."""
+        super().__init__()
+
+    def renew(self) -> None:
+        super().renew()
+        self._thread = _Thread("minimcp-executor", self._queue, self._changed, self._hand_over, IDLE_SECONDS)
+
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
+        self._thread.wake()
+
+    def _hand_over(self, job: Job) -> None:
+        def run() -> None:
+            self.running.add(job)
+            try:
+                job.run()
+            finally:
+                self.running.discard(job)
+
+        try:
+            self.submit(run)
+        except BaseException as error:
+            job.fail(error)
+
+
+class Main(Executor):
+    """``executor="main"``: requests wait until a thread of the author pumps.
+
+    Args:
+        on_needed: Called on another thread when there is something to pump and nobody was told since the last `pump`;
+            None calls nothing.
+    """
+
+    def __init__(self, on_needed: Optional[Callable[[], object]] = None) -> None:
+        if on_needed is not None and not callable(on_needed):
+            raise TypeError(f"on_pump_needed is a callable, not {on_needed!r}")
+        self._on_needed = on_needed
+        super().__init__()
+
+    def renew(self) -> None:
+        super().renew()
+        self._told = False
+        self._stops = 0
+        self._pumping: set[int] = set()
+
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
+        self._changed.notify_all()
+        if self._on_needed is not None and not self._told:
+            self._told = True
+            exchange.sink.spawn(self._tell_author)
+
+    def _tell_author(self) -> None:
+        try:
+            self._on_needed()  # type: ignore[misc]
+        except Exception as error:
+            log.error("on_pump_needed failed: %s", error, exc_info=error)
+
+    def pump(self, timeout: Optional[float] = 0) -> int:
+        """Run what waits now, on this thread; returns how many requests that were.
+
+        Args:
+            timeout: Seconds to wait for the first; None waits until there is one, or until `clear`.
+
+        Raises:
+            RuntimeError: This thread is pumping already.
+            KeyboardInterrupt: Ctrl-C struck in a handler, which was answered; what is left is for the next time.
+        """
+        stops = self._stops
+        return self._pump(timeout, lambda: self._stops != stops)
+
+    def pump_until(self, over: Callable[[], bool]) -> None:
+        """Pump on this thread until `over` says so, which is asked again after each `wake`."""
+        while not over():
+            try:
+                self._pump(None, over)
+            except KeyboardInterrupt:
+                pass  # the handler's own: signals only tell the server to end
+
+    def _pump(self, timeout: Optional[float], over: Callable[[], bool]) -> int:
+        me = threading.get_ident()
+        if me in self._pumping:
+            raise RuntimeError("pump is running on this thread already: what it runs cannot call it")
+        with self._changed:
+            self._told = False
+            self._changed.wait_for(lambda: self._queue or over(), timeout)
+            self._told = False
+            jobs = list(self._queue)  # what comes now is for the next time
+        self._pumping.add(me)
+        try:
+            return sum(job.run() for job in jobs)
+        except KeyboardInterrupt:
+            self._tell_of_the_rest()
+            raise
+        finally:
+            self._pumping.discard(me)
+
+    def _tell_of_the_rest(self) -> None:
+        with self._changed:
+            for job in list(self._queue)[:1]:
+                if job.exchange is not None:
+                    self._arrived(job, job.exchange)
+
+    def wake(self) -> None:
+        """Have `pump_until` ask again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def clear(self, reason: str) -> None:
+        """Cancel what waits, and let those go who wait for it."""
+        for job in list(self._queue):
+            exchange = job.exchange
+            if exchange is not None:
+                exchange.cancel(reason)
+        with self._changed:
+            self._stops += 1
+            self._changed.notify_all()
+
+
+def executor_of(given: Any, known: set[Executor]) -> Optional[Executor]:
+    """The executor that ``executor=`` means; None for the pool of workers.
+
+    Args:
+        given: What an author said.
+        known: Those of the server, its `Main` among them; a new one is added.
+
+    Raises:
+        ValueError: There is no executor of this name.
+        TypeError: It is no executor at all.
+    """
+    choices = "executor is None, 'main', an object with submit(), such as a Serial(), or a callable"
+    if given is None:
+        return None
+    if given == "pool":
+        raise ValueError("executor='pool' is gone: the pool of workers is the default, leave it out")
+    if isinstance(given, str) and given != "main":
+        raise ValueError(f"{choices}, not {given!r}")
+    submit = getattr(given, "submit", given)
+    if isinstance(given, type) or not (isinstance(given, (str, Executor)) or callable(submit)):
+        raise TypeError(f"{choices}, not {given!r}")
+    for executor in known:
+        if executor is given or (given == "main" and isinstance(executor, Main)):
+            return executor
+        if isinstance(executor, Submitting) and executor.submit == submit:
+            return executor
+    made = given if isinstance(given, Executor) else Submitting(submit)
+    known.add(made)
+    return made
+
+
+def route_to(handle: Handler, executor: Optional[Executor], watch: Optional[Watch] = None) -> Route:
+    """The route of a handler.
+
+    Args:
+        handle: The handler.
+        executor: Where it runs; None is the pool of workers.
+        watch: Told how long a request waits for the executor; None tells nobody.
+    """
+    if executor is None:
+        return Route(handle)
+    if isinstance(executor, Main):
+        return Route(handle, start=lambda exchange: exchange.server.main.start(exchange, watch))
+    return Route(handle, start=lambda exchange: executor.start(exchange, watch))

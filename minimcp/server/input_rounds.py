@@ -1,16 +1,25 @@
-"""Requests whose handlers may ask their client: the rounds of one, from what came back to what is asked next.
+"""Questions in revisions where requests stand alone (2026-07-28): rounds of one request, and the state between them.
 
-Not here: who answers a question (see `asking`), and what is carried between rounds (see `state`).
+The first question without an answer unwinds the handler, and the result asks for it (``input_required``); the client
+comes again with the answer and a signed state, and the handler runs once more from the top, where earlier questions
+find their answers. Nothing is kept here meanwhile, so any process with the same keys may serve the next round.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from typing import Any, Optional
+import os
+import threading
+import time
+from binascii import a2b_base64, b2a_base64
+from copy import copy, deepcopy
+from typing import Any, Callable, Mapping, Optional, Sequence
 
-from ..engine.exchange import Exchange, Handler
+from ..engine.requests import Handler, IncomingRequest
 from ..errors import (
+    STATE_REJECTED,
     Cancelled,
     ConnectionLost,
     InternalError,
@@ -20,49 +29,206 @@ from ..errors import (
     one_line,
 )
 from ..protocol.messages import Json
-from .asking import Asked, ReplayAsker, Suspend, ask_now, asker_of, read_result
-from .questions import ElicitUrl
+from .questions import CARRIERS, Asked, Asker, BlockingAsker, ElicitUrl, Question, ask_now, read_result
 
 log = logging.getLogger("minimcp.rounds")
 
+LONGEST = 256 * 1024
+"""Characters of a state; longer ones are refused before anything is decoded."""
 
-def resume(exchange: Exchange) -> None:
-    """Take up what an earlier round left; revisions with a handshake have no rounds.
+SHORTEST_KEY = 32
+
+_KEEP = "keep what it depends on with ctx.step"
+_making = threading.Lock()
+
+
+class Suspend(BaseException):
+    """Unwinds a handler whose question has no answer yet. It passes ``except Exception``; let it pass yours."""
+
+
+class ReplayAsker(Asker):
+    """Knows the answers of earlier rounds, and unwinds the handler at the first question that has none.
+
+    Args:
+        exchange: The request.
+        state: The claims that came back; None when none did.
+        responses: The answers that came along, by key.
+        max_rounds: How often the client may be asked for more; None sets no limit.
+        strict: Whether a run has to ask what the runs before it asked.
+    """
+
+    def __init__(
+        self,
+        exchange: IncomingRequest,
+        state: Optional[Mapping[str, Json]] = None,
+        responses: Optional[Mapping[str, Json]] = None,
+        *,
+        max_rounds: Optional[int] = None,
+        strict: bool = False,
+    ) -> None:
+        super().__init__(exchange)
+        self._max_rounds, self._strict = max_rounds, strict
+        self._answered: dict[str, Any] = {}
+        """By key: the digest of the question that was asked, None when it is not known, and the answer."""
+        self._steps: dict[str, Json] = {}
+        self._expected: set[str] = set()
+        asked: Mapping[str, str] = {}
+        if state is not None:
+            self.round, self.call_id, asked = state["r"] + 1, state["cid"], state["asked"]
+            self._answered, self._steps = dict(state["ans"]), dict(state["steps"])
+            if strict:
+                self._expected = {*asked, *(key for key, (pinned, _) in self._answered.items() if pinned is not None)}
+        for key, answer in (responses or {}).items():
+            if state is None:  # what was asked is not known: the key alone says what it answers
+                self._answered[key] = (None, answer)
+            elif key in asked:
+                self._answered[key] = (asked[key], answer)
+
+    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+        found = {}
+        missing: list[Asked] = []
+        for each in asked:
+            with self._lock:
+                pinned, answer = self._answered.get(each.key, (None, None))
+            if answer is not None and pinned not in (None, _digest_of(each)):
+                self._report_change(each)
+            elif answer is not None:
+                try:
+                    found[each.key] = _read_again(each, answer)
+                    continue
+                except ValueError as error:
+                    log.info("%s is asked again, its answer does not fit: %s", one_line(each.key), one_line(str(error)))
+            missing.append(each)
+        if missing:
+            if self._max_rounds is not None and self.round > self._max_rounds:
+                raise ToolError(f"the client was asked {self._max_rounds} times, and there are questions left")
+            self.refuse_silence()
+        with self._lock:
+            for each in asked:
+                self._answered[each.key] = (_digest_of(each), self._answered.get(each.key, (None, None))[1])
+            for each in missing:
+                del self._answered[each.key]
+                self.pending[each.key] = each
+        if missing:
+            raise Suspend
+        return found
+
+    def _report_change(self, each: Asked) -> None:
+        problem = f"{each.key!r} was asked in other words when the handler ran before"
+        if self._strict:
+            self._fail(f"check_replay: {problem}: {_KEEP}")
+        log.warning("%s: %s, and is asked again: %s", _name(self._exchange), one_line(problem), _KEEP)
+
+    def _fail(self, fault: str) -> None:
+        self.fault = fault
+        raise RuntimeError(fault)
+
+    def refuse_silence(self) -> None:
+        """Refuse a checked run that did not ask all that the run before it asked.
+
+        Raises:
+            RuntimeError: It did not.
+        """
+        left = self._expected - self._used
+        if left:
+            self._fail(f"check_replay: {min(left)!r} was asked when the handler ran before, and is not asked now")
+
+    def _result_of(self, key: str, function: Callable[[], Any]) -> Any:
+        with self._lock:
+            known = key in self._steps
+        if not known:
+            result = super()._result_of(key, function)
+            with self._lock:
+                self._steps[key] = result
+        return deepcopy(self._steps[key])  # what the handler does with it is no part of the state
+
+    def ask_again(self, questions: Mapping[str, Question]) -> None:
+        """Ask, whatever was answered before; returns if one of the answers was no.
+
+        Raises:
+            Suspend: The client is asked.
+        """
+        with self._lock:
+            answers = [self._answered.pop(key, (None, {}))[1] for key in questions]
+        if not any(answer.get("action") in ("decline", "cancel") for answer in answers):
+            self.ask_all(questions)
+
+    def claims(self) -> dict[str, Json]:
+        """What the next round has to know."""
+        with self._lock:
+            return {
+                "r": self.round,
+                "cid": self.call_id,
+                "asked": {key: _digest_of(each) for key, each in self.pending.items()},
+                "ans": dict(self._answered),
+                "steps": dict(self._steps),
+            }
+
+
+def _digest_of(asked: Asked) -> str:
+    return digest([asked.question.method, asked.params])
+
+
+def _read_again(asked: Asked, answer: Any) -> Any:
+    if isinstance(answer, Exception):
+        raise copy(answer)
+    return asked.question.read(deepcopy(answer))  # what the handler does with it is no part of the state
+
+
+def asker_of(exchange: IncomingRequest) -> Asker:
+    """Who answers what the handler of a request asks; made with the first question."""
+    with _making:
+        if exchange.asker is None:
+            config = exchange.server
+            if exchange.request.method not in CARRIERS:
+                exchange.asker = Asker(exchange)
+            elif exchange.peer.revision.handshake:
+                exchange.asker = BlockingAsker(exchange)
+            else:
+                rounds = config.limits.rounds
+                exchange.asker = ReplayAsker(exchange, max_rounds=rounds, strict=config.check_replay)
+        asker: Asker = exchange.asker
+        return asker
+
+
+# ------------------------------------------------------------ the rounds of one request
+
+
+def serve_rounds(serve: Handler, exchange: IncomingRequest) -> Any:
+    """Serve a request whose handler may ask its client.
+
+    Args:
+        serve: Runs the handler; it lets `Suspend` pass.
+        exchange: The request, with what an earlier round left.
 
     Raises:
-        InvalidParams: The answers have a wrong form, or the state is none of ours.
+        InvalidParams: The answers have a wrong form, or the state is none of this server's.
+        BaseException: Whatever `serve` raises.
     """
+    config, params = exchange.server, exchange.request.params
     if exchange.peer.revision.handshake:
-        return
-    params, facts = exchange.request.params, exchange.server
-    responses, token = params.get("inputResponses", {}), params.get("requestState")
-    if not isinstance(responses, dict) or not all(isinstance(each, dict) for each in responses.values()):
-        raise InvalidParams("inputResponses is an object of objects")
-    state = None if token is None else facts.states.unseal(token, exchange)
-    exchange.asker_made_by(
-        lambda exchange, lock: ReplayAsker(
-            exchange, lock, state, responses, max_rounds=facts.max_rounds, strict=facts.check_replay
-        )
-    )
-
-
-def _as_question(exchange: Exchange, error: UrlElicitationRequired) -> BaseException:
-    """What an error that asks for URLs comes to where there is no such error."""
+        return _serve_checked(serve, exchange) if config.check_replay else serve(exchange)
+    if "requestState" in params or "inputResponses" in params:
+        responses, token = params.get("inputResponses", {}), params.get("requestState")
+        if not isinstance(responses, dict) or not all(isinstance(each, dict) for each in responses.values()):
+            raise InvalidParams("inputResponses is an object of objects")
+        state = None if token is None else config.states.unseal(token, exchange)
+        rounds, strict = config.limits.rounds, config.check_replay
+        exchange.asker = ReplayAsker(exchange, state, responses, max_rounds=rounds, strict=strict)
     try:
-        url_required(exchange, error)
-    except Suspend as suspend:
-        return suspend
-    return error
+        result = serve(exchange)
+    except BaseException as error:
+        return _unfinished(exchange, error)
+    return result if exchange.asker is None else _finished(exchange, result)
 
 
-def unfinished(exchange: Exchange, error: BaseException) -> Any:
-    """The result of a run that ended with an exception: the questions that it left, which win.
-
-    Raises:
-        BaseException: The same one; there are no questions.
-    """
-    if isinstance(error, UrlElicitationRequired) and not exchange.peer.revision.handshake:
-        error = _as_question(exchange, error)
+def _unfinished(exchange: IncomingRequest, error: BaseException) -> Any:
+    """The result of a run that ended with an exception: the questions that it left, which win; else that exception."""
+    if isinstance(error, UrlElicitationRequired):
+        try:
+            url_required(exchange, error)
+        except Suspend as suspend:
+            error = suspend
     asker = exchange.asker
     if asker is None or not (asker.pending or asker.fault):
         raise error
@@ -71,13 +237,12 @@ def unfinished(exchange: Exchange, error: BaseException) -> Any:
     return _input_required(exchange)
 
 
-def finished(exchange: Exchange, result: Any) -> Any:
+def _finished(exchange: IncomingRequest, result: Any) -> Any:
     """The result of a run that returned; questions that it left unanswered win over what it returned."""
     asker = exchange.asker
-    if asker.fault:
-        raise InternalError(asker.fault)
-    if asker.pending:
-        log.warning("%s went on while a question waits: it must let Suspend pass", _name(exchange))
+    if asker.pending or asker.fault:
+        if not asker.fault:
+            log.warning("%s went on while a question waits: it must let Suspend pass", _name(exchange))
         return _input_required(exchange)
     if isinstance(asker, ReplayAsker):
         try:
@@ -87,28 +252,24 @@ def finished(exchange: Exchange, result: Any) -> Any:
     return result
 
 
-def _input_required(exchange: Exchange) -> dict[str, Json]:
-    asker, facts = exchange.asker, exchange.server
+def _input_required(exchange: IncomingRequest) -> Any:
+    asker, config = exchange.asker, exchange.server
     if asker.fault:
         raise InternalError(asker.fault)
-    result: dict[str, Json] = {
-        "resultType": "input_required",
-        "inputRequests": {key: _request(each) for key, each in asker.pending.items()},
-        "requestState": facts.states.seal(asker.claims(), exchange),
+    requests = {
+        key: {"method": each.question.method, **({"params": each.params} if each.params else {})}
+        for key, each in asker.pending.items()
     }
-    closed: dict[str, Json] = facts.closed(result, exchange.peer.revision)
-    return closed
+    state = config.states.seal(asker.claims(), exchange)
+    result = {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+    return config.closed(result, exchange.peer.revision)
 
 
-def _request(asked: Asked) -> dict[str, Json]:
-    method: dict[str, Json] = {"method": asked.question.method}
-    return {**method, "params": asked.params} if asked.params else method
-
-
-def checked(exchange: Exchange, serve: Handler) -> Any:
+def _serve_checked(serve: Handler, exchange: IncomingRequest) -> Any:
     """Serve by running again after each question, though the client could be asked while the handler waits."""
-    asker = _again(exchange, None)
+    state = None
     while True:
+        asker = exchange.asker = ReplayAsker(exchange, state, strict=True)
         try:
             result = serve(exchange)
         except BaseException:
@@ -117,43 +278,26 @@ def checked(exchange: Exchange, serve: Handler) -> Any:
         if asker.fault:
             raise InternalError(asker.fault)
         if not asker.pending:
-            return finished(exchange, result)
-        asker = _again(exchange, _answered(exchange, asker))
+            return _finished(exchange, result)
+        state, asked = asker.claims(), list(asker.pending.values())
+        answers: list[Any]
+        try:
+            answers = list(ask_now(exchange, asked))
+            for each, answer in zip(asked, answers):
+                read_result(each, answer)
+        except (Cancelled, ConnectionLost):
+            raise
+        except Exception as error:
+            answers = [error] * len(asked)  # which the handler gets where it asks
+        state["ans"].update({each.key: (_digest_of(each), answer) for each, answer in zip(asked, answers)})
 
 
-def _again(exchange: Exchange, state: Optional[dict[str, Json]]) -> ReplayAsker:
-    exchange.asker = None
-    asker: ReplayAsker = exchange.asker_made_by(lambda exchange, lock: ReplayAsker(exchange, lock, state, strict=True))
-    return asker
-
-
-def _answered(exchange: Exchange, asker: ReplayAsker) -> dict[str, Json]:
-    """What the next run has to know, the answers to this one's questions among it."""
-    state, asked = asker.claims(), list(asker.pending.values())
-    answers = _outcomes(exchange, asked)
-    state["ans"].update({each.key: (each.digest, answer) for each, answer in zip(asked, answers)})
-    return state
-
-
-def _outcomes(exchange: Exchange, asked: list[Asked]) -> list[Any]:
-    """The answers to questions, checked; for what failed, the exception that the handler is to get."""
-    try:
-        results = ask_now(exchange, asked)
-        for each, result in zip(asked, results):
-            read_result(each, result)
-    except (Cancelled, ConnectionLost):
-        raise
-    except Exception as error:
-        return [error] * len(asked)
-    return results
-
-
-def _name(exchange: Exchange) -> str:
+def _name(exchange: IncomingRequest) -> str:
     target = exchange.request.params.get("name", exchange.request.params.get("uri"))
     return f"{exchange.request.method} {one_line(target)}"
 
 
-def url_required(exchange: Exchange, error: UrlElicitationRequired) -> None:
+def url_required(exchange: IncomingRequest, error: UrlElicitationRequired) -> None:
     """What that error of another revision means here: the client is asked to have its user open the URLs.
 
     Returns if the user said no, if there were too many rounds, or if the error names no URL that can be opened.
@@ -170,3 +314,163 @@ def url_required(exchange: Exchange, error: UrlElicitationRequired) -> None:
         asker.ask_again({each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted})
     except (ToolError, RuntimeError, ValueError) as problem:
         log.warning("%s: %s", _name(exchange), problem)
+
+
+# ------------------------------------------------------------ the state between rounds
+
+_PREFIX = "v1."
+_LABEL = b"minimcp requestState v1"
+_ID, _MAC = 4, 32
+
+
+class States:
+    """Makes and takes back what clients of one server carry between rounds. Thread-safe.
+
+    A state is ``v1.`` and base64url of key id, HMAC-SHA256 and JSON. It is signed, not encrypted: the client can read
+    what it carries, the results of ``ctx.step`` included. A signature is no single use: a state may come back as often
+    as it likes until it expires.
+
+    Args:
+        audience: The server's name: another server's states are refused.
+        keys: Secrets of 32 bytes or more; the first signs, all of them verify. None makes one up, for this process and
+            its forks.
+        lifetime: Seconds that a state is good for; None means for ever.
+        clock: The time in seconds, the same in every process that shares the keys.
+
+    Raises:
+        TypeError: A key is not bytes.
+        ValueError: A key is too short, or there is none.
+    """
+
+    def __init__(
+        self,
+        audience: str,
+        keys: Optional[Sequence[bytes]] = None,
+        *,
+        lifetime: Optional[float] = 600,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if isinstance(keys, (bytes, bytearray, str)):
+            raise TypeError("state_keys is a list of keys: put the one into a list")
+        self._secrets = [os.urandom(SHORTEST_KEY)] if keys is None else [_checked_key(key) for key in keys]
+        if not self._secrets:
+            raise ValueError("state_keys has at least one key")
+        self._audience, self._lifetime, self._clock = audience, lifetime, clock
+        self._derived: list[tuple[bytes, bytes]] = []
+
+    def seal(self, claims: Mapping[str, Json], exchange: IncomingRequest) -> str:
+        """The text that has to come back with the next round of this request.
+
+        Raises:
+            InternalError: It would be too long.
+        """
+        now = self._clock()
+        exp = None if self._lifetime is None else now + self._lifetime
+        state = {"iat": int(now), "exp": exp, "aud": self._audience, "bind": binding(exchange), **claims}
+        text = _PREFIX + _to_base64(_signed(*self._keys()[0], canonical(state)))
+        if len(text) > LONGEST:
+            what = f"the answers and steps of {exchange.request.method} are too much for a requestState"
+            raise InternalError(f"{what}: {len(text)} characters, and {LONGEST} is the most")
+        return text
+
+    def unseal(self, text: Json, exchange: IncomingRequest) -> dict[str, Json]:
+        """The claims of a state that came back.
+
+        Raises:
+            InvalidParams: It is not one that this server made for this request, or its time is over. Which of these
+                it is stands in the log only.
+        """
+        try:
+            claims = json.loads(self._verified(text))
+            if claims["aud"] != self._audience:
+                raise ValueError("another server's")
+            if claims["bind"] != binding(exchange):
+                raise ValueError("another request's, or another user's")
+            if claims["exp"] is not None and not self._clock() < claims["exp"]:
+                raise ValueError("expired")
+            maps = {name: dict(claims[name]) for name in ("asked", "ans", "steps")}
+            return {"r": int(claims["r"]), "cid": str(claims["cid"]), **maps}
+        except Exception as error:
+            log.warning("the requestState of %s is refused: %s", exchange.request.method, one_line(str(error)))
+        raise InvalidParams("Invalid or expired requestState", {"reason": STATE_REJECTED})
+
+    def _verified(self, text: Json) -> bytes:
+        if not isinstance(text, str) or not text.startswith(_PREFIX):
+            raise ValueError("no state of this kind")
+        if len(text) > LONGEST:
+            raise ValueError("too long")
+        raw = _from_base64(text[len(_PREFIX) :])
+        key, state = dict(self._keys()).get(raw[:_ID]), raw[_ID + _MAC :]
+        if key is None:
+            raise ValueError("an unknown key")
+        import hmac  # brings OpenSSL in, which few servers need
+
+        if not hmac.compare_digest(_signed(raw[:_ID], key, state), raw):
+            raise ValueError("a wrong signature")
+        return state
+
+    def _keys(self) -> list[tuple[bytes, bytes]]:
+        """The keys made of the secrets, each after its id; worked out when the first state is made."""
+        if not self._derived:
+            keys = [_mac(secret, _LABEL) for secret in self._secrets]
+            self._derived = [(_mac(key, b"id")[:_ID], key) for key in keys]
+        return self._derived
+
+    def __repr__(self) -> str:
+        return f"<States of {self._audience!r} with {len(self._secrets)} keys>"
+
+
+def canonical(value: Json) -> bytes:
+    """The same bytes for the same JSON, whatever the order of its members."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def digest(value: Json) -> str:
+    """A short name for a JSON value, which no other value has."""
+    from hashlib import sha256
+
+    return sha256(canonical(value)).hexdigest()[:32]
+
+
+def binding(exchange: IncomingRequest) -> str:
+    """What ties a state to its request: the method, its target, its arguments, and who asks."""
+    params = exchange.request.params
+    target = params.get("name"), params.get("uri")
+    return digest([exchange.request.method, *target, params.get("arguments") or {}, exchange.peer.principal])
+
+
+def _checked_key(key: Any) -> bytes:
+    if not isinstance(key, (bytes, bytearray)):
+        raise TypeError(f"a state key is bytes, such as os.urandom(32), not {type(key).__name__}")
+    if len(key) < SHORTEST_KEY:
+        raise ValueError(f"a state key has {SHORTEST_KEY} bytes or more, not {len(key)}")
+    return bytes(key)
+
+
+def _mac(key: bytes, message: bytes) -> bytes:
+    import hmac
+
+    return hmac.new(key, message, "sha256").digest()
+
+
+def _signed(name: bytes, key: bytes, state: bytes) -> bytes:
+    return name + _mac(key, _PREFIX.encode() + name + state) + state
+
+
+_URL_SAFE, _STANDARD = str.maketrans("+/", "-_"), str.maketrans("-_", "+/")
+
+
+def _to_base64(raw: bytes) -> str:
+    return b2a_base64(raw, newline=False).decode().rstrip("=").translate(_URL_SAFE)
+
+
+def _from_base64(text: str) -> bytes:
+    """Strict: exactly what `_to_base64` makes, so that each state has one spelling.
+
+    Raises:
+        ValueError: It is not.
+    """
+    raw = a2b_base64(text.translate(_STANDARD) + "=" * (-len(text) % 4))
+    if _to_base64(raw) != text:
+        raise ValueError("no base64url")
+    return raw

@@ -9,42 +9,32 @@ from copy import copy
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.exchange import Exchange, Route
-from ..engine.lane import Pace
+from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, one_line
 from ..protocol.messages import Json, Request
-from ..protocol.options import FLAG, ICONS, MAPPING, TEXT, check_options
 from ..protocol.versions import Revision
 from ..schema.mismatch import Mismatch, described
 from ..types import EmbeddedResource, GetPromptResult, Icon, Prompt, PromptArgument, PromptMessage
-from .carried import carried
-from .completers import Completers, Given, read_completers
-from .contents import with_type
+from .completion import Given, TextHandler
 from .context import Context
-from .facts import Facts
-from .feature import Destination, Feature
-from .middleware import run_through
-from .paging import Pages
-from .places import route_to
-from .registered import TextHandler, name_of, only, where
-from .results import CONTENT, fit
-from .tables import Registered, Table
+from .input_rounds import serve_rounds
+from .registered import Pages, Registered, ServerConfig, Table, check_options, name_of, only
+from .resources import with_type
+from .tools import CONTENT, fit
 
 
 class RegisteredPrompt(Registered):
     """One prompt of a server.
 
     Args:
-        facts: Of the server.
+        config: Of the server.
         handler: What the author wrote.
         shown: How it is listed.
-        completers: By argument.
     """
 
-    def __init__(self, facts: Facts, handler: TextHandler, shown: Prompt, completers: Completers) -> None:
-        super().__init__(facts)
-        self.handler, self.shown, self.completers = handler, shown, completers
-        self.pace = Pace()
+    def __init__(self, config: ServerConfig, handler: TextHandler, shown: Prompt) -> None:
+        self.handler = handler
+        super().__init__(config, handler.function, shown)
 
     def listed(self, revision: Revision) -> dict[str, Json]:
         """The prompt as a revision lists it."""
@@ -52,7 +42,10 @@ class RegisteredPrompt(Registered):
         wire["arguments"] = [only(each, revision.argument_members) for each in wire["arguments"]]
         return wire
 
-    def result(self, exchange: Exchange) -> GetPromptResult:
+    def handle(self, exchange: IncomingRequest) -> Any:
+        return serve_rounds(self.serve, exchange)
+
+    def serve(self, exchange: IncomingRequest) -> dict[str, Json]:
         """Call the function, which may raise anything, for a request.
 
         Raises:
@@ -60,30 +53,27 @@ class RegisteredPrompt(Registered):
             CapabilityNotSupported: The client lacks a capability that the function needs.
             TypeError, ValueError: The function returned what is no message.
         """
-        context, call = Context(exchange), partial(self._call, exchange)
-        value = run_through(self.layers, context, call) if any(self.layers) else call()
-        if isinstance(value, GetPromptResult):
-            return value
-        items = value if isinstance(value, (list, tuple)) else [value]
-        messages = [item if isinstance(item, PromptMessage) else PromptMessage("user", item) for item in items]
-        return GetPromptResult(messages, self.shown.description)
+        result = self.run(Context(exchange), partial(self._call, exchange))
+        if not isinstance(result, GetPromptResult):
+            items = result if isinstance(result, (list, tuple)) else [result]
+            messages = [item if isinstance(item, PromptMessage) else PromptMessage("user", item) for item in items]
+            result = GetPromptResult(messages, self.shown.description)
+        revision = exchange.peer.revision
+        wire: dict[str, Json] = result.to_wire()
+        wire["messages"] = [_sent(message, revision) for message in result.messages]
+        closed: dict[str, Json] = exchange.server.closed(wire, revision)
+        return closed
 
-    def _call(self, exchange: Exchange) -> Any:
+    def _call(self, exchange: IncomingRequest) -> Any:
+        texts = exchange.request.params.get("arguments") or {}
         try:
-            arguments = self.handler.arguments(_texts(exchange.request.params.get("arguments")))
+            for name, value in texts.items():
+                if not isinstance(value, str):
+                    raise Mismatch("a string", value).inside(name)
+            arguments = self.handler.arguments(texts)
         except Mismatch as error:
             raise InvalidParams(f"{one_line(self.shown.name)}: {error}") from None
         return self.handler.call(Context(exchange), exchange.peer, arguments)
-
-    def __repr__(self) -> str:
-        return f"<RegisteredPrompt {self.shown.name!r} = {where(self.handler.function)}>"
-
-
-def _texts(arguments: Json) -> Mapping[str, str]:
-    for name, value in ({} if arguments is None else arguments).items():
-        if not isinstance(value, str):
-            raise Mismatch("a string", value).inside(name)
-    return arguments or {}
 
 
 def _sent(message: PromptMessage, revision: Revision) -> dict[str, Json]:
@@ -97,20 +87,18 @@ def _sent(message: PromptMessage, revision: Revision) -> dict[str, Json]:
     return wire
 
 
-class Prompts(Feature):
+class Prompts:
     """All prompts of one server. Thread-safe.
 
     Args:
-        facts: Of the server.
+        config: Of the server.
+        changed: Told that there are more or fewer of them now, and whether any argument of a new one completes.
     """
 
-    kind = "prompts"
-
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        self._prompts: Table[RegisteredPrompt] = Table("prompt", lambda prompt: where(prompt.handler.function))
-        self._pages = Pages("prompts", facts.page_size, self._describe)
-        self.completes = False
+    def __init__(self, config: ServerConfig, changed: Callable[[bool], None]) -> None:
+        self._config, self._changed = config, changed
+        self.table: Table[RegisteredPrompt] = Table("prompt")
+        self.pages = Pages("prompts", self.table)
 
     def add(
         self,
@@ -132,25 +120,25 @@ class Prompts(Feature):
             ValueError: The name is taken, or ``complete`` names no argument.
         """
         name = name_of(function, name, "prompt")
-        check_options(_OPTIONS, locals(), f"prompt {name!r}: ")
+        owner = f"prompt {name!r}"
+        check_options(locals(), f"{owner}: ")
         content_types = (GetPromptResult, PromptMessage, *CONTENT)
-        handler = TextHandler(function, f"prompt {name!r}", content_types=content_types, requires=requires)
+        handler = TextHandler(function, owner, content_types=content_types, requires=requires, complete=complete)
+        arguments = [
+            PromptArgument(each.name, description=each.description or None, required=each.required)
+            for each in handler.signature.parameters
+        ]
         shown = Prompt(
             name,
             title=title,
             description=description or handler.signature.description or None,
-            arguments=[
-                PromptArgument(each.name, description=each.description or None, required=each.required)
-                for each in handler.signature.parameters
-            ],
+            arguments=arguments,
             icons=icons,
             meta=None if meta is None else dict(meta),
         )
-        prompt = RegisteredPrompt(self._facts, handler, shown, read_completers(handler, complete))
-        self._prompts.add(name, prompt, replace=replace)
-        self._prompts.advise(name, shown.description)
-        self.offered, self.completes = True, self.completes or any(prompt.completers.values())
-        self._changed()
+        self.table.add(name, RegisteredPrompt(self._config, handler, shown), replace=replace)
+        self.table.advise(name, shown.description)
+        self._changed(any(handler.completers.values()))
 
     def remove(self, name: str) -> None:
         """Take a prompt away.
@@ -158,41 +146,8 @@ class Prompts(Feature):
         Raises:
             KeyError: There is none of this name.
         """
-        self._prompts.remove(name)
-        self._changed()
-
-    def tables(self) -> Sequence[Table[Any]]:
-        return (self._prompts,)
-
-    def follow(self, other: Prompts) -> None:
-        super().follow(other)
-        self.completes = self.completes or other.completes
-
-    def forget(self) -> None:
-        self._pages.forget()
-
-    def _changed(self) -> None:
-        self.forget()
-        self._facts.changed(self.kind)
-
-    def __len__(self) -> int:
-        return len(self._prompts)
-
-    def named(self, name: str) -> Optional[RegisteredPrompt]:
-        """The prompt of this name; None when there is none."""
-        return self._prompts.get(name)
-
-    # ------------------------------------------------------------ methods
-
-    def routes(self) -> Mapping[str, Destination]:
-        listing = Route(partial(self._pages.serve, self._facts), control=True)
-        return {"prompts/list": listing, "prompts/get": self.route_of_get}
-
-    def declared(self, revision: Revision) -> Mapping[str, Json]:
-        return {"listChanged": True}
-
-    def _describe(self, revision: Revision) -> list[dict[str, Json]]:
-        return [prompt.listed(revision) for prompt in self._prompts.all()]
+        self.table.remove(name)
+        self._changed(False)
 
     def route_of_get(self, request: Request) -> Route:
         """Where a `prompts/get` goes.
@@ -201,22 +156,9 @@ class Prompts(Feature):
             InvalidParams: It names no prompt of this server, or its arguments are no object.
         """
         name, arguments = request.params.get("name"), request.params.get("arguments")
-        prompt = self._prompts.get(name)
+        prompt = self.table.get(name)
         if prompt is None:
-            raise InvalidParams(self._prompts.unknown(name) if isinstance(name, str) else "name is a string")
+            raise InvalidParams(self.table.unknown(name) if isinstance(name, str) else "name is a string")
         if arguments is not None and not isinstance(arguments, dict):
             raise InvalidParams(f"arguments is an object, not {described(arguments)}")
-        return route_to(carried(partial(self._serve, prompt), self._facts), prompt.place, pace=prompt.pace)
-
-    def _serve(self, prompt: RegisteredPrompt, exchange: Exchange) -> dict[str, Json]:
-        result = prompt.result(exchange)
-        revision = exchange.peer.revision
-        wire: dict[str, Json] = result.to_wire()
-        wire["messages"] = [_sent(message, revision) for message in result.messages]
-        return self._facts.closed(wire, revision)
-
-
-_OPTIONS = {
-    "title": TEXT, "description": TEXT, "icons": ICONS, "meta": MAPPING, "replace": FLAG,
-    "complete": MAPPING._replace(what='a mapping such as {"city": ["Oslo"]} or None'),
-}  # fmt: skip
+        return prompt.route

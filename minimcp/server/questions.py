@@ -1,6 +1,7 @@
-"""What a handler may ask a client: how each question travels, what it needs, how its answer is read.
+"""What a handler may ask its client: how each question travels, what it needs, how its answer is read, and who asks.
 
-Not here: when it is sent, and who waits for it (see `asking`).
+In revisions with a handshake a question is a request of the server, and the handler's thread waits for the answer (see
+`BlockingAsker`); where requests stand alone it is asked by the result of the request (see `input_rounds`).
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 https://modelcontextprotocol.io/specification/2026-07-28/client/sampling
 https://modelcontextprotocol.io/specification/2026-07-28/client/roots
@@ -8,14 +9,29 @@ https://modelcontextprotocol.io/specification/2026-07-28/client/roots
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from typing import Any, ClassVar, Iterable, Literal, Mapping, Optional, Union
+import re
+import threading
+from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, NamedTuple, Optional, Union
+from urllib.parse import urlsplit
 
-from ..errors import CapabilityNotSupported, one_line
-from ..protocol.eras import Peer, lacks
-from ..protocol.messages import Json
+from ..engine.requests import IncomingRequest
+from ..errors import (
+    INTERNAL_ERROR,
+    RESERVED_CODES,
+    USER_REJECTED,
+    CapabilityNotSupported,
+    ProtocolViolation,
+    Refused,
+    error_from_peer,
+    one_line,
+)
+from ..protocol.lifecycle import Peer, lacks
+from ..protocol.messages import Failure, Json, to_json
 from ..protocol.versions import Revision
+from ..schema.annotations import write_any
 from ..schema.forms import Schema, form_of
 from ..schema.mismatch import quoted
 from ..types import (
@@ -32,9 +48,13 @@ from ..types import (
 
 log = logging.getLogger("minimcp.questions")
 
+CARRIERS = ("tools/call", "prompts/get", "resources/read")
+"""Methods whose handlers may ask, in every revision."""
+
 CONTEXTS = ("none", "thisServer", "allServers")
 _SAMPLED = ("text", "image", "audio", "tool_use", "tool_result")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_REFUSED = re.compile(r"\b(refus|reject|declin|denied)", re.IGNORECASE)
 
 
 class Question:
@@ -47,7 +67,7 @@ class Question:
     """Of the request."""
 
     def params(self, peer: Peer) -> dict[str, Json]:
-        """The params, by the facts of the client's revision.
+        """The params, as the client's revision has them.
 
         Raises:
             CapabilityNotSupported: The client did not declare what this needs, or its revision does not have it.
@@ -65,6 +85,11 @@ class Question:
             ValueError: It is no answer to this question.
         """
         raise NotImplementedError
+
+    def _need(self, peer: Peer, name: str, there: bool = True) -> None:
+        """Refuse to ask a client that lacks a capability, or whose revision does not have the thing at all."""
+        if not there or not peer.supports(name):
+            raise lacks(name, self.method)
 
 
 class Elicit(Question):
@@ -85,7 +110,7 @@ class Elicit(Question):
 
     def params(self, peer: Peer) -> dict[str, Json]:
         revision = peer.revision
-        _need(peer, "elicitation.form", self, "form" in revision.elicitation_modes)
+        self._need(peer, "elicitation.form", "form" in revision.elicitation_modes)
         if self.form.has_lists and not revision.full_forms:
             raise CapabilityNotSupported(f"{revision.name} has no forms with lists of choices")
         mode = {"mode": "form"} if revision.full_forms else {}
@@ -121,16 +146,14 @@ class ElicitUrl(Question):
         self.elicitation_id = elicitation_id if elicitation_id is None else _text("elicitation_id", elicitation_id)
 
     def params(self, peer: Peer) -> dict[str, Json]:
-        _need(peer, "elicitation.url", self, "url" in peer.revision.elicitation_modes)
+        self._need(peer, "elicitation.url", "url" in peer.revision.elicitation_modes)
         params = {"mode": "url", "message": self.message, "url": self.url}
         if peer.revision.elicitation_ids:
             params["elicitationId"] = self.elicitation_id or ""
         return params
 
     def sealed(self, params: dict[str, Json]) -> dict[str, Json]:
-        if params.get("elicitationId") == "":
-            return {**params, "elicitationId": os.urandom(16).hex()}
-        return params
+        return {**params, "elicitationId": os.urandom(16).hex()} if params.get("elicitationId") == "" else params
 
     def read(self, result: dict[str, Json]) -> Answer:
         return Answer(_action(result))
@@ -139,15 +162,16 @@ class ElicitUrl(Question):
         return f"<ElicitUrl {quoted(self.message)} {self.url}>"
 
 
-Messages = Union[str, SamplingMessage, Iterable[Union[str, SamplingMessage]]]
-"""What may be said to a model: a str is one message of the user."""
+Message = Union[str, SamplingMessage, Mapping[str, Json]]
+Messages = Union[Message, Iterable[Message]]
+"""What may be said to a model: a str is one message of the user, a mapping one message in its form on the wire."""
 
 
 class Sample(Question):
     """Asks the client's model.
 
     Args:
-        messages: What was said so far; a str is one message of the user.
+        messages: What was said so far; a str is one message of the user, a dict one in its form on the wire.
         max_tokens: How long the answer may be, in tokens.
         system: The system prompt; None leaves it to the client.
         temperature: None leaves it to the client.
@@ -182,20 +206,22 @@ class Sample(Question):
             raise TypeError(f"max_tokens is an int, not {max_tokens!r}")
         if max_tokens < 1:
             raise ValueError(f"max_tokens is at least 1, not {max_tokens}")
-        self._messages = _conversation(messages)
-        self._tools = None if tools is None else [_tool(each) for each in tools]
-        self._choice = ToolChoice(tool_choice) if isinstance(tool_choice, str) else tool_choice
-        self._context = include_context
         if include_context is not None and include_context not in CONTEXTS:
             raise ValueError(f"include_context is one of {', '.join(CONTEXTS)}, not {include_context!r}")
-        self._max_tokens = max_tokens
         if isinstance(stop_sequences, str):
             raise TypeError(f"stop_sequences is a list of texts: did you mean [{stop_sequences!r}]?")
-        stops = None if stop_sequences is None else [_text("a stop sequence", each) for each in stop_sequences]
         if isinstance(temperature, bool) or not isinstance(temperature, (int, float, type(None))):
             raise TypeError(f"temperature is a number, not {temperature!r}")
+        self._messages, self._max_tokens, self._context = _conversation(messages), max_tokens, include_context
+        self._tools = None if tools is None else [_tool(each) for each in tools]
+        self._choice = ToolChoice(tool_choice) if isinstance(tool_choice, str) else tool_choice
+        stops = None if stop_sequences is None else [_text("a stop sequence", each) for each in stop_sequences]
+        if isinstance(model_preferences, str):
+            model_preferences = [model_preferences]
+        if not isinstance(model_preferences, (ModelPreferences, type(None))):
+            model_preferences = ModelPreferences(model_preferences)
         self._options: dict[str, Json] = {
-            "modelPreferences": _preferences(model_preferences),
+            "modelPreferences": None if model_preferences is None else model_preferences.to_wire(),
             "systemPrompt": system if system is None else _text("system", system),
             "temperature": temperature,
             "stopSequences": stops,
@@ -204,15 +230,14 @@ class Sample(Question):
 
     def params(self, peer: Peer) -> dict[str, Json]:
         revision = peer.revision
-        _need(peer, "sampling", self)
+        self._need(peer, "sampling")
         params: dict[str, Json] = {"messages": self._said(revision), "maxTokens": self._max_tokens}
         params.update({name: value for name, value in self._options.items() if value is not None})
         if self._tools is not None or self._choice is not None:
-            _need(peer, "sampling.tools", self, revision.sampling_tools)
-            tools = [tool.to_wire() for tool in self._tools or ()]
-            params["tools"] = [
-                {name: value for name, value in tool.items() if name in revision.tool_members} for tool in tools
-            ]
+            self._need(peer, "sampling.tools", revision.sampling_tools)
+            members = revision.tool_members
+            wires = [tool.to_wire() for tool in self._tools or ()]
+            params["tools"] = [{name: value for name, value in wire.items() if name in members} for wire in wires]
             if self._choice is not None:
                 params["toolChoice"] = self._choice.to_wire()
         if self._context is not None and self._may_say_context(peer):
@@ -235,7 +260,7 @@ class Sample(Question):
             if revision.sampling_tools:
                 wire.append(message.to_wire())
             else:  # one block a message
-                wire += [SamplingMessage(message.role, block).to_wire() for block in message.content]  # type: ignore[arg-type]
+                wire += [SamplingMessage(message.role, block).to_wire() for block in message.content]
         return wire
 
     def read(self, result: dict[str, Json]) -> SampleResult:
@@ -252,7 +277,7 @@ class ListRoots(Question):
     kind, method = "roots", "roots/list"
 
     def params(self, peer: Peer) -> dict[str, Json]:
-        _need(peer, "roots", self)
+        self._need(peer, "roots")
         return {}
 
     def read(self, result: dict[str, Json]) -> list[Root]:
@@ -263,22 +288,6 @@ class ListRoots(Question):
 
     def __repr__(self) -> str:
         return "<ListRoots>"
-
-
-def _need(peer: Peer, name: str, question: Question, there: bool = True) -> None:
-    """Return if the client may be asked.
-
-    Args:
-        peer: The client.
-        name: The capability that it has to declare.
-        question: What needs it.
-        there: Whether its revision has such a thing at all.
-
-    Raises:
-        CapabilityNotSupported: It may not.
-    """
-    if not there or not peer.supports(name):
-        raise lacks(name, question.method)
 
 
 def _action(result: Mapping[str, Json]) -> str:
@@ -295,8 +304,6 @@ def _text(name: str, value: Any) -> str:
 
 
 def _checked_url(url: Any) -> str:
-    from urllib.parse import urlsplit
-
     if any(character <= " " or character == "\x7f" for character in _text("url", url)):
         raise ValueError("a URL has neither blanks nor control characters")
     parts = urlsplit(url)
@@ -308,13 +315,13 @@ def _checked_url(url: Any) -> str:
 
 
 def _conversation(given: Messages) -> list[SamplingMessage]:
-    several: Iterable[Any] = [given] if isinstance(given, (str, SamplingMessage)) else given
-    messages = [SamplingMessage("user", each) if isinstance(each, str) else each for each in several]
+    several: Iterable[Any] = [given] if isinstance(given, (str, SamplingMessage, Mapping)) else given
+    messages = [SamplingMessage.of(each) for each in several]
     if not messages:
         raise ValueError("a model is told at least one message")
     for message in messages:
         if not isinstance(message, SamplingMessage):
-            raise TypeError(f"messages are str or SamplingMessage, not {type(message).__name__}")
+            raise TypeError(f"messages are str, SamplingMessage or dict, not {type(message).__name__}")
         unfit = [block.type for block in message.content if block.type not in _SAMPLED]
         if unfit:
             raise TypeError(f"a message to a model has {', '.join(_SAMPLED)} blocks, not {unfit[0]}")
@@ -330,9 +337,126 @@ def _tool(given: Any) -> Tool:
     return given
 
 
-def _preferences(given: Union[ModelPreferences, str, Iterable[str], None]) -> Optional[dict[str, Json]]:
-    if given is None:
-        return None
-    if not isinstance(given, ModelPreferences):
-        given = ModelPreferences([given] if isinstance(given, str) else given)
-    return given.to_wire()
+# ------------------------------------------------------------ who asks
+
+
+class Asked(NamedTuple):
+    """A question that a handler asks: by its key, with its params."""
+
+    key: str
+    question: Question
+    params: dict[str, Json]
+
+
+class Asker:
+    """Answers the questions of one run of one handler. Thread-safe.
+
+    Args:
+        exchange: The request.
+
+    ``pending`` are the questions that wait for another round, ``fault`` says what a checked run did wrong.
+    """
+
+    def __init__(self, exchange: IncomingRequest) -> None:
+        self._exchange = exchange
+        self._lock = threading.Lock()  # guards what this remembers; never held while anything of an author's runs
+        self._used: set[str] = set()
+        self._stepped: set[str] = set()
+        self._unnamed = self._called = 0
+        self.pending: dict[str, Asked] = {}
+        self.fault = ""
+        self.round = 1
+        self.call_id = os.urandom(16).hex()
+
+    def new_key(self, question: Question) -> str:
+        """The key of a question that was given none: its place among those without one."""
+        with self._lock:
+            self._unnamed += 1
+            return f"{question.kind}-{self._unnamed}"
+
+    def inner(self, name: str) -> str:
+        """What the keys of a handler begin with that this one calls: its name, and how many were called before it."""
+        with self._lock:
+            self._called += 1
+            return f"{name}#{self._called}/"
+
+    def ask_all(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+        """What the client says to several questions, by the same keys; all are asked at once.
+
+        Raises: as `Context.ask_all`.
+        """
+        self._exchange.check()
+        if self._exchange.finished:
+            raise RuntimeError(f"{self._exchange.request.method} is answered already: nothing can be asked for it")
+        for key, question in questions.items():
+            if not isinstance(key, str) or not isinstance(question, Question):
+                raise TypeError("questions are Elicit, ElicitUrl, Sample or ListRoots, each by a key of text")
+        peer = self._exchange.peer
+        asked = [Asked(key, question, question.params(peer)) for key, question in questions.items()]
+        self._claim(self._used, [*questions], "asked twice in one run: give each question its own key")
+        return self._answers(asked) if asked else {}
+
+    def _claim(self, taken: set[str], keys: list[str], problem: str) -> None:
+        with self._lock:
+            twice = [key for key in keys if key in taken]
+            taken.update(keys)
+        if twice:
+            raise RuntimeError(f"{twice[0]!r} is {problem}")
+
+    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+        method = self._exchange.request.method
+        raise RuntimeError(f"a handler of {method} cannot ask the client: those of {', '.join(CARRIERS)} can")
+
+    def step(self, key: str, function: Callable[[], Any]) -> Any:
+        """What the function returns, as JSON; in a later round what it returned then."""
+        self._exchange.check()
+        if not isinstance(key, str):
+            raise TypeError(f"the key of a step is a str, not {type(key).__name__}")
+        self._claim(self._stepped, [key], "the key of two steps: give each its own")
+        try:
+            return self._result_of(key, function)
+        except BaseException:  # it was not done: the handler may try again
+            with self._lock:
+                self._stepped.discard(key)
+            raise
+
+    def _result_of(self, key: str, function: Callable[[], Any]) -> Any:
+        return json.loads(to_json(write_any(function())))  # the same in the first round, and in every revision
+
+
+class BlockingAsker(Asker):
+    """Sends each question as a request and waits."""
+
+    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+        results = ask_now(self._exchange, asked)
+        return {each.key: read_result(each, result) for each, result in zip(asked, results)}
+
+
+def ask_now(exchange: IncomingRequest, asked: list[Asked]) -> list[dict[str, Json]]:
+    """Send questions as requests and wait for all the answers.
+
+    Raises:
+        Refused: The user or the client refuses one.
+        RpcError: The client answered one with another error; ``from_peer`` is true.
+        Exception: As `IncomingRequest.ask`.
+    """
+    questions = [(each.question.method, each.question.sealed(each.params)) for each in asked]
+    outcome = exchange.ask(questions, exchange.server.limits.ask_timeout)
+    if not isinstance(outcome, Failure):
+        return outcome
+    code, message = outcome.code, outcome.message
+    if code == USER_REJECTED or ((code not in RESERVED_CODES or code == INTERNAL_ERROR) and _REFUSED.search(message)):
+        raise Refused(message)  # an error that says no is a refusal; one about the protocol is an error
+    raise error_from_peer(code, message, outcome.data)
+
+
+def read_result(asked: Asked, result: dict[str, Json]) -> Any:
+    """What the handler gets for what a client answered.
+
+    Raises:
+        ProtocolViolation: The result is no answer to the question.
+    """
+    try:
+        return asked.question.read(result)
+    except ValueError as error:
+        raise ProtocolViolation(f"the answer to {asked.question.method}: {error}", result) from None

@@ -1,162 +1,118 @@
-"""The methods of one server: which there are in a revision, and where their requests go."""
+"""What one server can do: its methods, what it declares, and the servers that it mounts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Sequence
+import weakref
+from functools import partial
+from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
-from ..engine.alarm import Alarm
-from ..engine.exchange import Exchange, Route
-from ..engine.lane import Pace
+from ..engine.requests import IncomingRequest, Route
 from ..errors import MethodNotFound, one_line
-from ..protocol.eras import LISTEN, Peer
+from ..protocol.lifecycle import LISTEN, Offer, Peer
 from ..protocol.messages import Json, Request
-from ..protocol.session import Offer
-from ..protocol.versions import Revision
-from .facts import Facts
-from .feature import Destination, Feature
-from .logs import Logs
-from .mounting import Mounts
+from ..protocol.versions import REVISIONS, Revision
+from ..schema.annotations import write_any
+from .completion import Completions
+from .context import Context
+from .logging import set_level
+from .prompts import Prompts
+from .registered import Registered, ServerConfig, Table, changing, positions
+from .resources import Resources
 from .subscriptions import Subscriptions
 from .tools import Tools
 
-if TYPE_CHECKING:
-    from .methods import Methods
-    from .prompts import Prompts
-    from .resources import Resources
+SEPARATOR = "__"
+"""Between the prefix of a mounted server and a name."""
 
+TAKEN = frozenset().union(*(each.requests_to_server | each.requests_to_client for each in REVISIONS))
+"""The methods of the specification, in either direction and any revision."""
 
-def _texts(facts: Facts) -> tuple[Feature, ...]:
-    from .completion import Completions
-    from .prompts import Prompts
-    from .resources import Resources
+KEPT_FREE = ("rpc.", "notifications/", "tasks/")
+"""What names of an author's methods must not begin with: JSON-RPC's own, no requests, or an extension's."""
 
-    prompts, resources = Prompts(facts), Resources(facts)
-    return Completions(facts, prompts, resources), prompts, resources
-
-
-def _own_methods(facts: Facts) -> tuple[Feature, ...]:
-    from .methods import Methods
-
-    return (Methods(facts),)
-
-
-_LATE: Mapping[str, Callable[[Facts], tuple[Feature, ...]]] = {
-    **dict.fromkeys(("completions", "prompts", "resources"), _texts),
-    "methods": _own_methods,
+_DECLARED: Mapping[str, Mapping[str, Json]] = {
+    "logging": {},
+    "completions": {},
+    "prompts": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "tools": {"listChanged": True},
 }
-"""Kinds whose modules are imported with the first thing of such a kind: a server of tools starts without them."""
+"""What stands in the capabilities for each kind that is offered."""
 
-_KINDS = ("logging", "completions", "prompts", "resources", "tools", "methods")
-"""The order in which they are declared."""
+Destination = Union[Route, Callable[[Request], Route]]
+"""Where the requests of a method go: a route, or what finds one for a request (it may raise an RpcError)."""
 
-_LATE_METHODS = {
-    "completion/complete": "completions",
-    "prompts/list": "prompts",
-    "prompts/get": "prompts",
-    "resources/list": "resources",
-    "resources/templates/list": "resources",
-    "resources/read": "resources",
-    "resources/subscribe": "resources",
-    "resources/unsubscribe": "resources",
-}
-"""The methods of these kinds: how they are refused as long as there is nothing of the kind."""
+
+class RegisteredMethod(Registered):
+    """A method of an author's own, which the specification does not know.
+
+    Args:
+        config: Of the server.
+        function: What the author wrote.
+        name: Of the method.
+    """
+
+    def __init__(self, config: ServerConfig, function: Callable[..., Any], name: str) -> None:
+        self._takes_context = positions(function, f"method {name!r}", ("params", "ctx"), least=1) == 2
+        super().__init__(config, function, name)
+
+    def handle(self, exchange: IncomingRequest) -> Any:
+        context = Context(exchange)
+        arguments = [context] if self._takes_context else []
+        value = self.run(context, partial(self.function, exchange.request.params, *arguments))
+        written = {} if value is None else write_any(value)
+        if not isinstance(written, dict):
+            raise TypeError(f"the method {self.shown!r} returned {type(value).__name__}: return a dict, or None")
+        return exchange.server.closed(written, exchange.peer.revision)
 
 
 class Registry:
-    """What one server can do.
+    """The methods of one server. Thread-safe.
 
     Args:
-        facts: Of the server.
+        config: Of the server.
         offer: The revisions that it speaks.
-        announced: Kinds ("tools") that count as registered before anything of them is, each with what else is declared
-            of it; other capabilities are declared as they are. None announces none.
-        max_streams: Streams of change notices that may be open at once; None means no limit.
-
-    Thread-safe; what is imported late is made once, whoever comes first.
     """
 
-    def __init__(
-        self,
-        facts: Facts,
-        offer: Offer,
-        announced: Optional[Mapping[str, Json]] = None,
-        *,
-        max_streams: Optional[int] = 256,
-    ) -> None:
-        self.facts, self.offer = facts, offer
-        self._announced = announced or {}
-        self.tools = Tools(facts, Alarm(f"minimcp-{facts.info['name']}"))
-        self.subscriptions = Subscriptions(facts, self.offers, max_streams=max_streams)
-        self.mounts = Mounts(self)
-        facts.changed = self.mounts.changed
-        facts.read_resource = lambda *asked: self.resources.read(*asked)
-        self._destinations: dict[str, tuple[Destination, Optional[Feature]]] = {
-            "initialize": (Route(self._initialize, pace=Pace(known=True)), None),  # in order with the calls behind it
-            "ping": (Route(lambda exchange: {}, control=True), None),
-            "server/discover": (Route(self._discover, control=True), None),
-            LISTEN: (Route(self.subscriptions.listen, control=True), None),
+    def __init__(self, config: ServerConfig, offer: Offer) -> None:
+        self.config, self.offer = config, offer
+        self._offered: set[str] = set(config.capabilities)
+        """Kinds of which something was registered, or announced; taking the last one away changes nothing."""
+        self._mounted: list[Registry] = []
+        self._mounted_by: list[weakref.ref[Registry]] = []
+        self.subscriptions = Subscriptions(config, self.offers)
+        self.tools = Tools(config, lambda: self.changed("tools"))
+        self.prompts = Prompts(config, lambda completes: self.changed("prompts", completes))
+        self.resources = Resources(config, lambda completes: self.changed("resources", completes))
+        self.methods: Table[RegisteredMethod] = Table("method")
+        config.read_resource = self.resources.read
+        prompts, resources, subscriptions = self.prompts, self.resources, self.subscriptions
+        completions = Completions(config, prompts.table, resources.templates, resources.template)
+        self._tables: dict[str, list[Table[Any]]] = {
+            "tools": [self.tools.table],
+            "prompts": [prompts.table],
+            "resources": [resources.table, resources.templates],
+            "methods": [self.methods],
         }
-        self._made: dict[object, tuple[Feature, ...]] = {}
-        self._features: dict[str, Feature] = {}
-        self._take((Logs(facts, handles=self._handles), self.tools))
-        for kind in _KINDS:
-            if kind in self._announced:
-                self.feature(kind)
+        self._destinations: dict[str, tuple[Optional[str], Destination]] = {
+            "initialize": (None, _immediate(self._initialize)),
+            "ping": (None, _immediate(lambda exchange: {})),
+            "server/discover": (None, _immediate(self._discover)),
+            LISTEN: (None, _immediate(subscriptions.listen)),
+            "logging/setLevel": ("logging", _immediate(set_level)),
+            "completion/complete": ("completions", completions.route),
+            "prompts/list": ("prompts", _immediate(prompts.pages.serve)),
+            "prompts/get": ("prompts", prompts.route_of_get),
+            "resources/list": ("resources", _immediate(resources.pages.serve)),
+            "resources/templates/list": ("resources", _immediate(resources.template_pages.serve)),
+            "resources/read": ("resources", resources.route_of_read),
+            "resources/subscribe": ("resources", _immediate(subscriptions.subscribe)),
+            "resources/unsubscribe": ("resources", _immediate(subscriptions.unsubscribe)),
+            "tools/list": ("tools", _immediate(self.tools.pages.serve)),
+            "tools/call": ("tools", self.tools.route_of_call),
+        }
 
-    def feature(self, kind: str) -> Any:
-        """The feature of a kind; it is made, and its module imported, when it is first wanted."""
-        if kind not in self._features:
-            make = _LATE[kind]
-            self._take(self._made.get(make) or self._made.setdefault(make, make(self.facts)))
-        return self._features[kind]
-
-    def _take(self, features: Iterable[Feature]) -> None:
-        """Serve these; idempotent, because two threads may come here with the same ones."""
-        for feature in features:
-            if feature.kind in self._announced:
-                feature.offered = True
-            routes = {**feature.routes(), **self.subscriptions.routes(feature.kind)}
-            self._destinations.update({method: (where, feature) for method, where in routes.items()})
-            self._features[feature.kind] = feature
-
-    @property
-    def features(self) -> Sequence[Feature]:
-        """All of them, whether anything of their kind is there or not."""
-        return [self.feature(kind) for kind in _KINDS]
-
-    @property
-    def resources(self) -> Resources:
-        """Those of this server; like the next two it is made when it is first wanted."""
-        return self.feature("resources")  # type: ignore[no-any-return]
-
-    @property
-    def prompts(self) -> Prompts:
-        """Those of this server."""
-        return self.feature("prompts")  # type: ignore[no-any-return]
-
-    @property
-    def methods(self) -> Methods:
-        """Those of this server that are its author's own."""
-        return self.feature("methods")  # type: ignore[no-any-return]
-
-    def offers(self, kind: str) -> bool:
-        """Whether things of this kind ("tools") are offered."""
-        return kind in self._features and self._features[kind].offered
-
-    def _handles(self) -> bool:
-        """Whether there is any handler, or will be."""
-        return any(self.offers(kind) for kind in ("tools", "resources", "prompts", "methods"))
-
-    def capabilities(self, revision: Revision) -> dict[str, Json]:
-        """What is declared to a client of this revision: nothing that is not served, but for what the author adds."""
-        declared = {name: value for name, value in self._announced.items() if name not in _KINDS}
-        for kind in filter(self.offers, _KINDS):
-            members, more = self._features[kind].declared(revision), self._announced.get(kind)
-            if members is not None:
-                declared[kind] = {**(more if isinstance(more, Mapping) else {}), **members}
-        if self.facts.extensions:
-            declared["extensions"] = self.facts.extensions
-        return declared
+    # ------------------------------------------------------------ requests
 
     def route(self, request: Request, peer: Peer) -> Route:
         """Where a request goes.
@@ -166,50 +122,129 @@ class Registry:
             InvalidParams: It names nothing that there is.
         """
         method = request.method
-        destination, feature = self._destinations.get(method, _NOWHERE)
-        if destination is None or method not in peer.revision.requests_to_server:
-            return self._elsewhere(method, peer.revision)
-        if feature is not None and not feature.offered:
-            raise _undeclared(method, feature.kind)
-        return destination if type(destination) is Route else destination(request)  # type: ignore[operator]
-
-    def _elsewhere(self, method: str, revision: Revision) -> Route:
-        """Where the requests of a method go that nothing of the protocol's serves: to the author's own, or nowhere."""
-        if method in _LATE_METHODS and method in revision.requests_to_server:
-            raise _undeclared(method, _LATE_METHODS[method])
-        own: Optional[Route] = self.methods.route(method) if self.offers("methods") else None
+        if method in self._destinations and method in peer.revision.requests_to_server:
+            kind, destination = self._destinations[method]
+            if kind is not None and not self.offers(kind):
+                raise MethodNotFound(f"{method}: this server declares no {kind}")
+            return destination if isinstance(destination, Route) else destination(request)
+        own = self.methods.get(method)
         if own is None:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
-        return own
+        return own.route
 
-    # ------------------------------------------------------------ the protocol's own methods
+    def _initialize(self, exchange: IncomingRequest) -> dict[str, Json]:
+        config, revision = self.config, exchange.peer.revision
+        info = {name: value for name, value in config.info.items() if name in revision.implementation_members}
+        result = {"protocolVersion": revision.name, "capabilities": self.capabilities(revision), "serverInfo": info}
+        return result if config.instructions is None else {**result, "instructions": config.instructions}
 
-    def _initialize(self, exchange: Exchange) -> dict[str, Json]:
-        revision = exchange.peer.revision
-        result = {
-            "protocolVersion": revision.name,
-            "capabilities": self.capabilities(revision),
-            "serverInfo": self.facts.described(revision),
-        }
-        if self.facts.instructions is not None:
-            result["instructions"] = self.facts.instructions
-        return result
+    def _discover(self, exchange: IncomingRequest) -> dict[str, Json]:
+        config, revision = self.config, exchange.peer.revision
+        capabilities = self.capabilities(revision)
+        result = {"supportedVersions": list(self.offer.names), "capabilities": capabilities, **config.hints}
+        if config.instructions is not None:
+            result["instructions"] = config.instructions
+        return config.closed(result, revision)
 
-    def _discover(self, exchange: Exchange) -> dict[str, Json]:
-        revision = exchange.peer.revision
-        result = {
-            "supportedVersions": list(self.offer.names),
-            "capabilities": self.capabilities(revision),
-            **self.facts.hints,
-        }
-        if self.facts.instructions is not None:
-            result["instructions"] = self.facts.instructions
-        return self.facts.closed(result, revision)
+    # ------------------------------------------------------------ what is offered
+
+    def offers(self, kind: str) -> bool:
+        """Whether things of this kind ("tools") are offered; any handler may log, so logging is with the first."""
+        if kind == "logging":
+            return self.config.logging and not self._offered.isdisjoint(("logging", *self._tables))
+        return kind in self._offered
+
+    def capabilities(self, revision: Revision) -> dict[str, Json]:
+        """What is declared to a client of this revision: nothing that is not served, but for what the author adds."""
+        announced = self.config.capabilities
+        declared = {name: value for name, value in announced.items() if name not in _DECLARED}
+        for kind, members in _DECLARED.items():
+            if self.offers(kind) and (kind != "completions" or revision.completions_capability):
+                more = announced.get(kind)
+                declared[kind] = {**(more if isinstance(more, Mapping) else {}), **members}
+        if self.config.extensions:
+            declared["extensions"] = self.config.extensions
+        return declared
+
+    def changed(self, kind: str, completes: bool = False) -> None:
+        """Something of a kind was registered or removed: tell the clients of this server, and of those that mount it.
+
+        Args:
+            kind: "tools".
+            completes: Whether something of it completes arguments.
+        """
+        self._offered.update({kind, "completions"} if completes else {kind})
+        self.subscriptions.list_changed(kind)
+        for registry in self._above():
+            with changing:
+                for table in registry._tables[kind]:
+                    table.refresh()
+            registry._offered.update(self._offered.intersection((kind, "completions")))
+            registry.subscriptions.list_changed(kind)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell those who subscribed to a resource, here or at a server that mounts this one, that it has changed."""
+        for registry in (self, *self._above()):
+            registry.subscriptions.resource_updated(uri)
+
+    def add_method(self, function: Callable[..., Any], name: str, *, replace: bool = False) -> None:
+        """Register a method of an author's own.
+
+        Raises:
+            TypeError: The function cannot serve a method; the message says what to write instead.
+            ValueError: The name is taken, or none that an author can take.
+        """
+        if not name or name in TAKEN or name.startswith(KEPT_FREE):
+            raise ValueError(f"{name!r} belongs to the protocol: write a name like 'vendor/thing'")
+        self.methods.add(name, RegisteredMethod(self.config, function, name), replace=replace)
+        self.changed("methods")
+
+    # ------------------------------------------------------------ mounting
+
+    def mount(self, other: Registry, prefix: str) -> None:
+        """Offer what another server has, and follow its changes. It does not keep this server alive.
+
+        Args:
+            other: Of that server.
+            prefix: What the names of its tools and prompts begin with here; resources keep their URIs.
+
+        Raises:
+            ValueError: A name is taken; or the other server mounts this one, or is this one.
+        """
+        with changing:
+            if other is self or self in other._below():
+                raise ValueError("a server cannot be mounted into itself")
+            pairs = [
+                (mine, theirs, f"{prefix}{SEPARATOR}" if kind in ("tools", "prompts") else "")
+                for kind, tables in self._tables.items()
+                for mine, theirs in zip(tables, other._tables[kind])
+            ]
+            for mine, theirs, start in pairs:
+                mine.check_mount(theirs, start)
+            for mine, theirs, start in pairs:
+                mine.mounts.append((theirs, start, self.config.middleware))
+            self._mounted.append(other)
+            other._mounted_by = [each for each in other._mounted_by if each() is not None] + [weakref.ref(self)]
+        for kind in other._offered.intersection(self._tables):
+            other.changed(kind, "completions" in other._offered)
+
+    def _below(self) -> Iterator[Registry]:
+        """The servers that this one mounts, and those that they mount."""
+        for each in self._mounted:
+            yield each
+            yield from each._below()
+
+    def _above(self) -> list[Registry]:
+        """The servers that mount this one, and those that mount them; each once, the nearest first."""
+        found = [self]
+        for each in found:
+            for reference in each._mounted_by:
+                registry = reference()
+                if registry is not None and registry not in found:
+                    found.append(registry)
+        return found[1:]
 
 
-def _undeclared(method: str, kind: str) -> MethodNotFound:
-    return MethodNotFound(f"{method}: this server declares no {kind}")
-
-
-_NOWHERE = (None, None)
-"""Where an unknown method goes."""
+def _immediate(handle: Callable[[IncomingRequest], Any]) -> Route:
+    """The route of what the connection answers by itself, without a worker."""
+    return Route(handle, immediate=True)

@@ -5,34 +5,41 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 
 from __future__ import annotations
 
-import re
+from copy import copy
 from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
-from ..engine.exchange import Exchange, Route
-from ..engine.lane import Pace
+from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, one_line
-from ..protocol.eras import Peer
-from ..protocol.messages import Json, Request
-from ..protocol.options import FLAG, ICONS, MAPPING, TEXT, check_options, never_none, seconds
+from ..protocol.lifecycle import Peer
+from ..protocol.messages import ACCESS_DENIED, Json, Request, to_json
 from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment
 from ..protocol.versions import Revision
+from ..schema.annotations import write_any
 from ..schema.mismatch import NOTHING, Mismatch
-from ..types import Annotations, Icon, ReadResourceResult, Resource, ResourceTemplate
-from .carried import carried
-from .completers import Completers, Given, read_completers
-from .contents import AS_THEY_ARE, ContentsMaker
+from ..types import (
+    Annotations,
+    BlobResourceContents,
+    Icon,
+    ReadResourceResult,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+    TextResourceContents,
+)
+from .completion import Given, TextHandler
 from .context import Context
-from .facts import Facts
-from .feature import Destination, Feature
-from .middleware import Layers, run_through
-from .paging import Pages
-from .places import route_to
-from .registered import TextHandler, annotated, listed_in, name_of, only, where
-from .tables import Registered, Table
+from .executors import route_to
+from .input_rounds import serve_rounds
+from .registered import CallNext, Pages, Registered, ServerConfig, Table, annotated, check_options, name_of, only, where
 
-DENIED = re.compile("denied|forbidden", re.IGNORECASE)
-"""What the message of an error says that a client is to read as `ResourceAccessDenied`: both kinds have one code."""
+CONTENTS = (TextResourceContents, BlobResourceContents)
+BYTES = (bytes, bytearray, memoryview)
+AS_THEY_ARE = (ReadResourceResult, *CONTENTS, *BYTES)
+"""Classes whose instances are no JSON values: what a function returns of them is sent as it is."""
+
+PLAIN_TEXT, ANY_BYTES, JSON_TEXT = "text/plain", "application/octet-stream", "application/json"
+"""The MIME types of text, bytes and other values, where nobody says another."""
 
 LONGEST_MATCHED = 64 * 1024
 """Characters of a URI that templates are tried on: each of them takes time for each character."""
@@ -42,33 +49,55 @@ class Readable(Registered):
     """A resource, or a template of resources.
 
     Args:
-        facts: Of the server.
+        config: Of the server.
         handler: What the author wrote.
         shown: How it is listed.
-        contents: Makes results.
         hints: How long, and for whom, a result stays true.
         template: Of its URIs; None for a single resource.
-        completers: By variable.
     """
 
     def __init__(
         self,
-        facts: Facts,
+        config: ServerConfig,
         handler: TextHandler,
         shown: Union[Resource, ResourceTemplate],
         *,
-        contents: ContentsMaker,
         hints: Mapping[str, Json],
         template: Optional[UriTemplate],
-        completers: Completers,
     ) -> None:
-        super().__init__(facts)
-        self.handler, self.shown, self.hints = handler, shown, hints
-        self.template, self.completers, self._contents = template, completers, contents
-        self.pace = Pace()
+        self.handler, self.hints, self.template = handler, hints, template
+        signature = handler.signature
+        self._promised = signature.output_kind is None and signature.returns is not NOTHING
+        super().__init__(config, handler.function, shown)
+
+    def handle(self, exchange: IncomingRequest) -> Any:
+        return serve_rounds(partial(self.serve, {}), exchange)
+
+    def serve(self, arguments: Mapping[str, Any], exchange: IncomingRequest) -> dict[str, Json]:
+        """Read it for a request.
+
+        Args:
+            arguments: The values of the template's variables.
+            exchange: The request.
+        """
+        context, uri, revision = Context(exchange), exchange.request.params["uri"], exchange.peer.revision
+        result = self.read(context, exchange.peer, uri, arguments, self.run)
+        wire: dict[str, Json] = result.to_wire()
+        wire["contents"] = [only(item, revision.contents_members) for item in wire["contents"]]
+        if revision.cache_hints:
+            wire = {**self.hints, **wire}
+        else:
+            wire = {name: value for name, value in wire.items() if name not in self.hints}
+        closed: dict[str, Json] = exchange.server.closed(wire, revision)
+        return closed
 
     def read(
-        self, context: Context, peer: Peer, uri: str, arguments: Mapping[str, Any], layers: Layers = ()
+        self,
+        context: Context,
+        peer: Peer,
+        uri: str,
+        arguments: Mapping[str, Any],
+        run: Callable[[Context, CallNext], Any] = lambda context, call: call(),
     ) -> ReadResourceResult:
         """Call the function, which may raise anything, and make the result.
 
@@ -77,7 +106,7 @@ class Readable(Registered):
             peer: The client.
             uri: What is read.
             arguments: The values of the template's variables.
-            layers: What runs round the function.
+            run: Runs the middleware round it.
 
         Raises:
             ResourceNotFound, ResourceAccessDenied: The function says so; the error names the URI.
@@ -85,21 +114,54 @@ class Readable(Registered):
             TypeError, ValueError: The function returned what cannot be sent.
         """
         try:
-            call = partial(self.handler.call, context, peer, arguments)
-            value = run_through(layers, context, call) if any(layers) else call()
+            value = run(context, partial(self.handler.call, context, peer, arguments))
         except (ResourceNotFound, ResourceAccessDenied) as error:
             if error.from_peer:
                 raise
             raise _about(uri, error) from error
-        return self._contents.make(value, uri)
+        return self._result(value, uri)
+
+    def _result(self, value: Any, uri: str) -> ReadResourceResult:
+        """The result for what the function returned; each item has a MIME type."""
+        if isinstance(value, ReadResourceResult):
+            made = copy(value)
+            made.contents = [self._typed(item) for item in value.contents]
+            return made
+        if isinstance(value, CONTENTS):
+            return ReadResourceResult([self._typed(value)])
+        is_list = type(value) in (list, tuple) and all(isinstance(item, CONTENTS) for item in value)
+        if is_list and (value or self._promised):
+            return ReadResourceResult([self._typed(item) for item in value])
+        return ReadResourceResult([self._from_value(value, uri)])
+
+    def _from_value(self, value: Any, uri: str) -> ResourceContents:
+        mime_type, kind = self.shown.mime_type, self.handler.signature.output_kind
+        if isinstance(value, BYTES):
+            return BlobResourceContents(uri, value, mime_type or ANY_BYTES)
+        written: Json = value
+        if type(value) is not str:
+            written = write_any(value) if kind is None else kind.write(value)
+        if type(written) is str:
+            return TextResourceContents(uri, written, mime_type or PLAIN_TEXT)
+        return TextResourceContents(uri, to_json(written), mime_type or JSON_TEXT)
+
+    def _typed(self, item: ResourceContents) -> ResourceContents:
+        return item if item.mime_type is not None else with_type(item, self.shown.mime_type)
 
     def listed(self, revision: Revision) -> dict[str, Json]:
         """It as a revision lists it."""
         members = revision.resource_members if self.template is None else revision.template_members
-        return listed_in(self.shown.to_wire(), members, revision)
+        wire = only(self.shown.to_wire(), members)
+        if "annotations" in wire:
+            wire["annotations"] = only(wire["annotations"], revision.annotation_members)
+        return wire
 
-    def __repr__(self) -> str:
-        return f"<Readable {self.handler.owner} = {where(self.handler.function)}>"
+
+def with_type(item: ResourceContents, mime_type: Optional[str] = None) -> ResourceContents:
+    """A copy of the item with a MIME type; None takes the one of its kind."""
+    made = copy(item)
+    made.mime_type = mime_type or (ANY_BYTES if isinstance(item, BlobResourceContents) else PLAIN_TEXT)
+    return made
 
 
 Unreadable = Union[ResourceNotFound, ResourceAccessDenied]
@@ -108,14 +170,10 @@ Unreadable = Union[ResourceNotFound, ResourceAccessDenied]
 def _about(uri: str, error: Unreadable) -> Unreadable:
     """The author's error, so that the client can tell which of the two it is, and of which resource."""
     message = error.message
-    if isinstance(error, ResourceAccessDenied) and not DENIED.search(message):
+    if isinstance(error, ResourceAccessDenied) and not ACCESS_DENIED.search(message):
         message = f"Access denied: {message}"
     data = {} if error.data is None else error.data
     return type(error)(message, {"uri": uri, **data} if isinstance(data, dict) else data)
-
-
-def _missing(uri: str) -> ResourceNotFound:
-    return ResourceNotFound(f"Resource not found: {one_line(uri)}", {"uri": uri})
 
 
 def _takes_all(first: Readable, second: Readable) -> bool:
@@ -126,31 +184,21 @@ def _takes_all(first: Readable, second: Readable) -> bool:
     return all(mine in (None, theirs) for mine, theirs in zip(*kinds))
 
 
-def _place(readable: Readable) -> str:
-    return where(readable.handler.function)
-
-
-class Resources(Feature):
+class Resources:
     """All resources and templates of one server. Thread-safe.
 
     Args:
-        facts: Of the server.
+        config: Of the server.
+        changed: Told that there are more or fewer of them now, and whether any variable of a new one completes.
     """
 
-    kind = "resources"
-
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        self._resources: Table[Readable] = Table("resource", _place)
-        self._templates: Table[Readable] = Table("resource template", _place)
-        self._resource_pages = Pages("resources", facts.page_size, self._describe(self._resources))
-        self._template_pages = Pages("resourceTemplates", facts.page_size, self._describe(self._templates))
-        self._matching = route_to(carried(self._match, facts), facts.place)
-        self.completes = False
-
-    @staticmethod
-    def _describe(table: Table[Readable]) -> Callable[[Revision], list[dict[str, Json]]]:
-        return lambda revision: [readable.listed(revision) for readable in table.all()]
+    def __init__(self, config: ServerConfig, changed: Callable[[bool], None]) -> None:
+        self._config, self._changed = config, changed
+        self.table: Table[Readable] = Table("resource")
+        self.templates: Table[Readable] = Table("resource template")
+        self.pages = Pages("resources", self.table)
+        self.template_pages = Pages("resourceTemplates", self.templates)
+        self._matching = self._route_of_match(None)
 
     def add(
         self,
@@ -180,14 +228,17 @@ class Resources(Feature):
         """
         template = _template(uri)
         kind = "resource" if template is None else "resource template"
-        handler = TextHandler(function, f"{kind} {uri!r}", content_types=AS_THEY_ARE, requires=requires)
-        check_options(_OPTIONS, locals(), f"{handler.owner}: ")
+        owner = f"{kind} {uri!r}"
+        check_options(locals(), f"{owner}: ")
+        if cache_scope not in ("private", "public"):
+            raise ValueError(f'{owner}: cache_scope is "private" or "public", not {cache_scope!r}')
+        handler = TextHandler(function, owner, content_types=AS_THEY_ARE, requires=requires, complete=complete)
         _check_parameters(handler, () if template is None else template.variables)
         options: dict[str, Any] = {
             "title": title,
             "description": description or handler.signature.description or None,
             "mime_type": mime_type,
-            "annotations": annotated(annotations, Annotations, '{"audience": ["user"]}', handler.owner),
+            "annotations": annotated(annotations, Annotations, '{"audience": ["user"]}', owner),
             "icons": icons,
             "meta": None if meta is None else dict(meta),
         }
@@ -198,33 +249,23 @@ class Resources(Feature):
         elif size is None:
             shown = ResourceTemplate(uri, name, **options)
         else:
-            raise TypeError(f"{handler.owner}: a template has no size: leave it out")
-        signature = handler.signature
-        promised = signature.output_kind is None and signature.returns is not NOTHING
-        readable = Readable(
-            self._facts,
-            handler,
-            shown,
-            contents=ContentsMaker(mime_type, signature.output_kind, promised=promised),
-            hints=_hints(handler.owner, ttl, cache_scope),
-            template=template,
-            completers=read_completers(handler, complete),
-        )
-        table = self._resources if template is None else self._templates
+            raise TypeError(f"{owner}: a template has no size: leave it out")
+        hints = {"ttlMs": int(ttl * 1000), "cacheScope": cache_scope}
+        readable = Readable(self._config, handler, shown, hints=hints, template=template)
+        table = self.table if template is None else self.templates
         if template is not None and not replace:
             self._check_reached(uri, readable)
         table.add(uri, readable, replace=replace)
         table.advise(uri, shown.description)
-        self.offered, self.completes = True, self.completes or any(readable.completers.values())
-        self._changed()
+        self._changed(any(handler.completers.values()))
 
     def _check_reached(self, uri: str, readable: Readable) -> None:
-        """Return if a template that comes first does not take all that this one would match."""
-        for other in self._templates.all():
+        """Refuse a template when one that comes first takes all that it would match."""
+        for other in self.templates.all():
             if other.shown.uri_template != uri and _takes_all(other, readable):
                 raise ValueError(
                     f"the resource template {uri!r} matches nothing that {other.shown.uri_template!r} does not match"
-                    f" before: {_place(other)}; now {_place(readable)}"
+                    f" before: {where(other.function)}; now {where(readable.function)}"
                 )
 
     def remove(self, uri: str) -> None:
@@ -233,38 +274,8 @@ class Resources(Feature):
         Raises:
             KeyError: There is none.
         """
-        (self._templates if uri in self._templates else self._resources).remove(uri)
-        self._changed()
-
-    def tables(self) -> Sequence[Table[Any]]:
-        return self._resources, self._templates
-
-    def follow(self, other: Resources) -> None:
-        super().follow(other)
-        self.completes = self.completes or other.completes
-
-    def forget(self) -> None:
-        self._resource_pages.forget()
-        self._template_pages.forget()
-
-    def _changed(self) -> None:
-        self.forget()
-        self._facts.changed(self.kind)
-
-    def __len__(self) -> int:
-        return len(self._resources) + len(self._templates)
-
-    # ------------------------------------------------------------ methods
-
-    def routes(self) -> Mapping[str, Destination]:
-        return {
-            "resources/list": Route(partial(self._resource_pages.serve, self._facts), control=True),
-            "resources/templates/list": Route(partial(self._template_pages.serve, self._facts), control=True),
-            "resources/read": self.route_of_read,
-        }
-
-    def declared(self, revision: Revision) -> Mapping[str, Json]:
-        return {"subscribe": True, "listChanged": True}
+        (self.templates if self.templates.get(uri) is not None else self.table).remove(uri)
+        self._changed(False)
 
     def route_of_read(self, request: Request) -> Route:
         """Where a `resources/read` goes.
@@ -275,30 +286,20 @@ class Resources(Feature):
         uri = request.params.get("uri")
         if not isinstance(uri, str):
             raise InvalidParams("uri is a string")
-        readable = self._resources.get(uri)
+        readable = self.table.get(uri)
         if readable is not None:
-            served = carried(partial(self._serve, readable, {}), self._facts)
-            return route_to(served, readable.place, pace=readable.pace)
-        if not self._templates.mounts:
-            return self._matching
-        family = next((readable for readable, _ in self._families(uri)), None)  # it may run where its own server says
-        return self._matching if family is None else route_to(carried(self._match, self._facts), family.place)
+            return readable.route
+        family = self.template(uri) if self.templates.mounts else None  # it may run where its own server says
+        return self._matching if family is None else self._route_of_match(family)
 
-    def _match(self, exchange: Exchange) -> dict[str, Json]:
-        """Serve what no resource has the URI of; not on the thread that reads, for there may be many templates."""
-        return self._serve(*self._find(exchange.request.params["uri"]), exchange)
+    def _route_of_match(self, family: Optional[Readable]) -> Route:
+        """Templates are matched where the handler runs, not on the thread that reads: there may be many of them."""
+        executor = self._config.executor if family is None else family.executor
+        return route_to(partial(serve_rounds, self._match), executor)
 
-    def _serve(self, readable: Readable, arguments: Mapping[str, Any], exchange: Exchange) -> dict[str, Json]:
-        context, uri = Context(exchange), exchange.request.params["uri"]
-        result = readable.read(context, exchange.peer, uri, arguments, readable.layers)
-        return self._sent(result, readable.hints, exchange.peer.revision)
-
-    def _sent(self, result: ReadResourceResult, hints: Mapping[str, Json], revision: Revision) -> dict[str, Json]:
-        wire: dict[str, Json] = result.to_wire()
-        wire["contents"] = [only(item, revision.contents_members) for item in wire["contents"]]
-        if revision.cache_hints:
-            return self._facts.closed({**hints, **wire}, revision)
-        return self._facts.closed({name: value for name, value in wire.items() if name not in hints}, revision)
+    def _match(self, exchange: IncomingRequest) -> dict[str, Json]:
+        readable, arguments = self._find(exchange.request.params["uri"])
+        return readable.serve(arguments, exchange)
 
     def _find(self, uri: str) -> tuple[Readable, Mapping[str, Any]]:
         """What answers for a URI, and its arguments: a resource of exactly this URI, else the first template.
@@ -306,7 +307,7 @@ class Resources(Feature):
         Raises:
             ResourceNotFound: Nothing does.
         """
-        readable = self._resources.get(uri)
+        readable = self.table.get(uri)
         if readable is not None:
             return readable, {}
         for readable, texts in self._families(uri):
@@ -314,11 +315,11 @@ class Resources(Feature):
                 return readable, readable.handler.arguments(texts)
             except Mismatch:
                 pass  # "notes://x" where a number is wanted: none of this family
-        raise _missing(uri)
+        raise ResourceNotFound(f"Resource not found: {one_line(uri)}", {"uri": uri})
 
     def _families(self, uri: str) -> Iterator[tuple[Readable, Mapping[str, str]]]:
         """The templates that match a URI, each with the values of its variables."""
-        for readable in self._templates.all() if len(uri) <= LONGEST_MATCHED else ():
+        for readable in self.templates.all() if len(uri) <= LONGEST_MATCHED else ():
             texts = None if readable.template is None else readable.template.match(uri)
             if texts is not None:
                 yield readable, texts
@@ -340,7 +341,7 @@ class Resources(Feature):
 
     def template(self, uri: str) -> Optional[Readable]:
         """A template, named by itself or by a URI of its family; None when there is none."""
-        named = self._templates.get(uri)
+        named = self.templates.get(uri)
         return next((readable for readable, _ in self._families(uri)), None) if named is None else named
 
 
@@ -365,22 +366,9 @@ def _template(uri: str) -> Optional[UriTemplate]:
 
 def _check_parameters(handler: TextHandler, variables: Sequence[str]) -> None:
     names = [each.name for each in handler.signature.parameters]
-    unfilled = [name for name in names if name not in variables]
-    unused = [name for name in variables if name not in names]
-    if unfilled:
-        name = unfilled[0]
-        raise TypeError(f"{handler.owner} has no variable for the parameter {name!r}: write {{{name}}} into it")
-    if unused:
-        raise TypeError(f"{handler.owner} has the variable {unused[0]!r}, and its function no parameter of that name")
-
-
-def _hints(owner: str, ttl: float, cache_scope: str) -> dict[str, Json]:
-    if cache_scope not in ("private", "public"):
-        raise ValueError(f'{owner}: cache_scope is "private" or "public", not {cache_scope!r}')
-    return {"ttlMs": int(ttl * 1000), "cacheScope": cache_scope}
-
-
-_OPTIONS = {
-    "title": TEXT, "description": TEXT, "mime_type": TEXT, "icons": ICONS, "meta": MAPPING, "replace": FLAG,
-    "ttl": never_none(seconds()), "complete": MAPPING._replace(what='a mapping such as {"city": ["Oslo"]} or None'),
-}  # fmt: skip
+    for name in names:
+        if name not in variables:
+            raise TypeError(f"{handler.owner} has no variable for the parameter {name!r}: write {{{name}}} into it")
+    for name in variables:
+        if name not in names:
+            raise TypeError(f"{handler.owner} has the variable {name!r}, and its function no parameter of that name")

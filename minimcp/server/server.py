@@ -1,4 +1,4 @@
-"""`Server`: what an author makes, and how it is served on each connection.
+"""`Server`: what an author makes, says what it offers, and serves on every transport.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server
 """
@@ -6,31 +6,91 @@ https://modelcontextprotocol.io/specification/2026-07-28/server
 from __future__ import annotations
 
 import os
+import sys
 import threading
-import weakref
+from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Iterable,
+    Mapping,
+    NoReturn,
+    Optional,
+    Sequence,
+    TypeVar,
+    Union,
+    overload,
+)
+from weakref import WeakSet
 
-from ..engine.connection import Channel
-from ..engine.exchange import current_exchange
+from ..engine.connection import Connection
 from ..engine.limits import Limits
-from ..engine.transport import Pipe, tracer
+from ..engine.pool import Pool
+from ..engine.requests import Line, RequestCap, current_request
+from ..engine.transport import Transport, tracer
+from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
-from ..protocol.options import check_options
-from ..protocol.session import Offer
 from ..protocol.versions import choose
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
-from .facts import Facts
-from .places import ExecutorOption, Executors
-from .registration import Registration
+from .decorators import has_marks, marked
+from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
+from .input_rounds import States
+from .registered import Middleware, ServerConfig, check_names, check_options, meant, positions, where
 from .registry import Registry
-from .server_options import SERVER_OPTIONS, announced, check_run, check_server, scope, states
-from .server_role import ServerRole
-from .web import Web, WebOptions
+from .run import FOR_A_PERSON, Run, Served, log
+from .session import ServerRole
+
+if TYPE_CHECKING:
+    from ..http.endpoint import Endpoint
+    from ..http.headers import HttpRequest, HttpResponse
+    from ..http.options import HttpOptions
+    from ..http.server import RunningHttp
+    from ..http.wsgi import WsgiApp
+    from ..types import Annotations, ToolAnnotations
+    from .completion import Given
+
+F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", bound=Middleware)
+
+KINDS = ("tools", "resources", "prompts", "completions", "logging")
+
+_MOVED = {
+    **{
+        f"max_{name}": f"limits=Limits({name}=...)"
+        for name in ("message_bytes", "depth", "batch", "workers", "requests", "backlog_bytes", "streams", "rounds")
+    },
+    **{name: f"limits=Limits({name}=...)" for name in ("ask_timeout", "drain_grace", "write_timeout")},
+    **{
+        name: f"http=HttpOptions({name}=...)"
+        for name in (
+            "allowed_hosts", "allowed_origins", "sessions", "session_ttl", "max_sessions", "max_connections",
+            "json_response", "keepalive", "event_store",
+        )
+    },
+    "max_body_bytes": "http=HttpOptions(body_bytes=...)",
+    "stateless_http": "http=HttpOptions(sessions=False)",
+}  # fmt: skip
+"""Options that a server once had, or that other libraries' have, and where they are now."""
+
+_PORTED = {
+    "state_codec": "is gone: states are signed, with state_keys",
+    "lifespan": "there is none: what is before and after server.run(), or attributes of a plain class, do it",
+    "tools": "write server.add_tool(function) for each, or hand over a plain object: Server(name, Tools())",
+    "middleware": "write @server.middleware above each function",
+    **dict.fromkeys(("host", "port", "path", "transport"), "say it to server.run(...)"),
+    "log_level": 'use the logging module: logging.getLogger("minimcp")',
+    "debug": "use the logging module",
+    "on_duplicate_tools": "a name that is taken is refused, unless replace=True is said of the new one",
+}
+"""Others, and what to write instead."""
+
+_servers: WeakSet[Server] = WeakSet()
 
 
-class Server(Registration, Web):
+class Server:
     """A server of the Model Context Protocol. Thread-safe; no connection, so it may be built before a fork.
 
     Args:
@@ -55,44 +115,20 @@ class Server(Registration, Web):
         list_cache_scope: Who may keep them: "private" (one user) or "public".
         mask_errors: Keep the words of unexpected errors in tools from the client; a reference names them in the log.
         logging: Whether handlers may send log messages; False makes ``ctx.log`` do nothing.
+        executor: Where handlers run: None (a pool of ``Limits.workers`` threads), "main" (where `pump` is called), an
+            object with ``submit()`` such as a `Serial`, or a callable that is given a function to run. A tool may say
+            otherwise.
+        on_pump_needed: Called on another thread when there is something to pump; None calls nothing.
         check_replay: For tests: answer what a handler asks by running it again from the top, with a handshake too, and
             fail when it then asks something else.
         state_keys: Secrets of 32 bytes or more, which sign what clients carry between rounds; the first signs, all
             verify. Processes that serve the same clients share them. None makes one up, for this process and its forks.
-        state_codec: An object with ``seal(bytes) -> str`` and ``unseal(str) -> bytes`` that replaces the signing; None
-            signs.
-        executor: Where handlers run: None (the hot lane), "pool" (each on a worker of its own), "main" (where `pump` is
-            called), a `Serial`, or a callable that is given a function to run. A tool may say otherwise.
-        on_pump_needed: Called on another thread when there is something to pump; None calls nothing.
-        sessions: Whether clients over HTTP that shake hands get a session; without, each POST stands alone, and no
-            client can be asked that way.
-        json_response: Answer every HTTP request with one JSON body; progress is dropped.
-        event_store: Keeps events for HTTP clients that lose a stream: an `EventStore`; None makes one with its
-            defaults, False keeps none.
-        allowed_hosts: Names by which HTTP clients may know the server, as ``"example.com"`` or ``"example.com:8000"``;
-            ``"*"`` is any. None takes those that a machine has for itself.
-        allowed_origins: Pages that may send HTTP requests beside those of the allowed hosts, as
-            ``"https://example.com"``; None names none.
         trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None for no trace.
-        max_message_bytes: The longest message, in bytes; None means no limit, here and below.
-        max_depth: How deep arrays and objects of a message may nest.
-        max_batch: Messages in one array.
-        max_workers: Handlers that run at the same time on one connection, not counting those that wait.
-        max_requests: Handlers of one connection that are begun and unfinished.
-        max_backlog_bytes: Bytes of answers that a client has not taken, before reading stops.
-        max_body_bytes: The longest body of an HTTP request.
-        max_sessions: Sessions of HTTP clients that are open at once.
-        session_ttl: Seconds after which such a session ends that is not used.
-        max_streams: Streams of change notices that are open at once: `subscriptions/listen`, and GET over HTTP.
-        max_connections: HTTP connections that are open at once.
-        keepalive: Seconds of silence before which an event stream gets a comment.
-        write_timeout: Seconds after which a client that takes no byte is lost.
-        max_rounds: How often one request may come back for more answers.
-        ask_timeout: Seconds that a client gets for an answer, and a state between rounds is good for.
-        drain_grace: Seconds that running requests get when a connection ends or the server closes.
+        limits: What clients may cost, in bytes, seconds and numbers; None takes the defaults of `Limits`.
+        http: How it is served over HTTP; None takes the defaults of `HttpOptions`.
 
     Raises:
-        TypeError: The name is no text, or an option is of another type; the message says which, and what it takes.
+        TypeError: The name is no text, or an option is of another type or unknown; the message says what to write.
         ValueError: The name is empty, a revision is unknown, or an option has a value that it cannot have.
     """
 
@@ -117,70 +153,67 @@ class Server(Registration, Web):
         list_cache_scope: str = "private",
         mask_errors: bool = False,
         logging: bool = True,
-        check_replay: bool = False,
-        state_keys: Optional[Sequence[bytes]] = None,
-        state_codec: Any = None,
         executor: ExecutorOption = None,
         on_pump_needed: Optional[Callable[[], object]] = None,
-        sessions: bool = True,
-        json_response: bool = False,
-        event_store: Any = None,
-        allowed_hosts: Optional[Sequence[str]] = None,
-        allowed_origins: Optional[Sequence[str]] = None,
+        check_replay: bool = False,
+        state_keys: Optional[Sequence[bytes]] = None,
         trace: Any = None,
-        max_message_bytes: Optional[int] = 64 * 1024 * 1024,
-        max_depth: Optional[int] = 256,
-        max_batch: Optional[int] = 100,
-        max_workers: Optional[int] = 64,
-        max_requests: Optional[int] = 1000,
-        max_backlog_bytes: Optional[int] = 64 * 1024 * 1024,
-        max_body_bytes: Optional[int] = 4 * 1024 * 1024,
-        max_sessions: Optional[int] = 1000,
-        session_ttl: Optional[float] = 1800,
-        max_streams: Optional[int] = 256,
-        max_connections: Optional[int] = 1000,
-        keepalive: Optional[float] = 15,
-        write_timeout: Optional[float] = 30.0,
-        max_rounds: Optional[int] = 8,
-        ask_timeout: Optional[float] = 600,
-        drain_grace: float = 5.0,
-        **misspelt: NoReturn,
+        limits: Optional[Limits] = None,
+        http: Optional[HttpOptions] = None,
+        **unknown: NoReturn,
     ) -> None:
-        check_server(name, misspelt, Server.__init__)
-        check_options(SERVER_OPTIONS, locals())
+        _check_name(name, unknown)
+        check_options(locals())
+        if list_cache_scope not in ("private", "public"):
+            raise ValueError(f'list_cache_scope is "private" or "public", not {list_cache_scope!r}')
+        if limits is not None and not isinstance(limits, Limits):
+            raise TypeError(f"limits is a Limits(...) or None, not {limits!r:.60}")
         info = Implementation(
             name, version, title=title, description=description, website_url=website_url, icons=icons
         )
         self.name, self.version = name, version
-        self._limits = Limits(
-            message_bytes=max_message_bytes, depth=max_depth, batch=max_batch, workers=max_workers,
-            requests=max_requests, backlog_bytes=max_backlog_bytes, write_timeout=write_timeout,
-            drain_grace=drain_grace,
-        )
-        self._web = WebOptions(
-            sessions=sessions, json_response=json_response, event_store=event_store, allowed_hosts=allowed_hosts,
-            allowed_origins=allowed_origins, max_body_bytes=max_body_bytes, max_sessions=max_sessions,
-            session_ttl=session_ttl, max_streams=max_streams, max_connections=max_connections, keepalive=keepalive,
-        )
-        self._max_message_bytes, self._trace = max_message_bytes, tracer(trace)
-        self._executors = Executors(on_pump_needed)
-        facts = Facts(
-            info.to_wire(), owner=self, instructions=instructions, logging=logging, mask_errors=mask_errors,
-            strict_arguments=strict_arguments, page_size=page_size, list_ttl=list_ttl,
-            list_cache_scope=scope(list_cache_scope), place=self._executors.place(executor),
-            states=states(name, state_keys, state_codec, ask_timeout),
-            check_replay=check_replay, max_rounds=max_rounds,
-            ask_timeout=ask_timeout, extensions=check_extensions(extensions),
+        self._limits = limits = limits or Limits()
+        if http is not None:
+            _check_http(http)
+        self._http, self._trace = http, tracer(trace)
+        main = Main(on_pump_needed)
+        executors: set[Executor] = {main}
+        self._config = ServerConfig(
+            info.to_wire(),
+            owner=self,
+            instructions=instructions,
+            logging=logging,
+            mask_errors=mask_errors,
+            strict_arguments=strict_arguments,
+            page_size=page_size,
+            list_ttl=list_ttl,
+            list_cache_scope=list_cache_scope,
+            executor=executor_of(executor, executors),
+            main=main,
+            executors=executors,
+            states=States(name, state_keys, lifetime=limits.ask_timeout),
+            check_replay=check_replay,
+            limits=limits,
+            capabilities=_announced(capabilities),
+            extensions=check_extensions(extensions) or {},
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
-        facts.adopt = self._executors.adopt
-        self._registry = Registry(facts, offer, announced(capabilities), max_streams=max_streams)
-        self._channels: dict[ServerRole, Channel] = {}
-        self._state_lock = threading.Lock()
-        self._wakers: list[Callable[[], None]] = []
-        self._start_web()
-        _renew_in_forks(self)
+        self._registry = Registry(self._config, offer)
+        self._begin()
+        _servers.add(self)
         self.add(*handlers)
+
+    def _begin(self) -> None:
+        """No connection, nothing that listens: at first, and anew in a forked process, whose parent has them."""
+        self._state_lock = threading.Lock()
+        self._pool = Pool(self._limits.workers, f"minimcp-{self.name}")
+        self._cap = RequestCap(self._limits.requests)
+        self._closing_http = threading.Lock()
+        self._connections: dict[ServerRole, Connection] = {}
+        self._runs: list[Run] = []
+        self._endpoints: dict[str, Endpoint] = {}
+        self._apps: WeakSet[Endpoint] = WeakSet()
+        self._listening: list[RunningHttp] = []
 
     @classmethod
     def of(cls, handlers: Any, *, name: Optional[str] = None, version: Optional[str] = None) -> Server:
@@ -198,47 +231,439 @@ class Server(Registration, Web):
             raise TypeError(f"{handlers.__name__} is a class: give an instance of it, {handlers.__name__}()")
         return cls(type(handlers).__name__.lower() if name is None else name, handlers, version=version or "0")
 
-    def renew(self) -> None:
-        """Begin anew in a forked process: its parent's connections and threads are not there, locks may be held."""
-        self._state_lock = threading.Lock()
-        self._channels, self._wakers = {}, []
-        self._registry.tools.alarm.renew()
-        self._executors.renew()
-        self._registry.subscriptions.renew()
-        self._renew_web()
+    # ------------------------------------------------------------ what it offers: tools
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+    @overload
+    def tool(
+        self,
+        *,
+        name: Optional[str] = None,
+        title: Optional[str] = None,
+        description: Optional[str] = None,
+        annotations: Optional[Union[ToolAnnotations, Mapping[str, Json]]] = None,
+        input_schema: Optional[Mapping[str, Json]] = None,
+        output_schema: Optional[Mapping[str, Json]] = None,
+        icons: Optional[Sequence[Icon]] = None,
+        meta: Optional[Mapping[str, Json]] = None,
+        structured: Optional[bool] = None,
+        timeout: Optional[float] = None,
+        executor: ExecutorOption = None,
+        requires: Sequence[str] = (),
+        headers: Optional[Mapping[str, str]] = None,
+        replace: bool = False,
+    ) -> Callable[[F], F]: ...
+    def tool(self, function: Any = None, /, *misplaced: Any, **options: Any) -> Any:  # type: ignore[misc]
+        """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or ``server.tool(function)``.
+
+        The parameters' annotations become the input schema, the return annotation the output schema, the docstring
+        the description. A parameter annotated `Context` receives the request's.
+
+        Args:
+            function: The function or bound method; it is returned as it is.
+            name: None takes the function's.
+            title: For people; None sends none.
+            description: For the model; None takes the docstring.
+            annotations: Hints such as ``{"read_only_hint": True}``; None sends none.
+            input_schema: JSON Schema of the arguments; None makes it from the annotations.
+            output_schema: JSON Schema of the result; None makes it from the return annotation.
+            icons: Pictures of it; None sends none.
+            meta: The tool's ``_meta``; None sends none.
+            structured: Whether results are sent as structured content too; None lets the annotation decide.
+            timeout: Seconds it may run, not counting the time in which it waits for the client; None sets no limit.
+                With an executor it also bounds how long a call waits until it begins.
+            executor: Where it runs; None takes the server's. "main": where `Server.pump` is called. A `Serial`: on one
+                thread, with all that name the object. Anything else with ``submit()``, or a callable: where that runs
+                the function without arguments that it is given.
+            requires: Client capabilities that it needs, checked before it starts: "sampling", "elicitation.url".
+            headers: Parameters that clients mirror in an HTTP header, each with its name: ``{"region": "Region"}`` is
+                ``Mcp-Param-Region``. Never a secret. None mirrors none.
+            replace: Take the place of a tool of the same name.
+
+        Raises:
+            TypeError: This cannot be a tool; the message says what to write instead.
+            ValueError: The name is taken or empty, a schema is invalid, or no client can declare what it requires.
+            ImportError: A schema needs ``jsonschema``, which is not installed.
+        """
+        return _decorated(self.add_tool, "tool", function, misplaced, options)
+
+    def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
+        """`tool` as a plain call, also while connections are open: they are told that the list has changed."""
+        check_names(options, self._registry.tools.add, where(function), "tool")
+        options["executor"] = executor_of(options.get("executor"), self._config.executors)
+        self._registry.tools.add(function, **options)
+
+    def remove_tool(self, name: str) -> None:
+        """Take a tool away; open connections are told.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        self._registry.tools.remove(name)
+
+    # ------------------------------------------------------------ resources
+
+    def resource(
+        self,
+        uri: str,
+        *misplaced: NoReturn,
+        name: Optional[str] = None,
+        title: Optional[str] = None,
+        description: Optional[str] = None,
+        mime_type: Optional[str] = None,
+        size: Optional[int] = None,
+        annotations: Optional[Union[Annotations, Mapping[str, Json]]] = None,
+        icons: Optional[Sequence[Icon]] = None,
+        meta: Optional[Mapping[str, Json]] = None,
+        ttl: float = 0,
+        cache_scope: str = "private",
+        complete: Optional[Mapping[str, Given]] = None,
+        requires: Union[str, Sequence[str]] = (),
+        replace: bool = False,
+        **unknown: NoReturn,
+    ) -> Callable[[F], F]:
+        """Register a function as a resource: ``@server.resource("notes://all")``, ``("notes://{number}")``.
+
+        A URI with variables in braces (RFC 6570) is a template: each variable is a parameter of the function, given as
+        the parameter's type; a URI whose values do not fit is not found. A resource of exactly the URI that is read
+        comes first, then the first template that matches. ``{x}`` never takes "/" or "..", ``{+x}`` takes slashes.
+
+        What the function returns is the content: str is text, bytes (bytearray, memoryview) are binary, contents and
+        results stay as they are, everything else becomes JSON text.
+
+        Args:
+            uri: The URI, or the template.
+            name: For programs; None takes the function's.
+            title: For people; None sends none.
+            description: For the model; None takes the docstring.
+            mime_type: Of the content; None says nothing in lists, and takes the content's own on reading.
+            size: Of the content in bytes, for resources only; None when it is not known.
+            annotations: For whom it is meant, as in ``{"audience": ["user"], "priority": 1}``; None sends none.
+            icons: Pictures of it; None sends none.
+            meta: The resource's ``_meta``; None sends none.
+            ttl: Seconds that clients may keep what they read.
+            cache_scope: Who may keep it: "private" (one user) or "public".
+            complete: For variables, what completes them: a list of values, or a function that takes the text typed so
+                far, and the arguments chosen already if it has a second parameter. None: only what types say.
+            requires: Client capabilities that it needs, checked before it starts.
+            replace: Take the place of one of the same URI.
+
+        Raises:
+            TypeError: This cannot be a resource; the message says what to write instead.
+            ValueError: The URI is taken or is none, or an option has a value that it cannot have.
+        """
+        given = {option: value for option, value in locals().items() if option not in ("self", "misplaced", "unknown")}
+        if not isinstance(uri, str):
+            raise TypeError('the URI comes first: @server.resource("notes://all")')
+        if misplaced:
+            extra: Any = misplaced[0]
+            hint = f"server.add_resource(function, {uri!r})" if callable(extra) else f"name={extra!r}"
+            raise TypeError(f"server.resource({uri!r}, {extra!r:.60}): did you mean {hint}?")
+        check_names(unknown, self._registry.resources.add, f"resource {uri!r}", "resource")
+
+        def register(function: F) -> F:
+            self._registry.resources.add(function, **given)
+            return function
+
+        return register
+
+    def add_resource(self, function: Callable[..., Any], uri: str, **options: Any) -> None:
+        """`resource` as a plain call, also for templates; open connections are told that the list has changed."""
+        check_names(options, self._registry.resources.add, where(function), "resource")
+        self._registry.resources.add(function, uri, **options)
+
+    def remove_resource(self, uri: str) -> None:
+        """Take a resource or a template away, by what it was registered with; open connections are told.
+
+        Raises:
+            KeyError: There is none.
+        """
+        self._registry.resources.remove(uri)
+
+    add_resource_template = add_resource
+    remove_resource_template = remove_resource
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell the clients that subscribed to a resource, or to a collection that it lies in, that it has changed.
+
+        Returns at once: notifications go out in the background, and one that waits for a slow client is not sent twice.
+
+        Args:
+            uri: Of the resource; there need be none registered under it.
+        """
+        self._registry.resource_updated(uri)
+
+    # ------------------------------------------------------------ prompts
+
+    @overload
+    def prompt(self, function: F, /) -> F: ...
+    @overload
+    def prompt(
+        self,
+        *,
+        name: Optional[str] = None,
+        title: Optional[str] = None,
+        description: Optional[str] = None,
+        icons: Optional[Sequence[Icon]] = None,
+        meta: Optional[Mapping[str, Json]] = None,
+        complete: Optional[Mapping[str, Given]] = None,
+        requires: Union[str, Sequence[str]] = (),
+        replace: bool = False,
+    ) -> Callable[[F], F]: ...
+    def prompt(self, function: Any = None, /, *misplaced: Any, **options: Any) -> Any:  # type: ignore[misc]
+        """Register a function as a prompt: ``@server.prompt``, ``@server.prompt(...)`` or ``server.prompt(function)``.
+
+        Its parameters become the prompt's arguments, those without a default required, described by the docstring. On
+        the wire their values are strings; the function gets them as the parameters' types.
+
+        It returns one message or a list of them: a str or a content block is a message of the user, a `PromptMessage`
+        says who speaks; or it returns a whole `GetPromptResult`.
+
+        Args:
+            function: The function or bound method; it is returned as it is.
+            name: None takes the function's.
+            title: For people; None sends none.
+            description: What it is for; None takes the docstring.
+            icons: Pictures of it; None sends none.
+            meta: The prompt's ``_meta``; None sends none.
+            complete: For arguments, what completes them, as for `resource`; None: only what types say.
+            requires: Client capabilities that it needs, checked before it starts.
+            replace: Take the place of a prompt of the same name.
+
+        Raises:
+            TypeError: This cannot be a prompt; the message says what to write instead.
+            ValueError: The name is taken or empty, ``complete`` names no argument, or ``requires`` no capability.
+        """
+        return _decorated(self.add_prompt, "prompt", function, misplaced, options)
+
+    def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
+        """`prompt` as a plain call; open connections are told that the list has changed."""
+        check_names(options, self._registry.prompts.add, where(function), "prompt")
+        self._registry.prompts.add(function, **options)
+
+    def remove_prompt(self, name: str) -> None:
+        """Take a prompt away; open connections are told.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        self._registry.prompts.remove(name)
+
+    # ------------------------------------------------------------ plain objects, methods, middleware, other servers
+
+    def add(self, *handlers: Any) -> None:
+        """Register the marked methods of plain objects: those under ``@minimcp.tool``, ``resource`` and ``prompt``.
+
+        Their names become those of the tools and prompts, without a prefix. Handlers of one object run on several
+        threads at once: guard its state with a lock, or give the server ``executor=Serial()``.
+
+        Args:
+            handlers: Objects of any classes.
+
+        Raises:
+            TypeError: One is a class, or a method cannot be what it is marked as.
+            ValueError: No method of one is marked, or a name is taken. What of these objects was registered is taken
+                back.
+        """
+        ways: dict[str, tuple[Callable[..., None], Callable[[str], None]]] = {
+            "tool": (self.add_tool, self.remove_tool),
+            "resource": (self.add_resource, self.remove_resource),
+            "prompt": (self.add_prompt, self.remove_prompt),
+        }
+        take_back: list[Callable[[], None]] = []
+        try:
+            for function, mark in (found for each in handlers for found in marked(each)):
+                add, remove = ways[mark.kind]
+                add(function, *mark.arguments, **mark.options)
+                name = mark.arguments[0] if mark.arguments else mark.options.get("name") or function.__name__
+                take_back.append(partial(remove, name))
+        except BaseException:
+            for undo in reversed(take_back):
+                undo()
+            raise
+
+    def method(self, name: str, *, replace: bool = False) -> Callable[[F], F]:
+        """Serve a method of your own, in every revision: ``@server.method("vendor/thing")``.
+
+        The function takes the params, a dict with the ``_meta`` of the request in it, and if it likes the `Context`:
+        ``def thing(params, ctx)``. It returns what JSON writes as an object, or None for an empty one; a client asks by
+        ``client.request("vendor/thing", {...})``.
+
+        Args:
+            name: The method. None of the specification, in whatever revision.
+            replace: Take the place of one of the same name.
+
+        Raises:
+            TypeError: This cannot serve a method; the message says what to write instead.
+            ValueError: The name is taken, or belongs to the protocol.
+        """
+        if not isinstance(name, str):
+            raise TypeError('the name comes first: @server.method("vendor/thing")')
+
+        def register(function: F) -> F:
+            self._registry.add_method(function, name, replace=replace)
+            return function
+
+        return register
+
+    def middleware(self, function: M) -> M:
+        """Run a function round every handler: ``def timing(ctx, call_next): return call_next()``.
+
+        The first that is registered is the outermost. It runs on the handler's thread round `tools/call`,
+        `prompts/get`, `resources/read`, `completion/complete` and the server's own methods, once per round where a
+        request has several; ``ctx.method`` and ``ctx.params`` say what is asked. A request that names nothing that
+        there is does not get here, nor does ``ctx.read_resource``. One that is registered while requests run counts
+        for those that come later.
+
+        ``call_next()`` runs the rest. It returns what the handler returned, before that is converted (for completion a
+        `Completion`), and raises what the handler raised; arguments that do not fit a tool are a `ToolError`. What the
+        function returns or raises counts as the handler's own. It must let `BaseException` pass: an unanswered
+        question of the handler unwinds it that way.
+
+        Raises:
+            TypeError: The function does not take these two arguments, or is async or a generator.
+        """
+        positions(function, "middleware", ("ctx", "call_next"), least=2)
+        self._config.middleware.append(function)
+        return function
+
+    def mount(self, other: Server, *, prefix: str) -> None:
+        """Offer what another server has, and follow its changes; it may also be served by itself.
+
+        Its tools and prompts have names ``<prefix>__<name>`` here; resources keep their URIs, methods of its own their
+        names. All options that hold are those of this server, and ``ctx.server`` is this server. Only the executors are
+        its own (a `Serial` serves until both servers are closed; "main" is where this one is pumped), and its
+        middleware runs inside that of this server. `resource_updated` of either reaches the subscribers here.
+
+        Something that is registered there later under a name that is taken here is not offered here: what this server
+        has itself comes first, then what was mounted first; the log says so.
+
+        Args:
+            other: The server. It may mount others; prefixes are put together then.
+            prefix: What the names begin with.
+
+        Raises:
+            ValueError: A name is taken, or the servers would mount each other, or the prefix is empty.
+            TypeError: This is no server, or the prefix no text.
+        """
+        if not isinstance(other, Server) or not isinstance(prefix, str):
+            raise TypeError('mount takes a server, and what its names begin with: server.mount(other, prefix="x")')
+        if not prefix:
+            raise ValueError("the prefix of a mounted server is not empty")
+        self._registry.mount(other._registry, prefix)
 
     # ------------------------------------------------------------ serving
 
-    def open_pipe(self) -> Pipe:
-        """A client's end of a new connection in memory: through the real codec, without a process or a socket."""
-        from ..engine.memory import MemoryPipe
+    def run(
+        self,
+        transport: str = "stdio",
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        path: str = "/mcp",
+        legacy_sse: bool = False,
+    ) -> None:
+        """Serve until the input ends, a signal comes or `close` is called; then put everything back as it was.
 
-        ours, theirs = MemoryPipe.pair(max_message_bytes=self._max_message_bytes)
+        In the main thread SIGINT, SIGTERM and SIGHUP end it within 1.4 seconds: running requests are cancelled at once,
+        and a second signal does not wait for them. In any other thread signals are left alone. The main thread also
+        pumps; a handler there, or in an executor of your own, that does not return in that time ends the process with
+        exit code 1. At the end of the input and after `close` running requests get ``Limits.drain_grace`` seconds.
+
+        Args:
+            transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of 2024-11-05).
+            host: Where to listen; one that other machines reach needs ``HttpOptions.allowed_hosts``.
+            port: 0 takes a free one.
+            path: Where "http" answers, exactly.
+            legacy_sse: Whether "http" serves HTTP+SSE too, at ``/sse`` and ``/messages`` of the same port.
+
+        Raises:
+            ValueError: There is no such transport, or other machines reach the host and ``allowed_hosts`` is not given.
+            OSError: It cannot listen there.
+        """
+        if transport in ("http", "streamable-http", "sse"):
+            self._run_http(host, port, path, newer=transport != "sse", older=legacy_sse or transport == "sse")
+            return
+        if transport != "stdio":
+            raise ValueError(f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'")
+        from ..stdio.streams import StandardStreams
+
+        if os.isatty(0):
+            log.warning(FOR_A_PERSON)
+        streams = StandardStreams.take(self._limits.message_bytes)
+        try:
+            self._serve_run(lambda run: self.connect(streams, name=self.name, on_end=run.wake), with_parent=True)
+        finally:
+            streams.restore()
+
+    def _run_http(
+        self,
+        host: str,
+        port: int,
+        path: str,
+        *,
+        newer: bool,
+        older: bool,
+        started: Optional[Callable[[RunningHttp], None]] = None,
+    ) -> None:
+        """Serve until a signal comes or `close` is called; ``started`` is told what runs, or else the user is."""
+
+        def start(run: Run) -> RunningHttp:
+            running = self._start_http(host, port, path, newer=newer, older=older)
+            if started is not None:
+                started(running)
+            elif sys.stderr is not None:
+                more = f" and {running.url[: -len(path)]}/sse" if newer and older else ""
+                print(f"{self.name} serves at {running.url}{more}", file=sys.stderr, flush=True)
+            return running
+
+        self._serve_run(start)
+
+    def _serve_run(self, start: Callable[[Run], Served], *, with_parent: bool = False) -> None:
+        def is_busy() -> bool:
+            return any(isinstance(each, Submitting) and each.running for each in list(self._config.executors))
+
+        run = Run(self._config.main, self._limits.drain_grace, with_parent=with_parent, is_busy=is_busy)
+        self._runs = [*self._runs, run]
+        try:
+            run.serve(lambda: start(run))
+        finally:
+            self._runs = [each for each in self._runs if each is not run]
+
+    def open_pipe(self) -> Transport:
+        """A client's end of a new connection in memory: through the real codec, without a process or a socket."""
+        from ..engine.transport import memory_pair
+
+        ours, theirs = memory_pair(self._limits.message_bytes)
         self.connect(ours, name=f"{self.name}-memory")
         return theirs
 
-    def connect(self, pipe: Pipe, *, name: str = "", on_end: Optional[Callable[[], None]] = None) -> Channel:
+    def connect(self, pipe: Transport, *, name: str = "", on_end: Optional[Callable[[], None]] = None) -> Connection:
         """Serve one more connection, on threads of its own.
 
         Args:
             pipe: The connection; it is closed when it ends.
-            name: For logs and thread names; None takes the pipe's.
+            name: For logs and thread names; empty takes the pipe's.
             on_end: Called when the connection has ended, on its reader's thread; None calls nothing.
         """
 
         def ended(role: ServerRole) -> None:
             with self._state_lock:
-                self._channels.pop(role, None)
+                self._connections.pop(role, None)
+                if not self._connections:
+                    self._pool.close()
             if on_end is not None:
                 on_end()
 
-        self._executors.open()
         role = ServerRole(self._registry, ended)
-        channel = Channel(pipe, role, limits=self._limits, name=name, trace=self._trace)
-        role.later, role.headers = channel.later, pipe.headers
+        channel = Connection(
+            pipe, role, limits=self._limits, pool=self._pool, cap=self._cap, name=name, trace=self._trace
+        )
+        role.later, role.headers = channel.post, pipe.headers
         role.end = partial(channel.close, self._limits.drain_grace)
         with self._state_lock:
-            self._channels[role] = channel
+            self._connections[role] = channel
         return channel.open()
 
     def pump(self, timeout: Optional[float] = 0) -> int:
@@ -253,83 +678,178 @@ class Server(Registration, Web):
             RuntimeError: This thread is pumping already: a handler that is pumped cannot pump.
             KeyboardInterrupt: Ctrl-C struck while a handler ran; its request is answered with an error.
         """
-        return self._executors.main.pump(timeout)
+        return self._config.main.pump(timeout)
 
-    def run(
+    # ------------------------------------------------------------ serving HTTP
+
+    def wsgi(
         self,
-        transport: str = "stdio",
-        *,
-        host: str = "127.0.0.1",
-        port: int = 8000,
         path: str = "/mcp",
-        legacy_sse: bool = False,
-    ) -> None:
-        """Serve until the input ends, a signal comes or `close` is called; then put everything back as it was.
-
-        In the main thread SIGINT, SIGTERM and SIGHUP end it: running requests are cancelled and get ``drain_grace``
-        seconds to end, and a second signal does not wait for them. In any other thread signals are left alone.
-        The main thread also pumps; a handler that it runs is struck by a KeyboardInterrupt if it is the last thing that
-        keeps the server from ending.
+        *,
+        max_streams: Optional[int] = 0,
+        allowed_hosts: Optional[Iterable[str]] = None,
+        allowed_origins: Optional[Iterable[str]] = None,
+    ) -> WsgiApp:
+        """This server as an application of PEP 3333, to be mounted anywhere; each call makes one with its own sessions.
 
         Args:
-            transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of 2024-11-05).
-            host: Where to listen; one that other machines reach needs ``allowed_hosts``.
-            port: 0 takes a free one.
-            path: Where "http" answers, exactly.
-            legacy_sse: Whether "http" serves HTTP+SSE too, at ``/sse`` and ``/messages`` of the same port.
+            path: Where it answers, exactly; below a prefix that it is mounted at, either with it or without.
+            max_streams: Streams of notifications that may be open at once; each holds a thread of the host. With 0
+                there are none: GET is answered 405 unless it asks for the rest of a call's stream,
+                `subscriptions/listen` with an error. None sets no limit.
+            allowed_hosts: Names that the server is known by; None takes the server's own option.
+            allowed_origins: Other pages that may send requests; None takes the server's own option.
 
         Raises:
-            ValueError: There is no such transport, or other machines reach the host and ``allowed_hosts`` is not given.
+            ValueError: A host or an origin is none.
+        """
+        from ..http.wsgi import WsgiApp
+
+        changes = {"max_streams": max_streams, "allowed_hosts": allowed_hosts, "allowed_origins": allowed_origins}
+        kept = {name: value for name, value in changes.items() if value is not None or name == "max_streams"}
+        endpoint = self._endpoint(path, **kept)
+        self._apps.add(endpoint)
+        return WsgiApp(endpoint, patience=self._limits.write_timeout)
+
+    def handle_http(self, request: HttpRequest, *, stream: bool = False, path: str = "/mcp") -> HttpResponse:
+        """Serve one HTTP request that somebody else has received. Any thread.
+
+        Args:
+            request: Its body is read only after Host, Origin and size were looked at.
+            stream: Whether the body of the response may be an iterator of bytes, whose ``close()`` has to be called.
+                Without, it is one body: progress is dropped, and a handler that asks a client which shook hands gets
+                `CapabilityNotSupported`.
+            path: Where the server answers, exactly.
+        """
+        from ..http.wsgi import respond
+
+        with self._state_lock:
+            endpoint = self._endpoints.get(path)
+            if endpoint is None:
+                endpoint = self._endpoints[path] = self._endpoint(path)
+        return respond(endpoint, request, stream=stream, patience=self._limits.write_timeout)
+
+    def start_http(
+        self, *, host: str = "127.0.0.1", port: int = 0, path: str = "/mcp", legacy_sse: bool = False
+    ) -> RunningHttp:
+        """Serve over HTTP in the background, with the library's own server.
+
+        Args:
+            host: The name or address to listen at. One that other machines reach needs ``HttpOptions.allowed_hosts``.
+            port: 0 takes a free one.
+            path: Where it answers, exactly.
+            legacy_sse: Serve clients of 2024-11-05 too, at ``/sse`` and ``/messages``.
+
+        Returns:
+            What runs: ``url``, ``port``, ``close()``; a context manager.
+
+        Raises:
+            ValueError: Other machines reach the host, and ``allowed_hosts`` does not say by which names.
             OSError: It cannot listen there.
         """
-        if transport in ("http", "streamable-http", "sse"):
-            self._run_http(host, port, path, newer=transport != "sse", older=legacy_sse or transport == "sse")
-            return
-        if transport != "stdio":
-            raise ValueError(f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'")
-        from .run import serve_stdio
+        return self._start_http(host, port, path, newer=True, older=legacy_sse)
 
-        def connect(streams: Pipe, wake: Callable[[], None]) -> Channel:
-            wakers.append(wake)
-            self._wakers += wakers
-            return self.connect(streams, name=self.name, on_end=wake)
+    def _start_http(self, host: str, port: int, path: str, *, newer: bool, older: bool) -> RunningHttp:
+        from ..http.legacy_sse import SseServer
+        from ..http.server import RunningHttp
 
-        wakers: list[Callable[[], None]] = []
-        try:
-            serve_stdio(
-                connect,
-                max_message_bytes=self._max_message_bytes,
-                grace=self._limits.drain_grace,
-                main=self._executors.main,
-            )
-        finally:
-            self._wakers = [wake for wake in self._wakers if wake not in wakers]
+        options = self._http_options()
+        running = RunningHttp(
+            self._endpoint(path) if newer else None,
+            SseServer(self.connect, options, self._limits.streams) if older else None,
+            options,
+            path=path,
+            host=host,
+            port=port,
+            write_timeout=self._limits.write_timeout,
+            drain_grace=self._limits.drain_grace,
+        )
+        self._listening = [*(each for each in self._listening if not each.ended), running]
+        return running
+
+    def _http_options(self) -> HttpOptions:
+        from ..http.options import HttpOptions
+
+        return self._http or HttpOptions()
+
+    def _endpoint(self, path: str, **changes: Any) -> Endpoint:
+        """What serves one path, with sessions of its own."""
+        from ..http.endpoint import Endpoint
+
+        if not path.startswith("/"):
+            raise ValueError(f"a path begins with /, unlike {path!r}")
+
+        def role(later: Callable[[Line], None], end: Callable[[], None]) -> ServerRole:
+            made = ServerRole(self._registry, lambda role: None)
+            made.later, made.end = later, end
+            return made
+
+        streams = changes.pop("max_streams", self._limits.streams)
+        return Endpoint(
+            self._registry, role, path=path, options=replace(self._http_options(), **changes), limits=self._limits,
+            pool=self._pool, cap=self._cap, max_streams=streams, trace=self._trace,
+        )
+
+    # ------------------------------------------------------------ the end
 
     def close(self) -> None:
-        """End every connection: running requests get ``drain_grace`` seconds. `run` returns. Idempotent, any thread.
+        """End every connection: running requests get ``Limits.drain_grace`` seconds together. `run` returns.
 
-        Requests that wait for `pump` are not run any more.
-
-        In a handler of this server it returns at once: the handler that runs is among those that get this time.
+        Idempotent, any thread. Requests that wait for `pump` are not run any more. A closed server may serve again. In
+        a handler of this server it returns at once: the handler that runs is among those that get this time.
         """
-        self._executors.main.clear("the server is closing")
-        wakers, self._wakers = self._wakers, []
-        for wake in wakers:
-            wake()
+        config, grace = self._config, self._limits.drain_grace
+        config.main.clear("the server is closing")
+        for run in self._runs:
+            run.wake()
         with self._state_lock:
-            channels = list(self._channels.values())
-        exchange = current_exchange()
-        inside = exchange is not None and exchange.server is self._registry.facts
-        for channel in channels:
-            if inside:
-                channel.run_aside(partial(channel.close, self._limits.drain_grace))  # this handler is waited for too
-            else:
-                channel.close(self._limits.drain_grace)
-        self._close_web(inside)
-        self._executors.close()
+            closing: list[Callable[[], None]] = [partial(each.close, grace) for each in self._connections.values()]
+            kept = [*self._endpoints.values(), *self._apps]
+        closing += [partial(each.close, grace) for each in self._listening]
+        closing += [partial(self._close_endpoint, each) for each in kept]
+        exchange = current_request()
+        threads = [threading.Thread(target=each, name="minimcp-close", daemon=True) for each in closing]
+        for thread in threads:
+            thread.start()
+        if exchange is None or exchange.server is not config:
+            for thread in threads:
+                thread.join()
+            self._pool.close()
+        for executor in list(config.executors):
+            executor.leave(config)
+
+    def _close_endpoint(self, endpoint: Endpoint) -> None:
+        """End what it serves; the next request begins anew."""
+        with self._closing_http:
+            endpoint.close(self._limits.drain_grace)
+            endpoint.renew_in_fork()
+
+    def _renew(self) -> None:
+        """Begin anew in a forked process: its parent's connections and threads are not there, locks may be held."""
+        endpoints, listening = [*self._endpoints.items()], self._listening
+        apps = [*self._apps]
+        self._begin()
+        self._endpoints.update(endpoints)
+        for app in apps:
+            self._apps.add(app)
+        for executor in self._config.executors:
+            executor.renew()
+        self._registry.subscriptions.renew()
+        for running in listening:
+            running.renew()
 
     def __repr__(self) -> str:
-        return f"<Server {self.name!r} {len(self._registry.tools)} tools, {len(self._channels)} connections>"
+        tools = len(self._registry.tools.table.items)
+        return f"<Server {self.name!r} {tools} tools, {len(self._connections)} connections>"
+
+
+def _renew_all() -> None:
+    for server in list(_servers):
+        server._renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
 
 
 def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
@@ -338,17 +858,55 @@ def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
     Raises:
         TypeError, ValueError: As `Server.of` and `Server.run`; or an option is none of theirs.
     """
-    check_run(options, handlers, Server)
+    for name in options:
+        if name in (Server.__init__.__kwdefaults__ or ()):
+            made = f"Server('name', {type(handlers).__name__}(...), {name}=...)"
+            raise TypeError(f"serve(...) has no option {name}=, a server has it: {made}.run()")
+        if name not in (Server.run.__kwdefaults__ or ()):
+            raise TypeError(f"serve(...) has no option {name}=: {meant(name, Server.run.__kwdefaults__ or (), '{}=')}")
     Server.of(handlers).run(transport, **options)
 
 
-def _renew_in_forks(server: Server) -> None:
-    if hasattr(os, "register_at_fork"):
-        found = weakref.ref(server)
+def _decorated(
+    add: Callable[..., None], kind: str, function: Any, misplaced: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
+    """What ``@server.tool`` and ``@server.tool(...)`` do."""
+    if function is None:
+        return lambda decorated: _decorated(add, kind, decorated, (), options)
+    if isinstance(function, str):
+        raise TypeError(f"server.{kind}({function!r}): did you mean name={function!r}?")
+    if misplaced:
+        raise TypeError(f"server.{kind}(function, {misplaced[0]!r:.60}): did you mean name={misplaced[0]!r:.60}?")
+    add(function, **options)
+    return function
 
-        def renew() -> None:
-            kept = found()
-            if kept is not None:
-                kept.renew()
 
-        os.register_at_fork(after_in_child=renew)
+def _check_name(name: Any, unknown: Mapping[str, Any]) -> None:
+    """Refuse a name that is none, and options that there are not."""
+    for option in unknown:
+        if option in _MOVED:
+            raise TypeError(f"Server(...): {option}= is now {_MOVED[option]}")
+        known = list(Server.__init__.__kwdefaults__ or ())
+        raise TypeError(f"Server(...) has no option {option}=: {_PORTED.get(option) or meant(option, known, '{}=')}")
+    if not isinstance(name, str):
+        way = ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
+        raise TypeError(f"a server's name is text, not {name!r:.60}{way}")
+    if not name:
+        raise ValueError("the name of a server is not empty")
+
+
+def _check_http(given: Any) -> None:
+    from ..http.options import HttpOptions
+
+    if not isinstance(given, HttpOptions):
+        raise TypeError(f"http is an HttpOptions(...) or None, not {given!r:.60}")
+
+
+def _announced(given: Union[Iterable[str], Mapping[str, Json], None]) -> Mapping[str, Json]:
+    """Capabilities as an object, from their names or from one. Raises ValueError for a name that is none."""
+    if isinstance(given, Mapping):
+        return given
+    unknown = set(given or ()).difference(KINDS)
+    if unknown:
+        raise ValueError(f"capabilities are {', '.join(KINDS)}, not {', '.join(sorted(map(str, unknown)))}")
+    return {kind: {} for kind in given or ()}

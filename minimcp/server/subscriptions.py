@@ -1,4 +1,4 @@
-"""Change notices: who wants which, and how they get there without keeping whoever causes them.
+"""Change notifications: who wants which, and how they get there without keeping whoever causes them.
 
 A handshake session hears of every list that changes and of the resources it subscribed to; where requests stand alone a
 client opens a stream with `subscriptions/listen`, a request whose answer comes when the stream ends.
@@ -7,19 +7,15 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscrip
 
 from __future__ import annotations
 
-import logging
-from functools import partial
+import threading
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .. import types
-from ..engine.exchange import LATER, Exchange, Outlet, Route
-from ..engine.notices import Later, Notices, order_lock
-from ..errors import InternalError, InvalidParams, one_line
-from ..protocol.eras import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
+from ..engine.requests import LATER, IncomingRequest, Line, NotificationQueue, Sink
+from ..errors import InternalError, InvalidParams
+from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
-from .facts import Facts
-
-log = logging.getLogger("minimcp.subscriptions")
+from .registered import ServerConfig
 
 MOST_URIS = 10_000
 """Resources that one session or stream may subscribe to, and notices that may wait for a slow client; when so many wait
@@ -36,14 +32,12 @@ class Subscriber:
         notices: The way.
         lists: Kinds of lists.
         uris: Resources; one below them counts too.
-        meta: The ``_meta`` of every notice; None sends none.
+        meta: The ``_meta`` of every notification; None sends none.
     """
-
-    __slots__ = ("notices", "uris", "_lists", "_meta")
 
     def __init__(
         self,
-        notices: Notices,
+        notices: NotificationQueue,
         *,
         lists: Iterable[str],
         uris: Iterable[str] = (),
@@ -78,25 +72,17 @@ class Subscriptions:
     """All sessions and streams of one server that want to hear of changes. Thread-safe.
 
     Args:
-        facts: Of the server.
+        config: Of the server.
         offered: Tells whether a kind ("tools", "resources", ...) is offered.
-        max_streams: Streams that may be open at once; None means no limit.
     """
 
-    def __init__(self, facts: Facts, offered: Callable[[str], bool], *, max_streams: Optional[int] = 256) -> None:
-        self._facts, self._offered, self._max_streams = facts, offered, max_streams
+    def __init__(self, config: ServerConfig, offered: Callable[[str], bool]) -> None:
+        self._config, self._offered = config, offered
         self._sessions: dict[Peer, Subscriber] = {}
-        self._streams: dict[Exchange, Subscriber] = {}
-        self._order_lock = order_lock()
-
-    def routes(self, kind: str) -> Mapping[str, Route]:
-        """The methods by which a session subscribes to things of a kind."""
-        if kind != "resources":
-            return {}
-        return {
-            "resources/subscribe": Route(self.subscribe, control=True),
-            "resources/unsubscribe": Route(self.unsubscribe, control=True),
-        }
+        self._streams: dict[IncomingRequest, Subscriber] = {}
+        self._order_lock = threading.RLock()
+        """Held while several clients are told of one thing, and while one is added: it hears of that, or begins behind
+        it. A signal handler may tell something in the midst of another thing."""
 
     # ------------------------------------------------------------ what changed
 
@@ -117,10 +103,10 @@ class Subscriptions:
 
     # ------------------------------------------------------------ handshake sessions
 
-    def open_session(self, peer: Peer, later: Later) -> None:
+    def open_session(self, peer: Peer, later: Callable[[Line], None]) -> None:
         """A client initializes. Lists that are declared to it now are those that it will hear of."""
         kinds = [kind for kind in FILTERS if self._offered(kind)]
-        self._sessions[peer] = Subscriber(Notices(later, held=True), lists=kinds)
+        self._sessions[peer] = Subscriber(NotificationQueue(later, held=True), lists=kinds)
 
     def begin_session(self, peer: Peer) -> None:
         """The client has said `notifications/initialized`: what has changed since, and will change, it may hear."""
@@ -132,7 +118,7 @@ class Subscriptions:
         """A session has ended. Idempotent."""
         self._sessions.pop(peer, None)
 
-    def subscribe(self, exchange: Exchange) -> dict[str, Json]:
+    def subscribe(self, exchange: IncomingRequest) -> dict[str, Json]:
         """Serve `resources/subscribe`."""
         uri, session = self._subscribed(exchange)
         if len(session.uris) >= MOST_URIS:
@@ -140,13 +126,13 @@ class Subscriptions:
         session.uris[uri] = None
         return {}
 
-    def unsubscribe(self, exchange: Exchange) -> dict[str, Json]:
+    def unsubscribe(self, exchange: IncomingRequest) -> dict[str, Json]:
         """Serve `resources/unsubscribe`."""
         uri, session = self._subscribed(exchange)
         session.uris.pop(uri, None)
         return {}
 
-    def _subscribed(self, exchange: Exchange) -> tuple[str, Subscriber]:
+    def _subscribed(self, exchange: IncomingRequest) -> tuple[str, Subscriber]:
         uri = exchange.request.params.get("uri")
         if not isinstance(uri, str) or not uri:
             raise InvalidParams("uri is a string")
@@ -157,7 +143,7 @@ class Subscriptions:
 
     # ------------------------------------------------------------ streams
 
-    def listen(self, exchange: Exchange) -> Any:
+    def listen(self, exchange: IncomingRequest) -> Any:
         """Serve `subscriptions/listen`: say what is honoured, then every change, until either side ends it.
 
         Raises:
@@ -165,17 +151,18 @@ class Subscriptions:
             InternalError: Too many streams are open.
         """
         honoured = self._honoured(exchange.request.params.get("notifications"))
-        if self._max_streams is not None and len(self._streams) >= self._max_streams:
-            raise InternalError(f"more than {self._max_streams} streams are open (max_streams)")
         meta = {SUBSCRIPTION_KEY: exchange.request.id}
         stream = Subscriber(
-            Notices(exchange.outlet.later),
+            NotificationQueue(exchange.sink.post),
             lists=[kind for kind, member in FILTERS.items() if member in honoured],
             uris=honoured.get("resourceSubscriptions", ()),
             meta=meta,
         )
         acknowledged = Notification(ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
+        most = self._config.limits.streams
         with self._order_lock:  # what a client hears on another stream before this word, it need not hear here
+            if most is not None and len(self._streams) >= most:
+                raise InternalError(f"more than {most} streams are open (Limits.streams)")
             stream.notices.put("acknowledged", encode(acknowledged))
             self._streams[exchange] = stream
         exchange.on_cancel(lambda: self._drop(exchange))
@@ -200,33 +187,28 @@ class Subscriptions:
             honoured["resourceSubscriptions"] = uris
         return honoured
 
-    def _drop(self, exchange: Exchange) -> None:
-        if self._streams.pop(exchange, None) is not None:
-            log.debug("stream %s has ended", one_line(exchange.request.id))
+    def _drop(self, exchange: IncomingRequest) -> None:
+        self._streams.pop(exchange, None)
 
-    def end_streams(self, outlet: Optional[Outlet] = None) -> None:
+    def end_streams(self, sink: Optional[Sink] = None) -> None:
         """End streams politely: what waits is sent, then the answer of the request that opened the stream.
 
         Args:
-            outlet: Whose streams; None ends all.
+            sink: Whose streams; None ends all.
         """
         for exchange in list(self._streams):
-            if outlet is not None and exchange.outlet is not outlet:
+            if sink is not None and exchange.sink.root is not sink:
                 continue
             self._drop(exchange)
-            if exchange.outlet.claim(exchange):
-                exchange.outlet.later(partial(self._end, exchange))
-
-    def _end(self, exchange: Exchange) -> Optional[bytes]:
-        """Answer the request that opened a stream; runs behind the notices that wait."""
-        id = exchange.request.id
-        result = self._facts.closed({"_meta": {SUBSCRIPTION_KEY: id}}, exchange.peer.revision)
-        exchange.outlet.owe(id, encode(Response(id, result)))
-        return exchange.outlet.farewell(id)
+            id = exchange.request.id
+            result = self._config.closed({"_meta": {SUBSCRIPTION_KEY: id}}, exchange.peer.revision)
+            closing = exchange.sink.closing_message(id)
+            if exchange.sink.respond(exchange, encode(Response(id, result)), False) and closing is not None:
+                exchange.sink.post(closing)
 
     def renew(self) -> None:
         """Begin anew in a forked process: the clients are the parent's."""
-        self._sessions, self._streams, self._order_lock = {}, {}, order_lock()
+        self._sessions, self._streams, self._order_lock = {}, {}, threading.RLock()
 
     def __repr__(self) -> str:
         return f"<Subscriptions {len(self._sessions)} sessions, {len(self._streams)} streams>"

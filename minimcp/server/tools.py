@@ -1,5 +1,6 @@
-"""Tools: functions that a client may call.
+"""Tools: functions that a client may call, and the results that their return values become.
 
+A result leaves as JSON text: the value is serialized once, however often it stands in the result.
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 """
 
@@ -7,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.alarm import Alarm, Countdown
-from ..engine.exchange import Exchange, Route
-from ..engine.lane import Pace
+from ..engine.requests import IncomingRequest, Route
+from ..engine.timer import Timeout
 from ..errors import (
     OLD_TOOL_CODES,
     Cancelled,
@@ -22,194 +23,345 @@ from ..errors import (
     RpcError,
     ToolError,
     UrlElicitationRequired,
+    describe,
     one_line,
 )
-from ..protocol.eras import lacks
-from ..protocol.failures import describe
-from ..protocol.messages import Json, Request, encode_result
-from ..protocol.options import FLAG, ICONS, MAPPING, TEXT, check_options, seconds
+from ..protocol.messages import Json, Request, encode_result, to_json
 from ..protocol.versions import Revision
-from ..schema.mirrored import in_headers, mirrored
+from ..schema.annotations import write_any
+from ..schema.checker import compile_check
+from ..schema.header_params import in_headers, mirrored
+from ..schema.kinds import Kind
 from ..schema.mismatch import NOTHING, Mismatch, described
 from ..schema.signature import Signature, read_signature
-from ..types import CallToolResult, Icon, Tool, ToolAnnotations
-from .carried import carried
+from ..types import (
+    Audio,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    Icon,
+    Image,
+    ResourceLink,
+    Text,
+    Tool,
+    ToolAnnotations,
+    UnknownContent,
+    Wire,
+)
+from ..types.tool import WRAPPED
 from .context import Context
-from .facts import Facts
-from .feature import Destination, Feature
-from .middleware import run_through
-from .paging import Pages
-from .places import Place, route_to
-from .registered import annotated, name_of, required, where
-from .results import CONTENT, ResultMaker, error_result, wrapped_schema
-from .tables import Registered, Table
+from .executors import Executor, route_to
+from .input_rounds import serve_rounds, url_required
+from .registered import (
+    Pages,
+    Registered,
+    ServerConfig,
+    Table,
+    annotated,
+    check_options,
+    check_required,
+    name_of,
+    only,
+    required,
+    where,
+)
 
 log = logging.getLogger("minimcp.tools")
 
-GOOD_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
-ODD_NAME = "has a name that not every client takes: use 1 to 128 of A-Z a-z 0-9 _ . -"
+CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
+FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
+"""The mark by which FastMCP's client knows a wrapped output schema; ours is `types.tool.WRAPPED`."""
+
+_GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_ODD_NAME = "has a name that not every client takes: use 1 to 128 of A-Z a-z 0-9 _ . -"
+_AT_THE_ROOT = ("$defs", "definitions", "$schema")
+"""Words that stay where references from inside look for them."""
+
+Check = Callable[[Any], Optional[str]]
+"""Tells what is wrong with a value; None when nothing is."""
 
 
-class RegisteredTool(Registered):
-    """One tool of a server: what it says about itself, and how it is called.
+# ------------------------------------------------------------ results
+
+
+def fit(block: Any, revision: Revision) -> dict[str, Json]:
+    """A content block as a revision knows it: a kind that it lacks becomes the nearest that it has."""
+    if block.type not in revision.content_kinds and isinstance(block, Audio):
+        contents = BlobResourceContents("audio:inline", block.data, mime_type=block.mime_type)
+        block = EmbeddedResource(contents, annotations=block.annotations)
+    elif block.type not in revision.content_kinds and not isinstance(block, UnknownContent):
+        block = Text(f"{block.name}: {block.uri}", annotations=block.annotations)
+    wire: dict[str, Json] = block.to_wire()
+    return wire
+
+
+def blocks_of(value: Any, *, promised: bool = False) -> Optional[list[Any]]:
+    """The content blocks that a tool returned, alone or in a list, with texts between them; None for a value.
 
     Args:
-        function: What the author wrote.
-        shown: How it is listed.
-        signature: How arguments become parameters.
-        facts: Of the server.
-        check_input: Checks arguments against a hand-written schema; None when the signature makes the schema.
-        results: Makes results.
-        timeout: Seconds it may run; None sets no limit.
-        requires: Client capabilities that it needs, by dotted name.
-        alarm: Rings when the time is over.
-        place: Where it runs.
+        value: What it returned.
+        promised: Whether its annotation says blocks: then an empty list, None and a list of texts are blocks as well.
+    """
+    if isinstance(value, CONTENT):
+        return [value]
+    if value is None and promised:
+        return []
+    if type(value) not in (list, tuple) or not all(isinstance(item, (*CONTENT, str)) for item in value):
+        return None
+    if not promised and not any(isinstance(item, CONTENT) for item in value):
+        return None
+    return [Text(item) if isinstance(item, str) else item for item in value]
+
+
+def wrapped_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
+    """An output schema for revisions that only know objects: the value becomes the member ``result``."""
+    if schema.get("type") == "object":
+        return dict(schema)
+    inner = {name: word for name, word in schema.items() if name not in _AT_THE_ROOT}
+    outer: dict[str, Json] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    return {**outer, WRAPPED: True, FASTMCP_WRAPPED: True, **only(schema, _AT_THE_ROOT)}
+
+
+class Results:
+    """Makes the results of one tool.
+
+    Args:
+        kind: What the tool's return annotation says; None when it says nothing.
+        schema: The tool's output schema; None when there is none.
+        check: Checks a value that leaves under a hand-written schema; None checks nothing.
+        structured: None lets the annotation decide, True and False force it.
+        blocks: Whether the annotation says content blocks.
     """
 
     def __init__(
         self,
+        kind: Optional[Kind] = None,
+        schema: Optional[Mapping[str, Json]] = None,
+        check: Optional[Check] = None,
+        structured: Optional[bool] = None,
+        *,
+        blocks: bool = False,
+    ) -> None:
+        self._kind, self._schema, self._check = kind, schema, check
+        self._structured, self._blocks = structured, blocks
+        self._sends_text = structured is not True and schema is None
+
+    def make(self, value: Any, revision: Revision, config: ServerConfig) -> Any:
+        """The result for what the tool returned: JSON text, or an object.
+
+        Raises:
+            ValueError, TypeError: The value does not fit what the tool promised, or is no JSON.
+        """
+        if type(value) is str and self._sends_text:
+            return f'{{"content":[{{"type":"text","text":{to_json(value)}}}]{config.closing(revision)}}}'
+        if isinstance(value, CallToolResult):
+            return config.closed(self._as_is(value, revision), revision)
+        blocks = blocks_of(value, promised=self._blocks)
+        if blocks is None:
+            written = self._written(value)
+            written_json = to_json(written)
+            content = f'[{{"type":"text","text":{written_json if type(written) is str else to_json(written_json)}}}]'
+        else:
+            content = to_json([fit(block, revision) for block in blocks])
+            if self._schema is None:
+                return f'{{"content":{content}{config.closing(revision)}}}'
+            written = self._written_blocks(value)
+            written_json = to_json(written)
+        if revision.structured == "none" or self._structured is False:
+            return f'{{"content":{content}{config.closing(revision)}}}'
+        if revision.structured == "object" and not self._is_object(written):
+            written_json = f'{{"result":{written_json}}}'
+        return f'{{"content":{content},"structuredContent":{written_json}{config.closing(revision)}}}'
+
+    def _is_object(self, written: Json) -> bool:
+        return isinstance(written, dict) if self._schema is None else self._schema.get("type") == "object"
+
+    def _written(self, value: Any) -> Json:
+        if isinstance(value, Wire):
+            value = value.to_wire()
+        written = write_any(value) if self._kind is None else self._kind.write(value)
+        problem = None if self._check is None else self._check(written)
+        if problem is not None:
+            raise ValueError(problem)
+        return written
+
+    def _written_blocks(self, value: Any) -> Json:
+        """Content blocks under an output schema that takes any object, as that of ``list[Any]``."""
+        items = value if isinstance(value, (list, tuple)) else [value]
+        wires = [item.to_wire() if isinstance(item, Wire) else item for item in items]
+        try:
+            return self._written(wires if items is value else wires[0])
+        except ValueError:
+            raise TypeError(
+                "content blocks do not fit the output schema: annotate the tool with their classes, as in "
+                "list[Union[str, Image]]"
+            ) from None
+
+    def _as_is(self, result: CallToolResult, revision: Revision) -> dict[str, Json]:
+        wire: dict[str, Json] = result.to_wire()
+        wire["content"] = [fit(block, revision) for block in result.content]
+        if result.has_structured_content:
+            structured = result.structured_content
+            if revision.structured == "none":
+                del wire["structuredContent"]
+            elif revision.structured == "object" and not isinstance(structured, dict):
+                wire["structuredContent"] = {"result": structured}
+        return wire
+
+
+def error_result(text: str, revision: Revision, config: ServerConfig) -> str:
+    """The result that says a tool failed, in words for the model."""
+    return f'{{"content":[{{"type":"text","text":{to_json(text)}}}],"isError":true{config.closing(revision)}}}'
+
+
+# ------------------------------------------------------------ one tool
+
+
+class RegisteredTool(Registered):
+    """One tool of a server: how it is listed, and how it is called.
+
+    Args:
+        config: Of the server.
+        function: What the author wrote.
+        shown: How it is listed.
+        signature: How arguments become parameters.
+        check_input: Checks arguments against a hand-written schema; None when the signature makes the schema.
+        results: Makes results.
+        timeout: Seconds it may run; None sets no limit.
+        requires: Client capabilities that it needs, by dotted name.
+        executor: Where it runs; None takes the server's.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
         function: Callable[..., Any],
         shown: Tool,
         signature: Signature,
-        facts: Facts,
         *,
-        check_input: Optional[Callable[[Any], Optional[str]]],
-        results: ResultMaker,
+        check_input: Optional[Check],
+        results: Results,
         timeout: Optional[float],
         requires: tuple[str, ...],
-        alarm: Alarm,
-        place: Place,
+        executor: Optional[Executor],
     ) -> None:
-        super().__init__(facts)
-        self.function, self.shown, self.signature = function, shown, signature
-        self._facts, self._check_input, self._results = facts, check_input, results
-        self._timeout, self._requires, self._alarm = timeout, requires, alarm
-        self._read = signature.read_arguments
-        self._context_parameter = signature.context_parameter
-        self.place = place
+        self.signature, self._check_input, self._results = signature, check_input, results
+        self._timeout, self._requires = timeout, requires
         self.mirrored = mirrored(shown.input_schema)
-        self._set_route(None)
+        super().__init__(config, function, shown, executor)
 
-    def _set_route(self, pace: Optional[Pace]) -> None:
-        watch = None if self._timeout is None else partial(self._watch, self._timeout)
-        self.route = route_to(carried(self.serve, self._facts), self.place, pace=pace, watch=watch)
+    def make_route(self) -> Route:
+        return route_to(self.handle, self.executor, None if self._timeout is None else self._watch)
 
-    def offered_by(self, facts: Facts, name: Optional[str]) -> RegisteredTool:
-        twin = super().offered_by(facts, name)
-        twin._facts, twin._results = facts, self._results.under(facts)
-        twin._set_route(self.route.pace)
-        return twin
+    def _watch(self, exchange: IncomingRequest) -> Callable[[], None]:
+        """A queue that nobody takes the request out of does not keep the client waiting either."""
+        return self._countdown("begin", exchange).stop
 
-    def serve(self, exchange: Exchange) -> Any:
+    def _countdown(self, what: str, exchange: IncomingRequest) -> Timeout:
+        """Answers with an error result when the time is over, unless it is stopped."""
+        assert self._timeout is not None
+        text = f"{self.shown.name} did not {what} within {self._timeout:g} s"
+
+        def ring() -> None:
+            result = error_result(text, exchange.peer.revision, exchange.server)
+            exchange.expire(encode_result(exchange.request.id, result), text)
+
+        return Timeout(self._timeout, ring)
+
+    def handle(self, exchange: IncomingRequest) -> Any:
+        return serve_rounds(self.serve, exchange)
+
+    def serve(self, exchange: IncomingRequest) -> Any:
         """Call the tool for a request.
 
         Raises:
             RpcError: The author raised one of his own, the client lacks a capability, or arguments do not fit.
             Cancelled: The request was cancelled.
         """
-        if self._timeout is None:
-            return self._run(exchange)
-        exchange.countdown = self._countdown(self._timeout, "finish", exchange)
+        if self._timeout is not None:
+            exchange.timeout = self._countdown("finish", exchange)
         try:
-            return self._run(exchange)
+            if any(self.middleware):
+                value = self.run(Context(exchange), partial(self.call, exchange))
+            else:
+                value = self.call(exchange)
+        except BaseException as error:
+            return self._failed(error, exchange)
         finally:
-            exchange.countdown.stop()
-
-    def _call(self, exchange: Exchange) -> Any:
-        """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
-        for name in self._requires:
-            if not exchange.peer.supports(name):
-                raise lacks(name, self.shown.name)
-        arguments = exchange.request.params.get("arguments")
+            if exchange.timeout is not None:
+                exchange.timeout.stop()
         try:
-            keywords = self._keywords({} if arguments is None else arguments)
+            return self._results.make(value, exchange.peer.revision, exchange.server)
+        except Exception as error:
+            return self._wrong_value(error, exchange)
+
+    def call(self, exchange: IncomingRequest) -> Any:
+        """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
+        if self._requires:
+            check_required(exchange.peer, self._requires, self.shown.name)
+        arguments = exchange.request.params.get("arguments") or {}
+        try:
+            if self._check_input is None:
+                keywords = self.signature.read_arguments(arguments)
+            else:
+                problem = self._check_input(arguments)
+                if problem is not None:
+                    raise Mismatch("", instead=problem)
+                keywords = dict(arguments)
         except Mismatch as error:
-            if self._facts.strict_arguments and not exchange.peer.revision.argument_errors_are_results:
+            if exchange.server.strict_arguments and not exchange.peer.revision.argument_errors_are_results:
                 raise InvalidParams(f"{self.shown.name}: {error}") from None
             raise ToolError(str(error)) from None
-        if self._context_parameter is not None:
-            keywords[self._context_parameter] = Context(exchange)
+        if self.signature.context_parameter is not None:
+            keywords[self.signature.context_parameter] = Context(exchange)
         return self.function(**keywords)
 
-    def _keywords(self, arguments: dict[str, Json]) -> dict[str, Any]:
-        """The parameters for the function. Raises Mismatch for arguments that do not fit."""
-        if self._check_input is None:
-            return self._read(arguments)
-        problem = self._check_input(arguments)
-        if problem is not None:
-            raise Mismatch("", instead=problem)
-        return dict(arguments)
-
-    def _watch(self, timeout: float, exchange: Exchange) -> Callable[[], None]:
-        """A queue that nobody takes the request out of does not keep the client waiting either."""
-        return self._countdown(timeout, "begin", exchange).stop
-
-    def _countdown(self, timeout: float, what: str, exchange: Exchange) -> Countdown:
-        """Answers with a failure when the time is over, unless it is stopped."""
-        text = f"{self.shown.name} did not {what} within {timeout:g} s"
-
-        def ring() -> None:
-            result = error_result(self._facts, text, exchange.peer.revision)
-            exchange.expire(encode_result(exchange.request.id, result), text)
-
-        return Countdown(self._alarm, timeout, ring)
-
-    def _run(self, exchange: Exchange) -> Any:
-        revision = exchange.peer.revision
-        make: Callable[[Any, Revision], Any] = self._results.make
-        try:
-            if any(self.layers):
-                value = run_through(self.layers, Context(exchange), partial(self._call, exchange))
-            else:
-                value = self._call(exchange)
-        except ToolError as error:
-            make, value = self._results.failed, error
-        except BaseException as error:
-            return self._failed(error, exchange, revision)
-        try:
-            return make(value, revision)
-        except Exception as error:
-            return self._unexpected(error, f"{self.shown.name} returned a wrong value: {describe(error)}", revision)
-
-    def _failed(self, error: BaseException, exchange: Exchange, revision: Revision) -> Any:
-        """Every exception but ToolError: passed on, or told to the model in the tool's own words."""
+    def _failed(self, error: BaseException, exchange: IncomingRequest) -> Any:
+        """Every exception: passed on, or told to the model in the tool's own words."""
+        revision, config = exchange.peer.revision, exchange.server
+        if isinstance(error, ToolError):
+            return self._told(error, exchange)
         exchange.interrupted = isinstance(error, KeyboardInterrupt)
         if isinstance(error, Cancelled) and exchange.cancelled:
             raise error
         if exchange.asker is not None and exchange.asker.pending:
             raise error  # it has a question to ask: that comes first
         if isinstance(error, RpcError) and not error.from_peer:
-            return self._of_the_author(error, exchange)
-        if isinstance(error, Declined):
-            return error_result(self._facts, str(error), revision)  # no fault, and no words but ours
-        return self._unexpected(error, describe(error), revision)
-
-    def _of_the_author(self, error: RpcError, exchange: Exchange) -> Any:
-        """An error of the protocol, if clients of this revision know what to make of it; else words for the model."""
-        revision = exchange.peer.revision
-        if isinstance(error, UrlElicitationRequired):
-            known = revision.url_errors
-            if not revision.handshake:
-                from .input_rounds import url_required
-
+            if isinstance(error, UrlElicitationRequired) and not revision.handshake:
                 url_required(exchange, error)
-        elif error.code in OLD_TOOL_CODES:
-            known = revision.handshake
-        else:
-            known = not (isinstance(error, CapabilityNotSupported) and revision.handshake)
-        if known:
-            raise error
-        return error_result(self._facts, str(error), revision)
+            if _is_known(error, revision):
+                raise error
+            return error_result(str(error), revision, config)
+        if isinstance(error, Declined):
+            return error_result(str(error), revision, config)  # no fault, and no words but ours
+        return self._unexpected(error, describe(error), exchange)
 
-    def _unexpected(self, error: BaseException, text: str, revision: Revision) -> Any:
+    def _told(self, error: ToolError, exchange: IncomingRequest) -> Any:
+        """The result for a tool that raised ToolError."""
+        revision, config = exchange.peer.revision, exchange.server
+        try:
+            if error.content is None:
+                return error_result(str(error), revision, config)
+            blocks = blocks_of(error.content, promised=True)
+            if blocks is None:
+                raise TypeError("ToolError takes content blocks as its content")
+            return config.closed({"content": [fit(each, revision) for each in blocks], "isError": True}, revision)
+        except Exception as wrong:
+            return self._wrong_value(wrong, exchange)
+
+    def _wrong_value(self, error: Exception, exchange: IncomingRequest) -> str:
+        return self._unexpected(error, f"{self.shown.name} returned a wrong value: {describe(error)}", exchange)
+
+    def _unexpected(self, error: BaseException, text: str, exchange: IncomingRequest) -> str:
         """What the model is told of a fault: these words, or where they are masked a reference that the log has."""
         name = one_line(self.shown.name)
-        if not self._facts.mask_errors:
+        if exchange.server.mask_errors:
+            reference = os.urandom(4).hex()
+            log.error("%s failed, reference %s: %s", name, reference, one_line(text), exc_info=error)
+            text = f"Internal error (reference {reference})"
+        else:
             log.error("%s failed: %s", name, one_line(text), exc_info=error)
-            return error_result(self._facts, text, revision)
-        reference = os.urandom(4).hex()
-        log.error("%s failed, reference %s: %s", name, reference, one_line(text), exc_info=error)
-        return error_result(self._facts, f"Internal error (reference {reference})", revision)
+        return error_result(text, exchange.peer.revision, exchange.server)
 
     def listed(self, revision: Revision) -> dict[str, Json]:
         """The tool as a revision lists it."""
@@ -219,26 +371,30 @@ class RegisteredTool(Registered):
             wire["outputSchema"] = wrapped_schema(output)
         if "title" in wire and "title" not in revision.tool_members and "annotations" in revision.tool_members:
             wire["annotations"] = {"title": wire["title"], **wire.get("annotations", {})}
-        return {name: member for name, member in wire.items() if name in revision.tool_members}
-
-    def __repr__(self) -> str:
-        return f"<RegisteredTool {self.shown.name!r} = {where(self.function)}>"
+        return only(wire, revision.tool_members)
 
 
-class Tools(Feature):
+def _is_known(error: RpcError, revision: Revision) -> bool:
+    """Whether clients of a revision know what to make of an author's error of the protocol."""
+    if isinstance(error, UrlElicitationRequired):
+        return revision.url_errors
+    if error.code in OLD_TOOL_CODES:
+        return revision.handshake
+    return not (isinstance(error, CapabilityNotSupported) and revision.handshake)
+
+
+class Tools:
     """All tools of one server. Thread-safe.
 
     Args:
-        facts: Of the server.
-        alarm: For timeouts.
+        config: Of the server.
+        changed: Told that there are more or fewer of them now.
     """
 
-    kind = "tools"
-
-    def __init__(self, facts: Facts, alarm: Alarm) -> None:
-        self._facts, self.alarm = facts, alarm
-        self._tools: Table[RegisteredTool] = Table("tool", lambda tool: where(tool.function))
-        self._pages = Pages("tools", facts.page_size, self._describe)
+    def __init__(self, config: ServerConfig, changed: Callable[[], None]) -> None:
+        self._config, self._changed = config, changed
+        self.table: Table[RegisteredTool] = Table("tool")
+        self.pages = Pages("tools", self.table)
 
     def add(
         self,
@@ -254,7 +410,7 @@ class Tools(Feature):
         meta: Optional[Mapping[str, Json]] = None,
         structured: Optional[bool] = None,
         timeout: Optional[float] = None,
-        executor: Place = None,
+        executor: Optional[Executor] = None,
         requires: Sequence[str] = (),
         headers: Optional[Mapping[str, str]] = None,
         replace: bool = False,
@@ -271,7 +427,7 @@ class Tools(Feature):
         )
         name = name_of(function, name, "tool")
         owner = f"tool {name!r}"
-        check_options(_OPTIONS, locals(), f"{owner}: ")
+        check_options(locals(), f"{owner}: ")
         if input_schema is not None and input_schema.get("type", "object") != "object":
             raise ValueError(f"{owner}: the arguments are an object: input_schema has no type {input_schema['type']!r}")
         if structured is False and output_schema is not None:
@@ -279,8 +435,8 @@ class Tools(Feature):
         kind = None if structured is False else signature.output_kind
         if kind is not None and kind.writes is str and structured is not True:
             kind = None  # text is sent as text
-        made_schema = None if kind is None else kind.schema or None
-        schema = made_schema if output_schema is None else dict(output_schema)
+        schema = None if kind is None else kind.schema or None
+        schema = schema if output_schema is None else dict(output_schema)
         shown = Tool(
             name,
             in_headers(signature.input_schema if input_schema is None else input_schema, headers or {}),
@@ -291,24 +447,22 @@ class Tools(Feature):
             icons=icons,
             meta=None if meta is None else dict(meta),
         )
+        check_input = None if input_schema is None else compile_check(dict(shown.input_schema), where=f"{name} input")
+        check_output = None if output_schema is None else compile_check(dict(output_schema), where=f"{name} output")
+        says_blocks = signature.output_kind is None and signature.returns is not NOTHING
         tool = RegisteredTool(
+            self._config,
             function,
             shown,
             signature,
-            self._facts,
-            check_input=_check(None if input_schema is None else shown.input_schema, f"{name} input"),
-            results=ResultMaker(
-                self._facts, kind, schema, _check(output_schema, f"{name} output"), structured,
-                blocks=_says_blocks(signature),
-            ),
+            check_input=check_input,
+            results=Results(kind, schema, check_output, structured, blocks=says_blocks),
             timeout=timeout,
             requires=required(requires, owner),
-            alarm=self.alarm,
-            place=executor,
+            executor=executor,
         )
-        self._tools.add(name, tool, replace=replace)
-        self._tools.advise(name, shown.description, None if _is_good(name) else ODD_NAME)
-        self.offered = True
+        self.table.add(name, tool, replace=replace)
+        self.table.advise(name, shown.description, None if _GOOD_NAME.fullmatch(name) else _ODD_NAME)
         self._changed()
 
     def remove(self, name: str) -> None:
@@ -317,21 +471,8 @@ class Tools(Feature):
         Raises:
             KeyError: There is none of this name.
         """
-        self._tools.remove(name)
+        self.table.remove(name)
         self._changed()
-
-    def tables(self) -> Sequence[Table[Any]]:
-        return (self._tools,)
-
-    def forget(self) -> None:
-        self._pages.forget()
-
-    def _changed(self) -> None:
-        self.forget()
-        self._facts.changed("tools")
-
-    def __len__(self) -> int:
-        return len(self._tools)
 
     def get(self, name: str) -> RegisteredTool:
         """The tool of this name.
@@ -339,22 +480,7 @@ class Tools(Feature):
         Raises:
             KeyError: There is none.
         """
-        tool = self._tools.get(name)
-        if tool is None:
-            raise KeyError(name)
-        return tool
-
-    # ------------------------------------------------------------ methods
-
-    def routes(self) -> Mapping[str, Destination]:
-        listing = Route(partial(self._pages.serve, self._facts), control=True)
-        return {"tools/list": listing, "tools/call": self.route_of_call}
-
-    def declared(self, revision: Revision) -> Mapping[str, Json]:
-        return {"listChanged": True}
-
-    def _describe(self, revision: Revision) -> list[dict[str, Json]]:
-        return [tool.listed(revision) for tool in self._tools.all()]
+        return self.table.items[name]
 
     def route_of_call(self, request: Request) -> Route:
         """Where a `tools/call` goes.
@@ -362,37 +488,10 @@ class Tools(Feature):
         Raises:
             InvalidParams: It names no tool of this server, or its arguments are no object.
         """
-        params = request.params
-        name, arguments = params.get("name"), params.get("arguments")
-        tool = self._tools.get(name)
+        name, arguments = request.params.get("name"), request.params.get("arguments")
+        tool = self.table.get(name)
         if tool is None:
-            raise InvalidParams(self._tools.unknown(name) if isinstance(name, str) else "name is a string")
+            raise InvalidParams(self.table.unknown(name) if isinstance(name, str) else "name is a string")
         if arguments is not None and type(arguments) is not dict:
             raise InvalidParams(f"arguments is an object, not {described(arguments)}")
         return tool.route
-
-
-def _check(schema: Optional[Mapping[str, Json]], where: str) -> Optional[Callable[[Any], Optional[str]]]:
-    """What checks values against a hand-written schema; None where there is none."""
-    if schema is None:
-        return None
-    from ..schema.check import compile_check
-
-    return compile_check(dict(schema), where=where)
-
-
-def _is_good(name: str) -> bool:
-    return len(name) <= 128 and GOOD_LETTERS.issuperset(name)
-
-
-def _says_blocks(signature: Signature) -> bool:
-    """Whether the return annotation is there and made of content classes."""
-    return signature.output_kind is None and signature.returns is not NOTHING
-
-
-_SCHEMA = MAPPING._replace(what="a JSON Schema, which is a dict, or None")
-_OPTIONS = {
-    "title": TEXT, "description": TEXT, "input_schema": _SCHEMA, "output_schema": _SCHEMA, "icons": ICONS,
-    "meta": MAPPING, "structured": FLAG._replace(what="True, False or None", optional=True), "replace": FLAG,
-    "timeout": seconds(above=True),
-}  # fmt: skip

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from minimcp.protocol.eras import Peer
-from minimcp.engine.exchange import Exchange, Route
 from minimcp.server.facts import Facts
+
+from minimcp.engine.requests import IncomingRequest, Outgoing, Route
+from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Failure, Request
-from minimcp.engine.outgoing import Outgoing
 from minimcp.protocol.versions import BY_NAME
 
 from ..answering import R4
@@ -28,15 +28,15 @@ def exchange(
     of: Optional[Facts] = None,
     outlet: Optional[RecordingOutlet] = None,
     **peer: Any,
-) -> Exchange:
+) -> IncomingRequest:
     """An exchange whose outlet is a `RecordingOutlet`, if no other is given."""
     request = Request(1, method, dict(params or {}))
-    made = Exchange(request, Peer(BY_NAME[revision], **peer), Route(lambda exchange: {}), outlet or RecordingOutlet())
+    made = IncomingRequest(request, Peer(BY_NAME[revision], **peer), Route(lambda exchange: {}), outlet or RecordingOutlet())
     made.server = of or facts()
     return made
 
 
-def sent(made: Exchange) -> Any:
+def sent(made: IncomingRequest) -> Any:
     """What the exchange has sent."""
     outlet: Any = made.outlet
     return [json.loads(line) for line in outlet.lines]

@@ -7,6 +7,7 @@ import threading
 from typing import Any, Dict, List, Optional
 
 import pytest
+from minimcp.server.asking import BlockingAsker, NoAsker, ReplayAsker, Suspend, as_json, asker_of
 
 from minimcp import (
     Answer,
@@ -20,7 +21,6 @@ from minimcp import (
     RpcError,
     ToolError,
 )
-from minimcp.server.asking import BlockingAsker, NoAsker, ReplayAsker, Suspend, as_json, asker_of
 from minimcp.server.questions import Elicit, ListRoots, Sample
 
 from ..answering import R1, R4, R5

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 import pytest
+from minimcp.server.asking import asker_of
 
 from minimcp import Answer, Context, Elicit, ElicitUrl, ListRoots, Root, Sample
-from minimcp.server.asking import asker_of
 
 from ..answering import R3, R4, R5
 from .support import AnsweringOutlet, exchange, sent

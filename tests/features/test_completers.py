@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, Dict, Iterator, List, Literal
 
 import pytest
-
 from minimcp.server.completers import read_completers
+
 from minimcp.server.registered import TextHandler
 from minimcp.types import Completion
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from minimcp.protocol.versions import BY_NAME
 from minimcp.server.completion import Completions
 from minimcp.server.prompts import Prompts
 from minimcp.server.resources import Resources
-from minimcp.protocol.versions import BY_NAME
 
 from ..answering import R1, R2, R5
 from .support import exchange, facts, read

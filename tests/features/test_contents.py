@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 from typing import Any, Optional
 
 import pytest
-
 from minimcp.server.contents import ContentsMaker, with_type
-from minimcp.schema.kinds import kind_of
+
+from minimcp.schema.annotations import kind_of
 from minimcp.types import BlobResourceContents, ReadResourceResult, Text, TextResourceContents
 
 

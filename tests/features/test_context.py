@@ -8,10 +8,10 @@ from typing import Any, List
 import pytest
 
 from minimcp import Cancelled, Context, ResourceNotFound, current_context
-from minimcp.protocol.eras import LOG_LEVELS
+from minimcp.engine.pool import here
+from minimcp.protocol.lifecycle import LOG_LEVELS
 from minimcp.server.resources import Resources
 from minimcp.types import Implementation
-from minimcp.engine.workers import here
 
 from ..answering import R1, R4, R5
 from .support import exchange, facts, sent

@@ -8,11 +8,11 @@ from pathlib import PurePosixPath
 from typing import Any, Dict, Iterator, List
 
 import pytest
+from minimcp.server.log_handler import LogHandler
 
 import minimcp
 from minimcp import Context, Server
-from minimcp.server.log_handler import LogHandler
-from minimcp.engine.workers import here
+from minimcp.engine.pool import here
 
 from ..answering import R4
 from ..scripted import RecordingOutlet

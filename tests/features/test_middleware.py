@@ -7,10 +7,10 @@ import threading
 from typing import Any, Callable, Dict, List
 
 import pytest
+from minimcp.server.middleware import check_middleware, run_through
 
 import minimcp
 from minimcp import CallToolResult, Completion, Context, InvalidParams, ResourceNotFound, Server, ToolError
-from minimcp.server.middleware import check_middleware, run_through
 
 from ..answering import R3, R4, R5
 from ..support import WAIT
@@ -229,7 +229,7 @@ def test_one_that_is_added_while_requests_run_counts_for_the_next() -> None:
     server, gate, inside = Server("x"), threading.Event(), threading.Event()
     seen: List[str] = []
 
-    @server.tool(executor="pool")
+    @server.tool
     def wait() -> str:
         """Wait."""
         inside.set()

@@ -7,9 +7,9 @@ import json
 from typing import Any, List, Optional
 
 import pytest
+from minimcp.server.paging import Pages
 
 from minimcp import InvalidParams
-from minimcp.server.paging import Pages
 from minimcp.protocol.versions import BY_NAME, Revision
 
 from ..answering import R1, R4

@@ -8,10 +8,10 @@ from typing import Any, List, Optional
 import pytest
 
 from minimcp import InvalidParams
-from minimcp.server.context import Context
-from minimcp.server.prompts import Prompts
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import BY_NAME
+from minimcp.server.context import Context
+from minimcp.server.prompts import Prompts
 from minimcp.types import EmbeddedResource, PromptMessage, Text, TextResourceContents
 
 from ..answering import R4, R5

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from minimcp import CapabilityNotSupported
-from minimcp.protocol.eras import lacks
+from minimcp.protocol.lifecycle import lacks
+from minimcp.schema.mismatch import Mismatch
 from minimcp.server.context import Context
 from minimcp.server.registered import TextHandler, annotated, name_of, where
-from minimcp.schema.mismatch import Mismatch
 from minimcp.types import Annotations
 
 from .support import exchange

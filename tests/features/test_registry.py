@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from minimcp import InvalidParams, MethodNotFound
-from minimcp.protocol.eras import LOG_LEVELS
-from minimcp.server.registry import Registry
+from minimcp.protocol.lifecycle import LOG_LEVELS, Offer
 from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
-from minimcp.protocol.session import Offer
+from minimcp.server.registry import Registry
 
 from ..answering import R1, R4, R5, REVISIONS
 from .support import exchange, facts, read

@@ -9,10 +9,10 @@ import pytest
 
 from minimcp import InvalidParams, ResourceAccessDenied, ResourceNotFound
 from minimcp.errors import error_from_peer
-from minimcp.server.context import Context
-from minimcp.server.resources import LONGEST_MATCHED, Resources
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import BY_NAME
+from minimcp.server.context import Context
+from minimcp.server.resources import LONGEST_MATCHED, Resources
 from minimcp.types import Icon
 
 from ..answering import R1, R4, R5

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from minimcp.server.results import ResultMaker, blocks_of, error_result, fit, wrapped_schema
 
 from minimcp import Audio, CallToolResult, EmbeddedResource, Image, ResourceLink, Text, ToolError
-from minimcp.server.results import ResultMaker, blocks_of, error_result, fit, wrapped_schema
 from minimcp.protocol.versions import BY_NAME
 from minimcp.types import Annotations, Icon, UnknownContent
 

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
-
-from minimcp import Cancelled, CapabilityNotSupported, InternalError, InvalidParams, Refused, UrlElicitationRequired
 from minimcp.server.asking import Suspend, asker_of
 from minimcp.server.carried import carried
+
+from minimcp import Cancelled, CapabilityNotSupported, InternalError, InvalidParams, Refused, UrlElicitationRequired
 from minimcp.server.context import Context
 from minimcp.server.input_rounds import url_required
 

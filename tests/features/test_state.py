@@ -9,10 +9,10 @@ import random
 from typing import Any, List
 
 import pytest
-
-from minimcp import InvalidParams, Server
-from minimcp.errors import InternalError
 from minimcp.server.state import LIFETIME, LONGEST, Signed, StateCodec, States, binding, states_of
+
+from minimcp import InvalidParams, Limits, Server
+from minimcp.errors import InternalError
 
 from ..answering import R5
 from .support import exchange
@@ -92,8 +92,8 @@ def test_how_long_a_state_is_good_is_how_long_a_client_may_take() -> None:
         if over is not None:
             clock.now = begun + over
             refused(one, token)
-    facts = Server("slow", ask_timeout=3600)._registry.facts
-    assert facts.states._lifetime == 3600 and Server("s", ask_timeout=None)._registry.facts.states._lifetime is None
+    facts = Server("slow", limits=Limits(ask_timeout=3600))._registry.facts
+    assert facts.states._lifetime == 3600 and Server("s", limits=Limits(ask_timeout=None))._registry.facts.states._lifetime is None
 
 
 @pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S19")

@@ -8,12 +8,12 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from minimcp.protocol.eras import SUBSCRIPTION_KEY
+from minimcp.engine.requests import LATER
 from minimcp.errors import InternalError, InvalidParams
-from minimcp.engine.exchange import LATER
+from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module
 from minimcp.server.subscriptions import Subscriptions
-from minimcp.types.notices import covering
+from minimcp.types.notifications import covering
 
 from ..answering import R1, R5
 from ..support import WAIT

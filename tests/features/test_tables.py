@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import List, Optional
 
 import pytest
-
 from minimcp.server.tables import Registered, Table
 
 from ..support import WAIT

@@ -6,9 +6,9 @@ import enum
 from typing import Any, Dict, List, Literal, Optional, Union
 
 import pytest
-
 from minimcp.server.texts import choices_of, value_of
-from minimcp.schema.kinds import kind_of
+
+from minimcp.schema.annotations import kind_of
 
 DEEP = "[" * 100_000
 

@@ -8,15 +8,15 @@ import logging
 from typing import Any, Literal
 
 import pytest
+from minimcp.engine.alarm import Alarm
+from minimcp.server.pump import Main
 
 import minimcp
-from minimcp.engine.alarm import Alarm
-from minimcp.engine.exchange import Route
+from minimcp.engine.requests import Route
+from minimcp.protocol.messages import Request
+from minimcp.protocol.versions import BY_NAME
 from minimcp.server.registered import where
 from minimcp.server.tools import RegisteredTool, Tools
-from minimcp.protocol.messages import Request
-from minimcp.server.pump import Main
-from minimcp.protocol.versions import BY_NAME
 from minimcp.types import Icon, ToolAnnotations
 
 from ..answering import R4, R5
@@ -254,7 +254,7 @@ def test_the_context_of_another_copy_of_this_package_is_refused() -> None:
     def ask(ctx: Any) -> str:
         raise NotImplementedError
 
-    ask.__annotations__["ctx"] = type("Context", (), {"__module__": "lib.wire.features.context"})
+    ask.__annotations__["ctx"] = type("Context", (), {"__module__": "lib.wire.server.context"})
     words = r"parameter 'ctx': this Context is from lib.wire, and the server from minimcp: import both from one$"
     with pytest.raises(TypeError, match=words):
         added(ask)

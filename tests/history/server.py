@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable
 
-from minimcp import Context, RpcError, Server, ToolError
+from minimcp import Context, Limits, RpcError, Server, ToolError
 
 from .record import Journal
 
@@ -33,7 +33,7 @@ def make_server(note: Callable[[str, str], Any], **options: Any) -> Server:
         note: Takes "run" or "done", and the tag of the call.
         options: More of `Server`.
     """
-    server = Server("history", version="1", drain_grace=GRACE, ask_timeout=2.0, **options)
+    server = Server("history", version="1", limits=Limits(drain_grace=GRACE, ask_timeout=2.0), **options)
 
     @server.middleware
     def noted(ctx: Context, call_next: Callable[[], Any]) -> Any:

@@ -133,9 +133,9 @@ class Place:
         Args:
             host: Which.
             port: Where.
-            options: Of `Server`, beside what all have.
+            options: Of `HttpOptions`, beside what all have.
         """
-        given = {"key": "k" * 32, "max_body_bytes": 100_000, "keepalive": 1, **options}
+        given = {"key": "k" * 32, "body_bytes": 100_000, "keepalive": 1, **options}
         variables = {
             "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "MINIMCP_HOSTS_FOLDER": str(self.folder),
             "MINIMCP_HOSTS_OPTIONS": json.dumps(given),

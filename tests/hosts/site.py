@@ -1,7 +1,7 @@
 """What every host serves: a few tools, as an application of PEP 3333, in Flask, in Django, or by the library itself.
 
 Told by the environment: MINIMCP_HOSTS_FOLDER, where tools leave files for whoever looks, and MINIMCP_HOSTS_OPTIONS,
-options of `Server` as JSON; there the key is text or null, and ``streams`` those of the application.
+`HttpOptions` as JSON; there the key is text or null, and ``streams`` those of the application.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Iterable
 
-from minimcp import Context, Server, ToolError
+from minimcp import Context, HttpOptions, Server, ToolError
 
 FOLDER = Path(os.environ["MINIMCP_HOSTS_FOLDER"])
 SECONDS = 10.0
@@ -20,7 +20,7 @@ SECONDS = 10.0
 
 OPTIONS = json.loads(os.environ["MINIMCP_HOSTS_OPTIONS"])
 KEY, STREAMS = OPTIONS.pop("key"), OPTIONS.pop("streams", 0)
-server = Server("hosts", state_keys=None if KEY is None else [KEY.encode()], **OPTIONS)
+server = Server("hosts", state_keys=None if KEY is None else [KEY.encode()], http=HttpOptions(**OPTIONS))
 app = server.wsgi("/mcp", max_streams=STREAMS)
 
 

@@ -9,22 +9,18 @@ import hashlib
 import json
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, List
 
-from minimcp import Context, Serial, Server, current_context
+from minimcp import Context, Limits, Serial, Server, current_context
 from minimcp.server import run
 
 SERIAL = Serial()
 
 
-def forever() -> None:
-    """Code in C that looks for no signals."""
-    hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000_000)
-
-
-def build(**options: Any) -> Server:
+def build(drain_grace: float = 5, **options: Any) -> Server:
     """The server, with options of its own."""
-    server = Server("executors", **{"drain_grace": 5, **options})
+    server = Server("executors", limits=Limits(drain_grace=drain_grace), **options)
     order: List[int] = []
 
     def where(number: int = 0) -> str:
@@ -34,10 +30,9 @@ def build(**options: Any) -> Server:
         on_main = threading.current_thread() is threading.main_thread()
         return "main" if on_main else str(threading.get_ident())
 
-    for executor in ("main", "pool"):
-        server.add_tool(where, name=f"where_{executor}", executor=executor)
+    server.add_tool(where, name="where_main", executor="main")
     server.add_tool(where, name="where_serial", executor=SERIAL)
-    server.add_tool(where, name="where_hot")
+    server.add_tool(where, name="where_pool")
 
     @server.tool
     def numbers() -> List[int]:
@@ -56,22 +51,24 @@ def build(**options: Any) -> Server:
     def deaf(ctx: Context) -> str:
         """Wait on the main thread, as a tool should not."""
         ctx.on_cancel(lambda: print("told", file=sys.stderr, flush=True))
-        try:
-            print("begun", file=sys.stderr, flush=True)  # in here: from then on it may be struck
-            threading.Event().wait(3600)
-        except KeyboardInterrupt:
-            print("struck", file=sys.stderr, flush=True)
-            raise
+        print("begun", file=sys.stderr, flush=True)
+        threading.Event().wait(3600)
         return "never"
 
     @server.tool(executor="main")
     def wedged() -> str:
         """Keep the main thread in C."""
-        try:
-            print("begun", file=sys.stderr, flush=True)
-            forever()
-        except KeyboardInterrupt:
-            forever()  # the strike came before the code in C
+        print("begun", file=sys.stderr, flush=True)
+        hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000_000)
+        return "never"
+
+    submitted = ThreadPoolExecutor(1)  # its threads are no daemons
+
+    @server.tool(executor=submitted)
+    def stuck() -> str:
+        """Keep a thread that the interpreter waits for when it ends."""
+        print("begun", file=sys.stderr, flush=True)
+        threading.Event().wait(3600)
         return "never"
 
     @server.tool(executor="main")
@@ -91,6 +88,5 @@ def build(**options: Any) -> Server:
 if __name__ == "__main__":
     given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     run.LAST_SECONDS = given.pop("last", run.LAST_SECONDS)
-    run.STRUCK_SECONDS = given.pop("struck", run.STRUCK_SECONDS)
     assert build(**given).run() is None  # type: ignore[func-returns-value]
     print("back", file=sys.stderr, flush=True)

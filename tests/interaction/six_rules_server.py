@@ -7,12 +7,12 @@ import sys
 import threading
 from typing import Any
 
-from minimcp import Context, Server
+from minimcp import Context, Limits, Server
 
 
-def make_server(**options: Any) -> Server:
+def make_server(**limits: Any) -> Server:
     """A server whose tools are what the rules are tried with."""
-    server = Server("rules", **{"drain_grace": 0.2, **options})
+    server = Server("rules", limits=Limits(**{"drain_grace": 0.2, **limits}))
     begun, released = threading.Semaphore(0), threading.Event()
 
     @server.tool
@@ -32,14 +32,14 @@ def make_server(**options: Any) -> Server:
             ctx.progress(done)
         return str(n)
 
-    @server.tool(executor="pool")
+    @server.tool
     def sleep(seconds: float, ctx: Context) -> str:
         """Sleep as a tool should."""
         begun.release()
         ctx.sleep(seconds)
         return "slept"
 
-    @server.tool(executor="pool")
+    @server.tool
     def hold(seconds: float) -> str:
         """Sleep as a tool should not: it keeps its worker."""
         begun.release()

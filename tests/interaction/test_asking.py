@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 
-from minimcp import Server
+from minimcp import Limits, Server
 
 from ..answering import R1, R2, R3, R4, R5, REVISIONS
 from ..support import WAIT, MovedTime, eventually
@@ -188,7 +188,7 @@ def test_mistakes_of_the_author(revision: str, caplog: pytest.LogCaptureFixture)
         assert client.call("swallow") == "accept"
         ends = ["the client was asked 8 times, and there are questions left"] if revision == R5 else "done"
         assert client.call("endless") == ends
-    with serving(revision, max_rounds=2, check_replay=True) as client:
+    with serving(revision, limits=Limits(rounds=2), check_replay=True) as client:
         ends = ["the client was asked 2 times, and there are questions left"] if revision == R5 else "done"
         assert client.call("endless") == ends
 
@@ -210,7 +210,7 @@ def test_what_does_not_fit_the_form(revision: str, caplog: pytest.LogCaptureFixt
 
 
 def test_many_handlers_may_wait_for_their_client_at_once() -> None:
-    server = build(max_workers=4)
+    server = build(limits=Limits(workers=4))
     with RawClient(server, R4, REPLIES) as client:
         calls = [client.begin("tools/call", name="decide", arguments={}) for _ in range(200)]
         questions = [client.read() for _ in calls]
@@ -226,7 +226,7 @@ def test_many_handlers_may_wait_for_their_client_at_once() -> None:
 
 def test_the_time_of_a_tool_stands_while_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = MovedTime()
-    monkeypatch.setattr("minimcp.alarm.time", moved)
+    monkeypatch.setattr("minimcp.engine.alarm.time", moved)
     server, looked = build(), threading.Event()
     with RawClient(server, R4, {**REPLIES, "elicitation/create": lambda question: None}) as client:
         call = client.begin("tools/call", name="hurried", arguments={})
@@ -242,7 +242,7 @@ def test_the_time_of_a_tool_stands_while_it_asks(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_client_that_does_not_answer_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
-    with serving(R4, {"elicitation/create": lambda question: None}, ask_timeout=0.05) as client:
+    with serving(R4, {"elicitation/create": lambda question: None}, limits=Limits(ask_timeout=0.05)) as client:
         text, = client.call("decide")
         assert "elicitation/create: no answer within 0.05 s" in text
         withdrawn = [each["params"]["requestId"] for each in client.notices]
@@ -350,14 +350,14 @@ def test_three_processes_serve_one_call(tmp_path: Path) -> None:
 
 def test_a_server_keeps_nothing_of_a_client_that_never_comes_back() -> None:
     server = Server("quiet")
-    assert server._registry.facts.states is not Server("quiet")._registry.facts.states
+    assert server._config.states is not Server("quiet")._config.states
     server = build()
     with RawClient(server, R5, REPLIES) as client:
         before = set(threading.enumerate())
         for _ in range(300):
             assert ask_once(client)["result"]["resultType"] == "input_required"
         assert len(set(threading.enumerate()) - before) < 30, "a few workers, as many as were busy at once"
-        channel = next(iter(server._channels.values()))
+        channel = next(iter(server._connections.values()))
         assert eventually(lambda: "0 running, 0 queued" in repr(channel.workers))
         assert len(channel.inbound) == 0 and len(channel.calls.table) == 0
     server.close()

@@ -9,8 +9,7 @@ import pytest
 
 import minimcp
 from minimcp import Context, Server
-from minimcp.http import recognition
-from minimcp.http import client as http_client
+from minimcp.http import client as http_client, recognition
 
 from ..scripted import Task
 from ..support import WAIT

@@ -9,10 +9,9 @@ from typing import Any, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Context, Server
-from minimcp.http import recognition
-from minimcp.http import client as http_client
-from minimcp.http.http_running import RunningHttp
+from minimcp import Context, HttpOptions, Server
+from minimcp.http import client as http_client, recognition
+from minimcp.http.server import RunningHttp
 
 from ..faults.toy_proxy import Habits, ToyProxy
 from ..scripted import Task, wait_for
@@ -24,7 +23,7 @@ go = threading.Event()
 
 @pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningHttp]:
-    server = Server("behind", keepalive=0.1)
+    server = Server("behind", http=HttpOptions(keepalive=0.1))
     go.clear()
 
     @server.tool

@@ -15,12 +15,12 @@ from typing import Any, Callable, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Cancelled, CancelToken, ConnectionLost, Context, Server
+from minimcp import Cancelled, CancelToken, ConnectionLost, Context, Limits, Server
 from minimcp.engine import connection as channel_module
-from minimcp.engine.connection import Channel
-from minimcp.engine.deadline import Deadline
+from minimcp.engine.connection import Connection
+from minimcp.engine.timer import Deadline
+from minimcp.engine.transport import MemoryPipe
 from minimcp.errors import RequestTimeout
-from minimcp.engine.memory import MemoryPipe
 
 from ..scripted import ScriptedPipe, ScriptedRole, Task, open_channel, result, wait_for
 from ..support import ROOT, WAIT, eventually
@@ -104,7 +104,7 @@ class Overtaking(ScriptedPipe):
 def test_rule_2_a_reply_that_beats_the_write() -> None:
     pipe = Overtaking()
     pipe.read = threading.Event()
-    with closing(Channel(pipe, ScriptedRole(), name="test").open()) as channel:
+    with closing(Connection(pipe, ScriptedRole(), name="test").open()) as channel:
         wait_for(pipe.read)
         for _ in range(1000):
             call = channel.calls.call("work", lambda id: {})
@@ -246,7 +246,7 @@ def test_rule_5_a_cancel_races_the_answer_10_000_times() -> None:
 def test_rule_6_nested_calls_far_beyond_the_cap() -> None:
     """Each level waits for the next on a connection of the same server, whose cap is two."""
     depth = 40
-    server = Server("nested", max_workers=2, capabilities=["tools"])
+    server = Server("nested", limits=Limits(workers=2), capabilities=["tools"])
     with minimcp.connect(server, timeout=LONG) as client:
 
         @server.tool
@@ -260,9 +260,8 @@ def test_rule_6_nested_calls_far_beyond_the_cap() -> None:
     server.close()
 
 
-@pytest.mark.parametrize("executor", [None, "pool"])
-def test_rule_6_nested_calls_over_connections_of_their_own(executor: Any) -> None:
-    server = Server("nested", max_workers=2, executor=executor)
+def test_rule_6_nested_calls_over_connections_of_their_own() -> None:
+    server = Server("nested", limits=Limits(workers=2))
 
     @server.tool
     def down(n: int) -> int:
@@ -280,7 +279,7 @@ def test_rule_6_nested_calls_over_connections_of_their_own(executor: Any) -> Non
 
 
 def test_rule_6_two_servers_call_each_other() -> None:
-    servers = [Server(name, max_workers=2, capabilities=["tools"]) for name in ("left", "right")]
+    servers = [Server(name, limits=Limits(workers=2), capabilities=["tools"]) for name in ("left", "right")]
     clients = [minimcp.connect(server, timeout=LONG) for server in servers]
 
     def register(server: Server, other: Any) -> None:
@@ -320,7 +319,7 @@ def test_rule_6_a_ping_within_0_2_s_behind_100_sleeping_tools(target: Any, tool:
 
 def test_rule_6_a_peer_that_stops_reading_stops_the_reader_and_nothing_is_lost() -> None:
     """Requests keep coming, answers are not taken: reading stops at the limit and goes on when they are."""
-    server = make_server(max_backlog_bytes=100_000, write_timeout=None)
+    server = make_server(backlog_bytes=100_000, write_timeout=None)
     ours, theirs = MemoryPipe.pair()
     channel = server.connect(ours)
     asked = 8_000
@@ -339,7 +338,7 @@ def test_rule_6_a_process_that_is_not_read_loses_nothing() -> None:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     asked = 8_000
     with subprocess.Popen(
-        [sys.executable, str(SERVER), json.dumps({"max_backlog_bytes": 100_000, "drain_grace": LONG})],
+        [sys.executable, str(SERVER), json.dumps({"backlog_bytes": 100_000, "drain_grace": LONG})],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},

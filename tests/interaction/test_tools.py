@@ -186,6 +186,10 @@ def test_lists_of_blocks(client: Client) -> None:
     several = client.call_tool("several")
     assert [block.type for block in several.content] == ["text", "image", "text"] and several.text == "first\nlast"
     assert raw(client, "no_blocks") == {"content": []} == raw(client, "no_picture")
+    result = client.call_tool("any_blocks")
+    assert [each.type for each in result.content] == ["text", "resource_link" if client.revision >= R3 else "text"]
+    if client.revision >= R3:
+        assert [each["type"] for each in result.value] == ["text", "resource_link"]
 
 
 def test_a_whole_result_goes_as_it_is(client: Client) -> None:
@@ -249,6 +253,8 @@ def test_errors_that_are_results(client: Client) -> None:
 def test_errors_of_ones_own_are_errors_of_the_protocol(client: Client) -> None:
     assert failure(client, "params") == (minimcp.InvalidParams, -32602, "not this", {"field": "how"})
     assert failure(client, "own") == (minimcp.RpcError, 7, "seven", [1])
+    kind, code = (minimcp.InternalError, -32603) if client.revision == R5 else (minimcp.RpcError, -32050)
+    assert failure(client, "quota") == (kind, code, "quota exceeded", {"left": 0}), "2026-07-28 has no such codes"
     if client.revision == R5:
         assert failure(client, "old") == {"content": [words("it failed")], "isError": True}, "no code of this revision"
     else:

@@ -210,9 +210,14 @@ def liar() -> int:
     return "one"  # type: ignore[return-value]
 
 
-def blocks_for_a_list() -> list:  # type: ignore[type-arg]
+def any_blocks() -> List[Any]:
+    """Promises a list of anything."""
+    return [Text("a block"), ResourceLink("a:b", "b")]
+
+
+def blocks_for_a_list() -> List[int]:
     """Promises a list of values."""
-    return [Text("a block")]
+    return [Text("a block")]  # type: ignore[list-item]
 
 
 def raw():  # type: ignore[no-untyped-def]
@@ -233,6 +238,7 @@ FAILURES = {
     "url": lambda: UrlElicitationRequired("open it", {"elicitations": []}),
     "old": lambda: RpcError(-32003, "it failed", [2]),
     "own": lambda: RpcError(7, "seven", [1]),
+    "quota": lambda: RpcError(-32050, "quota exceeded", {"left": 0}),
     "unfit": lambda: RpcError(8, "eight", {1, 2}),
     "peer": lambda: error_from_peer(-32602, "the other server says no"),
     "lost": lambda: ConnectionLost("the other server is gone"),
@@ -427,7 +433,6 @@ OPTIONS: Dict[Any, Dict[str, Any]] = {
     annotated_title: {"title": "Outer", "annotations": {"title": "Inner"}},
     needs: {"requires": "sampling.tools"},
     needs_extension: {"requires": ["ext:com.example/x"]},
-    pooled: {"executor": "pool"},
     endless: {"timeout": 0.05},
     careless: {"timeout": 0.05},
     quick: {"timeout": 60},
@@ -436,7 +441,7 @@ OPTIONS: Dict[Any, Dict[str, Any]] = {
 TOOLS = (
     text, annotated, forced, unstructured, block, picture, sound, link, embedded, several, no_blocks, no_picture, day,
     typed, pair, mapping, numbers, number, flag, nothing, colour, date, path, loose, anything, by_hand, whole,
-    whole_list, whole_bare, liar, blocks_for_a_list, raw, fail, forecast, by_schema, hinted, annotated_title, needs,
+    whole_list, whole_bare, liar, any_blocks, blocks_for_a_list, raw, fail, forecast, by_schema, hinted, annotated_title, needs,
     needs_extension, pooled, endless, careless, quick, about, count, report, talk, shout, wait, seen, grow, shrink,
 )
 NAMES = [tool.__name__ for tool in TOOLS]

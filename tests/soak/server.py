@@ -10,7 +10,7 @@ import gc
 import sys
 from typing import Any, Dict
 
-from minimcp import Context, EventStore, Server
+from minimcp import Context, EventStore, HttpOptions, Server
 
 from ..history.server import make_server
 
@@ -20,11 +20,11 @@ COMMAND = [sys.executable, "-S", "-m", "tests.soak.server"]
 URI = "soak://{name}"
 """What may be subscribed to."""
 
-HTTP: Dict[str, Any] = {
-    "event_store": EventStore(max_events=200, max_bytes=1 << 20),  # full before the first quarter is over
-    "session_ttl": 10.0,  # those who vanish leave a session; the others use theirs in time, on a busy machine too
-    "max_sessions": 10_000,
-}
+HTTP = HttpOptions(
+    event_store=EventStore(max_events=200, max_bytes=1 << 20),  # full before the first quarter is over
+    session_ttl=10.0,  # those who vanish leave a session; the others use theirs in time, on a busy machine too
+    max_sessions=10_000,
+)
 """Options that have whatever is bounded come to its bound in the first seconds of a soak."""
 
 
@@ -82,7 +82,7 @@ def main() -> None:
     if sys.argv[1:] != ["http"]:
         make().run()
         return
-    with make(**HTTP).start_http(legacy_sse=True) as running:
+    with make(http=HTTP).start_http(legacy_sse=True) as running:
         print(running.url, running.url.rpartition("/")[0] + "/sse", flush=True)
         sys.stdin.read()
 

@@ -7,7 +7,7 @@ import threading
 from typing import Any, Dict, List
 
 import minimcp
-from minimcp import Client, Context, Server
+from minimcp import Client, Context, Limits, Server
 
 from ..support import ROOT, WAIT
 
@@ -17,7 +17,7 @@ SERVER = minimcp.StdioServer([sys.executable, "-S", "-m", "tests.surroundings.sc
 
 def make_server() -> Server:
     """A server with a tool of each kind: quick, talkative, endless, asking."""
-    server = Server("scene", version="1", drain_grace=0.5)
+    server = Server("scene", version="1", limits=Limits(drain_grace=0.5))
 
     @server.tool
     def echo(text: str) -> str:

@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from minimcp import Context, Server
 from minimcp.errors import ConnectionLost
-from minimcp.protocol.sse import Event, EventReader
-from minimcp.http.common import Headers, HttpRequest, ResponseWriter
 from minimcp.http.endpoint import Endpoint
+from minimcp.http.headers import Headers, HttpRequest, ResponseWriter
+from minimcp.protocol.sse import Event, EventReader
 
 from ..support import WAIT
 
@@ -131,7 +131,7 @@ def serve(core: Endpoint, request: HttpRequest, **options: Any) -> Recording:
 
 def core_of(server: Server, **changes: Any) -> Endpoint:
     """The HTTP side of a server, without sockets."""
-    return server._http_server(server._http_settings("/mcp", **changes))
+    return server._endpoint("/mcp", **changes)
 
 
 def post(body: Any, headers: Optional[Mapping[str, str]] = None, **instead: Any) -> HttpRequest:
@@ -264,7 +264,7 @@ def stage_server(stage: Stage, **options: Any) -> Server:
         """Say what a header said."""
         return ctx.headers.get("X-Region", "none")
 
-    @server.tool(executor="pool")
+    @server.tool
     def pooled() -> str:
         """Run elsewhere."""
         return threading.current_thread().name

@@ -18,12 +18,10 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp.http import recognition
-from minimcp.engine.deadline import Deadline
+from minimcp.engine.timer import Deadline
+from minimcp.http import client as http_client, posting, recognition
 from minimcp.protocol.messages import Json
 from minimcp.protocol.sse import EventReader
-from minimcp.http import client as http_client
-from minimcp.http import posting
 
 from ..support import WAIT, eventually
 from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
@@ -722,7 +720,7 @@ def test_a_value_is_unwrapped_though_its_session_was_begun_anew_for_the_call() -
         return a + b
 
     with server.start_http() as running, minimcp.connect(running.url, revision="handshake", timeout=WAIT) as client:
-        server._http_servers[0].sessions.close("forgotten")
+        server._listening[0]._http.sessions.close("forgotten")
         assert client.call_tool("add", {"a": 1, "b": 2}).value == 3
     server.close()
 

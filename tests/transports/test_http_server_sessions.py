@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from minimcp import Context, Server
-from minimcp.http.common import HttpRequest
+from minimcp import Context, HttpOptions, Server
 from minimcp.http.endpoint import Endpoint
+from minimcp.http.headers import HttpRequest
 from minimcp.http.sessions import Sessions
 
 from ..support import WAIT, eventually
@@ -447,7 +447,7 @@ def test_without_sessions_nobody_can_be_asked(loose: Endpoint, server: Server) -
 
 
 def test_without_sessions_a_revision_may_not_be_served(stage: Stage) -> None:
-    server = stage_server(stage, revisions=["2025-06-18", "2025-11-25"], sessions=False)
+    server = stage_server(stage, revisions=["2025-06-18", "2025-11-25"], http=HttpOptions(sessions=False))
     core = core_of(server)
     assert serve(core, post(message("tools/list"))).status == 200
     assert serve(core, post(message("tools/list"), {"MCP-Protocol-Version": "2025-03-26"})).status == 400

@@ -10,9 +10,9 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp.http import recognition
-from minimcp.engine.deadline import Deadline
+from minimcp.engine.timer import Deadline
 from minimcp.errors import ConnectionLost, RequestTimeout
+from minimcp.http import recognition
 from minimcp.http.client import HttpPipe
 
 from ..scripted import no_threads

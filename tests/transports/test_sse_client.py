@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import minimcp
-from minimcp.http import recognition
-from minimcp.http import sse_client
+from minimcp.http import recognition, sse_client
 
 from ..support import WAIT
 from ..test_recognition import Old

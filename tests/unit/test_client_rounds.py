@@ -12,7 +12,7 @@ import pytest
 import minimcp
 from minimcp import CancelToken, Refused
 from minimcp.client import input_rounds as module
-from minimcp.engine import deadline as deadlines
+from minimcp.engine import timer as deadlines
 
 from ..answering import R4, R5, Answering, error, result, silence
 from ..rows import for_each

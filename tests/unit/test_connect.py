@@ -13,7 +13,7 @@ import pytest
 import minimcp
 from minimcp import Server, StdioServer
 from minimcp.client.connect import MOVED, read_target
-from minimcp.stdio.child import ChildPipe
+from minimcp.stdio.child import ChildTransport
 from minimcp.types import Implementation
 
 from ..answering import R1, R4, R5, Answering, error
@@ -38,7 +38,7 @@ server.run()
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time for a process that ends, and for the last that it says: a busy machine may not let it at once."""
     for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS"):
-        monkeypatch.setattr(ChildPipe, name, WAIT)
+        monkeypatch.setattr(ChildTransport, name, WAIT)
 
 
 @pytest.fixture
@@ -214,8 +214,8 @@ def test_a_server_that_dies_of_the_probe_and_without_it(tmp_path: Path, reason: 
 
 
 def test_a_server_that_never_agrees_is_ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", 6 * WAIT)
-    monkeypatch.setattr(ChildPipe, "SETTLE_SECONDS", 0.1)  # it lives on
+    monkeypatch.setattr(ChildTransport, "CLOSE_SECONDS", 6 * WAIT)
+    monkeypatch.setattr(ChildTransport, "SETTLE_SECONDS", 0.1)  # it lives on
     stubborn = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: time.sleep(60)"
     half = "import os, time\nos.close(1)\nwhile True: time.sleep(60)"
     for code, seconds, kind in ((stubborn, 0.4, minimcp.RequestTimeout), (half, WAIT, minimcp.ConnectionFailed)):
@@ -223,6 +223,11 @@ def test_a_server_that_never_agrees_is_ended_soon(monkeypatch: pytest.MonkeyPatc
         connecting = Task(lambda: minimcp.connect(command, connect_timeout=seconds))  # noqa: B023, ended in this round
         with pytest.raises(kind):
             connecting.result()
+
+
+def test_a_server_that_has_agreed_gets_the_full_grace(script: Path) -> None:
+    with minimcp.connect(str(script), timeout=WAIT) as client:
+        assert client._channel._pipe.grace == ChildTransport.CLOSE_SECONDS  # type: ignore[attr-defined]
 
 
 class Dying(Answering):
@@ -246,7 +251,7 @@ def test_only_a_process_is_started_again_without_a_probe(monkeypatch: pytest.Mon
         minimcp.connect(Dying(1))
     def dying(deaths: int) -> Dying:
         server = Dying(deaths)
-        monkeypatch.setattr(ChildPipe, "start", lambda *_, **__: server.open_pipe())
+        monkeypatch.setattr(ChildTransport, "start", lambda *_, **__: server.open_pipe())
         return server
 
     once = dying(1)
@@ -341,7 +346,7 @@ def test_a_server_that_ends_while_it_is_given_up(monkeypatch: pytest.MonkeyPatch
             token.cancel("enough")
         return server.open_pipe()
 
-    monkeypatch.setattr(ChildPipe, "start", start)
+    monkeypatch.setattr(ChildTransport, "start", start)
     with pytest.raises(minimcp.Cancelled):
         minimcp.connect(["a"], cancel=token)
     assert len(servers) == 2 and servers[1].pipe.closed and servers[1].pipe.methods() == []

@@ -11,7 +11,7 @@ import pytest
 
 import minimcp
 from minimcp import Answer, Audio, Image, Refused, SampleResult, Text, ToolUse
-from minimcp.engine import deadline as deadlines
+from minimcp.engine import timer as deadlines
 
 from .. import answering
 from ..answering import R1, R2, R3, R4, Answering, initialized, result

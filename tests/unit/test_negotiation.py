@@ -8,7 +8,7 @@ import pytest
 
 import minimcp
 from minimcp.client.negotiation import MOST_PROBES, Plan, wanted_revisions
-from minimcp.engine import deadline
+from minimcp.engine import timer
 
 from ..answering import R1, R3, R4, R5, REVISIONS, Answering, discovered, error, initialized, result, silence
 from ..support import WAIT, MovedTime
@@ -68,7 +68,7 @@ def test_a_silent_server_gets_the_handshake() -> None:
 @pytest.mark.requirement("M:VER-C12")
 def test_a_slow_server_that_has_taken_the_probe_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = MovedTime()
-    monkeypatch.setattr(deadline, "time", moved)
+    monkeypatch.setattr(timer, "time", moved)
 
     def slow(message: Dict[str, Any]) -> None:
         moved.ahead += 2 * WAIT

@@ -140,7 +140,7 @@ def test_c06_a_switch_accepts_them_everywhere(serve: Serve, revision: str) -> No
 
 
 def test_c06_a_batch_has_a_limit(serve: Serve) -> None:
-    server = serve("2025-03-26", max_batch=5)
+    server = serve("2025-03-26", limits={"batch": 5})
     assert len(exchange(server, *(request(n, "ping") for n in range(5)))) == 5
     found = exchange(server, *(request(n, "ping") for n in range(6)))
     assert isinstance(found, dict)

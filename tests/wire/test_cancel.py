@@ -134,7 +134,7 @@ def test_c19_a_thousand_races(serve: Serve, revision: str, tool: str) -> None:
 
 
 def test_c19_a_cancelled_call_that_waits_for_a_worker_never_starts(serve: Serve, tmp_path: Path) -> None:
-    server = serve("2025-06-18", max_workers=2, executor="pool")
+    server = serve("2025-06-18", limits={"workers": 2})
     gates = {name: tmp_path / name for name in ("a", "b")}
     for name, gate in gates.items():  # they keep their workers: what sleeps by its Context gives its place away
         os.mkfifo(gate)

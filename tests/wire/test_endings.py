@@ -10,10 +10,10 @@ from .harness import PLAIN, WAIT
 HEAD = f"""
 import gc, os, sys, threading
 import minimcp
-from minimcp import ConnectionLost, Server
+from minimcp import ConnectionLost, Limits, Server
 begun = threading.Event()
 def memory():
-    server = Server("m", version="1", drain_grace=0.2)
+    server = Server("m", version="1", limits=Limits(drain_grace=0.2))
     for tool in (echo, hold, wait_for):
         server.tool(tool)
     return server
@@ -28,7 +28,7 @@ def wait_for(name: str, what: str) -> str:
     "Return when hold has begun."
     return "begun" if begun.wait({WAIT}) else "it has not"
 def stdio():
-    return [sys.executable, "-S", {str(PLAIN)!r}, '{{"drain_grace": 0.2}}']
+    return [sys.executable, "-S", {str(PLAIN)!r}, '{{"limits": {{"drain_grace": 0.2}}}}']
 TARGET = {{"memory": memory, "stdio": stdio}}[sys.argv[1]]()
 client = minimcp.connect(TARGET)
 assert client.call_tool("echo", {{"text": "x"}}).text == "x"

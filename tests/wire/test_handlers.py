@@ -31,9 +31,8 @@ def test_c28_whatever_a_tool_raises_is_an_error_result(shared: Serve, revision: 
     server.lives()
 
 
-@pytest.mark.parametrize("executor", [None, "pool"])
-def test_c28_no_worker_is_lost(serve: Serve, executor: str) -> None:
-    server = serve("2025-06-18", max_workers=2, **({"executor": executor} if executor else {}))
+def test_c28_no_worker_is_lost(serve: Serve) -> None:
+    server = serve("2025-06-18", limits={"workers": 2})
     for kind in RAISED * 3:
         assert server.call("raiser", {"kind": kind})["isError"] is True
     server.lives()
@@ -93,7 +92,7 @@ def test_c29_nothing_is_something_too(shared: Serve, revision: str) -> None:
 
 def test_c30_tools_that_never_return(serve: Serve) -> None:
     """The server lives, cancels are taken, and the end of input ends the process at the grace."""
-    server = serve("2025-06-18", drain_grace=0.1)
+    server = serve("2025-06-18", limits={"drain_grace": 0.1})
     for n in range(5):
         server.begin_call("never", id=n)
     server.lives()
@@ -107,7 +106,7 @@ def test_c30_tools_that_never_return(serve: Serve) -> None:
 
 
 def test_c30_tools_that_ignore_their_cancel(serve: Serve) -> None:
-    server = serve("2025-06-18", max_workers=8)
+    server = serve("2025-06-18", limits={"workers": 8})
     ids = [server.begin_call("hold", {"name": "deaf"}) for _ in range(6)]
     for id in ids:
         server.notify("notifications/cancelled", {"requestId": id})

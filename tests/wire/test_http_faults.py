@@ -16,10 +16,10 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 
-from minimcp import Context, Server
+from minimcp import Context, Limits, Server
+from minimcp.http.headers import HttpRequest
+from minimcp.http.server import RunningHttp
 from minimcp.protocol.sse import EventReader
-from minimcp.http.common import HttpRequest
-from minimcp.http.http_running import RunningHttp
 from tests.rows import for_each
 from tests.support import WAIT, eventually, open_descriptors
 from tests.transports.http_app import HANDSHAKE, alone, call, message, post
@@ -324,7 +324,7 @@ def test_c61_a_thousand_connections(running: RunningHttp) -> None:
 
 
 def test_c60_the_end_with_open_streams_is_quick_and_the_port_is_free(counts: Counts) -> None:
-    server = make_server(counts, drain_grace=600)
+    server = make_server(counts, limits=Limits(drain_grace=600))
     running = server.start_http()
     session = shake(running)
     with ExitStack() as stack:

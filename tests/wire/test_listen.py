@@ -47,7 +47,7 @@ def test_streams_are_told_apart_and_end_one_by_one(serve: Serve) -> None:
 
 @pytest.mark.requirement("M:SUB-1", "M:SUB-25")
 def test_streams_keep_no_worker_and_bad_ones_are_refused(serve: Serve) -> None:
-    server = serve(MODERN, max_workers=1)
+    server = serve(MODERN, limits={"workers": 1})
     for number in range(100):
         assert notice(listen(server, f"s{number}"))[0] == "subscriptions/acknowledged"
     assert server.text("echo", {"text": "x"}) == "x"

@@ -130,7 +130,7 @@ def test_c03_the_limit_is_met_exactly(shared: Serve, levels: int, served: bool) 
 
 
 def test_c03_the_limit_can_be_set(shared: Serve) -> None:
-    server = shared("2025-06-18", max_depth=10)
+    server = shared("2025-06-18", limits={"depth": 10})
     assert server.error(call(server, "[" * 8 + "]" * 8), "c") == REQUEST
     server.send(call(server, "[" * 7 + "]" * 7) + b"\n")
     assert "result" in server.answer("c")

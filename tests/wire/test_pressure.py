@@ -52,7 +52,7 @@ def test_c24_twenty_thousand_requests_before_anything_is_read(serve: Serve) -> N
 
 def test_c24_answers_nobody_takes_are_not_piled_up(serve: Serve) -> None:
     """Fifty megabytes of answers against a backlog of 0.2: nothing is lost, and they are never all in memory."""
-    server = serve("2025-06-18", max_backlog_bytes=200_000)
+    server = serve("2025-06-18", limits={"backlog_bytes": 200_000})
     base = server.status("VmRSS")
     flood = b"".join(call(n, "big", {"size": 5_000}) for n in range(10_000))
     taken = server.send(flood, reading=False, wait=0.3)
@@ -64,7 +64,7 @@ def test_c24_answers_nobody_takes_are_not_piled_up(serve: Serve) -> None:
 
 
 def test_c25_a_slow_reader_costs_bounded_memory(serve: Serve) -> None:
-    server = serve("2025-06-18", max_backlog_bytes=8 * MEGABYTE)
+    server = serve("2025-06-18", limits={"backlog_bytes": 8 * MEGABYTE})
     server.lives()
     base = server.status("VmRSS")
     server.send(b"".join(call(n, "big", {"size": MEGABYTE}) for n in range(60)), reading=False, wait=0.3)
@@ -77,7 +77,7 @@ def test_c25_a_slow_reader_costs_bounded_memory(serve: Serve) -> None:
 
 
 def test_c25_a_peer_that_takes_nothing_is_lost_in_time(serve: Serve) -> None:
-    server = serve("2025-06-18", write_timeout=0.2, drain_grace=0.1)
+    server = serve("2025-06-18", limits={"write_timeout": 0.2, "drain_grace": 0.1})
     server.send(call(1, "big", {"size": 5 * MEGABYTE}))
     assert server.exit() == 0
 
@@ -107,10 +107,9 @@ def holding_nothing(folder: Path) -> Path:
 
 
 @pytest.mark.requirement("M:BASE-15", "M:STD-17")
-@pytest.mark.parametrize("executor", [None, "pool"])
 @pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
-def test_c27_a_fast_call_behind_a_blocked_one(serve: Serve, revision: str, executor: str) -> None:
-    server = serve(revision, **({"executor": executor} if executor else {}))
+def test_c27_a_fast_call_behind_a_blocked_one(serve: Serve, revision: str) -> None:
+    server = serve(revision)
     server.begin_call("hold", {"name": "slow"}, id="slow")
     server.lives()
     assert server.text("add", {"a": 2, "b": 3}) == "5"
@@ -119,11 +118,9 @@ def test_c27_a_fast_call_behind_a_blocked_one(serve: Serve, revision: str, execu
 
 
 @pytest.mark.requirement("PING-01", "PING-09", "M:STD-17")
-@pytest.mark.parametrize("executor", [None, "pool"])
-def test_c27_the_control_lane_behind_a_full_pool(serve: Serve, executor: str) -> None:
+def test_c27_the_control_lane_behind_a_full_pool(serve: Serve) -> None:
     """Every worker is busy and more calls wait: ping, lists, discover, refusals and cancels go on."""
-    options = {"executor": executor} if executor else {}
-    server = serve("2025-06-18", max_workers=4, drain_grace=0.05, **options)
+    server = serve("2025-06-18", limits={"workers": 4, "drain_grace": 0.05})
     for n in range(12):
         server.begin_call("hold", {"name": "full"}, id=n)
     for _ in range(20):
@@ -142,7 +139,7 @@ def test_c27_the_control_lane_behind_a_full_pool(serve: Serve, executor: str) ->
 
 @pytest.mark.requirement("PING-09")
 def test_c27_ping_behind_a_hundred_sleepers(serve: Serve) -> None:
-    server = serve("2025-06-18", drain_grace=0.05)
+    server = serve("2025-06-18", limits={"drain_grace": 0.05})
     for n in range(100):
         server.begin_call("hold", {"name": "crowd"}, id=n)
     for _ in range(50):
@@ -153,7 +150,7 @@ def test_c27_ping_behind_a_hundred_sleepers(serve: Serve) -> None:
 
 
 def test_more_requests_than_may_be_unfinished_are_refused(serve: Serve) -> None:
-    server = serve("2025-06-18", max_workers=20, max_requests=10, executor="pool", drain_grace=0.05)
+    server = serve("2025-06-18", limits={"workers": 20, "requests": 10, "drain_grace": 0.05})
     for n in range(15):
         server.begin_call("hold", {"name": "many"}, id=n)
     refused = [server.message() for _ in range(5)]
@@ -165,10 +162,9 @@ def test_more_requests_than_may_be_unfinished_are_refused(serve: Serve) -> None:
 
 
 @pytest.mark.requirement("STDIO-12", "M:STD-14")
-@pytest.mark.parametrize("executor", [None, "pool"])
-def test_writers_never_interleave(serve: Serve, executor: str) -> None:
+def test_writers_never_interleave(serve: Serve) -> None:
     """Every line is looked at: one that held two pieces would not be JSON."""
-    server = serve("2025-06-18", **({"executor": executor} if executor else {}))
+    server = serve("2025-06-18")
     sizes = [10, 70_000, 200, 5_000, 300_000]
     server.send(b"".join(call(n, "big", {"size": sizes[n % 5]}) for n in range(250)))
     for n in range(250):

@@ -102,7 +102,7 @@ def test_nothing_comes_after_the_answer(shared: Serve, revision: str) -> None:
 @pytest.mark.requirement("PROG-02", "PROG-09", "M:PROG-2")
 @pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
 def test_calls_at_once_report_under_their_own_tokens(serve: Serve, revision: str) -> None:
-    server = serve(revision, executor="pool")
+    server = serve(revision)
     ids = [server.begin_call("count", {"n": 50}, token=n) for n in range(10)]
     for id in ids:
         server.answer(id)

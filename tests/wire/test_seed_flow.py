@@ -49,7 +49,7 @@ def test_what_runs_finishes_and_nothing_new_begins(serve: Serve) -> None:
 
 @pytest.mark.requirement("SEED-01")
 def test_a_handler_that_does_not_finish_gets_the_grace_and_no_more(serve: Serve) -> None:
-    server = serve("2025-06-18", drain_grace=0.3)
+    server = serve("2025-06-18", limits={"drain_grace": 0.3})
     server.begin_call("never")
     assert server.result("shutdown") == {}
     assert server.rest() == []

@@ -46,10 +46,9 @@ def test_c31_end_of_input_when_idle(serve: Serve, revision: str) -> None:
 
 @pytest.mark.requirement("STDIO-11")
 @pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
-@pytest.mark.parametrize("executor", [None, "pool"])
-def test_c31_what_was_accepted_is_answered(serve: Serve, revision: str, executor: str) -> None:
+def test_c31_what_was_accepted_is_answered(serve: Serve, revision: str) -> None:
     """Twenty calls and the end of input in one go: twenty answers."""
-    server = serve(revision, **({"executor": executor} if executor else {}))
+    server = serve(revision)
     ids = [server.begin_call("echo", {"text": str(n)}, id=n) for n in range(20)]
     server.close_input()
     assert sorted(message["id"] for message in server.rest()) == ids
@@ -71,7 +70,7 @@ def test_c31_what_was_accepted_is_answered(serve: Serve, revision: str, executor
     ids=["garbage", "half", "long", "method", "tool", "id"],
 )
 def test_c31_refusals_are_answers_too(serve: Serve, line: bytes, code: int) -> None:
-    server = serve("2025-06-18", max_message_bytes=4000)
+    server = serve("2025-06-18", limits={"message_bytes": 4000})
     server.send(line)
     server.close_input()
     assert [message["error"]["code"] for message in server.rest()] == [code]
@@ -91,7 +90,7 @@ def test_c31_a_slow_call_is_answered_before_the_end(serve: Serve) -> None:
 @pytest.mark.requirement("STDIO-11", "M:STD-10")
 @pytest.mark.parametrize("tool", ["slow", "never"])
 def test_c31_the_grace_ends_it(serve: Serve, tool: str) -> None:
-    server = serve("2025-06-18", drain_grace=0.1)
+    server = serve("2025-06-18", limits={"drain_grace": 0.1})
     server.begin_call(tool, {"seconds": 30} if tool == "slow" else {}, id=1)
     server.text("echo", {"text": "x"})
     server.close_input()
@@ -118,7 +117,7 @@ def test_c32_a_signal_when_idle(serve: Serve, number: int) -> None:
 
 @pytest.mark.parametrize("number", BUSY_STOPS)
 def test_c32_a_signal_with_a_call_in_flight(serve: Serve, number: int) -> None:
-    server = serve("2025-06-18", drain_grace=0.1)
+    server = serve("2025-06-18", limits={"drain_grace": 0.1})
     server.begin_call("deaf_slow", {"seconds": 30}, id=1)
     server.text("echo", {"text": "x"})
     server.signal(number)
@@ -127,7 +126,7 @@ def test_c32_a_signal_with_a_call_in_flight(serve: Serve, number: int) -> None:
 
 
 def test_c32_a_signal_lets_running_calls_finish(serve: Serve) -> None:
-    server = serve("2025-06-18", executor="pool")
+    server = serve("2025-06-18")
     server.begin_call("deaf_slow", {"seconds": 0.15}, id=1)
     server.text("echo", {"text": "x"})
     server.signal(signal.SIGTERM)
@@ -138,7 +137,7 @@ def test_c32_a_signal_lets_running_calls_finish(serve: Serve) -> None:
 
 @pytest.mark.parametrize("number", STOPS)
 def test_c32_a_signal_cancels_what_heeds_it(serve: Serve, number: int) -> None:
-    server = serve("2025-06-18", drain_grace=600)
+    server = serve("2025-06-18", limits={"drain_grace": 600})
     server.begin_call("slow", {"seconds": 600}, id=1)
     server.text("echo", {"text": "x"})
     server.signal(number)
@@ -149,7 +148,7 @@ def test_c32_a_signal_cancels_what_heeds_it(serve: Serve, number: int) -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)])
 def test_c32_a_second_signal_ends_it_at_once(serve: Serve, first: int, second: int) -> None:
-    server = serve("2025-06-18", drain_grace=600)
+    server = serve("2025-06-18", limits={"drain_grace": 600})
     server.begin_call("never", id=1)
     server.begin_call("slow", {"seconds": 600}, id=2)
     server.text("echo", {"text": "x"})
@@ -178,7 +177,7 @@ def test_c32_an_interrupt_with_a_terminal_for_input(serve: Serve) -> None:
 
 
 def test_c32_an_interrupt_does_not_strike_a_tool(serve: Serve, tmp_path: Path) -> None:
-    server, gate = serve("2025-06-18", drain_grace=600), tmp_path / "gate"
+    server, gate = serve("2025-06-18", limits={"drain_grace": 600}), tmp_path / "gate"
     os.mkfifo(gate)
     server.begin_call("slow", {"seconds": 600}, id=1)
     server.text("echo", {"text": "x"})
@@ -228,7 +227,7 @@ def test_c33_nobody_reads_either(serve: Serve) -> None:
 def test_c34_the_parent_is_killed(serve: Serve) -> None:
     """The pipes stay open in this process, so only the look at the parent can tell."""
     reader, writer = os.pipe()
-    parent = serve(script=HERE / "servers" / "parent.py", stderr=writer, drain_grace=0.1)
+    parent = serve(script=HERE / "servers" / "parent.py", stderr=writer, limits={"drain_grace": 0.1})
     os.close(writer)
     try:
         assert int(os.read(reader, 100)) != parent.process.pid

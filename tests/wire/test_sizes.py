@@ -35,10 +35,9 @@ def test_c12_fifty_megabytes_in_linear_time_and_bounded_memory(serve: Serve) -> 
     server.lives()
 
 
-@pytest.mark.parametrize("executor", [None, "pool"])
-def test_c12_nothing_of_a_large_message_is_kept(serve: Serve, executor: str) -> None:
+def test_c12_nothing_of_a_large_message_is_kept(serve: Serve) -> None:
     """A connection that waits for the next message has let go of the last one, in the reader and in the workers."""
-    server = serve("2025-06-18", env=GIVES_BACK, **({"executor": executor} if executor else {}))
+    server = serve("2025-06-18", env=GIVES_BACK)
     server.call("length", {"text": ""})
     base = server.status("VmRSS")
     server.send(call(1, 10 * MEGABYTE))
@@ -48,7 +47,7 @@ def test_c12_nothing_of_a_large_message_is_kept(serve: Serve, executor: str) -> 
 
 def test_c13_fifty_megabytes_without_a_line_feed(serve: Serve) -> None:
     limit = 4 * MEGABYTE
-    server = serve("2025-06-18", max_message_bytes=limit)
+    server = serve("2025-06-18", limits={"message_bytes": limit})
     server.send(call(0, limit - 1000))
     assert "result" in server.answer(0)
     base = server.status("VmHWM")
@@ -62,7 +61,7 @@ def test_c13_fifty_megabytes_without_a_line_feed(serve: Serve) -> None:
 
 def test_c13_the_limit_is_met_exactly(serve: Serve) -> None:
     limit = 10_000
-    server = serve("2025-06-18", max_message_bytes=limit)
+    server = serve("2025-06-18", limits={"message_bytes": limit})
     empty = len(call(1, 0)) - 1  # the line feed is not part of the message
     for size, served in ((limit - 1, True), (limit, True), (limit + 1, False), (2 * limit, False)):
         server.send(call(1, size - empty))
@@ -75,7 +74,7 @@ def test_c13_the_limit_is_met_exactly(serve: Serve) -> None:
 
 
 def test_c13_a_line_that_is_too_long_and_never_ends(serve: Serve) -> None:
-    server = serve("2025-06-18", max_message_bytes=10_000)
+    server = serve("2025-06-18", limits={"message_bytes": 10_000})
     server.send(b"x" * 50_000)
     server.close_input()
     left = server.rest()
@@ -136,7 +135,7 @@ def test_c14_half_a_line_at_the_end_is_answered_as_what_it_is(serve: Serve) -> N
 @pytest.mark.requirement("STDIO-12", "M:STD-14")
 def test_both_directions_flow_at_once(serve: Serve) -> None:
     """Twenty megabytes each way, with nothing read before all is written."""
-    server = serve("2025-06-18", executor="pool")
+    server = serve("2025-06-18")
     server.send(b"".join(call(n, MEGABYTE, "echo") for n in range(20)), reading=True)
     for n in range(20):
         assert server.answer(n)["result"]["content"][0]["text"] == "x" * MEGABYTE

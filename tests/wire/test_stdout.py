@@ -42,7 +42,7 @@ def test_c23_a_tool_reads_no_input(serve: Serve) -> None:
 
 @pytest.mark.requirement("STDIO-04", "M:STD-2")
 def test_c23_stray_output_among_many_calls(serve: Serve) -> None:
-    server = serve("2025-06-18", executor="pool")
+    server = serve("2025-06-18")
     ids = [server.begin_call("prints", {"kind": "print"}) for _ in range(200)]
     for id in ids:
         assert server.answer(id)["result"]["content"][0]["text"] == "printed"

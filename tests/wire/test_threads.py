@@ -13,19 +13,19 @@ from typing import Any, Callable, Iterator, Optional
 import pytest
 
 import minimcp
-from minimcp import ConnectionLost, Context, RequestTimeout, Server
+from minimcp import ConnectionLost, Context, Limits, RequestTimeout, Server
 
 from .harness import PLAIN
 
 WAIT = 30.0
 THREADS = 32
 CALLS = int(os.environ.get("MINIMCP_THREAD_CALLS", "2000"))
-STDIO = [sys.executable, "-S", str(PLAIN), '{"drain_grace": 0.2}']
+STDIO = [sys.executable, "-S", str(PLAIN), '{"limits": {"drain_grace": 0.2}}']
 
 
 def make_server() -> Server:
     """A server for this process."""
-    server = Server("threads", version="1", drain_grace=0.2)
+    server = Server("threads", version="1", limits=Limits(drain_grace=0.2))
 
     @server.tool
     def echo(text: str) -> str:

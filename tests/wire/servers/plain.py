@@ -20,7 +20,9 @@ from minimcp import (  # noqa: E402
     CallToolResult,
     Cancelled,
     Context,
+    HttpOptions,
     InvalidParams,
+    Limits,
     ResourceNotFound,
     RpcError,
     Server,
@@ -32,7 +34,8 @@ from minimcp import (  # noqa: E402
 OPTIONS = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 TOOLS, PRESET = OPTIONS.pop("tools", True), OPTIONS.pop("preset", None)
 
-server = Server("plain", **{"version": "1.2.3", **OPTIONS})
+LIMITS, HTTP = Limits(**OPTIONS.pop("limits", {})), HttpOptions(**OPTIONS.pop("http", {}))
+server = Server("plain", limits=LIMITS, http=HTTP, **{"version": "1.2.3", **OPTIONS})
 gates: dict[str, threading.Event] = {}
 reached: dict[str, threading.Event] = {}
 ended: dict[str, str] = {}
