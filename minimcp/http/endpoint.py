@@ -125,16 +125,17 @@ class Endpoint:
         return None
 
     def _check(self, request: HttpRequest, streams: bool) -> None:
-        refusal = self._policy.refusal(request.headers)
-        if refusal is not None:
-            raise Refusal(*refusal)
+        if self not in request.headers.cache:
+            refusal = self._policy.refusal(request.headers)
+            if refusal is not None:
+                raise Refusal(*refusal)
         if request.path != self.settings.path and request.path.partition("?")[0] != self.settings.path:
             raise Refusal(404, f"there is nothing here: the server is at {self.settings.path}", code=None)
         if request.method != "POST":
             self._check_verb(request, streams)
         if self._closing:
             raise Refusal(503, "the server is closing")
-        if request.method == "POST":
+        if request.method == "POST" and self not in request.headers.cache:
             self._check_headers(request.headers)
 
     def _serve(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
@@ -180,11 +181,12 @@ class Endpoint:
                 writer.send(202, [], b"")
 
     def _check_headers(self, headers: Headers) -> None:
-        """Look at what the headers of a POST say about bodies."""
+        """Look at what the headers of a POST say about bodies; what is right is cached, with Host and Origin."""
         wanted = (JSON_TYPE,) if self.settings.json_response else (JSON_TYPE, MEDIA_TYPE)
         if not accepts(headers, *wanted):
             raise Refusal(406, f"the header Accept names {' and '.join(wanted)}")
         check_type(headers)
+        headers.cache[self] = True
 
     def _request(
         self, message: Request, admitted: Admitted, request: HttpRequest, writer: ResponseWriter, streams: bool
