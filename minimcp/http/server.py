@@ -398,8 +398,7 @@ class RunningHttp:
         self.max_body_bytes, self._max_connections = settings.max_body_bytes, max_connections
         write = LONGEST_WAIT if write_timeout is None else write_timeout
         self.timeouts = (timeouts or Timeouts())._replace(write=write)
-        self._waits = self.timeouts._asdict()
-        self._listener: Optional[socket.socket] = listen(host, port)
+        self._listener = listen(host, port)
         self.port: int = self._listener.getsockname()[1]
         path = STREAM_PATH if http is None else settings.path
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}{path}"
@@ -461,11 +460,10 @@ class RunningHttp:
 
     def renew(self) -> None:
         """This process is a fork of the one that serves: close descriptors, and nothing else."""
-        for connection in (*self._kept, *self._lent):
-            connection.socket.close()
-        for each in (self._listener, self._selector, self._woken, self._waker):
-            if each is not None:
-                each.close()
+        self._selector.close()
+        sockets = [connection.socket for connection in (*self._kept, *self._lent)]
+        for each in (*sockets, self._listener, self._woken, self._waker):
+            each.close()
         self._ended = threading.Event()
         self._ended.set()
 
@@ -530,7 +528,7 @@ class RunningHttp:
             writer = connection.writer
             if writer is not None and not writer.gone and connection.has_left():
                 writer.lose()
-        if self._accept_at is not None and self._accept_at <= now and self._listener is not None:
+        if self._accept_at is not None and self._accept_at <= now and self._cut_at is None:
             self._accept_at = None
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         if self._cut_at is not None and self._cut_at <= now:
@@ -539,11 +537,11 @@ class RunningHttp:
     def _accept(self) -> None:
         for _ in range(BACKLOG):
             try:
-                accepted = accept(self._listener, self.timeouts.write) if self._listener is not None else None
+                accepted = accept(self._listener, self.timeouts.write)
             except OSError as error:
                 _log.warning("no connection is accepted for %s s: %s", PAUSE_SECONDS, error)
                 self._make_room()
-                self._selector.unregister(self._listener)  # type: ignore[arg-type]
+                self._selector.unregister(self._listener)
                 self._accept_at = time.monotonic() + PAUSE_SECONDS
                 return
             if accepted is None:
@@ -562,9 +560,11 @@ class RunningHttp:
     def _make_room(self) -> bool:
         """Close an idle connection for a new one, if there is one; first those that never sent a byte."""
         idle = [each for each in self._kept if each.phase in (IDLE, HEAD) and not each.parser.begun]
-        if idle:
-            self._drop(min(idle, key=lambda each: (each.phase == IDLE, each.due)))
-        return bool(idle)
+        for connection in sorted(idle, key=lambda each: (each.phase == IDLE, each.due)):
+            if not wait(connection.socket, 0):  # else its bytes are here, and were not read yet
+                self._drop(connection)
+                return True
+        return False
 
     def _read(self, connection: Connection) -> None:
         """Something came on a connection that is kept."""
@@ -612,7 +612,7 @@ class RunningHttp:
 
     def _keep(self, connection: Connection, phase: str) -> None:
         """Wait for something of a peer, from now on."""
-        connection.phase, connection.due = phase, time.monotonic() + self._waits[phase]
+        connection.phase, connection.due = phase, time.monotonic() + getattr(self.timeouts, phase)
         if connection not in self._kept:
             self._kept.add(connection)
             self._selector.register(connection.socket, selectors.EVENT_READ, partial(self._read, connection))
@@ -644,16 +644,11 @@ class RunningHttp:
         if self._cut_at is not None:
             return
         self._cut_at = time.monotonic() + CUT_SECONDS
-        self._stop_listening()
+        if self._accept_at is None:
+            self._selector.unregister(self._listener)
+        self._listener.close()
         for connection in [each for each in self._kept if each.phase != LEAVING]:
             self._drop(connection)
-
-    def _stop_listening(self) -> None:
-        if self._listener is not None:
-            if self._accept_at is None:
-                self._selector.unregister(self._listener)
-            self._listener.close()
-            self._listener = None
 
     def _cut(self, now: float) -> None:
         """Cut what is left; when that has not helped, leave it behind."""
@@ -671,7 +666,7 @@ class RunningHttp:
 
     def _let_go(self) -> None:
         self.closing = True
-        self._stop_listening()
+        self._begin_end()
         for connection in list(self._kept):
             self._drop(connection)
         self._workers.close()
