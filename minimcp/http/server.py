@@ -22,13 +22,13 @@ from collections import deque
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional, Union
 
-from ..engine.deadline import LONGEST_WAIT, Deadline
-from ..engine.workers import Workers
+from ..engine.timer import LONGEST_WAIT, Deadline
+from ..engine.pool import Pool
 from ..errors import ConnectionLost
 from .framing import CONTINUE, LAST_CHUNK, BadRequest, Head, RequestParser, chunk, has_body, response_head
 from .headers import LOOPBACK, HttpRequest, ResponseWriter
-from .http_server_settings import HttpSettings
-from .sse_server import MESSAGES_PATH, STREAM_PATH
+from .legacy_sse import MESSAGES_PATH, STREAM_PATH
+from .options import HttpOptions
 
 BACKLOG = 1024
 """Connections that the system keeps until they are accepted, if it allows so many; the next one waits a second."""
@@ -360,11 +360,10 @@ class RunningHttp:
         http: Serves Streamable HTTP: an `Endpoint`, or what has its `check`, `serve` and `close`; None when that is
             not served.
         sse: Serves HTTP+SSE: an `SseServer`; None when that is not served.
-        settings: Of both.
+        options: Of both.
+        path: Of the first.
         host: The name or address to listen at; IPv6 too.
         port: 0 takes a free one.
-        max_connections: At the same time; an idle one makes room for a new one, else the new one gets status 503. None
-            means no limit.
         write_timeout: Seconds after which a client that takes nothing is lost; None waits for a day.
         drain_grace: Seconds that running requests get at `close`.
         timeouts: What else clients have time for; None takes the defaults.
@@ -380,31 +379,31 @@ class RunningHttp:
         self,
         http: Any,
         sse: Any,
-        settings: HttpSettings,
+        options: HttpOptions,
         *,
+        path: str = "/mcp",
         host: str = "127.0.0.1",
         port: int = 0,
-        max_connections: Optional[int] = 1000,
         write_timeout: Optional[float] = 30.0,
         drain_grace: float = 5.0,
         timeouts: Optional[Timeouts] = None,
     ) -> None:
-        if host not in LOOPBACK and settings.allowed_hosts is None:
+        if host not in LOOPBACK and options.allowed_hosts is None:
             raise ValueError(
                 f"other machines reach {host!r}: say by which names in allowed_hosts, as in ['example.com'], "
                 "or ['*'] for any"
             )
         self._http, self._sse, self._grace = http, sse, drain_grace
-        self.max_body_bytes, self._max_connections = settings.max_body_bytes, max_connections
+        self.max_body_bytes, self._max_connections = options.body_bytes, options.max_connections
         write = LONGEST_WAIT if write_timeout is None else write_timeout
         self.timeouts = (timeouts or Timeouts())._replace(write=write)
         self._listener = listen(host, port)
         self.port: int = self._listener.getsockname()[1]
-        path = STREAM_PATH if http is None else settings.path
+        path = STREAM_PATH if http is None else path
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}{path}"
         self.closing = False
         self._name = f"minimcp-http-{self.port}"
-        self._workers = Workers(None, name=self._name)
+        self._workers = Pool(None, name=self._name)
         self._kept: set[Connection] = set()  # in the selector: idle, slow or leaving
         self._lent: set[Connection] = set()  # to workers
         self._held_bytes = 0  # of bodies that have not come whole
@@ -596,7 +595,7 @@ class RunningHttp:
         if awaited == READY:
             self._release(connection)
             self._lent.add(connection)
-            self._workers.start(partial(self._work, connection))
+            self._workers.spawn(partial(self._work, connection))
         elif awaited == CLOSED:
             self._drop(connection)
         elif awaited == LEAVING:
