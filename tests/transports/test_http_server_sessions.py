@@ -122,12 +122,6 @@ def test_a_failed_initialize_opens_nothing(core: Endpoint) -> None:
     assert len(core.sessions) == 0 and "Mcp-Session-Id" not in response.headers
 
 
-def test_a_session_is_initialized_once(core: Endpoint) -> None:
-    client = Shaken(core)
-    again = client.request("initialize", {"protocolVersion": "2025-06-18"})
-    assert again.json["error"]["code"] == -32600
-
-
 @requirement("M:VER-S6", "M:VER-S10", "M:VER-S13")
 def test_both_eras_at_once(core: Endpoint) -> None:
     client = Shaken(core, revision=NEWEST)
