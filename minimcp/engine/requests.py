@@ -424,6 +424,10 @@ class Calls:
             self._post(_cancellation(call, ending))
         return True
 
+    def refuse(self, cause: BaseException) -> None:
+        """Refuse new calls with this cause; those that wait go on."""
+        self._table.causes.append(cause)
+
     def close(self, cause: BaseException) -> bytes:
         """End every call and refuse new ones with this cause, or an earlier one; the lines that tell the peer."""
         self._table.causes.append(cause)

@@ -348,7 +348,10 @@ class HttpSession(ClientSession):
         with self._lock:
             if self.cause is not None:
                 return
-            self._calls.close(cause)
+            if isinstance(cause, SessionGone):  # each that is under way hears for itself whether it was run
+                self._calls.refuse(cause)
+            else:
+                self._calls.close(cause)
         self._forget_look()
         for http in list(self._aside):
             http.abort()
@@ -423,7 +426,7 @@ class HttpSession(ClientSession):
         seconds = max(seconds, 0.02)  # a deadline that stands is looked at again and again
         with self._lock:
             at = time.monotonic() + seconds
-            if at < self._next_look and self.cause is None:
+            if at < self._next_look:
                 self._forget_look()
                 self._next_look, self._forget_look = at, timer.after(seconds, self._look)
 
@@ -432,7 +435,7 @@ class HttpSession(ClientSession):
         for call in self._calls.waiting():
             left = call.deadline.remaining()
             if call.deadline.expired:
-                self._calls.end_late(call)
+                self._calls.end_late(call, call.request.params.get("name", call.request.params.get("uri")))
             elif left is not None:
                 self._look_in(left)
 
@@ -587,8 +590,10 @@ class HttpSession(ClientSession):
         try:
             opens = call.method == "initialize"
             if response.status == 404 and self._session is not None and not opens:
+                refusal = self._refusal()
+                self._calls.settle(call.id, refusal)
                 self._lose(SessionGone(f"{self.name}: the server has ended the session"))
-                raise self._refusal()
+                raise refusal
             if response.status >= 300:
                 ending = self.error_of(response)
                 if opens and not (isinstance(ending, Failure) and ending.code in PER_REQUEST_CODES):
@@ -611,6 +616,7 @@ class HttpSession(ClientSession):
             raise ProtocolViolation(f"{self.name}: {call.method} was answered by what is no answer: {what}")
         finally:
             response.close()
+            call.http.finish()
 
     def _refusal(self) -> SessionGone:
         """How a request ends that the server did not run, because it knows the session no more."""
@@ -634,7 +640,7 @@ class HttpSession(ClientSession):
                 return response.cut
         if 300 <= status < 400:
             where = one_line(response.headers.get("Location", "nowhere"))
-            return ProtocolViolation(f"{told}: it redirects to {where}, and that is not followed: name that URL")
+            return ProtocolViolation(f"{told}: it redirects to {where}, and redirects are not followed but to the same origin: name that URL")
         if status in (408, 429) or status >= 500:
             after = response.headers.get("Retry-After", "")
             lost = f"{told}{' (Retry-After: ' + one_line(after, 40) + ')' if after else ''}"

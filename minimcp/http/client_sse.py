@@ -118,6 +118,7 @@ class SseSession(HttpSession):
             response.start(ERROR_BYTES)
         finally:
             response.close()
+            call.http.finish()
         ending = PendingCall.wait(call, NEVER)
         if isinstance(ending, BaseException):
             raise ending
