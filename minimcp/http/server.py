@@ -324,7 +324,7 @@ class Connection:
         Raises:
             OSError: The peer is gone, or does not take it in time.
         """
-        rest, taken, deadline = memoryview(data), 0, Deadline(self.server.timeouts.write)
+        rest, taken, until = memoryview(data), _PIECE_BYTES, 0.0
         while True:
             try:
                 sent = self.socket.send(rest, _SEND_FLAGS)
@@ -335,9 +335,9 @@ class Connection:
                 return
             taken += sent
             if taken >= _PIECE_BYTES:
-                taken, deadline = 0, Deadline(deadline.seconds)
-            if not wait(self.socket, deadline.wait(), to_write=True):
-                raise TimeoutError(f"it took less than {_PIECE_BYTES} bytes in {deadline.seconds:g} s")
+                taken, until = 0, time.monotonic() + self.server.timeouts.write
+            if not wait(self.socket, max(0.0, until - time.monotonic()), to_write=True):
+                raise TimeoutError(f"it took less than {_PIECE_BYTES} bytes in {self.server.timeouts.write:g} s")
 
     def _send_some(self, data: bytes) -> None:
         try:
