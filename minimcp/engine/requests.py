@@ -424,10 +424,6 @@ class Calls:
             self._post(_cancellation(call, ending))
         return True
 
-    def refuse(self, cause: BaseException) -> None:
-        """Refuse new calls with this cause; those that wait go on."""
-        self._table.causes.append(cause)
-
     def close(self, cause: BaseException) -> bytes:
         """End every call and refuse new ones with this cause, or an earlier one; the lines that tell the peer."""
         self._table.causes.append(cause)
@@ -598,7 +594,7 @@ class RunningRequests:
         if limit is None or size <= limit:
             return line
         log.warning("the answer to %s has %d bytes: an error is sent in its place", request.request.method, size)
-        reason = f"the answer is longer than {limit} bytes, the max_message_bytes of its sender: ask for less"
+        reason = f"the answer is longer than {limit} bytes, the Limits.message_bytes of its sender: ask for less"
         return encode(failure(request.request.id, InternalError(reason)))
 
     def cancel(self, key: object, reason: Optional[str]) -> None:

@@ -100,6 +100,9 @@ RESUME_TRIES = 3
 EMPTY_STREAMS = 3
 """How many streams in a row may end at once without anything new, before they are asked for less and less often."""
 
+SESSION_SECONDS = 0.5
+"""What calls that are under way get to be refused too, when the server knows the session no more."""
+
 REST_SECONDS = 0.5
 """How long a stream may stay open after its answer, before its connection is closed and not kept."""
 
@@ -262,6 +265,8 @@ class HttpSession(ClientSession):
         ImportError, ValueError: As `Fetcher`.
     """
 
+    in_order = False
+
     def __init__(
         self,
         server: HttpServer,
@@ -275,6 +280,7 @@ class HttpSession(ClientSession):
         self.refused: Optional[int] = None
         self._limits, self._trace = limits, trace
         self._session: Optional[str] = None
+        self._gone: Optional[SessionGone] = None
         self._calls = Calls(self.name, self._send, self._tell)
         self._aside: set[AbortableRequest] = set()
         """HTTP requests of ours that belong to no call."""
@@ -320,7 +326,7 @@ class HttpSession(ClientSession):
 
     def stop(self, cause: Exception) -> None:
         for call in self._calls.waiting():
-            self._calls.end(call, cause)
+            self._calls.end(call, self._gone or cause)
         self._lose(cause)
 
     def wait_until_ended(self, seconds: Optional[float]) -> bool:
@@ -343,15 +349,31 @@ class HttpSession(ClientSession):
         if self._sender is not None:
             self._jobs.put(None)
 
+    def _lose_session(self, call: Optional[_Call] = None) -> SessionGone:
+        """The server knows the session no more; each call that is under way has some time to hear so for itself.
+
+        Args:
+            call: Which has just heard so; None for one that is not sent.
+
+        Returns:
+            How a request ends that the server has not run.
+        """
+        refusal = SessionGone(f"{self.name}: the server has ended the session")
+        refusal.refused = True
+        if call is not None:
+            self._calls.settle(call.id, refusal)
+        with self._lock:
+            if self._gone is None and self.cause is None:
+                self._gone = SessionGone(f"{self.name}: the server has ended the session")
+                timer.after(SESSION_SECONDS if len(self._calls) else 0.0, partial(self._lose, self._gone))
+        return refusal
+
     def _lose(self, cause: Exception) -> None:
         """End all calls and refuse further ones with this cause, and tell the handler. Idempotent."""
         with self._lock:
             if self.cause is not None:
                 return
-            if isinstance(cause, SessionGone):  # each that is under way hears for itself whether it was run
-                self._calls.refuse(cause)
-            else:
-                self._calls.close(cause)
+            self._calls.close(self._gone or cause)
         self._forget_look()
         for http in list(self._aside):
             http.abort()
@@ -414,8 +436,8 @@ class HttpSession(ClientSession):
 
     def _add(self, call: _Call) -> None:
         """Register a call. Raises ConnectionLost."""
-        if isinstance(self.cause, SessionGone):
-            raise self._refusal()
+        if self._gone is not None:
+            raise self._lose_session()
         self._calls.add(call)
         left = call.deadline.remaining()
         if left is not None:
@@ -435,7 +457,8 @@ class HttpSession(ClientSession):
         for call in self._calls.waiting():
             left = call.deadline.remaining()
             if call.deadline.expired:
-                self._calls.end_late(call, call.request.params.get("name", call.request.params.get("uri")))
+                params = call.request.params if isinstance(call, _Call) else {}
+                self._calls.end_late(call, params.get("name", params.get("uri")))
             elif left is not None:
                 self._look_in(left)
 
@@ -590,10 +613,7 @@ class HttpSession(ClientSession):
         try:
             opens = call.method == "initialize"
             if response.status == 404 and self._session is not None and not opens:
-                refusal = self._refusal()
-                self._calls.settle(call.id, refusal)
-                self._lose(SessionGone(f"{self.name}: the server has ended the session"))
-                raise refusal
+                raise self._lose_session(call)
             if response.status >= 300:
                 ending = self.error_of(response)
                 if opens and not (isinstance(ending, Failure) and ending.code in PER_REQUEST_CODES):
@@ -617,12 +637,6 @@ class HttpSession(ClientSession):
         finally:
             response.close()
             call.http.finish()
-
-    def _refusal(self) -> SessionGone:
-        """How a request ends that the server did not run, because it knows the session no more."""
-        refused = SessionGone(f"{self.name}: the server has ended the session")
-        refused.refused = True
-        return refused
 
     def error_of(self, response: Response) -> Union[Failure, Exception]:
         """What a response that is no success means: an error of the protocol, if one is in it."""

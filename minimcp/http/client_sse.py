@@ -42,6 +42,8 @@ _known: dict[str, type[HttpSession]] = {}
 class SseSession(HttpSession):
     """A connection over HTTP+SSE; arguments and errors as `HttpSession`."""
 
+    in_order = True
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._named = threading.Event()

@@ -22,8 +22,8 @@ from collections import deque
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional, Union
 
-from ..engine.timer import LONGEST_WAIT, Deadline
 from ..engine.pool import Pool
+from ..engine.timer import LONGEST_WAIT
 from ..errors import ConnectionLost
 from .framing import CONTINUE, LAST_CHUNK, BadRequest, Head, RequestParser, chunk, has_body, response_head
 from .headers import LOOPBACK, HttpRequest, ResponseWriter
@@ -601,7 +601,8 @@ class RunningHttp:
         elif awaited == LEAVING:
             self._leave(connection)
         elif most is not None and self._held_bytes > HALF_BODIES * most and size > _PIECE_BYTES:
-            self._refuse(connection, BadRequest(503, f"{HALF_BODIES} long bodies are on their way (max_body_bytes)"))
+            message = f"{HALF_BODIES} long bodies are on their way (HttpOptions.body_bytes)"
+            self._refuse(connection, BadRequest(503, message))
         elif connection not in self._kept or connection.phase != awaited:
             self._keep(connection, awaited)
 

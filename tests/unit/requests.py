@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from minimcp.engine.requests import IncomingRequest, Route
 from minimcp.engine.limits import Limits
-from minimcp.engine.requests import Outgoing
+from minimcp.engine.requests import IncomingRequest, Outgoing, Route
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME

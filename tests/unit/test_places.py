@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Callable, List
 
 import pytest
+from minimcp.engine.lane import ALWAYS_SLOW
 
 from minimcp.engine.requests import IncomingRequest
-from minimcp.engine.lane import ALWAYS_SLOW
 from minimcp.server.executors import Elsewhere, Executors, Main, Serial, route_to
 
 from .test_executors import exchange

@@ -8,8 +8,7 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from minimcp.engine.requests import LATER
-from minimcp.engine.requests import Batch
+from minimcp.engine.requests import LATER, Batch
 from minimcp.errors import InternalError, InvalidParams
 from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module
