@@ -367,6 +367,8 @@ class Server:
 
     def add_resource(self, function: Callable[..., Any], uri: str, **options: Any) -> None:
         """`resource` as a plain call, also for templates; open connections are told that the list has changed."""
+        if not callable(function) or not isinstance(uri, str):
+            raise TypeError("the function comes first: server.add_resource(function, uri)")
         check_names(options, self._registry.resources.add, where(function), "resource")
         self._registry.resources.add(function, uri, **options)
 
