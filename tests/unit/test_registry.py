@@ -434,7 +434,8 @@ def test_annotations() -> None:
     own = Annotations(priority=1)
     for given, made in ((None, None), (own, own), ({"priority": 1}, own)):
         assert annotated(given, Annotations, "{}", "it") == made
-    for wrong, said in (({"lastModified": "x"}, "'lastModified': did you mean 'last_modified'"), (5, "it: annotations is")):
+    mistake = "'lastModified': did you mean 'last_modified'"
+    for wrong, said in (({"lastModified": "x"}, mistake), (5, "it: annotations is")):
         with pytest.raises(TypeError, match=said):
             annotated(wrong, Annotations, "{}", "it")  # type: ignore[arg-type]
 

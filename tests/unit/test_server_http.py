@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 import pytest
 
@@ -222,18 +222,19 @@ def test_the_store_of_events_is_a_choice() -> None:
 
 def test_a_closed_server_serves_again_whoever_brings_the_requests(server: Server, stage: Stage) -> None:
     asked = alone("server/discover")
-    application = server.wsgi()
+    application, statuses = server.wsgi(), []  # type: ignore[var-annotated]
     environ = {
-        "REQUEST_METHOD": "POST", "PATH_INFO": "/mcp", "CONTENT_LENGTH": str(len(asked.body)), "SERVER_PROTOCOL": "HTTP/1.1",
+        "REQUEST_METHOD": "POST", "PATH_INFO": "/mcp", "SERVER_PROTOCOL": "HTTP/1.1",
+        "CONTENT_LENGTH": str(len(asked.body)),
         **{f"HTTP_{name.upper().replace('-', '_')}": value for name, value in dict(asked.headers).items()},
         "CONTENT_TYPE": "application/json",
     }
     for _ in range(3):
         assert server.handle_http(asked).status == 200
-        statuses: List[str] = []
         body = application({**environ, "wsgi.input": io.BytesIO(asked.body)}, lambda status, _: statuses.append(status))
-        assert b"".join(body) and statuses == ["200 OK"]
+        assert b"".join(body)
         server.close()
+    assert statuses == ["200 OK"] * 3
 
 
 def test_run_says_every_way_in(capfd: pytest.CaptureFixture[str]) -> None:

@@ -287,7 +287,8 @@ def test_a_schema_that_is_no_objects_is_wrapped() -> None:
     assert wrapped_schema(plain) == plain and wrapped_schema(plain) is not plain
     assert wrapped_schema({"type": "array", "$defs": {"a": {}}, "definitions": {"b": {}}, "$schema": "s"}) == {
         "type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"],
-        "x-minimcp-wrapped": True, "x-fastmcp-wrap-result": True, "$defs": {"a": {}}, "definitions": {"b": {}}, "$schema": "s",
+        "x-minimcp-wrapped": True, "x-fastmcp-wrap-result": True, "$defs": {"a": {}}, "definitions": {"b": {}},
+        "$schema": "s",
     }
 
 
