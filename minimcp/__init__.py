@@ -26,76 +26,27 @@ Importing this package starts nothing and imports neither third-party code nor a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+# isort: off
 from .errors import (
-    AuthorizationError,
-    Cancelled,
-    CapabilityNotSupported,
-    ConnectionFailed,
-    ConnectionLost,
-    Declined,
-    HeaderMismatch,
-    InternalError,
-    InvalidParams,
-    InvalidRequest,
-    McpError,
-    MethodNotFound,
-    ParseError,
-    ProtocolViolation,
-    Refused,
-    RequestStateRejected,
-    RequestTimeout,
-    ResourceAccessDenied,
-    ResourceNotFound,
-    RpcError,
-    ToolError,
-    UnsupportedRevision,
-    UrlElicitationRequired,
+    AuthorizationError, Cancelled, CapabilityNotSupported, ConnectionFailed, ConnectionLost, Declined, HeaderMismatch,
+    InternalError, InvalidParams, InvalidRequest, McpError, MethodNotFound, ParseError, ProtocolViolation, Refused,
+    RequestStateRejected, RequestTimeout, ResourceAccessDenied, ResourceNotFound, RpcError, ToolError,
+    UnsupportedRevision, UrlElicitationRequired,
 )
-from .protocol.late import late_names
 
-__version__ = "0.1.0"
-
-_LATE = {
-    "engine.cancel": "CancelToken",
-    "engine.limits": "Limits",
-    "http.options": "HttpOptions",
-    "client.client": "Client",
-    "client.connect": "connect",
-    "server.context": "Context current_context",
-    "server.logging": "LogHandler",
-    "server.questions": "Elicit ElicitUrl ListRoots Sample",
-    "client.group": "Group connect_all",
-    "server.decorators": "prompt resource tool",
-    "server.paths": "resolve_inside",
-    "server.executors": "Serial",
-    "server.server": "Server serve",
-    "testing": "testing",
-    "stdio.child": "StdioServer",
-    "http.common": "HttpRequest HttpResponse",
-    "http.http_server_stream": "EventStore",
-    "http.posting": "HttpServer",
-    "types": """
-        Annotations Answer Audio BlobResourceContents CallToolResult Change Completion ElicitRequest EmbeddedResource
-        GetPromptResult Icon Image Implementation LogMessage Message ModelPreferences Progress Prompt PromptArgument
-        PromptMessage ReadResourceResult Resource ResourceLink ResourceTemplate Root SampleRequest SampleResult
-        SamplingMessage Text TextResourceContents Tool ToolAnnotations ToolChoice ToolResult ToolUse
-    """,
-}
-"""Names that are imported when somebody asks for them: a client does not pay for the server, nor a server for it."""
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a name is first used
     from . import testing as testing
     from .client.client import Client
     from .client.connect import connect
     from .client.group import Group, connect_all
-    from .engine.cancel import CancelToken
     from .engine.limits import Limits
-    from .http.common import HttpRequest, HttpResponse
-    from .http.http_server_stream import EventStore
+    from .engine.requests import CancelToken
+    from .http.client import HttpServer
+    from .http.headers import HttpRequest, HttpResponse
     from .http.options import HttpOptions
-    from .http.posting import HttpServer
+    from .http.streams import EventStore
     from .server.context import Context, current_context
     from .server.decorators import prompt, resource, tool
     from .server.executors import Serial
@@ -105,57 +56,66 @@ if TYPE_CHECKING:
     from .server.server import Server, serve
     from .stdio.child import StdioServer
     from .types import (
-        Annotations,
-        Answer,
-        Audio,
-        BlobResourceContents,
-        CallToolResult,
-        Change,
-        Completion,
-        ElicitRequest,
-        EmbeddedResource,
-        GetPromptResult,
-        Icon,
-        Image,
-        Implementation,
-        LogMessage,
-        Message,
-        ModelPreferences,
-        Progress,
-        Prompt,
-        PromptArgument,
-        PromptMessage,
-        ReadResourceResult,
-        Resource,
-        ResourceLink,
-        ResourceTemplate,
-        Root,
-        SampleRequest,
-        SampleResult,
-        SamplingMessage,
-        Text,
-        TextResourceContents,
-        Tool,
-        ToolAnnotations,
-        ToolChoice,
-        ToolResult,
-        ToolUse,
+        Annotations, Answer, Audio, BlobResourceContents, CallToolResult, Change, Completion, ElicitRequest,
+        EmbeddedResource, GetPromptResult, Icon, Image, Implementation, LogMessage, Message, ModelPreferences, Progress,
+        Prompt, PromptArgument, PromptMessage, ReadResourceResult, Resource, ResourceLink, ResourceTemplate, Root,
+        SampleRequest, SampleResult, SamplingMessage, Text, TextResourceContents, Tool, ToolAnnotations, ToolChoice,
+        ToolResult, ToolUse,
     )
-else:
-    __getattr__, __dir__ = late_names(__name__, _LATE)
+# isort: on
+
+__version__ = "0.1.0"
 
 __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Change", "Client", "Completion", "ConnectionFailed", "ConnectionLost",
-    "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore", "GetPromptResult",
-    "Group", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image",
-    "Implementation", "InternalError", "InvalidParams", "InvalidRequest",
-    "Limits", "ListRoots", "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences",
-    "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult",
-    "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",
+    "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore",
+    "GetPromptResult", "Group", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer",
+    "Icon", "Image", "Implementation", "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots",
+    "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences", "ParseError",
+    "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused",
+    "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",
     "ResourceNotFound", "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest", "SampleResult",
     "SamplingMessage", "Serial", "Server", "StdioServer", "Text", "TextResourceContents", "Tool", "ToolAnnotations",
     "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired",
     "__version__", "connect", "connect_all", "current_context", "prompt", "resolve_inside", "resource", "serve",
     "tool",
 ]
+
+_MODULES = {
+    "client.client": "Client",
+    "client.connect": "connect",
+    "client.group": "Group connect_all",
+    "engine.limits": "Limits",
+    "engine.requests": "CancelToken",
+    "http.client": "HttpServer",
+    "http.headers": "HttpRequest HttpResponse",
+    "http.options": "HttpOptions",
+    "http.streams": "EventStore",
+    "server.context": "Context current_context",
+    "server.decorators": "prompt resource tool",
+    "server.executors": "Serial",
+    "server.logging": "LogHandler",
+    "server.paths": "resolve_inside",
+    "server.questions": "Elicit ElicitUrl ListRoots Sample",
+    "server.server": "Server serve",
+    "stdio.child": "StdioServer",
+}
+"""Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.
+Every other name of `__all__` is in `types`."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        if name == "testing":
+            return import_module(f"{__name__}.testing")
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = next((module for module, names in _MODULES.items() if name in names.split()), "types")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, "testing"})

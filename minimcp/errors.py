@@ -26,37 +26,38 @@ STATE_REJECTED = "invalid_request_state"
 """The ``reason`` in the data of an error that refuses a ``requestState``."""
 
 RESERVED_CODES = range(-32768, -31999)
-"""The protocol's own range: an application's codes lie outside it."""
+"""The range of JSON-RPC and of the protocol."""
+
+SERVER_CODES = range(-32099, -31999)
+"""The part of it that JSON-RPC leaves to servers. An application may raise those that the protocol gives no meaning.
+They are sent in sessions with a handshake. The revisions after that keep them for the protocol, so -32603 is sent."""
 
 OLD_TOOL_CODES = frozenset({-32003, -32004})
-"""A tool failed, its arguments do not fit: codes of an older description of the protocol, which an application may
-raise all the same. They are sent where sessions begin with a handshake; -32603 stands for them where none does."""
+"""A tool failed, its arguments do not fit: codes of an older description of the protocol."""
 
 
-def _rebuild(kind: type[BaseException], arguments: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
-    error = kind.__new__(kind)
-    error.args = arguments
-    error.__dict__.update(state)
-    return error
+def _blank(kind: type[BaseException]) -> BaseException:
+    return kind.__new__(kind)
 
 
 class McpError(Exception):
     """The root of everything that this library raises about the protocol or a connection."""
 
-    def __reduce__(self) -> tuple[Callable[..., BaseException], tuple[Any, ...]]:
-        return _rebuild, (type(self), self.args, dict(self.__dict__))
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        return _blank, (type(self),), {**self.__dict__, "args": self.args}
 
 
 class RpcError(McpError):
     """A JSON-RPC error: raised in a handler it becomes the answer, raised by a call it is the peer's answer.
 
     Args:
-        code: The number. An application's own lies outside -32768 to -32000; -32003 and -32004 may be used too.
+        code: The number. An application's own lies outside -32768 to -32000, or in -32099 to -32000 where the protocol
+            has no meaning for it; 2026-07-28 keeps those for the protocol, and -32603 is sent in its place there.
         message: One short sentence.
         data: Any JSON value; None sends none.
 
     Raises:
-        ValueError: The code lies in the protocol's range and no class here stands for it.
+        ValueError: The code is one that JSON-RPC reserves (-32768 to -32100), and no class here stands for it.
         TypeError: The code is no integer or the message no string.
     """
 
@@ -67,8 +68,8 @@ class RpcError(McpError):
             raise TypeError(f"code must be an int, not {type(code).__name__}")
         if not isinstance(message, str):
             raise TypeError(f"message must be a str, not {type(message).__name__}")
-        if code in RESERVED_CODES and code not in _NAMED and code not in OLD_TOOL_CODES:
-            raise ValueError(f"{code} is reserved by the protocol: use a code outside -32768 to -32000")
+        if code in RESERVED_CODES and code not in SERVER_CODES and code not in KINDS:
+            raise ValueError(f"{code} is reserved by JSON-RPC: use a code outside -32768 to -32100")
         super().__init__(message)
         self.code, self.message, self.data = int(code), message, data  # an IntEnum's member is an int on the wire
 
@@ -176,18 +177,23 @@ def _asks_for_url(entry: Any) -> bool:
     return all(isinstance(entry.get(name), str) for name in ("message", "url", "elicitationId"))
 
 
-_NAMED = {
-    PARSE_ERROR: ParseError,
-    INVALID_REQUEST: InvalidRequest,
-    METHOD_NOT_FOUND: MethodNotFound,
-    INVALID_PARAMS: InvalidParams,
-    INTERNAL_ERROR: InternalError,
-    RESOURCE_NOT_FOUND: ResourceNotFound,
-    HEADER_MISMATCH: HeaderMismatch,
-    MISSING_CAPABILITY: CapabilityNotSupported,
-    UNSUPPORTED_VERSION: UnsupportedRevision,
-    URL_ELICITATION_REQUIRED: UrlElicitationRequired,
+KINDS: dict[int, type[RpcError]] = {
+    kind.CODE: kind
+    for kind in (
+        ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError, ResourceNotFound, HeaderMismatch,
+        CapabilityNotSupported, UnsupportedRevision, UrlElicitationRequired,
+    )
 }
+"""The class for each code that the protocol gives a meaning."""
+
+OLD_KINDS: dict[int, type[RpcError]] = {
+    -32004: InvalidParams,  # the arguments of a tool
+    -32005: InvalidParams,  # no such prompt
+    -32006: CapabilityNotSupported,  # sampling
+    -32007: CapabilityNotSupported,
+}
+"""Codes of a widely read paraphrase of the specification, which servers were written after: read in sessions with a
+handshake. So are -32001 for a resource that does not exist, and -32003 for a tool that failed."""
 
 
 def error_from_peer(code: int, message: str, data: Any = None, *, kind: Optional[type[RpcError]] = None) -> RpcError:
@@ -199,17 +205,12 @@ def error_from_peer(code: int, message: str, data: Any = None, *, kind: Optional
         data: The peer's data, None when there was none.
         kind: The class to use instead of the code's own; None lets the code decide.
     """
-    chosen: type[RpcError] = _kind_of(code, data) if kind is None else kind
-    error: RpcError = chosen.__new__(chosen)
+    rejected = code == INVALID_PARAMS and isinstance(data, dict) and data.get("reason") == STATE_REJECTED
+    chosen: type[RpcError] = kind or (RequestStateRejected if rejected else KINDS.get(code, RpcError))
+    error = chosen.__new__(chosen)
     error.args = (message,)
     error.code, error.message, error.data, error.from_peer = code, message, data, True
     return error
-
-
-def _kind_of(code: int, data: Any) -> type[RpcError]:
-    if code == INVALID_PARAMS and isinstance(data, dict) and data.get("reason") == STATE_REJECTED:
-        return RequestStateRejected
-    return _NAMED.get(code, RpcError)
 
 
 class ToolError(McpError):
@@ -269,6 +270,14 @@ class ConnectionLost(_ConnectionTrouble):
     """The connection ended while it was needed, or is used after `close()`. Arguments as `ConnectionFailed`."""
 
 
+class Busy(ConnectionLost):
+    """The server takes no more requests for so many ``seconds``; this one it did not run."""
+
+    def __init__(self, message: str, seconds: int) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
 class RequestTimeout(McpError, TimeoutError):
     """No answer came in time; the peer was told that nobody waits any more."""
 
@@ -307,3 +316,23 @@ def one_line(value: Any, limit: int = 200) -> str:
     text = value if isinstance(value, str) else repr(value)
     escaped = text.encode("unicode_escape", "backslashreplace").decode("ascii")
     return escaped if len(escaped) <= limit else escaped[:limit] + "..."
+
+
+def describe(error: BaseException) -> str:
+    """An exception's own words, or its class's name when it has none (or fails to say them).
+
+    Words that only show a value, as those of ``KeyError("x")``, and those of what is no `Exception`, as `SystemExit`,
+    do not say what happened: they stand behind the name.
+    """
+    name = type(error).__name__
+    try:
+        words = str(error)
+    except BaseException:
+        return name
+    if not words.strip():
+        return name
+    try:
+        bare = not isinstance(error, Exception) or words in (*map(repr, error.args[:1]), repr(error.args))
+    except BaseException:
+        bare = False  # an argument that cannot be shown was not shown
+    return f"{name}: {words}" if bare else words

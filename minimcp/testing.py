@@ -7,23 +7,26 @@ single handler is called with a `context`. A `Transcript` shows and checks what 
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
+import threading
+from itertools import groupby, takewhile
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, NoReturn, Optional, Union
 
-from .client.answering import KINDS
-from .client.handlers import NAMES, Handlers
-from .engine.exchange import Exchange, Outlet, Route
-from .engine.workers import here
-from .protocol.eras import LOG_LEVELS, Peer
+from .client.host import KINDS, NAMES, Handlers
+from .engine.pool import here
+from .engine.requests import IncomingRequest, Route, Sink
+from .protocol.lifecycle import LOG_LEVELS, Peer
 from .protocol.messages import Json, Request
 from .protocol.versions import NEWEST_HANDSHAKE, choose
 from .server.context import Context
 from .server.questions import CARRIERS, Asked, Asker, read_result
 from .server.registered import ServerConfig
 from .server.server import Server
-from .transcript import Entry, Transcript
 from .types import LogMessage, Progress
 
 __all__ = ["Entry", "Question", "Transcript", "UnitContext", "context"]
+
+
+# ------------------------------------------------------------ a Context without a connection
 
 
 class Question(NamedTuple):
@@ -48,14 +51,13 @@ class UnitContext(Context):
     In a ``with`` block `current_context` finds it, on the thread that entered the block.
     """
 
-    __slots__ = ("_outlet", "_outer")
+    sent: list[dict[str, Json]]
+    """Every notification as it would go over the wire, in order."""
 
-    _outlet: _Record
+    questions: list[Question]
+    """What was asked, in order, answered or not."""
 
-    def __init__(self, exchange: Exchange, outlet: _Record) -> None:
-        super().__init__(exchange)
-        self._outlet = outlet
-        self._outer: list[Any] = []
+    _outer: list[Any]
 
     @property
     def server(self) -> Server:
@@ -68,28 +70,18 @@ class UnitContext(Context):
     @property
     def reports(self) -> list[Progress]:
         """The progress that was reported, in order; as for a real client without those that did not increase."""
-        return [Progress.from_wire(params) for params in self._told("notifications/progress")]
+        return [Progress.from_wire(params) for params in self._sent_params("notifications/progress")]
 
     @property
     def logs(self) -> list[LogMessage]:
         """The log messages that were sent, in order: each has ``level``, ``data`` and ``logger``."""
-        return [LogMessage.from_wire(params) for params in self._told("notifications/message")]
+        return [LogMessage.from_wire(params) for params in self._sent_params("notifications/message")]
 
-    @property
-    def sent(self) -> list[dict[str, Json]]:
-        """Every notification as it would go over the wire, in order."""
-        return list(self._outlet.sent)
-
-    @property
-    def questions(self) -> list[Question]:
-        """What was asked, in order, answered or not."""
-        return list(self._outlet.questions)
-
-    def _told(self, method: str) -> list[dict[str, Json]]:
+    def _sent_params(self, method: str) -> list[dict[str, Json]]:
         return [message["params"] for message in self.sent if message["method"] == method]
 
     def cancel(self, reason: Optional[str] = None) -> None:
-        """Cancel the request, as its client would; what waits for that is called at once, on this thread.
+        """Cancel the request, as its client would; functions of ``ctx.on_cancel`` are called at once, on this thread.
 
         Args:
             reason: Why; None says nothing.
@@ -97,12 +89,12 @@ class UnitContext(Context):
         self._exchange.cancel(reason)
 
     def __enter__(self) -> UnitContext:
-        self._outer.append(getattr(here, "exchange", None))
-        here.exchange = self._exchange
+        self._outer.append(getattr(here, "request", None))
+        here.request = self._exchange
         return self
 
     def __exit__(self, *_: object) -> None:
-        here.exchange = self._outer.pop()
+        here.request = self._outer.pop()
 
 
 def context(
@@ -147,16 +139,18 @@ def context(
     if log_level not in LOG_LEVELS:
         raise ValueError(f"log_level is one of {', '.join(LOG_LEVELS)}, not {log_level!r}")
     if capabilities is None:
-        capabilities = Handlers(dict.fromkeys(NAMES, _unused), sampling=("tools", "context")).capabilities(spoken)
-    outlet = _Record()
+        capabilities = Handlers(None, dict.fromkeys(NAMES, _unused), sampling=("tools", "context")).capabilities(spoken)
+    sink = _Record()
     peer = Peer(spoken, info=client_info, capabilities=dict(capabilities), log_rank=LOG_LEVELS[log_level])
     asked = dict(params or {})
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
-    exchange = Exchange(Request(request_id, method, asked), peer, Route(_unused), outlet)
+    exchange = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), sink)
     exchange.server = _config() if server is None else server._config
     if method in CARRIERS:
-        exchange.asker = _ScriptedAsker(exchange, answers or {}, outlet.questions)
-    return UnitContext(exchange, outlet)
+        exchange.asker = _ScriptedAsker(exchange, answers or {}, sink.questions)
+    made = UnitContext(exchange)
+    made.sent, made.questions, made._outer = sink.sent, sink.questions, []
+    return made
 
 
 def _unused(*_: Any) -> NoReturn:
@@ -173,10 +167,8 @@ def _no_server(context: Context, peer: Peer, uri: str) -> NoReturn:
     raise AssertionError(f"the handler reads {uri}, and the test has no server: context(server=...)")
 
 
-class _Record(Outlet):
-    """Takes what a handler sends."""
-
-    __slots__ = ("sent", "questions")
+class _Record(Sink):
+    """Keeps what a handler sends, in place of a connection."""
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Json]] = []
@@ -185,14 +177,14 @@ class _Record(Outlet):
     def send(self, line: bytes) -> None:
         self.sent.append(json.loads(line))
 
-    def run_aside(self, work: Callable[[], None]) -> None:
-        work()
+    def spawn(self, job: Callable[[], object]) -> None:
+        job()
 
 
 class _ScriptedAsker(Asker):
-    """Answers what is asked by what a test says."""
+    """Answers questions with what the test gave."""
 
-    def __init__(self, exchange: Exchange, answers: Answers, questions: list[Question]) -> None:
+    def __init__(self, exchange: IncomingRequest, answers: Answers, questions: list[Question]) -> None:
         super().__init__(exchange)
         self._script, self._questions = answers, questions
 
@@ -200,13 +192,16 @@ class _ScriptedAsker(Asker):
         return {each.key: self._answer(each) for each in asked}
 
     def _answer(self, asked: Asked) -> Any:
-        peer, method = self._exchange.peer, asked.question.method
-        kind = KINDS[method]
+        peer, kind = self._exchange.peer, KINDS[asked.question.method]
         parts = peer.capabilities[kind.capability]
         request, write = kind.read(asked.question.sealed(asked.params), parts, peer.revision)
         question = Question(asked.key, kind.handler, request)
         self._questions.append(question)
-        answer = self._find(question)
+        answer: Any = self._script
+        if not callable(answer):
+            answer = answer.get(question.key, answer.get(question.kind, _unanswered))
+        if callable(answer) and not isinstance(answer, type):
+            answer = answer(question)
         if isinstance(answer, BaseException) or (isinstance(answer, type) and issubclass(answer, BaseException)):
             raise answer
         try:
@@ -214,20 +209,220 @@ class _ScriptedAsker(Asker):
         except (TypeError, ValueError) as error:
             raise AssertionError(f"the test's answer to {asked.key!r} does not fit: {error}") from error
 
-    def _find(self, question: Question) -> Any:
-        answer: Any = self._script
-        if not callable(answer):
-            name = next((name for name in (question.key, question.kind) if name in answer), None)
-            if name is None:
-                raise AssertionError(_unanswered(question))
-            answer = answer[name]
-        is_function = callable(answer) and not isinstance(answer, type)
-        return answer(question) if is_function else answer
+
+def _unanswered(question: Question) -> NoReturn:
+    message = getattr(question.request, "message", None)
+    shown = f" ({message!r:.100})" if message else ""
+    how = f"context(answers={{{question.key!r}: ...}}) or {{{question.kind!r}: ...}}"
+    raise AssertionError(f"the handler asks {question.key!r}{shown}, and the test has no answer: {how}")
 
 
-def _unanswered(question: Question) -> str:
-    key, kind = question.key, question.kind
-    said = getattr(question.request, "message", None)
-    what = f" ({said!r:.100})" if said else ""
-    how = f"context(answers={{{key!r}: ...}}) or {{{kind!r}: ...}}"
-    return f"the handler asks {key!r}{what}, and the test has no answer: {how}"
+# ------------------------------------------------------------ what goes over the wire
+
+WIDTH = 100
+"""Characters of a message's content that are shown."""
+
+NOTHING_PASSED = "  (nothing passed: did connect, or the Server, get this transcript as trace=?)"
+
+_BACK = {"-->": "<--", "<--": "-->"}
+
+
+class Entry(NamedTuple):
+    """One message of a `Transcript`."""
+
+    direction: str
+    """"-->" for sent, "<--" for received, as seen by the side that was given the transcript."""
+
+    message: Any
+    """The decoded JSON; the text of a line that was no JSON object."""
+
+    method: str
+    """Of a request or a notification; of the request that an answer answers; "" when there is none."""
+
+    @property
+    def kind(self) -> str:
+        """"request", "notification", "result", "error", or "noise" for what is no message."""
+        if not isinstance(self.message, dict):
+            return "noise"
+        if "method" in self.message:
+            return "request" if "id" in self.message else "notification"
+        return "error" if "error" in self.message else "result"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What `Transcript.assert_flow` may call it, most exact first."""
+        of = f" of {self.method}" if self.method else ""
+        if self.kind == "error":
+            code = self.message["error"].get("code")
+            return f"error {code}{of}", f"error {code}", f"error{of}", "error"
+        return {"result": (f"result{of}", "result"), "noise": ("noise",)}.get(self.kind, (self.method,))
+
+    def __str__(self) -> str:
+        content, id = self.message, ""
+        if isinstance(content, dict):
+            id = f" #{content['id']}" if "id" in content else ""
+            content = next((content[name] for name in ("params", "result", "error") if name in content), {})
+        if isinstance(content, dict):
+            content = {name: value for name, value in content.items() if name != "_meta"}
+        text = json.dumps(content, ensure_ascii=False) if content else ""
+        shown = text if len(text) <= WIDTH else text[:WIDTH] + "..."
+        return f"{self.direction} {self.names[0]}{id}  {shown}".rstrip()
+
+
+class Transcript:
+    """What goes over the wire, in order: ``connect(server, trace=transcript)``, or ``Server(trace=transcript)``.
+
+    Iterating gives `Entry` objects; those of a batch stand alone. ``str()`` is a log with a line for each. The methods
+    that look for something raise an AssertionError which shows that log. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._entries: list[Entry] = []
+        self._open: dict[tuple[str, str], str] = {}
+        """Methods of the requests that have no answer yet, by direction and the ``repr`` of the id: 1 is not "1"."""
+
+    def __call__(self, arrow: str, text: str) -> None:
+        """Take one line: what ``trace=`` calls.
+
+        Args:
+            arrow: "-->" or "<--".
+            text: The line.
+        """
+        try:
+            read = json.loads(text)
+        except ValueError:
+            read = text
+        with self._changed:
+            for message in read if isinstance(read, list) else [read]:
+                is_message = isinstance(message, dict)
+                method = self._method(arrow, message) if is_message else ""
+                self._entries.append(Entry(arrow, message if is_message else text, method))
+            self._changed.notify_all()
+
+    def _method(self, arrow: str, message: dict[str, Any]) -> str:
+        id, method = repr(message.get("id")), message.get("method")
+        if method is None:
+            return self._open.pop((_BACK[arrow], id), "")
+        if "id" in message:
+            self._open[arrow, id] = str(method)
+        return str(method)
+
+    def __iter__(self) -> Iterator[Entry]:
+        with self._changed:
+            return iter(list(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def clear(self) -> None:
+        """Forget what was recorded, as after the opening of a connection."""
+        with self._changed:
+            self._entries.clear()
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+    def __repr__(self) -> str:
+        return f"<Transcript {len(self)} messages>"
+
+    def methods(self) -> list[str]:
+        """The methods of all requests and notifications, in order."""
+        return [entry.method for entry in self if entry.kind in ("request", "notification")]
+
+    def requests(self, method: Optional[str] = None) -> list[dict[str, Json]]:
+        """The requests, in order, as they were on the wire.
+
+        Args:
+            method: Of those that are wanted; None wants all.
+        """
+        return [entry.message for entry in self if entry.kind == "request" and method in (None, entry.method)]
+
+    def answer_to(self, request: Mapping[str, Json]) -> dict[str, Json]:
+        """The answer to a request, as it was on the wire, with ``result`` or ``error``.
+
+        Args:
+            request: One of `requests`.
+
+        Raises:
+            AssertionError: There is no such request, or no answer to it yet.
+        """
+        __tracebackhide__ = True
+        entries = iter(self)
+        asked = next((entry for entry in entries if entry.kind == "request" and entry.message == request), None)
+        if asked is None:
+            raise AssertionError(self._shown(f"{request!r:.100} is no request of"))
+        for entry in entries:
+            if entry.kind in ("result", "error") and entry.direction != asked.direction:
+                answer: dict[str, Json] = entry.message
+                if repr(answer.get("id")) == repr(request["id"]):
+                    return answer
+        raise AssertionError(self._shown(f"{asked} has no answer in"))
+
+    def wait_for(self, expected: str, timeout: float = 10.0) -> Entry:
+        """Wait for a message that nobody's call waits for; returns the first, which may have passed already.
+
+        Args:
+            expected: As for `assert_flow`.
+            timeout: Seconds.
+
+        Raises:
+            AssertionError: It did not come in time.
+        """
+        __tracebackhide__ = True
+        _check(expected)
+        with self._changed:
+            found = self._changed.wait_for(
+                lambda: next((entry for entry in self._entries if _fits(entry, expected)), None), timeout
+            )
+        if found is None:
+            raise AssertionError(self._shown(f"no {expected!r} came within {timeout:g} s:"))
+        return found
+
+    def assert_flow(self, *expected: Any) -> None:
+        """Check that these messages passed one directly after another, whatever was before and after them.
+
+        Args:
+            expected: Each a direction and a method, or "result", "error", "error -32602", also followed by "of" and the
+                method that was called: ``"--> tools/call"``, ``"<-- result of tools/call"``. A ``...`` stands for any
+                number of other messages.
+
+        Raises:
+            AssertionError: They did not. It shows the whole exchange, with "=" before what is as expected, "-" before
+                what is missing and "+" before what came in its place.
+            ValueError: A text names no message.
+        """
+        __tracebackhide__ = True
+        entries, at = list(self), 0
+        lines = [f"  {entry}" for entry in entries]
+        for is_gap, group in groupby(expected, lambda each: each is ...):
+            run = [] if is_gap else list(group)
+            for each in run:
+                _check(each)
+            start = max(range(at, len(entries) + 1), key=lambda start: _matching(entries[start:], run))
+            length = _matching(entries[start:], run)
+            at = start + length
+            lines[start:at] = [f"= {entry}" for entry in entries[start:at]]
+            if length < len(run):
+                if not length:
+                    at = len(entries)
+                lines[at:at + 1] = [f"- {run[length]}", *(f"+ {entry}" for entry in entries[at:at + 1])]
+                shown = "\n".join(lines if entries else [*lines, NOTHING_PASSED])
+                raise AssertionError(f"{run[length]!r} is missing:\n{shown}")
+
+    def _shown(self, problem: str) -> str:
+        return f"{problem} this exchange:\n" + ("\n".join(f"  {entry}" for entry in self) or NOTHING_PASSED)
+
+
+def _check(expected: Any) -> None:
+    if not isinstance(expected, str) or expected[:4] not in ("--> ", "<-- "):
+        raise ValueError(f"a message is named like '--> tools/call' or '<-- result', unlike {expected!r}")
+
+
+def _fits(entry: Entry, expected: str) -> bool:
+    return expected[:3] == entry.direction and expected[4:] in entry.names
+
+
+def _matching(entries: list[Entry], run: list[str]) -> int:
+    """How many of a run's messages the entries begin with."""
+    return len(list(takewhile(lambda pair: _fits(*pair), zip(entries, run))))

@@ -72,13 +72,13 @@ def time_for_last_words() -> Iterator[None]:
 
     Tests of what happens when that time is over set it themselves.
     """
-    from minimcp.client import listening
+    from minimcp.client import subscriptions
     from minimcp.engine import connection as channel
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FAREWELL_SECONDS", "LAST_WORDS_SECONDS", "CLOSE_SECONDS"):
             patch.setattr(channel, name, WAIT)
-        patch.setattr(listening, "_FAREWELL", WAIT)
+        patch.setattr(subscriptions, "UNSUBSCRIBE_SECONDS", WAIT)
         yield
 
 
@@ -88,15 +88,15 @@ def _left_behind(before: Held) -> List[str]:
     return [*opened.elements(), *(f"closed, though not the test's own: {what}" for what in closed.elements())]
 
 
-GROWN = re.compile(r"(minimcp-.+)-(?:\d+|watcher)")
-"""A worker or the watcher of a connection: they come when they are needed, which the scheduler decides."""
+GROWN = re.compile(r"(minimcp-.+)-\d+|minimcp-timer")
+"""A thread of a pool, or the timer: they come when they are needed, which the scheduler decides."""
 
 
 def _begun_since(before: Held) -> Set[threading.Thread]:
     """The test's threads: those by which connections grow that were there before are theirs, whenever they come."""
     readers = {thread.name for thread in before.threads}
     found = ((thread, GROWN.fullmatch(thread.name)) for thread in threading.enumerate())
-    new = {thread for thread, match in found if not match or f"{match[1]}-reader" not in readers}
+    new = {thread for thread, match in found if not match or (match[1] and f"{match[1]}-reader" not in readers)}
     return new - before.threads - KEPT_THREADS
 
 

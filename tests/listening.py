@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional
 
-from minimcp.protocol.eras import SUBSCRIPTION_KEY
+from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 
 from .answering import R4, R5, Answer, Answering, initialized, result
 from .scripted import notice

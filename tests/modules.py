@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .floors import PACKAGE, sources
+from .support import ROOT
+
+PACKAGE = ROOT / "minimcp"
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
@@ -19,7 +21,7 @@ class Import(NamedTuple):
     """A path relative to minimcp/ when it is one of ours, else a dotted name."""
     ours: bool
     late: bool
-    """Inside a function, or in the table of names of a package (see `minimcp.late`)."""
+    """Inside a function."""
     typing_only: bool
     """Below ``if TYPE_CHECKING``, and nowhere else."""
 
@@ -37,14 +39,9 @@ class Module:
         self.text = (PACKAGE / path).read_text(encoding="utf-8")
         self.tree = ast.parse(self.text, path)
         self.docstring = ast.get_docstring(self.tree) or ""
-        found = dict.fromkeys(self._imports(self.tree, late=False, typing_only=False))
-        self.imports: Tuple[Import, ...] = tuple(map(self._as_it_runs, found))
-
-    def _as_it_runs(self, each: Import) -> Import:
-        """What a package with a table of late names imports below ``if TYPE_CHECKING``, it imports late as well."""
-        if each.typing_only and self.path.endswith("__init__.py"):
-            return each._replace(late=True, typing_only=False)
-        return each
+        self.imports: Tuple[Import, ...] = tuple(
+            dict.fromkeys(self._imports(self.tree, late=False, typing_only=False))
+        )
 
     def _imports(self, node: ast.AST, *, late: bool, typing_only: bool) -> Iterator[Import]:
         if isinstance(node, ast.Import):
@@ -96,6 +93,11 @@ class Module:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
                 yield node.lineno, node.value
+
+
+def sources() -> List[str]:
+    """Every module of the package, relative to minimcp/."""
+    return sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 
 def read_package() -> Dict[str, Module]:

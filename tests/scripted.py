@@ -10,13 +10,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from minimcp.engine.connection import Channel
-from minimcp.engine.exchange import Exchange, Outlet, Route
+from minimcp.engine.connection import Connection, ConnectionHandler
 from minimcp.engine.limits import Limits
-from minimcp.engine.role import Role
-from minimcp.engine.transport import Frame, Pipe
+from minimcp.engine.requests import IncomingRequest, Route, Sink
+from minimcp.engine.transport import Frame, Transport
 from minimcp.errors import ConnectionLost, MethodNotFound
-from minimcp.protocol.eras import Peer
+from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Notification, Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 
@@ -53,7 +52,7 @@ def wait_for(event: threading.Event) -> None:
     assert event.wait(WAIT), "it did not come"
 
 
-class ScriptedPipe(Pipe):
+class ScriptedPipe(Transport):
     """The end of a pipe whose other end is the test.
 
     Args:
@@ -145,7 +144,7 @@ def cancelled(id: Any, reason: str = "never mind") -> Dict[str, Any]:
     return notice("notifications/cancelled", requestId=id, reason=reason)
 
 
-class ScriptedRole(Role):
+class ScriptedRole(ConnectionHandler):
     """Serves what the test puts into `routes`, by method; remembers what it was told."""
 
     answers_rubbish = True
@@ -159,7 +158,7 @@ class ScriptedRole(Role):
         self.noticed: Callable[[Notification], None] = self.notices.append
         self.losses: List[ConnectionLost] = []
 
-    def serve(self, method: str, handle: Callable[[Exchange], Any], **options: Any) -> None:
+    def serve(self, method: str, handle: Callable[[IncomingRequest], Any], **options: Any) -> None:
         self.routes[method] = Route(handle, **options)
 
     def admit(self, request: Request) -> Optional[Tuple[Peer, Route]]:
@@ -177,7 +176,7 @@ class ScriptedRole(Role):
         self.losses.append(cause)
 
 
-class RecordingOutlet(Outlet):
+class RecordingOutlet(Sink):
     """Takes everything and remembers it; `refusal` is what `begin` answers."""
 
     __slots__ = ("refusal", "lines", "owed", "delivered", "aside", "open", "parked", "works")
@@ -192,16 +191,16 @@ class RecordingOutlet(Outlet):
         self.parked = False
         self.works: List[Callable[[], Optional[bytes]]] = []
 
-    def begin(self, exchange: Exchange) -> Any:
+    def begin(self, exchange: IncomingRequest) -> Any:
         return self.refusal
 
-    def queue(self, exchange: Exchange) -> Any:
+    def queue(self, exchange: IncomingRequest) -> Any:
         return self.refusal
 
     def deliver(self, line: bytes) -> None:
         self.delivered.append(line)
 
-    def park(self, exchange: Exchange) -> None:
+    def park(self, exchange: IncomingRequest) -> None:
         self.parked = True
 
     def later(self, work: Callable[[], Optional[bytes]]) -> None:
@@ -215,10 +214,10 @@ class RecordingOutlet(Outlet):
             if line is not None:
                 self.lines += line.splitlines(True)
 
-    def answer(self, exchange: Exchange, line: bytes) -> Optional[bytes]:
+    def answer(self, exchange: IncomingRequest, line: bytes) -> Optional[bytes]:
         return line if self.claim(exchange) else None
 
-    def claim(self, exchange: Exchange) -> bool:
+    def claim(self, exchange: IncomingRequest) -> bool:
         was, self.open = self.open, False
         return was
 
@@ -235,11 +234,11 @@ class RecordingOutlet(Outlet):
 @contextmanager
 def open_channel(
     role: Optional[ScriptedRole] = None, *, room: Optional[int] = None, trace: Any = None, **limits: Any
-) -> Iterator[Tuple[Channel, ScriptedPipe, ScriptedRole]]:
+) -> Iterator[Tuple[Connection, ScriptedPipe, ScriptedRole]]:
     """A channel over a scripted pipe; closed at the end."""
     pipe = ScriptedPipe(room)
     served = role or ScriptedRole()
-    channel = Channel(pipe, served, limits=Limits(**limits), name="test", trace=trace).open()
+    channel = Connection(pipe, served, limits=Limits(**limits), name="test", trace=trace).open()
     try:
         yield channel, pipe, served
     finally:

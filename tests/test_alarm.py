@@ -6,7 +6,6 @@ import threading
 from typing import List
 
 import pytest
-
 from minimcp.engine.alarm import Alarm, Countdown
 
 from .scripted import no_threads, wait_for

@@ -9,18 +9,14 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.engine.cancel import CancelToken
-from minimcp.engine.exchange import Exchange, Route
-from minimcp.engine.inbound import Inbound
 from minimcp.engine.limits import Limits
-from minimcp.engine.outgoing import Outgoing
+from minimcp.engine.requests import CancelToken, Inbound, IncomingRequest, Outgoing, Route
 from minimcp.errors import Cancelled
-from minimcp.protocol.eras import Peer
+from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import REVISIONS
 
-from . import floors
-from .floors import PACKAGE
+from .modules import PACKAGE, sources
 
 
 def test_a_token_is_open_until_it_is_cancelled() -> None:
@@ -113,7 +109,7 @@ def test_the_reason_of_a_cancelled_request_is_logged(
         Limits(), send=lambda line: None, owe=lambda line: None, deliver=lambda line: None,
         later=lambda work: None, run_aside=lambda work: None, calls=calls,
     )
-    exchange = Exchange(Request(7, "tools/call"), Peer(REVISIONS[0]), Route(lambda exchange: {}), inbound)
+    exchange = IncomingRequest(Request(7, "tools/call"), Peer(REVISIONS[0]), Route(lambda exchange: {}), inbound)
     inbound.add(exchange)
     with caplog.at_level(logging.INFO, "minimcp"):
         inbound.cancel(7, reason)
@@ -154,7 +150,7 @@ def test_what_may_be_cancelled_is_said_in_two_places() -> None:
 
     Who asks where requests stand alone makes no call at all: see tests/features/test_asking.py.
     """
-    sources = {path: (PACKAGE / path).read_text(encoding="utf-8") for path in floors.sources()}
+    sources = {path: (PACKAGE / path).read_text(encoding="utf-8") for path in sources()}
     senders = {path for path, text in sources.items() if re.search(r'Notification\(\s*"notifications/cancelled"', text)}
     assert senders == {"outgoing.py", "inbound.py"}
     assert sources["inbound.py"].count("notifications/cancelled") == 1

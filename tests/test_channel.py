@@ -8,15 +8,15 @@ from contextlib import closing
 from typing import Any, List
 
 import pytest
+from minimcp.engine.lane import ALWAYS_SLOW
 from minimcp.server.pump import Main
 from minimcp.server.serial import Serial
 
 from minimcp.engine import connection as module
-from minimcp.engine.connection import Channel
-from minimcp.engine.deadline import Deadline
-from minimcp.engine.exchange import Exchange
-from minimcp.engine.lane import ALWAYS_SLOW
+from minimcp.engine.connection import Connection
 from minimcp.engine.limits import Limits
+from minimcp.engine.requests import IncomingRequest
+from minimcp.engine.timer import Deadline
 from minimcp.errors import ConnectionLost, RequestTimeout
 
 from .scripted import (
@@ -38,7 +38,7 @@ def soon() -> Deadline:
     return Deadline(WAIT)
 
 
-def ask(channel: Channel, **options: Any) -> Any:
+def ask(channel: Connection, **options: Any) -> Any:
     return channel.calls.call("work", lambda id: {}, **options)
 
 
@@ -53,7 +53,7 @@ class Held:
         self.begun, self.go = threading.Event(), threading.Event()
         self.exchange: Any = None
 
-    def __call__(self, exchange: Exchange) -> Any:
+    def __call__(self, exchange: IncomingRequest) -> Any:
         self.exchange = exchange
         self.begun.set()
         assert self.go.wait(WAIT)
@@ -62,7 +62,7 @@ class Held:
 
 def test_limits_and_a_name_that_are_not_given_are_the_defaults() -> None:
     pipe = ScriptedPipe()
-    channel = Channel(pipe, ScriptedRole())
+    channel = Connection(pipe, ScriptedRole())
     assert channel.name == "scripted"
     assert channel.limits.max_workers == Limits().max_workers
     channel.close()
@@ -80,12 +80,12 @@ def test_a_request_is_answered(hot: bool) -> None:
     with open_channel(role) as (channel, pipe, _):
         pipe.give(request(1, "work", n=5))
         assert outcome(pipe.lines(1)[0]) == (1, {"n": 5, "facts": "facts"})
-        assert repr(channel) == "<Channel 'test' open, 0 outgoing, 0 incoming>"
-    assert repr(channel) == "<Channel 'test' closed, 0 outgoing, 0 incoming>"
+        assert repr(channel) == "<Connection 'test' open, 0 outgoing, 0 incoming>"
+    assert repr(channel) == "<Connection 'test' closed, 0 outgoing, 0 incoming>"
 
 
 def test_where_a_route_wants_its_requests() -> None:
-    role, taken = ScriptedRole(), []  # type: Any, List[Exchange]
+    role, taken = ScriptedRole(), []  # type: Any, List[IncomingRequest]
     role.serve("elsewhere", lambda exchange: {}, start=taken.append)
     role.serve("alone", lambda exchange: {"thread": threading.current_thread().name}, pace=ALWAYS_SLOW)
     with open_channel(role) as (channel, pipe, _):
@@ -351,7 +351,7 @@ def test_close_does_not_wait_for_what_the_end_of_the_stream_waits_for() -> None:
         held.go.set()
 
 
-def ask_until_lost(channel: Channel) -> Any:
+def ask_until_lost(channel: Connection) -> Any:
     """A call that waits until the reader has seen the end of the stream."""
     return ask(channel)
 
@@ -361,7 +361,7 @@ def test_close_from_a_handler_and_from_many_threads_at_once() -> None:
     with open_channel(role) as (channel, pipe, _):
         closed = threading.Event()
 
-        def close(exchange: Exchange) -> Any:
+        def close(exchange: IncomingRequest) -> Any:
             tasks = [Task(channel.close) for _ in range(4)]
             channel.close()
             for task in tasks:
@@ -500,7 +500,7 @@ class Leaving(ScriptedPipe):
 def test_what_the_peer_said_before_it_left_still_counts(way: str) -> None:
     pipe, role = Leaving(), ScriptedRole()
     role.answers_rubbish = False
-    with closing(Channel(pipe, role, name="test").open()) as channel:
+    with closing(Connection(pipe, role, name="test").open()) as channel:
         answered, waiting = ask(channel), ask(channel)
         pipe.failing = ConnectionLost("broken pipe")
         with pytest.raises(ConnectionLost, match="no message: Bye"):
@@ -553,7 +553,7 @@ def test_close_frees_a_reader_that_is_held_back(monkeypatch: pytest.MonkeyPatch)
 def test_a_channel_that_finds_no_thread_lets_go_of_everything(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FAREWELL_SECONDS", 0.001)
     pipe, role = ScriptedPipe(), ScriptedRole()
-    channel = Channel(pipe, role, name="test")
+    channel = Connection(pipe, role, name="test")
     with no_threads(monkeypatch, part), pytest.raises(RuntimeError, match="thread"):
         channel.open()
     assert channel.wait_until_ended(WAIT)

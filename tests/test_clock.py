@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, List, Optional
 
 import pytest
+from minimcp.engine.clock import Clock, inherited
 
 from minimcp.engine import clock as module
-from minimcp.engine.clock import Clock, inherited
-from minimcp.engine.deadline import LONGEST_WAIT
+from minimcp.engine.timer import LONGEST_WAIT
 
 from .scripted import Task
 

@@ -7,10 +7,10 @@ from queue import SimpleQueue
 from typing import Any, Iterator, List
 
 import pytest
-
 from minimcp.engine.control import ControlWorker
-from minimcp.engine.exchange import Exchange, Route
-from minimcp.protocol.eras import Peer
+
+from minimcp.engine.requests import IncomingRequest, Route
+from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 
@@ -48,9 +48,9 @@ def bench() -> Iterator[Bench]:
     made.close()
 
 
-def exchange(id: int, outlet: Any = None) -> Exchange:
+def exchange(id: int, outlet: Any = None) -> IncomingRequest:
     route = Route(lambda exchange: {"n": id}, control=True)
-    return Exchange(Request(id, "ping"), Peer(NEWEST_HANDSHAKE), route, outlet or RecordingOutlet())
+    return IncomingRequest(Request(id, "ping"), Peer(NEWEST_HANDSHAKE), route, outlet or RecordingOutlet())
 
 
 def test_what_is_owed_is_sent_and_no_answer(bench: Bench) -> None:
@@ -108,13 +108,13 @@ def test_a_flood_does_not_keep_answers_back(bench: Bench) -> None:
     left = [True]
     outlet = RecordingOutlet()
 
-    def again(one: Exchange) -> Any:
+    def again(one: IncomingRequest) -> Any:
         outlet.open = True
         if left:
             bench.control.run(one)
         return {}
 
-    flood = Exchange(Request(1, "ping"), Peer(NEWEST_HANDSHAKE), Route(again, control=True), outlet)
+    flood = IncomingRequest(Request(1, "ping"), Peer(NEWEST_HANDSHAKE), Route(again, control=True), outlet)
     bench.control.run(flood)
     assert bench.next()[1] > 0
     left.clear()

@@ -7,8 +7,8 @@ from typing import Optional
 
 import pytest
 
-from minimcp.engine import deadline
-from minimcp.engine.deadline import LONGEST_WAIT, Deadline
+from minimcp.engine import timer
+from minimcp.engine.timer import LONGEST_WAIT, Deadline
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(deadline, "time", found)
+    monkeypatch.setattr(timer, "time", found)
     return found
 
 

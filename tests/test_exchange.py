@@ -9,10 +9,9 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
-
-from minimcp.engine.exchange import Exchange, Outlet, Route, _release, current_exchange
 from minimcp.engine.lane import Pace
-from minimcp.engine.outgoing import Outgoing
+
+from minimcp.engine.requests import IncomingRequest, Outgoing, Route, Sink, _release, current_exchange
 from minimcp.errors import (
     Cancelled,
     CapabilityNotSupported,
@@ -23,10 +22,10 @@ from minimcp.errors import (
     ResourceNotFound,
     RpcError,
     UrlElicitationRequired,
+    describe,
     error_from_peer,
 )
-from minimcp.protocol.eras import Peer
-from minimcp.protocol.failures import describe
+from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 
@@ -38,29 +37,29 @@ OLDEST, MODERN = BY_NAME["2024-11-05"], BY_NAME["2026-07-28"]
 
 
 def make(
-    handle: Callable[[Exchange], Any] = lambda exchange: {},
+    handle: Callable[[IncomingRequest], Any] = lambda exchange: {},
     *,
     revision: Any = NEWEST_HANDSHAKE,
     token: Any = None,
     outlet: Optional[RecordingOutlet] = None,
     params: Optional[Dict[str, Any]] = None,
-) -> Exchange:
+) -> IncomingRequest:
     given = params if params is not None else {} if token is None else {"_meta": {"progressToken": token}}
-    return Exchange(Request(7, "work", given), Peer(revision), Route(handle), outlet or RecordingOutlet())
+    return IncomingRequest(Request(7, "work", given), Peer(revision), Route(handle), outlet or RecordingOutlet())
 
 
-def sent(exchange: Exchange) -> List[Any]:
+def sent(exchange: IncomingRequest) -> List[Any]:
     return [json.loads(line)["params"] for line in exchange.outlet.lines]  # type: ignore[attr-defined]
 
 
-def error_of(exchange: Exchange) -> Any:
+def error_of(exchange: IncomingRequest) -> Any:
     line = exchange.run()
     assert line is not None
     return json.loads(line)["error"]
 
 
-def raises(error: BaseException) -> Callable[[Exchange], Any]:
-    def handle(exchange: Exchange) -> Any:
+def raises(error: BaseException) -> Callable[[IncomingRequest], Any]:
+    def handle(exchange: IncomingRequest) -> Any:
         raise error
 
     return handle
@@ -71,10 +70,10 @@ def raises(error: BaseException) -> Callable[[Exchange], Any]:
 
 def test_a_result_as_an_object() -> None:
     exchange = make(lambda exchange: {"n": 1})
-    assert repr(exchange) == "<Exchange work 7 open>"
+    assert repr(exchange) == "<IncomingRequest work 7 open>"
     assert exchange.run() == b'{"jsonrpc":"2.0","id":7,"result":{"n":1}}\n'
     assert exchange.finished
-    assert repr(exchange) == "<Exchange work 7 finished>"
+    assert repr(exchange) == "<IncomingRequest work 7 finished>"
 
 
 def test_a_result_as_text_that_was_made_before() -> None:
@@ -115,7 +114,7 @@ def test_a_request_that_was_cancelled_before_it_began_does_not_run() -> None:
 
 def test_a_route_with_its_own_pace() -> None:
     pace = Pace()
-    exchange = Exchange(Request(1, "a"), Peer(OLDEST), Route(lambda exchange: {}, pace=pace), RecordingOutlet())
+    exchange = IncomingRequest(Request(1, "a"), Peer(OLDEST), Route(lambda exchange: {}, pace=pace), RecordingOutlet())
     assert exchange.pace is pace
     assert make().pace is not pace
 
@@ -315,7 +314,7 @@ def test_after_a_cancel_everything_raises() -> None:
     exchange.check()
     exchange.cancel("never mind")
     exchange.cancel("a second time")
-    assert repr(exchange) == "<Exchange work 7 cancelled>"
+    assert repr(exchange) == "<IncomingRequest work 7 cancelled>"
     assert exchange.reason == "never mind"
     for action in (
         exchange.check,
@@ -367,7 +366,7 @@ def test_no_callback_is_lost_or_run_twice_in_a_race() -> None:
         exchange = make()
         start = threading.Barrier(2)
 
-        def cancel(exchange: Exchange = exchange, start: threading.Barrier = start) -> None:
+        def cancel(exchange: IncomingRequest = exchange, start: threading.Barrier = start) -> None:
             start.wait(WAIT)
             exchange.cancel()
 
@@ -424,7 +423,7 @@ def test_time_is_over_too_late() -> None:
 
 
 def test_an_outlet_says_what_it_must_implement() -> None:
-    outlet, exchange = Outlet(), make()
+    outlet, exchange = Sink(), make()
     for use in (
         lambda: outlet.begin(exchange),
         lambda: outlet.queue(exchange),

@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from typing import Any, Iterator, List
 
 import pytest
+from minimcp.http.sending import Cuttable, Sending
 
 from minimcp.errors import ConnectionFailed, ConnectionLost, ProtocolViolation
 from minimcp.http import fetch
 from minimcp.http.fetch import Answer, Fetcher, shown
-from minimcp.http.sending import Cuttable, Sending
 
 from .scripted import Task
 from .support import WAIT, eventually, run_python

@@ -10,7 +10,7 @@ import pytest
 
 import minimcp
 from minimcp import CancelToken, Limits
-from minimcp.engine.futures import CallFuture
+from minimcp.client.futures import CallFuture
 
 from .scripted import Task, wait_for
 from .support import WAIT

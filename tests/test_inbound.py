@@ -7,13 +7,21 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.engine.exchange import LATER, Exchange, Outlet, Route, current_exchange
-from minimcp.engine.inbound import Batch, Inbound, why_no_batch
 from minimcp.engine.limits import Limits
-from minimcp.engine.outgoing import Outgoing
+from minimcp.engine.requests import (
+    LATER,
+    Batch,
+    Inbound,
+    IncomingRequest,
+    Outgoing,
+    Route,
+    Sink,
+    current_exchange,
+    why_no_batch,
+)
 from minimcp.errors import INVALID_PARAMS, InternalError, InvalidRequest
-from minimcp.protocol.eras import Peer
-from minimcp.protocol.messages import Broken, Failure, Notification, Request, Response
+from minimcp.protocol.lifecycle import Peer
+from minimcp.protocol.messages import Failure, InvalidMessage, Notification, Request, Response
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 
 from .rows import for_each
@@ -38,8 +46,8 @@ class Bench:
             later=self.works.append, run_aside=self.aside.append, calls=CALLS,
         )
 
-    def add(self, id: Any = 1, *, method: str = "work", outlet: Any = None, size: int = 0, **route: Any) -> Exchange:
-        exchange = Exchange(
+    def add(self, id: Any = 1, *, method: str = "work", outlet: Any = None, size: int = 0, **route: Any) -> IncomingRequest:
+        exchange = IncomingRequest(
             Request(id, method), PEER, Route(lambda exchange: {"n": 1}, **route), outlet or self.inbound, size
         )
         self.inbound.add(exchange)
@@ -71,7 +79,7 @@ def test_a_request_may_stay_open_without_a_thread(bench: Bench) -> None:
         assert (farewell["method"], farewell["params"]) == ("notifications/cancelled", {"requestId": 2})
         assert exchange.outlet.claim(exchange)
         assert bench.inbound.wait_until_empty(0)
-    assert Outlet().farewell(2) is None
+    assert Sink().farewell(2) is None
 
 
 def test_a_request_is_in_until_it_is_answered_and_counts_until_that_is_written(bench: Bench) -> None:
@@ -341,7 +349,7 @@ def test_what_belongs_to_a_request_in_an_array(bench: Bench) -> None:
         ([Notification("a")] * 3, True, 2, "at most 2"),
         ([Request(1, "a"), Response(2, {})], True, None, "not both"),
         ([Notification("a"), Failure(2, 1, "x")], True, None, "not both"),
-        ([Request(1, "a"), Notification("a"), Broken(INVALID_PARAMS, "x")], True, 3, None),
+        ([Request(1, "a"), Notification("a"), InvalidMessage(INVALID_PARAMS, "x")], True, 3, None),
         ([Response(1, {}), Failure(2, 1, "x")], True, 2, None),
     ],
 )

@@ -6,14 +6,11 @@ import json
 from typing import Any, Callable, List, Optional
 
 import pytest
-
-from minimcp.engine.deadline import Deadline
-from minimcp.engine.exchange import Exchange
-from minimcp.engine.inbound import Inbound
 from minimcp.engine.intake import MOST_WARNINGS, Intake
+
 from minimcp.engine.limits import Limits
-from minimcp.engine.outgoing import Outgoing
-from minimcp.engine.table import PendingCall, RequestTable
+from minimcp.engine.requests import Inbound, IncomingRequest, Outgoing, PendingCall, RequestTable
+from minimcp.engine.timer import Deadline
 from minimcp.engine.transport import Addressed, Ended, TooLong
 from minimcp.errors import ConnectionLost, ProtocolViolation
 from minimcp.protocol.messages import Failure
@@ -30,7 +27,7 @@ class Bench:
     ) -> None:
         self.role = role or ScriptedRole()
         self.role.serve("work", lambda exchange: {"n": exchange.request.params.get("n")})
-        self.begun: List[Exchange] = []
+        self.begun: List[IncomingRequest] = []
         self.lines: List[Any] = []
         """Decoded, in the order in which they would be written."""
         self.calls = RequestTable()

@@ -7,10 +7,10 @@ from queue import SimpleQueue
 from typing import Any, Callable, Iterator, Optional
 
 import pytest
+from minimcp.engine.lane import ALWAYS_SLOW, GATHER_BYTES, QUICK_AGAIN, HotLane, Pace
 
 from minimcp.engine import lane as module
-from minimcp.engine.lane import ALWAYS_SLOW, GATHER_BYTES, QUICK_AGAIN, HotLane, Pace
-from minimcp.engine.workers import Workers, waiting
+from minimcp.engine.pool import Pool, waiting
 
 from .scripted import no_threads, wait_for
 from .support import WAIT, eventually
@@ -47,7 +47,7 @@ class Bench:
 
     def __init__(self, cap: int = 4) -> None:
         self.written: "SimpleQueue[Any]" = SimpleQueue()
-        self.workers = Workers(cap, name="lane")
+        self.workers = Pool(cap, name="lane")
         self.gate = threading.Event()
         self.gate.set()
         self.lane = HotLane(self.workers, self.write)

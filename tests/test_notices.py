@@ -1,4 +1,4 @@
-"""`Notices`: bounded by what there is to tell, not by how often it changes."""
+"""`NotificationQueue`: bounded by what there is to tell, not by how often it changes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Callable, List, Optional
 
 import pytest
 
-from minimcp.engine.notices import Notices
+from minimcp.engine.requests import NotificationQueue
 
 Work = Callable[[], Optional[bytes]]
 
 
 def test_what_waits_already_is_not_sent_twice() -> None:
     works: List[Work] = []
-    notices = Notices(works.append)
+    notices = NotificationQueue(works.append)
     for number in range(1000):
         notices.put("a", b"a%d\n" % number)
         notices.put("b", b"b\n")
-    assert len(works) == 1 and repr(notices) == "<Notices 2 waiting>"
+    assert len(works) == 1 and repr(notices) == "<NotificationQueue 2 waiting>"
     assert works.pop()() == b"a999\nb\n"
     notices.put("b", b"b\n")
     assert works.pop()() == b"b\n"
@@ -26,7 +26,7 @@ def test_what_waits_already_is_not_sent_twice() -> None:
 
 def test_what_is_held_waits_for_its_release() -> None:
     works: List[Work] = []
-    notices = Notices(works.append, held=True)
+    notices = NotificationQueue(works.append, held=True)
     notices.put("a", b"a\n")
     assert not works
     notices.release()
@@ -39,7 +39,7 @@ def test_what_is_held_waits_for_its_release() -> None:
 def test_nothing_is_lost_between_many_who_put_and_one_who_takes() -> None:
     works: List[Work] = []
     taken: List[bytes] = []
-    notices = Notices(works.append)
+    notices = NotificationQueue(works.append)
 
     def put(name: int) -> None:
         for number in range(500):

@@ -12,12 +12,11 @@ from contextlib import closing, contextmanager
 from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import pytest
-
-from minimcp.engine import descriptors
-from minimcp.engine.deadline import Deadline
-from minimcp.engine.memory import MemoryPipe
 from minimcp.engine.outbox import Outbox
-from minimcp.engine.transport import Pipe
+
+from minimcp.engine import transport
+from minimcp.engine.timer import Deadline
+from minimcp.engine.transport import MemoryPipe, Transport
 from minimcp.errors import ConnectionLost
 
 from .scripted import ScriptedPipe, Task, wait_for
@@ -322,7 +321,7 @@ def test_the_next_writer_finishes_what_ctrl_c_tore(act: str, strike: int) -> Non
 
 @pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("act", ["write", "post"])
-@pytest.mark.parametrize("kind", ["scripted", "memory", "descriptors"])
+@pytest.mark.parametrize("kind", ["scripted", "memory", "transport"])
 def test_an_exception_at_any_point_tears_no_frame_and_keeps_no_lock(kind: str, act: str, alone: bool) -> None:
     first = b"" if alone else b"first\n"
     for number in itertools.count():
@@ -340,7 +339,7 @@ def test_an_exception_at_any_point_tears_no_frame_and_keeps_no_lock(kind: str, a
 
 
 @contextmanager
-def ends(kind: str) -> "Iterator[Tuple[Pipe, Callable[[], bytes]]]":
+def ends(kind: str) -> "Iterator[Tuple[Transport, Callable[[], bytes]]]":
     """A pipe that takes little at a time, and what came out of it."""
     if kind == "scripted":
         scripted = ScriptedPipe()
@@ -387,7 +386,7 @@ def test_a_signal_strikes_the_main_thread_in_a_write_to_a_full_pipe(
     there, back = os.pipe(), os.pipe()
     if kind == "without poll":  # it waits in `os.write` itself
         monkeypatch.delattr(select, "poll")
-        monkeypatch.setattr(descriptors, "LEAVING_SECONDS", 0.0)
+        monkeypatch.setattr(transport, "LEAVING_SECONDS", 0.0)
     pipe = over(back[0], there[1], nonblocking=kind == "nonblocking")
     out = Outbox(pipe, patience=WAIT, max_backlog=10)
     first, second = b"x" * 500_000 + b"\n", b"second\n"

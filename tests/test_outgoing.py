@@ -7,9 +7,9 @@ from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.engine.deadline import Deadline
-from minimcp.engine.outgoing import Outgoing
-from minimcp.engine.workers import here
+from minimcp.engine.pool import here
+from minimcp.engine.requests import Outgoing
+from minimcp.engine.timer import Deadline
 from minimcp.errors import Cancelled, ConnectionLost, ProtocolViolation, RequestTimeout
 from minimcp.protocol.messages import Failure
 

@@ -10,11 +10,11 @@ from typing import Any, Callable, List, Tuple
 import pytest
 
 import minimcp
-from minimcp.engine.transport import Frame, Pipe, TooLong
+from minimcp.engine.transport import Frame, TooLong, Transport
 from minimcp.errors import ConnectionLost
 
 
-class SocketPipe(Pipe):
+class SocketPipe(Transport):
     """The shortest pipe that keeps the rules, over a stream socket."""
 
     __slots__ = ("_socket", "_rest")
@@ -62,7 +62,7 @@ class OverSocket:
         self._server = server
         self.sockets: List[socket.socket] = []
 
-    def open_pipe(self) -> Pipe:
+    def open_pipe(self) -> Transport:
         ours, theirs = socket.socketpair()
         self.sockets += [ours, theirs]
         self._server.connect(SocketPipe(ours), name="custom")
@@ -123,7 +123,7 @@ def test_a_transport_of_somebody_elses_carries_the_same_messages(revision: str) 
 
 
 def test_a_pipe_says_how_it_was_lost() -> None:
-    pipe = Pipe()
+    pipe = Transport()
     pipe.name = "wire"
     lost = pipe.lost("the peer closed the connection")
     assert type(lost) is ConnectionLost
@@ -138,7 +138,7 @@ def test_a_line_that_was_too_long_says_what_the_limit_is() -> None:
 
 
 def test_everything_else_is_the_transports_to_say() -> None:
-    pipe = Pipe()
+    pipe = Transport()
     for call in (pipe.receive, lambda: pipe.send(b"", 0), pipe.finish, pipe.close):
         with pytest.raises(NotImplementedError):
             call()

@@ -14,8 +14,8 @@ import pytest
 
 from minimcp import Image, Server, Text, ToolError, connect, connect_all, tool
 
-from .floors import FLOORS, PACKAGE
 from .interop.embedding import PROGRAMS
+from .modules import PACKAGE
 from .readme import BLOCK, README, blocks, rows
 from .support import ROOT, WAIT, run_python
 
@@ -254,12 +254,10 @@ def test_the_commands_run(files: Path) -> None:
         assert printed or "run" in words
 
 
-def test_the_reading_order_goes_up_and_stays_short() -> None:
+def test_the_reading_order_stays_short() -> None:
     names = re.findall(r"^\d+\. ``(.+?)``: ", README, re.M)
-    floors = [floor for name in names for floor, files in FLOORS if name in files or name.split("/")[0] + "/*" in files]
-    assert len(floors) == len(names) == 10
-    assert floors == sorted(floors)
-    assert sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) < 3000
+    assert len(names) == len(set(names)) >= 9
+    assert sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) < 4500
 
 
 def test_every_file_that_is_named_is_there() -> None:

@@ -38,7 +38,7 @@ from minimcp import (
 from minimcp.engine.limits import Limits
 from minimcp.protocol.versions import BY_NAME, REVISIONS, Revision
 from minimcp.schema import kind_of
-from minimcp.schema.dialects import DIALECTS
+from minimcp.schema.checker import DIALECTS
 from minimcp.server.prompts import Prompts
 
 from .conformance.suite import ENVIRONMENT, PACKAGE

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from minimcp.engine.role import Role
+from minimcp.engine.connection import ConnectionHandler
 from minimcp.errors import ConnectionLost
 from minimcp.protocol.messages import Notification, Request
 
 
 def test_by_default_it_is_a_quiet_peer() -> None:
-    role = Role()
+    role = ConnectionHandler()
     assert not (role.hot)
     assert not (role.answers_rubbish)
     assert not (role.takes_batches)
@@ -20,7 +20,7 @@ def test_by_default_it_is_a_quiet_peer() -> None:
 
 
 def test_notices_and_the_end_may_be_ignored_and_requests_may_not() -> None:
-    role = Role()
+    role = ConnectionHandler()
     role.notified(Notification("notifications/anything"))
     role.lost(ConnectionLost("over"))
     with pytest.raises(NotImplementedError):

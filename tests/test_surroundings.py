@@ -2,7 +2,7 @@
 
 Elsewhere: forked processes (tests/wire/test_client_many.py, tests/wire/test_endings.py, tests/test_server.py), clients
 that are left open at the end (tests/wire/test_endings.py, tests/test_client.py), copies under another name on a bare
-interpreter (tests/test_vendored.py). Under gevent: ``python -m tests.surroundings.under_gevent``, with gevent.
+interpreter (tests/cli/test_vendor.py). Under gevent: ``python -m tests.surroundings.under_gevent``, with gevent.
 """
 
 from __future__ import annotations

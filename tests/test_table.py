@@ -10,9 +10,9 @@ from typing import Any, List
 
 import pytest
 
-from minimcp.engine import table as table_module
-from minimcp.engine.deadline import Deadline
-from minimcp.engine.table import PendingCall, RequestTable
+from minimcp.engine import requests as table_module
+from minimcp.engine.requests import PendingCall, RequestTable
+from minimcp.engine.timer import Deadline
 from minimcp.errors import ConnectionLost
 from minimcp.protocol.messages import Failure
 

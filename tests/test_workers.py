@@ -7,8 +7,8 @@ from typing import Any, Callable
 
 import pytest
 
-from minimcp.engine import workers as module
-from minimcp.engine.workers import Workers, here, waiting
+from minimcp.engine import pool as module
+from minimcp.engine.pool import Pool, here, waiting
 
 from .scripted import no_threads, wait_for
 from .support import WAIT, eventually
@@ -47,22 +47,22 @@ class WaitingJob(Job):
 
 @pytest.fixture
 def pool() -> Any:
-    made = Workers(2, name="pool")
+    made = Pool(2, name="pool")
     yield made
     made.close()
 
 
-def is_idle(pool: Workers, count: int) -> bool:
+def is_idle(pool: Pool, count: int) -> bool:
     return eventually(lambda: f", {count} idle" in repr(pool))
 
 
-def test_work_beyond_the_cap_waits_its_turn(pool: Workers) -> None:
+def test_work_beyond_the_cap_waits_its_turn(pool: Pool) -> None:
     jobs = [Job() for _ in range(4)]
     for job in jobs:
         pool.start(job)
     for job in jobs[:2]:
         wait_for(job.begun)
-    assert repr(pool) == "<Workers 'pool' 2 running, 2 queued, 0 idle>"
+    assert repr(pool) == "<Pool 'pool' 2 running, 2 queued, 0 idle>"
     jobs[0].finish()
     wait_for(jobs[2].begun)
     assert not jobs[3].begun.is_set()
@@ -73,7 +73,7 @@ def test_work_beyond_the_cap_waits_its_turn(pool: Workers) -> None:
     assert is_idle(pool, 2)
 
 
-def test_an_idle_worker_is_used_again(pool: Workers) -> None:
+def test_an_idle_worker_is_used_again(pool: Pool) -> None:
     first, second = Job(), Job()
     pool.start(first)
     first.finish()
@@ -86,7 +86,7 @@ def test_an_idle_worker_is_used_again(pool: Workers) -> None:
 
 
 def test_no_cap() -> None:
-    pool = Workers(None, name="wide")
+    pool = Pool(None, name="wide")
     jobs = [Job() for _ in range(20)]
     for job in jobs:
         pool.start(job)
@@ -97,7 +97,7 @@ def test_no_cap() -> None:
     pool.close()
 
 
-def test_beyond_the_cap_when_asked(pool: Workers) -> None:
+def test_beyond_the_cap_when_asked(pool: Pool) -> None:
     jobs = [Job() for _ in range(3)]
     pool.start(jobs[0])
     pool.start(jobs[1])
@@ -108,7 +108,7 @@ def test_beyond_the_cap_when_asked(pool: Workers) -> None:
 
 
 def test_who_waits_gives_its_permit_to_the_next_and_goes_on_at_once() -> None:
-    pool = Workers(1, name="pool")
+    pool = Pool(1, name="pool")
     after = Job()
     waiter, other = WaitingJob(after), Job()
     pool.start(waiter)
@@ -129,7 +129,7 @@ def test_who_waits_gives_its_permit_to_the_next_and_goes_on_at_once() -> None:
 
 
 def test_who_waits_gives_its_permit_to_an_idle_worker() -> None:
-    pool = Workers(1, name="pool")
+    pool = Pool(1, name="pool")
     one, two = Job(), Job()
     pool.start(one)
     pool.start(two, beyond_cap=True)
@@ -153,7 +153,7 @@ def test_who_waits_gives_its_permit_to_an_idle_worker() -> None:
     pool.close()
 
 
-def test_a_wait_in_a_wait_is_balanced(pool: Workers) -> None:
+def test_a_wait_in_a_wait_is_balanced(pool: Pool) -> None:
     done = threading.Event()
 
     def work() -> None:
@@ -171,7 +171,7 @@ def test_waiting_on_any_other_thread_does_nothing() -> None:
         assert not hasattr(here, "seat")
 
 
-def test_work_that_raises_is_logged_and_its_worker_lives_on(pool: Workers, caplog: pytest.LogCaptureFixture) -> None:
+def test_work_that_raises_is_logged_and_its_worker_lives_on(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise SystemExit("not even this ends a worker")
 
@@ -184,7 +184,7 @@ def test_work_that_raises_is_logged_and_its_worker_lives_on(pool: Workers, caplo
     assert job.thread.name == "pool-1"
 
 
-def test_a_worker_without_work_ends_after_a_while(pool: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_without_work_ends_after_a_while(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.001)
     job = Job()
     pool.start(job)
@@ -196,7 +196,7 @@ def test_a_worker_without_work_ends_after_a_while(pool: Workers, monkeypatch: py
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_worker_does_not_leave_while_work_is_on_its_way(
-    pool: Workers, monkeypatch: pytest.MonkeyPatch, closed: bool
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, closed: bool
 ) -> None:
     """Between the look at the idle ones and the hand-over the worker's patience ends, and perhaps the pool too."""
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.001)
@@ -228,7 +228,7 @@ def test_a_worker_does_not_leave_while_work_is_on_its_way(
 
 
 def test_close_ends_idle_workers_and_forgets_what_waits() -> None:
-    pool = Workers(2, name="pool")
+    pool = Pool(2, name="pool")
     jobs = [Job() for _ in range(3)]
     for job in jobs[:2]:
         pool.start(job)
@@ -248,7 +248,7 @@ def test_close_ends_idle_workers_and_forgets_what_waits() -> None:
 
 
 def test_after_close_work_still_runs() -> None:
-    pool = Workers(2, name="pool")
+    pool = Pool(2, name="pool")
     pool.close()
     job = Job()
     pool.start(job)
@@ -258,7 +258,7 @@ def test_after_close_work_still_runs() -> None:
 
 
 def test_close_ends_an_idle_worker() -> None:
-    pool = Workers(2, name="pool")
+    pool = Pool(2, name="pool")
     job = Job()
     pool.start(job)
     job.finish()
@@ -271,13 +271,13 @@ def test_close_ends_an_idle_worker() -> None:
 # ------------------------------------------------------------ a system without threads
 
 
-def test_no_thread_and_nobody_who_will_come_free(pool: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_and_nobody_who_will_come_free(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     with no_threads(monkeypatch), pytest.raises(RuntimeError, match="no more threads"):
         pool.start(Job())
-    assert repr(pool) == "<Workers 'pool' 0 running, 0 queued, 0 idle>"
+    assert repr(pool) == "<Pool 'pool' 0 running, 0 queued, 0 idle>"
 
 
-def test_no_thread_but_one_that_will_come_free(pool: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_but_one_that_will_come_free(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = Job(), Job()
     pool.start(first)
     with no_threads(monkeypatch):
@@ -290,7 +290,7 @@ def test_no_thread_but_one_that_will_come_free(pool: Workers, monkeypatch: pytes
 
 def test_no_thread_for_the_permit_that_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work is not lost and the wait does not fail: whoever waits now takes it up afterwards."""
-    pool = Workers(1, name="pool")
+    pool = Pool(1, name="pool")
     gate, order = threading.Event(), []  # type: threading.Event, List[str]
     second = Job()
 
@@ -305,5 +305,5 @@ def test_no_thread_for_the_permit_that_is_given_back(monkeypatch: pytest.MonkeyP
     gate.set()
     second.finish()
     assert order == ["waits", "goes on"]
-    assert eventually(lambda: repr(pool) == "<Workers 'pool' 0 running, 0 queued, 1 idle>")
+    assert eventually(lambda: repr(pool) == "<Pool 'pool' 0 running, 0 queued, 1 idle>")
     pool.close()

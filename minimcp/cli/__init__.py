@@ -1,27 +1,61 @@
 """The command line: ``minimcp`` or ``python -m minimcp``.
 
-Every command is a file of its own with a function ``command(arguments, prog) -> int``, imported when it is called.
+Each command is a function ``(arguments, prog) -> exit code`` in one of the modules here, imported when it is called.
 Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or connection, 4 timeout, 130 Ctrl-C.
 A user's mistake is one line on stderr, never a traceback.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
-from typing import Optional, Sequence
+from importlib import import_module
+from typing import Any, NoReturn, Optional, Sequence
+
+from .. import __version__ as VERSION
+from ..errors import McpError, RequestTimeout
 
 COMMANDS = {
     "demo": ("demo", "watch a small server and a client talk, message by message, explained"),
-    "list": ("listing", "show the tools, resources and prompts of a server, with their arguments"),
-    "call": ("calling", "call a tool of a server"),
-    "read": ("reading", "read a resource of a server"),
-    "prompt": ("prompting", "get a prompt of a server"),
-    "ping": ("pinging", "ask whether a server is there"),
-    "run": ("running", "serve the server object in a Python file, over stdin and stdout or HTTP"),
-    "vendor": ("vendoring", "copy this package into a tree of your own, or check such a copy"),
+    "list": ("commands", "show the tools, resources and prompts of a server, with their arguments"),
+    "call": ("commands", "call a tool of a server"),
+    "read": ("commands", "read a resource of a server"),
+    "prompt": ("commands", "get a prompt of a server"),
+    "ping": ("commands", "ask whether a server is there"),
+    "run": ("run", "serve the server object in a Python file, over stdin and stdout or HTTP"),
+    "vendor": ("vendor", "copy this package into a tree of your own, or check such a copy"),
 }
-"""Command to the file that holds it, and what it does."""
+"""Command to the module that has its function, and what it does."""
+
+INTERRUPTED = 130
+PIPE_CODE = 141
+"""As a shell reports a program that SIGPIPE ended: the reader of its output has closed the pipe."""
+
+
+class UsageError(Exception):
+    """The user asked for something that cannot be done; the message says what can."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that raises `UsageError` with one line instead of printing several.
+
+    Args:
+        prog: The program and the command.
+        description: What the command does.
+        epilog: What stands below; None for nothing.
+    """
+
+    def __init__(self, prog: str, description: str, epilog: Optional[str] = None) -> None:
+        super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        """As in the standard library, but raised.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(f"{message} (see {self.prog} --help)")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -33,47 +67,101 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     Returns:
         The exit code.
     """
-    from .ending import ended_by
-
     arguments = list(sys.argv[1:] if argv is None else argv)
+    package = __name__.rpartition(".")[0]
+    started_as_module = os.path.basename(sys.argv[0] if sys.argv else "") == "__main__.py"
+    program = f"python -m {package}" if started_as_module else package.rpartition(".")[2]
+    prog = " ".join([program, *arguments[:1]])
     try:
-        code = _dispatch(arguments, _program())
+        code = _run(arguments, program)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except (Exception, KeyboardInterrupt, SystemExit) as error:
-        return ended_by(error, " ".join([_program(), *arguments[:1]]))
-    return code
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except SystemExit as ended:  # --help of a command
+        return int(ended.code or 0)
+    except UsageError as error:
+        complain(prog, str(error))
+        return 2
+    except McpError as error:
+        # The stderr of a server, which an error repeats below its first line, was shown already.
+        words = str(error).split("\n", 1)[0] if getattr(error, "stderr_tail", "") else str(error)
+        complain(prog, words or type(error).__name__)
+        return exit_code(error)
+    except BrokenPipeError:
+        _drop_stdout()
+        return PIPE_CODE
+    except OSError as error:
+        complain(prog, f"{error.filename or 'stdout'}: {error.strerror}")
+        _drop_stdout()
+        return 3
 
 
-def _program() -> str:
-    name = os.path.basename(sys.argv[0]) if sys.argv else ""
-    package = __name__.rpartition(".")[0]
-    return f"python -m {package}" if name == "__main__.py" else package.rpartition(".")[2]
-
-
-def _dispatch(arguments: list[str], program: str) -> int:
-    from .ending import UsageError
-
+def _run(arguments: list[str], program: str) -> int:
     name = arguments[0] if arguments else "--help"
     if name in COMMANDS:
-        from importlib import import_module
-
         module = import_module(f".{COMMANDS[name][0]}", __name__)
-        code: int = module.command(arguments[1:], f"{program} {name}")
+        code: int = getattr(module, f"{name}_command")(arguments[1:], f"{program} {name}")
         return code
     if name == "--version":
-        from .. import __version__ as VERSION
-
-        print(f"minimcp {VERSION}")
+        say(f"minimcp {VERSION}")
     elif name in ("-h", "--help", "help"):
-        print(_help(program))
+        say(f"usage: {program} COMMAND ...\n\nLook at, call and serve servers of the Model Context Protocol.\n")
+        for command, (_, what) in COMMANDS.items():
+            say(f"  {command:<8}{what}")
+        say(f"\n{program} COMMAND --help says more. Start with: {program} demo")
     else:
         raise UsageError(f"there is no command {name!r}: {', '.join(COMMANDS)}")
     return 0 if arguments else 2
 
 
-def _help(program: str) -> str:
-    lines = [f"usage: {program} COMMAND ...", "", "Look at, call and serve servers of the Model Context Protocol.", ""]
-    lines += [f"  {name:<8}{what}" for name, (_, what) in COMMANDS.items()]
-    lines += ["", f"{program} COMMAND --help says more. Start with: {program} demo"]
-    return "\n".join(lines)
+def exit_code(error: McpError) -> int:
+    """The exit code for an error of the protocol or the connection."""
+    return 4 if isinstance(error, RequestTimeout) else 3
+
+
+def _drop_stdout() -> None:
+    """Point a stdout that cannot be written to os.devnull, so that the interpreter does not try again at its exit."""
+    try:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
+    except (OSError, ValueError):
+        pass  # a stdout without a descriptor
+
+
+def clean(text: str) -> str:
+    """Text of a server, with what a terminal would obey shown as escapes; line feeds and tabs stay."""
+    return "".join([c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text])
+
+
+def one_line(text: str) -> str:
+    """The lines of a text as one, cleaned."""
+    return clean(" | ".join(text.strip().splitlines())).replace("\t", " ")
+
+
+def say(text: str = "", stream: Any = None) -> None:
+    """Print a line; what the stream's encoding cannot write comes out as an escape.
+
+    Args:
+        text: Without its last line feed.
+        stream: None prints on stdout.
+    """
+    stream = sys.stdout if stream is None else stream
+    try:
+        print(text, file=stream)
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "ascii"
+        print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
+
+
+def tell(text: str) -> None:
+    """Print a line on stderr, if there is one."""
+    if sys.stderr is not None:
+        say(text, sys.stderr)
+
+
+def complain(prog: str, text: str) -> None:
+    """Print one line on stderr, whatever the text holds."""
+    tell(f"{prog}: {one_line(text)}")

@@ -1,19 +1,29 @@
-"""What a client keeps of a server's results, as long as the server says that they stay true.
+"""What a client keeps of a server: results, as long as the server says that they stay true, and schemas of its tools.
 
-Not here: which calls look into it (see `cacheable`).
 https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import threading
 import time
-from threading import RLock
-from typing import Any, Callable, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional
 
+from .. import schema
+from ..errors import ProtocolViolation, one_line
 from ..protocol.messages import Json, to_json
+from ..protocol.versions import Revision
+from ..types import CallToolResult, Text, Tool
+from ..types.tool import WRAPPED
+
+log = logging.getLogger("minimcp.client")
 
 Result = dict[str, Json]
+
+USES = ("use", "refresh", "bypass")
+"""As ``cache=``: take what is kept, ask and keep the result, or have nothing to do with what is kept."""
 
 LISTS = {
     "tools_list_changed": ("tools/list",),
@@ -32,6 +42,12 @@ LONGEST = 24 * 60 * 60
 
 MOST_ENTRIES = 1000
 
+NOT_CACHED = frozenset({"_meta", "inputResponses", "requestState"})
+"""Params that make a request one of a kind."""
+
+WRAPPED_BY = (WRAPPED, "x-fastmcp-wrap-result")
+"""Words of an output schema that say that the value travels as ``{"result": value}``: ours, and that of FastMCP."""
+
 
 class Key(NamedTuple):
     """What a result belongs to: nothing else is ever served for it."""
@@ -44,11 +60,13 @@ class Key(NamedTuple):
     """All of them, as JSON with sorted members."""
 
     @classmethod
-    def of(cls, revision: str, method: str, params: Mapping[str, Json]) -> Key:
-        """The key of a request. Raises ValueError, TypeError: The params are no JSON."""
+    def of(cls, revision: Revision, method: str, params: Mapping[str, Json]) -> Optional[Key]:
+        """The key of a request; None where no result is kept. Raises ValueError, TypeError: The params are no JSON."""
+        if method not in CACHEABLE or not revision.cache_hints or not NOT_CACHED.isdisjoint(params):
+            return None
         uri = params.get("uri")
         members = {name: params[name] for name in sorted(params)}
-        return cls(revision, method, uri if isinstance(uri, str) else None, to_json(members))
+        return cls(revision.name, method, uri if isinstance(uri, str) else None, to_json(members))
 
 
 class _Entry(NamedTuple):
@@ -57,10 +75,10 @@ class _Entry(NamedTuple):
 
 
 class Cache:
-    """Results of one server for one user, as JSON text: whoever is served gets a copy. Thread-safe, never blocks.
+    """Results of one server for one user, as JSON text, so that each caller gets a copy. Thread-safe.
 
-    It is one client's, so what is private and what is public is kept alike. There is no timer: what is stale goes when
-    somebody asks for it, or when there is no more room; the entry that was not used for longest goes first.
+    It belongs to one client, so private and public results are kept alike. There is no timer: a stale entry is dropped
+    when it is asked for; when there is no more room, the entry that was not used for longest is dropped.
 
     Args:
         max_bytes: How many characters of JSON may be kept in all; None means no limit.
@@ -71,7 +89,7 @@ class Cache:
         self._max_bytes, self._now = max_bytes, now
         self._entries: dict[Key, _Entry] = {}
         self._evictions: dict[str, int] = {}
-        self._state_lock = RLock()  # a signal handler may call in the middle of anything
+        self._state_lock = threading.RLock()
 
     def find(self, key: Key) -> Optional[Result]:
         """A fresh result; None when there is none."""
@@ -149,3 +167,73 @@ def _related(one: str, other: str) -> bool:
     """Whether two URIs are the same, or one lies below the other."""
     above, below = sorted((one.rstrip("/") + "/", other.rstrip("/") + "/"), key=len)
     return below.startswith(above)
+
+
+# ------------------------------------------------------------ tools that were listed
+
+
+class OutputSchemas:
+    """The output schemas of one server's tools, as they were last listed, and the checks of results by them.
+
+    Thread-safe: replaced as a whole. https://modelcontextprotocol.io/specification/2026-07-28/server/tools
+    """
+
+    def __init__(self) -> None:
+        self._schemas: dict[str, Optional[dict[str, Any]]] = {}
+        self._wrapped: set[str] = set()
+        self._checks: dict[str, Callable[[Any], Optional[str]]] = {}
+
+    def remember(self, tools: Iterable[Tool]) -> None:
+        """Take in a fresh list of tools."""
+        self._schemas, self._checks = {tool.name: tool.output_schema for tool in tools}, {}
+        self._wrapped = {
+            name for name, shape in self._schemas.items()
+            if shape is not None and any(shape.get(word) is True for word in WRAPPED_BY)
+        }
+
+    def needs_list(self, name: str, result: CallToolResult) -> bool:
+        """Whether a result of a tool that no list has named may hold a wrapped value: only its schema would tell."""
+        structured = result.structured_content
+        may_be = isinstance(structured, dict) and structured.keys() == {"result"} and not result.is_error
+        return may_be and name not in self._schemas
+
+    def give_up(self, name: str) -> None:
+        """Take it that nothing more can be learned of this tool, until the next list."""
+        self._schemas.setdefault(name, None)
+
+    def fill_in(self, name: str, result: CallToolResult) -> None:
+        """Check a result against the tool's output schema and set its ``value``.
+
+        Raises:
+            ProtocolViolation: The structured content does not fit, or is missing though a schema was declared.
+        """
+        if result.is_error:
+            return
+        shape, structured = self._schemas.get(name), result.structured_content
+        if shape is not None:
+            if not result.has_structured_content:
+                raise ProtocolViolation(f"{name} declares an output schema, and its result has no structured content")
+            check = self._checks.get(name) or self._compiled(name, shape)
+            problem = check(structured)
+            if problem is not None:
+                raise ProtocolViolation(f"the result of {name} breaks its output schema: {problem}", structured)
+            if isinstance(structured, dict) and name in self._wrapped:
+                structured = structured["result"]
+        if result.has_structured_content:
+            result.value = structured
+        elif result.content and all(isinstance(block, Text) for block in result.content):
+            result.value = result.text
+
+    def _compiled(self, name: str, shape: dict[str, Any]) -> Callable[[Any], Optional[str]]:
+        try:
+            check = schema.compile_peer_check(shape, where=f"{name} output")
+        except (ImportError, ValueError) as error:
+            log.warning("results of %s are handed over unchecked: %s", one_line(name), error)
+            check = _accept
+        if self._schemas.get(name) is shape:
+            self._checks[name] = check
+        return check
+
+
+def _accept(value: Any) -> Optional[str]:
+    return None

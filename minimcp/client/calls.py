@@ -1,351 +1,199 @@
-"""Calls to one server in the way of its era: sent, waited for, cancelled, all at once.
+"""One call of a client: the loop that sends its request until there is a result, results that are kept, and pages.
 
-Not here: which methods there are and what their results mean (see `client`).
+https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
+https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
 """
 
 from __future__ import annotations
 
-import logging
 from copy import copy
-from functools import partial
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Optional, TypeVar
 
-from ..engine.cancel import CancelToken
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
-from ..engine.outgoing import NEVER_CANCELLED
-from ..engine.table import PendingCall
-from ..engine.transport import SessionGone, nothing
-from ..errors import Cancelled, CapabilityNotSupported, McpError, UnsupportedRevision
-from ..protocol.eras import HandshakeEra
-from ..protocol.meanings import exception_of
-from ..protocol.messages import Failure, Json
-from ..schema.functions import refuse_async
-from ..types import Progress
-from .answering import Answerer
-from .arguments import DEFAULT, check_token, moment, shown
-from .input_rounds import Rounds, together, until_cancelled
-from .negotiation import Era
-from .repeating import patiently, send_again
+from ..engine.timer import Deadline
+from ..engine.transport import SessionGone
+from ..errors import Busy, InvalidParams, ProtocolViolation, UnsupportedRevision
+from ..protocol.lifecycle import Handshake
+from ..protocol.messages import Json
+from .cache import USES, Key
+from .host import Host, Result
+from .input_rounds import InputRounds
+from .reconnect import OpenSession, Reconnector
+from .session import Cancel, OnProgress, Outcome, Params, check_token
 
-log = logging.getLogger("minimcp.client")
+T = TypeVar("T")
 
-OnProgress = Callable[[Progress], Any]
-Result = dict[str, Json]
+NOT_RUN = (SessionGone, UnsupportedRevision, Busy)
+"""What says that the server did not run a request, which so may be sent again."""
 
-AT_ONCE = 64
-"""Requests that leave together at most when many are sent at once."""
+BUSY_TRIES, LONGEST_BUSY = 3, 60
+"""How often a request is sent again that the server was too busy for (HTTP 429), and after how many seconds at most."""
+
+MOST_PAGES = 1000
+"""Pages of one list; a server that has more is taken to go round in circles."""
 
 
-class Calls:
-    """One connection's calls. Thread-safe.
+class Call:
+    """One call that a program makes, of one request or several. Used by one thread at a time.
 
     Args:
-        channel: The connection.
-        era: What was agreed on it.
-        timeout: Seconds for one call, if the call itself does not say; None waits for ever.
-        answerer: The host's side; its clock is the one that calls are timed by.
+        sessions: Where the session comes from that it goes to.
+        host: Answers the server's questions.
+        deadline: When the call is given up, whatever it takes.
+        cancel: Ends it from another thread; None for one that nobody cancels.
+        capability: That the server must declare; None asks for none.
+
+    Raises:
+        CapabilityNotSupported: It does not.
+        McpError: As `Reconnector.current`.
     """
 
-    def __init__(self, channel: Channel, era: Era, timeout: Optional[float], answerer: Answerer) -> None:
-        self.channel, self.era, self._timeout = channel, era, timeout
-        self._clock = answerer.clock
-        self._rounds = Rounds(channel, era, answerer)
-        self.renewed: Optional[Callable[[Deadline, Optional[CancelToken]], Calls]] = None
-        """Gives the calls of the next session, when the server has ended this one; None where there is no next."""
+    def __init__(
+        self, sessions: Reconnector, host: Host, deadline: Deadline, cancel: Cancel = None,
+        capability: Optional[str] = None,
+    ) -> None:
+        self._sessions, self._host, self.deadline, self.cancel = sessions, host, deadline, cancel
+        self.opened: OpenSession = sessions.current(deadline, cancel)
+        self.session = self.opened.session
+        if capability is not None:
+            self.session.need(capability)
 
-    def deadline(self, timeout: Optional[float]) -> Deadline:
-        """When a call with this ``timeout=`` is given up; it stands off while the host answers a question.
-
-        Raises:
-            TypeError: It is no number.
-            ValueError: It is negative.
-        """
-        return moment("timeout", self._timeout if timeout is DEFAULT else timeout, self._clock.deadline)
+    def within(self, seconds: Optional[float], cancel: Cancel) -> Call:
+        """A call that is a part of this one, with a deadline and a token of its own."""
+        part = copy(self)
+        part.deadline, part.cancel = self.deadline.within(seconds), cancel
+        return part
 
     def request(
-        self,
-        method: str,
-        params: Mapping[str, Json],
-        deadline: Deadline,
-        cancel: Optional[CancelToken],
-        on_progress: Optional[OnProgress] = None,
-        *,
-        raw: bool = False,
+        self, method: str, params: Params, on_progress: Optional[OnProgress] = None, *, raw: bool = False,
+        first: Optional[Outcome] = None,
     ) -> Result:
-        """Call a method and return its result; arguments and errors as `Client.request`."""
-        result = self._ask_again(method, params, deadline, cancel, on_progress)
-        if raw or not self.era.is_asking(result):
-            return result
-        return self.finish(method, params, result, deadline, cancel, on_progress)
+        """Send a request, again with the host's answers, and again where the server says that it did not run it.
 
-    def finish(
-        self,
-        method: str,
-        params: Mapping[str, Json],
-        result: Result,
-        deadline: Deadline,
-        cancel: Optional[CancelToken],
-        on_progress: Optional[OnProgress] = None,
-    ) -> Result:
-        """Go on with a call whose first result is questions; arguments and errors as `Client.request`."""
-
-        def send(params: Mapping[str, Json]) -> Result:
-            return self._ask_again(method, params, deadline, cancel, on_progress)
-
-        return self._rounds.finish(method, params, result, send, deadline, cancel)
-
-    def _ask_again(
-        self,
-        method: str,
-        params: Mapping[str, Json],
-        deadline: Deadline,
-        cancel: Optional[CancelToken],
-        on_progress: Optional[OnProgress],
-    ) -> Result:
-        """Ask, and again where the server did not run it: for its revision, for a session that it ended, for now."""
-        def ask() -> Result:
-            try:
-                return self._living(deadline, cancel)._ask(method, params, deadline, cancel, on_progress)
-            except SessionGone as gone:
-                if not self.refuses(gone):
-                    raise
-                following = self.next_session(deadline, cancel)
-                return self._ask_anew(following, method, params, deadline, cancel, on_progress)
-            except UnsupportedRevision as error:
-                if not self.adopts(error):
-                    raise
-                return self._ask(method, params, deadline, cancel, on_progress)
-
-        return patiently(self.channel, ask, deadline, cancel)
-
-    def refuses(self, outcome: object) -> bool:
-        """Whether this is the server's word that it did not run a request, because it has ended the session."""
-        return isinstance(outcome, SessionGone) and outcome.refused and self.renewed is not None
-
-    def _living(self, deadline: Deadline, cancel: Optional[CancelToken]) -> Calls:
-        """These, or those of the next session if this one has ended already: nothing is sent here any more."""
-        has_ended = self.renewed is not None and isinstance(self.channel.calls.table.cause, SessionGone)
-        return self.next_session(deadline, cancel) if has_ended else self
-
-    def next_session(self, deadline: Deadline, cancel: Optional[CancelToken]) -> Calls:
-        """The calls of the next session. Errors as `Links.living`."""
-        assert self.renewed is not None
-        self.channel.wait_until_ended(deadline.remaining())
-        return self.renewed(deadline, cancel)
-
-    @staticmethod
-    def _ask_anew(link: Calls, *asked: Any) -> Result:
-        """Ask in the session that takes the place of one that the server has ended."""
-        try:
-            return link._ask(*asked)
-        except SessionGone as gone:
-            gone.args = (f"{gone}, and the one before it: do several processes serve this URL? They need a proxy that "
-                         "sends a client to the same one always, or sessions=False",)
-            raise
-
-    def adopts(self, outcome: object) -> bool:
-        """Whether this is the server's word that it speaks another revision, which is spoken from now on."""
-        refused = isinstance(outcome, UnsupportedRevision) and outcome.from_peer
-        return refused and not isinstance(self.era, HandshakeEra) and self.era.adopt(outcome)  # type: ignore[arg-type]
-
-    def _ask(
-        self,
-        method: str,
-        params: Mapping[str, Json],
-        deadline: Deadline,
-        cancel: Optional[CancelToken],
-        on_progress: Optional[OnProgress],
-    ) -> Result:
-        check_token(cancel)
-        if on_progress is not None and not callable(on_progress):
-            raise TypeError(f"on_progress is a function that takes a Progress, or None, not {shown(on_progress)}")
-        refuse_async(on_progress, "on_progress")
-        try:
-            call = self.channel.calls.call(
-                method,
-                lambda id: self.era.dress(params, {} if on_progress is None else {"progressToken": id}),
-                on_item=None if on_progress is None else _progress_to(on_progress),
-            )
-        except (TypeError, ValueError) as error:
-            raise _explained(method, params, error) from None
-        except SessionGone as gone:  # before this was sent
-            gone = copy(gone)
-            gone.refused = True
-            raise gone from None
-        result = self._outcome(call, params, deadline, cancel)
-        if cancel is not None and cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
-            raise Cancelled(cancel.reason or "cancelled")
-        return result
-
-    def _outcome(
-        self, call: PendingCall, params: Mapping[str, Json], deadline: Deadline, cancel: Optional[CancelToken]
-    ) -> Result:
-        tell, about = call.method not in NEVER_CANCELLED, params.get("name", params.get("uri"))
-        if cancel is None:
-            ending = self.channel.calls.wait(call, deadline, tell=tell, about=about)
-        else:
-            forget = until_cancelled(self.channel.calls, call, cancel, tell=tell)
-            try:
-                ending = self.channel.calls.wait(call, deadline, tell=tell, about=about)
-            finally:
-                forget()
-        if isinstance(ending, Failure):
-            raise exception_of(ending, call.method, self.era.revision)
-        return self.era.undress(call.method, ending)
-
-    # ------------------------------------------------------------ many at once
-
-    def at_once(
-        self,
-        method: str,
-        params: Sequence[Mapping[str, Json]],
-        deadline: Deadline,
-        cancel: Optional[CancelToken],
-    ) -> list[Union[Result, Exception]]:
-        """Send many requests of one method from this thread; their results, or what went wrong, in the same order.
-
-        What the server refuses is sent once more where `request` does so: for its revision, for a session that has
-        ended, and because it takes no more now.
+        Arguments and errors as `Client.request`, and:
 
         Args:
-            method: Of all of them.
-            params: One for each request.
-            deadline: Of all of them together.
-            cancel: Ends all of them.
+            first: What came of it already; None when it has not been sent.
+        """
+        rounds: Optional[InputRounds] = None
+        refusals: list[type] = []
+        sent, outcome = params, first
+        while True:
+            if outcome is None:
+                try:
+                    outcome = self.session.request(method, sent, self.deadline, self.cancel, on_progress)
+                except NOT_RUN as refusal:
+                    outcome = refusal
+            if isinstance(outcome, Exception):
+                self.renew(outcome, refusals)
+            elif raw or not self.session.era.is_asking(outcome):
+                return outcome
+            else:
+                rounds = rounds or InputRounds(self._host, method, params)
+                sent, refusals = rounds.next_params(self.session, outcome, self.deadline, self.cancel), []
+            outcome = None
+
+    def renew(self, refusal: Exception, before: list[type]) -> None:
+        """Find out where, and wait until, a request can be sent again that the server has not run.
+
+        Args:
+            refusal: What came instead of a result; raised where sending it again is of no use.
+            before: The types of earlier refusals of the same request; this one is added.
+        """
+        session, is_again = self.session, type(refusal) in before
+        if isinstance(refusal, Busy):
+            left = self.deadline.remaining()
+            if before.count(Busy) == BUSY_TRIES or refusal.seconds > LONGEST_BUSY:
+                raise refusal
+            if left is not None and refusal.seconds >= left:
+                raise refusal
+            session.sleep(Deadline(refusal.seconds), self.cancel)
+        elif isinstance(refusal, SessionGone):
+            if not refusal.refused or not self._sessions.can_begin:
+                raise refusal
+            if is_again:
+                refusal.args = (f"{refusal}, and the one before it: do several processes serve this URL? They need a "
+                                "proxy that sends a client to the same one always, or sessions=False",)
+                raise refusal
+            session.wait_until_ended(self.deadline.remaining())
+            self.opened = self._sessions.current(self.deadline, self.cancel)
+            self.session = self.opened.session
+        else:
+            assert isinstance(refusal, UnsupportedRevision)
+            era = session.era
+            if is_again or not refusal.from_peer or isinstance(era, Handshake) or not era.adopt(refusal):
+                raise refusal
+        before.append(type(refusal))
+
+    def fetch(
+        self, method: str, params: Params, on_progress: Optional[OnProgress] = None, *, cache: str = "use",
+        raw: bool = False,
+    ) -> Result:
+        """A result that is kept and fresh, or else a new one. Arguments and errors as `Client.request`."""
+        if cache not in USES:
+            raise ValueError(f'cache is "use", "refresh" or "bypass", not {cache!r}')
+        kept, era = self._host.cache, self.session.era
+        key = None if kept is None or cache == "bypass" else Key.of(era.revision, method, params)
+        if kept is None or key is None:
+            return self.request(method, params, on_progress, raw=raw)
+        check_token(self.cancel)
+        self.session.check()
+        found = kept.find(key) if cache == "use" else None
+        if found is not None:
+            return found
+        mark = kept.mark(method)
+        result = self.request(method, params, on_progress, raw=True)
+        if era.is_asking(result):
+            return result if raw else self.request(method, params, on_progress, first=result)
+        if Key.of(era.revision, method, params) == key:  # the server may have changed its revision
+            kept.keep(key, result, mark)
+        return result
+
+    def pages(self, method: str, member: str, read: Callable[[Any], T], cache: str) -> list[T]:
+        """All items of a list, page after page.
+
+        A server that refuses the cursor of a later page is asked once more from the beginning: the pages before it may
+        have been kept for too long.
+
+        Args:
+            method: Of the list.
+            member: Of each result, that has the items.
+            read: Makes an object of an item; ValueError says that it makes no sense.
+            cache: As `Client.request`.
 
         Raises:
-            Cancelled: The token was cancelled before anything was sent.
-            ConnectionLost: Not all of them could be sent.
-            ValueError, TypeError: Some params are no JSON; nothing was sent.
+            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages.
         """
-        check_token(cancel)
-        living = self._living(deadline, cancel)
-        if living is not self:
-            return living.at_once(method, params, deadline, cancel)
-        outcomes = self.wave(method, params, deadline, cancel)
-        send_again(self, method, params, outcomes, deadline, cancel)
-        self._finish(method, params, outcomes, deadline, cancel)
-        return outcomes
-
-    def wave(
-        self,
-        method: str,
-        params: Sequence[Mapping[str, Json]],
-        deadline: Deadline,
-        cancel: Optional[CancelToken],
-    ) -> list[Union[Result, Exception]]:
-        """As `at_once`, but what is refused is left at that, and so are questions."""
-        pending = self._send(method, params)
-        outcomes: list[Union[Result, Exception]] = []
-        try:
-            for call, one in zip(pending, params):
-                try:
-                    outcomes.append(self._outcome(call, one, deadline, cancel))
-                except Exception as error:
-                    outcomes.append(error)
-        except BaseException:  # such as Ctrl-C: the server need not go on with the rest
-            self._give_up(pending[len(outcomes):], "the caller gave up")
-            raise
-        return outcomes
-
-    def _finish(
-        self,
-        method: str,
-        params: Sequence[Mapping[str, Json]],
-        outcomes: list[Union[Result, Exception]],
-        deadline: Deadline,
-        cancel: Optional[CancelToken],
-    ) -> None:
-        """Go on with those calls whose results are questions, all at once: one that nobody answers holds no other."""
-        def is_asking(place: int) -> bool:
-            outcome = outcomes[place]
-            return not isinstance(outcome, Exception) and self.era.is_asking(outcome)
-
-        def finish(place: int, first: Any) -> None:
+        items: list[T] = []
+        cursors: set[str] = set()
+        params: dict[str, Json] = {}
+        is_second_walk = False
+        while len(cursors) < MOST_PAGES:
             try:
-                outcomes[place] = self.finish(method, params[place], first, deadline, token)
-            except Exception as error:
-                outcomes[place] = error
-
-        asking = [place for place in range(len(outcomes)) if is_asking(place)]
-        if not asking:
-            return
-        token = CancelToken()
-        forget = nothing if cancel is None else cancel.on_cancel(partial(_pass_on, cancel, token))
-        try:
-            together(self.channel, [partial(finish, place, outcomes[place]) for place in asking], None)
-        except (McpError, RuntimeError) as error:
-            for place in filter(is_asking, asking):
-                outcomes[place] = copy(error)
-        finally:
-            forget()
-            token.cancel("the caller gave up")  # such as Ctrl-C: without it all have ended
-
-    def _send(self, method: str, params: Sequence[Mapping[str, Json]]) -> list[PendingCall]:
-        pending: list[PendingCall] = []
-        lines: list[bytes] = []
-        try:
-            for one in params:
-                try:
-                    call, line = self.channel.calls.prepare(method, lambda id, one=one: self.era.dress(one, {}))  # type: ignore[misc]
-                except (TypeError, ValueError) as error:
-                    raise _explained(method, one, error) from None
-                pending.append(call)
-                lines.append(line)
-            for start in range(0, len(lines), AT_ONCE):
-                self.channel.post(b"".join(lines[start:start + AT_ONCE]))
-        except BaseException:
-            self._give_up(pending, "not sent")
-            raise
-        return pending
-
-    def _give_up(self, pending: Sequence[PendingCall], reason: str) -> None:
-        for call in pending:
-            self.channel.calls.retire(call, Cancelled(reason))
-
-    # ------------------------------------------------------------ before a call
-
-    def check(self) -> None:
-        """Return if the connection lives.
-
-        Raises:
-            ConnectionLost: It has ended.
-        """
-        cause = self.channel.calls.table.cause
-        if cause is not None:
-            raise copy(cause)
-
-    def need(self, capability: str) -> None:
-        """Return if the server declares this.
-
-        Raises:
-            ConnectionLost: The connection has ended.
-            CapabilityNotSupported: It does not.
-        """
-        self.check()
-        if not self.era.peer.supports(capability):
-            raise CapabilityNotSupported(f"{self.channel.name}: the server declares no {capability}")
+                result = self.fetch(method, params, cache=cache)
+            except InvalidParams:
+                if not params or is_second_walk:
+                    raise
+                if self._host.cache is not None:
+                    self._host.cache.evict(method)
+                items, cursors, params, is_second_walk = [], set(), {}, True
+                continue
+            if not isinstance(result.get(member), list):
+                raise ProtocolViolation(f"a result of {method} has a list of {member}", result)
+            items += read_result(method, lambda result: [read(item) for item in result[member]], result)
+            cursor = result.get("nextCursor")
+            if cursor is None:
+                return items
+            if not isinstance(cursor, str) or cursor in cursors:
+                raise ProtocolViolation(f"a cursor of {method} is a string that comes once", cursor)
+            cursors.add(cursor)
+            params = {"cursor": cursor}
+        raise ProtocolViolation(f"{method} has more than {MOST_PAGES} pages")
 
 
-def _explained(method: str, params: Mapping[str, Json], error: Exception) -> Exception:
-    """An error of writing a request, as `remedies.explained` says it."""
-    from ..schema.remedies import explained
-
-    return explained(method, params, error)
-
-
-def _pass_on(given: CancelToken, token: CancelToken) -> None:
-    token.cancel(given.reason)
-
-
-def _progress_to(on_progress: OnProgress) -> Callable[[Any], None]:
-    def hand_over(params: Any) -> None:
-        try:
-            item = Progress.from_wire(params)
-        except ValueError as error:
-            log.debug("<-- a progress notification that is none: %s", error)
-            return
-        on_progress(item)
-
-    return hand_over
+def read_result(method: str, read: Callable[[Any], T], result: Params) -> T:
+    """A result as an object. Raises ProtocolViolation: it makes no sense."""
+    try:
+        return read(result)
+    except ValueError as error:
+        raise ProtocolViolation(f"a result of {method}: {error}", result) from None

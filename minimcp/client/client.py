@@ -1,121 +1,183 @@
-"""`Client`: a connection to one server, its facts, and its end.
+"""`Client`: a connection to one server, with every call that a program may make on it.
 
-Not here: the specification's own requests (see `typed`).
 https://modelcontextprotocol.io/specification/2026-07-28/client
+https://modelcontextprotocol.io/specification/2026-07-28/server
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import sys
+import time
 import warnings
 import weakref
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
+from concurrent.futures import Future
+from copy import copy
+from functools import partial
+from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
-from ..engine.cancel import CancelToken
-from ..engine.clock import inherited
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
-from ..errors import McpError
-from ..protocol.eras import LOG_LEVELS
-from ..protocol.messages import Json, Notification, encode
-from ..types import Implementation
-from .answering import Answerer
-from .arguments import DEFAULT, shown
-from .cacheable import CacheableCalls
-from .calls import OnProgress
-from .handlers import Rootlike, Roots
-from .link import Links
-from .listening import Listening
-from .negotiation import Era
-from .streams import Changes, Filter
-from .tool_calls import text
-from .typed import TypedCalls
+from .. import types
+from ..engine.pool import waiting
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
+from ..errors import (
+    HeaderMismatch,
+    McpError,
+    ProtocolViolation,
+    ToolError,
+    one_line,
+)
+from ..protocol.lifecycle import LOG_LEVELS, Handshake
+from ..protocol.messages import Json, to_json
+from ..schema.hints import json_hint, refuse_as_arguments
+from .calls import NOT_RUN, Call, read_result
+from .host import Host, Result, Rootlike, Roots, as_roots
+from .reconnect import Reconnector
+from .session import Cancel, OnProgress, Outcome, Params, deadline_of, shown
+from .subscriptions import Changes, Filter, Subscriptions
 
 log = logging.getLogger("minimcp.client")
 
+T = TypeVar("T")
+Seconds = Optional[float]
+Arguments = Optional[Mapping[str, Json]]
+
+Scalar = Union[str, float, bool]
+"""What stands for an argument that travels as text."""
+
 SHUTDOWN_SECONDS = 2.0
-"""How long `Client.close` waits for the answer to a farewell, where it says one."""
+"""How long `Client.close` waits for the answer to `shutdown`, where it sends one."""
+
+LOOK_UP_SECONDS = 5.0
+"""What listing the tools for the schema of one may take: a server that does not answer must not hold up a call."""
+
+class _Default:
+    def __repr__(self) -> str:
+        return "the client's"
 
 
-class Client(TypedCalls):
-    """A connection to one server, made by `connect`. Thread-safe; a context manager that closes it.
+DEFAULT: Any = _Default()
+"""As ``timeout=``: what the client was connected with."""
+
+
+class CallFuture(Future):  # type: ignore[type-arg]
+    """What `Client.submit` returns: `cancel` also ends a call that runs already, on the wire.
 
     Args:
-        links: Its connection, and those that may follow.
-        answerer: The host's side.
-        send_shutdown: Whether `close` says farewell, where a session is open.
+        token: The one that the call was given.
     """
 
-    def __init__(self, links: Links, answerer: Answerer, *, send_shutdown: bool = False) -> None:
-        self._links, self._answerer, self._send_shutdown = links, answerer, send_shutdown
-        _close_at_exit(self)
+    def __init__(self, token: CancelToken) -> None:
+        super().__init__()
+        self._token = token
+        self._begun = False
+
+    def cancel(self) -> bool:
+        """End the call and tell the server; False when it has ended already."""
+        if not super().cancel():
+            return False
+        self._token.cancel("the future was cancelled")
+        return True
+
+    def result(self, timeout: Optional[float] = None) -> Any:
+        """As its base."""
+        with waiting():
+            return super().result(timeout)
+
+    def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
+        """As its base."""
+        with waiting():
+            return super().exception(timeout)
+
+    def running(self) -> bool:
+        """Whether the call has begun and not ended."""
+        return self._begun and not self.done()
+
+    def run(self, work: Callable[[], Any]) -> None:
+        """Run the call on this thread and take its outcome, unless it is cancelled meanwhile.
+
+        To its base it is pending until it ends, because a running one could not be cancelled.
+        """
+        self._begun = True
+        try:
+            result = work()
+        except BaseException as error:
+            if self.set_running_or_notify_cancel():
+                self.set_exception(error)
+        else:
+            if self.set_running_or_notify_cancel():
+                self.set_result(result)
+
+
+class Client:
+    """A connection to one server, made by `connect`. Thread-safe; a context manager that closes it.
+
+    Every method that asks the server takes ``timeout=`` (seconds the server may take in all; None waits for ever) and
+    ``cancel=`` (a token that ends the call from another thread), and raises what `request` raises. Lists and reads also
+    take ``cache=``: "use" takes what is kept from before as long as the server said that it stays true, "refresh" asks
+    the server and keeps its answer, "bypass" asks and keeps nothing.
+
+    Args:
+        sessions: Its session, and those that may follow.
+        host: The host's side.
+        timeout: Seconds for one call, if the call itself does not say; None waits for ever.
+        send_shutdown: Whether `close` sends `shutdown`, where a session is open.
+    """
+
+    def __init__(
+        self, sessions: Reconnector, host: Host, timeout: Optional[float], *, send_shutdown: bool = False
+    ) -> None:
+        self._sessions, self._host, self._timeout, self._send_shutdown = sessions, host, timeout, send_shutdown
+        _open_clients.add(self)
+
+    # ------------------------------------------------------------ what is known of the server
 
     @property
-    def _channel(self) -> Channel:
-        return self._links.newest.channel
-
-    @property
-    def _listening(self) -> Listening:
-        return self._links.newest.listening
-
-    @property
-    def _era(self) -> Era:
-        return self._links.newest.era
-
-    def _begin(
-        self, timeout: Optional[float], cancel: Optional[CancelToken], capability: Optional[str] = None
-    ) -> tuple[CacheableCalls, Deadline]:
-        deadline = self._links.newest.calls.deadline(timeout)
-        calls = self._links.living(deadline, cancel).calls
-        if capability is not None:
-            calls.need(capability)
-        return calls, deadline
-
-    # ------------------------------------------------------------ facts
-
-    @property
-    def server_info(self) -> Optional[Implementation]:
+    def server_info(self) -> Optional[types.Implementation]:
         """How the server describes itself: ``name``, ``version``, ...; None if it does not."""
-        return Implementation.of_peer(self._era.peer.info)
+        return types.Implementation.of_peer(self._sessions.newest.session.era.peer.info)
 
     @property
     def capabilities(self) -> Mapping[str, Json]:
         """What the server declares, as it came: ``"tools" in client.capabilities``."""
-        return self._era.peer.capabilities
+        return self._sessions.newest.session.era.peer.capabilities
 
     @property
     def instructions(self) -> Optional[str]:
         """What the server tells the model about itself; None when it says nothing."""
-        return self._era.instructions
+        return self._sessions.newest.session.era.instructions
 
     @property
     def revision(self) -> str:
         """The name of the revision of the protocol that is spoken: one of those that `connect` takes."""
-        return self._era.revision.name
+        return self._sessions.newest.session.era.revision.name
 
     @property
     def stderr_tail(self) -> str:
         """The last lines of the server process's stderr; empty when there is no process."""
-        return self._links.newest.stderr_tail()
+        return self._sessions.newest.session.stderr_tail
 
     @property
     def loss(self) -> Optional[BaseException]:
         """What has ended the connection for good; None while it lives, and when `close` has."""
-        return None if self._links.closed or self._links.restarts else self._links.newest.cause
+        sessions = self._sessions
+        return None if sessions.closed or sessions.restarts else sessions.newest.session.cause
 
     # ------------------------------------------------------------ calls
 
+    def _call(self, timeout: Seconds, cancel: Cancel, capability: Optional[str] = None) -> Call:
+        deadline = deadline_of("timeout", self._timeout if timeout is DEFAULT else timeout)
+        return Call(self._sessions, self._host, deadline, cancel, capability)
+
+    def _list(
+        self, method: str, member: str, read: Callable[[Any], T], timeout: Seconds, cancel: Cancel, cache: str
+    ) -> list[T]:
+        return self._call(timeout, cancel, method.partition("/")[0]).pages(method, member, read, cache)
+
     def request(
-        self,
-        method: str,
-        params: Optional[Mapping[str, Json]] = None,
-        *,
-        timeout: Optional[float] = DEFAULT,
-        cancel: Optional[CancelToken] = None,
-        on_progress: Optional[OnProgress] = None,
-        raw: bool = False,
-        cache: str = "use",
+        self, method: str, params: Optional[Mapping[str, Json]] = None, *, timeout: Seconds = DEFAULT,
+        cancel: Cancel = None, on_progress: Optional[OnProgress] = None, raw: bool = False, cache: str = "use",
     ) -> dict[str, Json]:
         """Call any method and return its result as it came.
 
@@ -138,16 +200,33 @@ class Client(TypedCalls):
             Cancelled: The token was cancelled; the server was told.
             ConnectionLost: The connection ended, or is closed.
             ConnectionFailed: It had ended, and with ``restart=True`` there came no other; the next call tries again.
-            ProtocolViolation: The answer was none.
+            ProtocolViolation: The answer makes no sense.
             TypeError: The method is no text, or the params are no mapping.
             BaseException: Whatever ``on_progress`` raises; the server is told that nobody waits.
         """
         sent = _checked(method, params)
-        calls, deadline = self._begin(timeout, cancel)
-        return calls.fetch(method, sent, deadline, cancel, on_progress, raw=raw, cache=cache)
+        return self._call(timeout, cancel).fetch(method, sent, on_progress, raw=raw, cache=cache)
+
+    def notify(self, method: str, params: Optional[Mapping[str, Json]] = None) -> None:
+        """Send a notification.
+
+        Raises:
+            ConnectionLost: The connection has ended.
+            TypeError: The method is no text, or the params are no mapping.
+        """
+        sent = _checked(method, params)
+        call = self._call(DEFAULT, None)
+        call.session.notify(method, sent, call.deadline)
+
+    def ping(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> float:
+        """Ask whether the server is there; how many seconds the answer took. Errors as `Client.request`."""
+        call = self._call(timeout, cancel)
+        began = time.monotonic()
+        call.request("ping" if call.session.era.revision.handshake else "server/discover", {})
+        return time.monotonic() - began
 
     def set_log_level(
-        self, level: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+        self, level: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
     ) -> None:
         """Have the server send log messages of this level and above. Errors as `Client.request`.
 
@@ -160,8 +239,12 @@ class Client(TypedCalls):
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
-        deadline = self._begin(timeout, cancel, "logging")[1]
-        self._links.living(deadline, cancel).set_log_level(level, deadline, cancel)
+        call = self._call(timeout, cancel, "logging")
+        if isinstance(call.session.era, Handshake):
+            call.request("logging/setLevel", {"level": level})
+        else:
+            call.opened.set_envelope_level(level)
+        call.opened.log_level = level
 
     def set_roots(self, roots: Iterable[Rootlike]) -> None:
         """Replace the roots that ``roots=`` of `connect` gave, and tell a server that keeps them.
@@ -170,10 +253,10 @@ class Client(TypedCalls):
             RuntimeError: `connect` was not given ``roots``.
             ConnectionLost: The connection has ended.
         """
-        kept = self._answerer.handlers.functions.get("list_roots")
+        kept = self._host.functions.get("list_roots")
         if not isinstance(kept, Roots):
             raise RuntimeError("set_roots replaces what connect was given as roots=, and there was nothing")
-        kept.replace(roots)
+        kept.roots = as_roots(roots)
         self.roots_changed()
 
     def roots_changed(self) -> None:
@@ -183,29 +266,270 @@ class Client(TypedCalls):
             RuntimeError: `connect` was given neither ``roots`` nor ``list_roots``.
             ConnectionLost: The connection has ended.
         """
-        if "list_roots" not in self._answerer.handlers.functions:
+        if "list_roots" not in self._host.functions:
             raise RuntimeError("this client has no roots: give connect roots= or list_roots=")
-        if self._era.revision.handshake:
+        if self._sessions.newest.session.era.revision.handshake:
             self.notify("notifications/roots/list_changed")
 
-    def notify(self, method: str, params: Optional[Mapping[str, Json]] = None) -> None:
-        """Send a notification.
+    # ------------------------------------------------------------ tools
+
+    def list_tools(
+        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+    ) -> list[types.Tool]:
+        """All tools of the server, page after page. Arguments and errors as `Client.request`.
 
         Raises:
-            ConnectionLost: The connection has ended.
-            TypeError: The method is no text, or the params are no mapping.
+            CapabilityNotSupported: The server declares no tools.
+            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages.
         """
-        sent = dict(_checked(method, params))
-        calls, deadline = self._begin(DEFAULT, None)
-        calls.channel.write(encode(Notification(method, sent)), deadline)
+        return self._list_tools(self._call(timeout, cancel, "tools"), cache)
+
+    def _list_tools(self, call: Call, cache: str = "use") -> list[types.Tool]:
+        tools = call.pages("tools/list", "tools", types.Tool.from_wire, cache)
+        mirror = call.session.mirror
+        if mirror is not None and not call.session.era.revision.handshake:
+            tools = mirror.admitted(tools)
+        call.opened.schemas.remember(tools)
+        return tools
+
+    def call_tool(
+        self, name: str, arguments: Arguments = None, *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        on_progress: Optional[OnProgress] = None, raise_on_error: bool = True, **misplaced: NoReturn,
+    ) -> types.CallToolResult:
+        """Call a tool. Arguments and errors as `Client.request`, and:
+
+        Args:
+            name: Of the tool.
+            arguments: By parameter; None sends none.
+            raise_on_error: False returns a result that says that the tool failed, instead of raising.
+
+        Raises:
+            ToolError: The tool failed; ``result`` is what it said.
+            InvalidParams: The server has no such tool, or does not take these arguments.
+            CapabilityNotSupported: The server declares no tools.
+
+        Where a revision wraps values, the tools are listed once if they have not been: only the schema of a tool tells
+        whether its ``{"result": ...}`` is a wrapping, which ``value`` is without.
+        """
+        if misplaced:
+            refuse_as_arguments(name, misplaced, Client.call_tool)
+        call = self._call(timeout, cancel, "tools")
+        params = _call_params(name, arguments)
+        try:
+            result = call.request("tools/call", params, on_progress)
+        except ToolError as error:  # an old server's own code for it
+            if raise_on_error or error.result is None:
+                raise
+            return error.result  # type: ignore[no-any-return]
+        except HeaderMismatch:  # its schema is not known, or has changed since it was listed
+            if call.session.mirror is None:
+                raise
+            self._list_tools(call, "refresh")
+            result = call.request("tools/call", params, on_progress)
+        return self._tool_result(call, name, result, raise_on_error)
+
+    def call_tools(
+        self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        return_exceptions: bool = False,
+    ) -> list[Any]:
+        """Send many calls at once, from this thread, and return their results in the order of the calls.
+
+        Args:
+            calls: Pairs of a tool's name and its arguments.
+            timeout: Seconds for all of them together; None waits for ever.
+            cancel: Ends all of them.
+            return_exceptions: True puts an exception in the place of its result; False raises the first one in order,
+                when all calls have ended.
+
+        Raises:
+            McpError: As `call_tool`, unless ``return_exceptions``.
+        """
+        call = self._call(timeout, cancel, "tools")
+        params = [_call_params(*_pair(each)) for each in calls]
+        outcomes = call.session.request_all("tools/call", params, call.deadline, cancel)
+        self._finish_all(call, params, outcomes)
+        results: list[Any] = list(outcomes)
+        for place, outcome in enumerate(outcomes):
+            if not isinstance(outcome, Exception):
+                try:
+                    results[place] = self._tool_result(call, params[place]["name"], outcome)
+                except (ToolError, ProtocolViolation) as error:
+                    results[place] = error
+        failure = next((result for result in results if isinstance(result, Exception)), None)
+        if failure is not None and not return_exceptions:
+            raise failure
+        return results
+
+    def _finish_all(self, call: Call, params: Sequence[Params], outcomes: list[Outcome]) -> None:
+        """Go on with those calls that are to be sent again, side by side: one whose question stays open holds no other.
+
+        Their outcomes are replaced.
+        """
+        def go_on(place: int, first: Optional[Outcome]) -> Result:
+            part = call.within(None, token)  # its deadline stands only while the host answers this one
+            return part.request("tools/call", params[place], first=first)
+
+        again: dict[int, Optional[Outcome]] = {}
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, NOT_RUN) or (isinstance(outcome, dict) and call.session.era.is_asking(outcome)):
+                again[place] = outcome
+        stale = [place for place, outcome in enumerate(outcomes) if isinstance(outcome, HeaderMismatch)]
+        if stale and call.session.mirror is not None:
+            try:
+                self._list_tools(call, "refresh")  # the schemas of these tools are not known, or have changed
+                again.update(dict.fromkeys(stale))
+            except McpError as error:  # the other outcomes are not lost with it
+                for place in stale:
+                    outcomes[place] = copy(error)
+        token, forget = follow(call.cancel)
+        try:
+            parts = {place: self._spawn(partial(go_on, place, first), token) for place, first in again.items()}
+            for place, part in parts.items():
+                outcomes[place] = _outcome(part)
+        finally:
+            forget()
+            token.cancel("the caller gave up")  # such as Ctrl-C: without it all have ended
+
+    def _tool_result(
+        self, call: Call, name: str, result: Result, raise_on_error: bool = True
+    ) -> types.CallToolResult:
+        typed = read_result("tools/call", types.CallToolResult.from_wire, result)
+        schemas = call.opened.schemas
+        if call.session.era.revision.structured == "object" and schemas.needs_list(name, typed):
+            try:
+                self._list_tools(call.within(LOOK_UP_SECONDS, call.cancel))
+            except McpError as error:  # the call was made: its result is kept whatever comes of this
+                log.warning("what %s returned may be wrapped, and its schema cannot be had: %s", one_line(name), error)
+            schemas.give_up(name)
+        schemas.fill_in(name, typed)
+        if typed.is_error and raise_on_error:
+            failed = ToolError(typed.text or f"{name} failed", content=typed.content)
+            failed.result = typed
+            raise failed
+        return typed
+
+    # ------------------------------------------------------------ resources
+
+    def list_resources(
+        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+    ) -> list[types.Resource]:
+        """All resources that the server lists, page after page. Arguments and errors as `list_tools`.
+
+        Raises:
+            CapabilityNotSupported: The server declares no resources.
+        """
+        return self._list("resources/list", "resources", types.Resource.from_wire, timeout, cancel, cache)
+
+    def list_resource_templates(
+        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+    ) -> list[types.ResourceTemplate]:
+        """All templates of resources, page after page. Arguments and errors as `list_tools`.
+
+        Raises:
+            CapabilityNotSupported: The server declares no resources.
+        """
+        method, read = "resources/templates/list", types.ResourceTemplate.from_wire
+        return self._list(method, "resourceTemplates", read, timeout, cancel, cache)
+
+    def read_resource(
+        self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        on_progress: Optional[OnProgress] = None, cache: str = "use",
+    ) -> types.ReadResourceResult:
+        """Read a resource. Arguments and errors as `Client.request`, and:
+
+        Args:
+            uri: As the server lists it, or made from a template; it is sent character for character.
+
+        Raises:
+            ResourceNotFound: The server has no such resource.
+            ResourceAccessDenied: It has, and this client may not read it.
+            CapabilityNotSupported: The server declares no resources.
+        """
+        params = {"uri": _text("a URI", uri)}
+        result = self._call(timeout, cancel, "resources").fetch("resources/read", params, on_progress, cache=cache)
+        return read_result("resources/read", types.ReadResourceResult.from_wire, result)
+
+    # ------------------------------------------------------------ prompts
+
+    def list_prompts(
+        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+    ) -> list[types.Prompt]:
+        """All prompts of the server, page after page. Arguments and errors as `list_tools`.
+
+        Raises:
+            CapabilityNotSupported: The server declares no prompts.
+        """
+        return self._list("prompts/list", "prompts", types.Prompt.from_wire, timeout, cancel, cache)
+
+    def get_prompt(
+        self, name: str, arguments: Optional[Mapping[str, Scalar]] = None, *, timeout: Seconds = DEFAULT,
+        cancel: Cancel = None, on_progress: Optional[OnProgress] = None,
+    ) -> types.GetPromptResult:
+        """Get a prompt's messages. Arguments and errors as `Client.request`, and:
+
+        Args:
+            name: Of the prompt.
+            arguments: By name. On the wire they are strings: numbers and bools are sent as JSON writes them; None
+                sends none.
+
+        Raises:
+            InvalidParams: The server has no such prompt, or does not take these arguments.
+            CapabilityNotSupported: The server declares no prompts.
+            TypeError: An argument is neither text, number nor bool.
+        """
+        params: dict[str, Json] = {"name": _text("a prompt's name", name)}
+        if arguments is not None:
+            params["arguments"] = _texts(name, arguments)
+        result = self._call(timeout, cancel, "prompts").request("prompts/get", params, on_progress)
+        return read_result("prompts/get", types.GetPromptResult.from_wire, result)
+
+    # ------------------------------------------------------------ completion
+
+    def complete(
+        self, argument: str, value: str, *, prompt: Optional[str] = None, template: Optional[str] = None,
+        arguments: Optional[Mapping[str, Scalar]] = None, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+    ) -> types.Completion:
+        """Suggestions for an argument of a prompt, or for a variable of a template. Errors as `Client.request`, and:
+
+        Args:
+            argument: Its name.
+            value: What is typed so far.
+            prompt: The name of the prompt.
+            template: The template, as the server lists it. One of the two.
+            arguments: Those that are chosen already; a server that does not know of them is told nothing.
+
+        Raises:
+            TypeError: Neither a prompt nor a template, or both; or an argument is neither text, number nor bool.
+            InvalidParams: The server has no such prompt, template or argument.
+            CapabilityNotSupported: The server completes nothing.
+        """
+        params: dict[str, Json] = {
+            "ref": _reference(prompt, template),
+            "argument": {"name": _text("an argument's name", argument), "value": _text("a value", value)},
+        }
+        chosen = None if arguments is None else _texts(prompt or template or "", arguments)
+        call = self._call(timeout, cancel)
+        revision = call.session.era.revision
+        if chosen is not None and revision.completion_context:
+            params["context"] = {"arguments": chosen}
+        if revision.completions_capability:
+            call.session.need("completions")
+        result = call.request("completion/complete", params)
+        return read_result("completion/complete", types.Completion.from_wire, result)
 
     # ------------------------------------------------------------ changes
 
-    def _hearing(self, timeout: Optional[float], cancel: Optional[CancelToken]) -> Listening:
-        return self._links.living(self._links.newest.calls.deadline(timeout), cancel).listening
+    def _subscriptions(self, do: Callable[[Subscriptions, Deadline], T], timeout: Seconds, cancel: Cancel) -> T:
+        """Do something about what the server tells of, again where `Call.request` would send a request again."""
+        call, refusals = self._call(timeout, cancel), list[type]()
+        while True:
+            try:
+                return do(call.opened.subscriptions, call.deadline)
+            except NOT_RUN as refusal:
+                call.renew(refusal, refusals)
 
     def subscribe(
-        self, uri: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+        self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
     ) -> None:
         """Have ``on_resource_updated`` called when this resource, or one below it, changes. Errors as `request`.
 
@@ -216,23 +540,18 @@ class Client(TypedCalls):
             CapabilityNotSupported: The server takes no subscriptions, or not this one.
             TypeError: ``uri`` is no str.
         """
-        self._hearing(timeout, cancel).subscribe(uri, timeout, cancel)
+        self._subscriptions(lambda all, deadline: all.subscribe(uri, deadline, cancel), timeout, cancel)
 
     def unsubscribe(
-        self, uri: str, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None
+        self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
     ) -> None:
         """Take a subscription back. Arguments and errors as `subscribe`."""
-        self._hearing(timeout, cancel).unsubscribe(uri, timeout, cancel)
+        self._subscriptions(lambda all, deadline: all.unsubscribe(uri, deadline, cancel), timeout, cancel)
 
     def listen(
-        self,
-        tools_list_changed: bool = False,
-        prompts_list_changed: bool = False,
-        resources_list_changed: bool = False,
-        resource_subscriptions: Sequence[str] = (),
-        *,
-        timeout: Optional[float] = DEFAULT,
-        cancel: Optional[CancelToken] = None,
+        self, tools_list_changed: bool = False, prompts_list_changed: bool = False,
+        resources_list_changed: bool = False, resource_subscriptions: Sequence[str] = (), *,
+        timeout: Seconds = DEFAULT, cancel: Cancel = None,
     ) -> Changes:
         """Hear of changes in a loop: ``with client.listen(tools_list_changed=True) as changes: ...``.
 
@@ -258,7 +577,7 @@ class Client(TypedCalls):
         wanted = Filter(
             tools_list_changed, prompts_list_changed, resources_list_changed, tuple(resource_subscriptions)
         )
-        return self._hearing(timeout, cancel).listen(wanted, timeout, cancel)
+        return self._subscriptions(lambda all, deadline: all.listen(wanted, deadline, cancel), timeout, cancel)
 
     def submit(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
         """Run one of this client's calls on a thread of its own.
@@ -278,16 +597,18 @@ class Client(TypedCalls):
                 "submit takes a method of this client and then its arguments, as in "
                 f'client.submit(client.call_tool, "name", {{...}}), not {shown(function)}'
             )
-        from ..engine.futures import CallFuture
-
-        token, given = CancelToken(), keywords.get("cancel")
-        future = CallFuture(token)
-        if given is not None:
-            forget = given.on_cancel(lambda: token.cancel(given.reason))
-            future.add_done_callback(lambda _: forget())
-        work = inherited(lambda: function(*args, **{**keywords, "cancel": token}))
-        self._channel.run_aside(lambda: future.run(work))
+        given = keywords.get("cancel")
+        token, forget = follow(given)
+        future = self._spawn(lambda: function(*args, **{**keywords, "cancel": token}), token)
+        future.add_done_callback(lambda _: forget())
         return future
+
+    def _spawn(self, work: Callable[[], Any], token: CancelToken) -> CallFuture:
+        future = CallFuture(token)
+        self._host.pool.spawn(lambda: future.run(work))
+        return future
+
+    # ------------------------------------------------------------ the end
 
     def close(self) -> None:
         """End the connection. Idempotent, from any thread.
@@ -297,19 +618,20 @@ class Client(TypedCalls):
         SIGKILL, with all that it has started; so this lasts about 4 s at most. A server with a URL is told that the
         session ends, and gets 2 s to take that.
         """
-        if self._send_shutdown and not self._links.closed:
+        if self._send_shutdown and not self._sessions.closed:
             self._shut_down()
-        self._links.close()
+        self._sessions.close()
+        self._host.pool.close()
 
     def _shut_down(self) -> None:
         """Send `shutdown`, which is no method of the specification; a server that does not know it is closed anyway."""
-        link = self._links.newest
-        if not link.era.revision.handshake or link.cause is not None:
+        session = self._sessions.newest.session
+        if not session.era.revision.handshake or session.cause is not None:
             return
         try:
-            link.calls.request("shutdown", {}, link.calls.deadline(SHUTDOWN_SECONDS), None)
+            session.request("shutdown", {}, Deadline(SHUTDOWN_SECONDS))
         except McpError as error:
-            log.debug("%s: shutdown: %s", self._channel.name, error)
+            log.debug("%s: shutdown: %s", session.name, error)
 
     def __enter__(self) -> Client:
         return self
@@ -318,38 +640,97 @@ class Client(TypedCalls):
         self.close()
 
     def __del__(self) -> None:
-        links: Optional[Links] = getattr(self, "_links", None)
-        if links is not None and not links.closed and not self._channel.ended and not sys.is_finalizing():
-            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
-            links.abandon()
+        sessions: Optional[Reconnector] = getattr(self, "_sessions", None)
+        if sessions is None or sessions.closed or sys.is_finalizing() or sessions.newest.session.wait_until_ended(0):
+            return
+        warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+        sessions.abandon()
 
     def __repr__(self) -> str:
-        return f"<Client {self._era.revision.name} on {self._channel!r}>"
+        return f"<Client {self.revision} on {self._sessions.newest.session!r}>"
+
+
+def follow(cancel: Cancel) -> tuple[CancelToken, Callable[[], None]]:
+    """A token of our own that is cancelled with a caller's, and what ends that."""
+    token = CancelToken()
+    if cancel is None:
+        return token, lambda: None
+    leader = cancel
+    return token, leader.on_cancel(lambda: token.cancel(leader.reason))
+
+
+def _outcome(future: CallFuture) -> Outcome:
+    """What came of a call on another thread. Raises what is no Exception."""
+    try:
+        return future.result()  # type: ignore[no-any-return]
+    except Exception as error:
+        return error
 
 
 def _checked(method: Any, params: Any) -> Mapping[str, Json]:
     """The params of a message that a user writes by hand, if it can be one."""
-    text("a method", method)
+    _text("a method", method)
     if params is not None and not isinstance(params, Mapping):
         raise TypeError(f"the params of {method} are a dict or None, not {shown(params)}")
     return params or {}
 
 
-_open: weakref.WeakSet[Client] = weakref.WeakSet()
+def _text(what: str, value: Any) -> str:
+    """The value, if it is text. Raises TypeError: it is none."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a str, not {shown(value)}")
+    return value
 
 
-def _close_at_exit(client: Client) -> None:
-    """Have a client closed politely when the interpreter ends, if nobody has closed it by then."""
-    if not _open:
-        import atexit
-
-        atexit.unregister(_close_all)
-        atexit.register(_close_all)
-    _open.add(client)
+def _mapping(name: str, arguments: Any) -> Any:
+    """The arguments of something, if they are a mapping. Raises TypeError: they are none."""
+    if not isinstance(arguments, Mapping):
+        what = f'the arguments of {name!r} are a dict by parameter name, such as {{"city": "Oslo"}}'
+        raise TypeError(f"{what}, not {shown(arguments)}")
+    return arguments
 
 
-def _close_all() -> None:
-    for client in list(_open):
-        waiting = len(client._channel.calls.table) - client._listening.entries
-        if waiting <= 0:  # a thread that waits would print its loss as it dies
+def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str, Json]:
+    if type(name) is not str:
+        _text("a tool's name", name)
+    if arguments is None:
+        return {"name": name}
+    return {"name": name, "arguments": dict(arguments if type(arguments) is dict else _mapping(name, arguments))}
+
+
+def _pair(call: Any) -> Any:
+    if isinstance(call, (tuple, list)) and len(call) == 2:
+        return call
+    raise TypeError(
+        "call_tools takes pairs of a tool's name and its arguments, "
+        f'such as [("forecast", {{"city": "Oslo"}})], not {repr(call):.60}'
+    )
+
+
+def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
+    """Arguments as the strings that they are on the wire."""
+    for name, value in _mapping(of, arguments).items():
+        if not isinstance(value, (str, int, float)):
+            what = f"the argument {name!r} of {of!r} is a str, a number or a bool, not {shown(value)}"
+            raise TypeError(f"{what}: {'write json.dumps(...)' if isinstance(value, (dict, list)) else json_hint(value)}")
+    return {name: value if isinstance(value, str) else to_json(value) for name, value in arguments.items()}
+
+
+def _reference(prompt: Optional[str], template: Optional[str]) -> dict[str, Json]:
+    if (prompt is None) == (template is None):
+        raise TypeError("say which: prompt=, or template=")
+    if prompt is not None:
+        return {"type": "ref/prompt", "name": _text("prompt", prompt)}
+    return {"type": "ref/resource", "uri": _text("template", template)}
+
+
+_open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_at_exit() -> None:
+    """Close each client politely that nobody has closed, unless a thread waits: it would print its loss as it dies."""
+    for client in list(_open_clients):
+        opened = client._sessions.newest
+        if opened.session.pending <= opened.subscriptions.has_background:
             client.close()

@@ -161,36 +161,27 @@ class _Entry:
         self._label, self._members, self._folder = label, members, folder
 
     def target(self) -> Any:
-        if self._members.get("disabled", False) is not False:
-            self._fail("disabled", "it is" if _disabled(self._members) else "must be true or false")
-        if "envFile" in self._members:
+        members = self._members
+        if members.get("disabled", False) is not False:
+            self._fail("disabled", "it is" if members["disabled"] is True else "must be true or false")
+        if "envFile" in members:
             self._fail("envFile", "is not read here: write env")
-        if self._is_remote():
-            return self._remote()
-        cwd = self._text("cwd") if "cwd" in self._members else None
-        return StdioServer(
-            [self._text("command"), *self._list("args")],
-            env=self._texts("env"),
-            cwd=None if cwd is None else os.path.join(self._folder, cwd),
-        )
-
-    def _remote(self) -> Any:
-        from ..http.posting import HttpServer
+        named = members.get("type", "http" if "url" in members else "stdio")
+        if not isinstance(named, str) or named not in REMOTE:
+            self._fail("type", f"must be {listed(REMOTE)}, not {described(named)}")
+        needed, other = ("url", "command") if REMOTE[named] else ("command", "url")
+        if other in members:
+            self._fail(other, f"does not go together with {needed if needed in members else f'type {named!r}'}")
+        if not REMOTE[named]:
+            cwd = os.path.join(self._folder, self._text("cwd")) if "cwd" in members else None
+            return StdioServer([self._text("command"), *self._list("args")], env=self._texts("env"), cwd=cwd)
+        from ..http.client import HttpServer
 
         url, headers = self._text("url"), self._texts("headers")
         try:
             return HttpServer(url, headers=headers)
         except ValueError as error:
             self._fail("url", str(error))
-
-    def _is_remote(self) -> bool:
-        named = self._members.get("type", "http" if "url" in self._members else "stdio")
-        if not isinstance(named, str) or named not in REMOTE:
-            self._fail("type", f"must be {listed(REMOTE)}, not {described(named)}")
-        needed, other = ("url", "command") if REMOTE[named] else ("command", "url")
-        if other in self._members:
-            self._fail(other, f"does not go together with {needed if needed in self._members else f'type {named!r}'}")
-        return REMOTE[named]
 
     def _text(self, member: str) -> str:
         if member not in self._members:

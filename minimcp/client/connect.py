@@ -6,41 +6,48 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, Union
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, NoReturn, Optional, Sequence, Union
 
 from .. import __version__ as VERSION
-from ..engine.cancel import CancelToken
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
 from ..engine.limits import Limits
-from ..engine.transport import Pipe, tracer
+from ..engine.timer import Deadline
+from ..engine.transport import Transport, tracer
 from ..errors import Cancelled, ConnectionFailed, ConnectionLost, RequestTimeout
 from ..protocol.messages import Json
-from ..protocol.options import FLAG, MAPPING, check_options, count
 from ..protocol.versions import Revision
-from ..stdio.child import ChildPipe
+from ..schema.hints import refuse_options
+from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
 from ..types import Implementation
 from ..types.meta import check_extensions
-from .answering import Answerer
-from .arguments import check_token, moment
 from .cache import Cache
-from .cacheable import CacheableCalls
-from .callbacks import ClientRole, Dispatcher
 from .client import Client
-from .handlers import Handlers, Rootlike
-from .link import Link, Links
-from .negotiation import Era, Plan, negotiate, wanted_revisions
-from .targets import Target, read_target
+from .config import Config, read_servers
+from .host import NAMES, ClientHandler, Handlers, Host, Rootlike
+from .negotiation import Plan, negotiate, wanted_revisions
+from .reconnect import OpenSession, Reconnector
+from .session import Cancel, ClientSession, ConnectionSession, check_token, deadline_of
 
 if TYPE_CHECKING:
     from ..types import ElicitRequest, SampleRequest, SampleResult
-    from .config import Config
-
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 GIVE_UP_SECONDS = 0.2
 """What a server that has not agreed gets to exit, and again after SIGTERM: the time to connect is over then."""
+
+SCRIPTS = {".py": sys.executable, ".js": "node", ".mjs": "node"}
+"""What runs a file, by its ending; other files run themselves."""
+
+WEB_OPTIONS = ("headers", "auth", "verify", "cert", "proxies")
+"""Those of `connect` that go with a URL."""
+
+MOVED = {
+    "max_message_bytes": "message_bytes", "max_depth": "depth", "max_workers": "workers",
+    "max_backlog_bytes": "backlog_bytes", "write_timeout": "write_timeout", "max_cache_bytes": "cache_bytes",
+}
+"""Former options of `connect`: the field of `Limits` that takes the place of each."""
 
 
 def connect(
@@ -76,14 +83,9 @@ def connect(
     cert: Any = None,
     proxies: Optional[Mapping[str, str]] = None,
     config: Optional[Config] = None,
-    cancel: Optional[CancelToken] = None,
+    cancel: Cancel = None,
     trace: Any = None,
-    max_message_bytes: Optional[int] = MAX_MESSAGE_BYTES,
-    max_depth: Optional[int] = 256,
-    max_workers: Optional[int] = 64,
-    max_backlog_bytes: Optional[int] = 64 * 1024 * 1024,
-    write_timeout: Optional[float] = 30.0,
-    max_cache_bytes: Optional[int] = 16 * 1024 * 1024,
+    limits: Optional[Limits] = None,
     **misspelt: NoReturn,
 ) -> Client:
     """Start or open a server, agree with it on a revision, and return the client. Use it as a context manager.
@@ -132,12 +134,8 @@ def connect(
             `minimcp.config.read_servers`), or a mapping like it; None when the target is no such name.
         cancel: Gives the attempt up, from another thread; None for one that nobody cancels.
         trace: A text file, or a callable that gets ("-->" or "<--", message); None for no trace.
-        max_message_bytes: The longest message; None means no limit, here and below.
-        max_depth: How deep arrays and objects of a message may nest.
-        max_workers: Handlers that run at the same time.
-        max_backlog_bytes: Bytes that the server has not taken before reading stops.
-        write_timeout: Seconds after which a server that takes no byte is lost.
-        max_cache_bytes: Bytes of results that are kept; those that were not used for longest go first.
+        limits: What the server may cost, as a `Limits`: bytes and depth of messages, questions answered at the same
+            time, bytes of kept results; None takes the defaults.
 
     Raises:
         ConnectionFailed: It did not start, went away, or refused; the message says what was run and how it ended.
@@ -147,97 +145,46 @@ def connect(
         OSError: The config cannot be read.
         TypeError, ValueError: An argument cannot be what it is.
     """
-    if misspelt:
-        from ..schema.remedies import refuse_options
-
-        refuse_options("connect(...)", misspelt, connect)
+    given = dict(locals())
+    for name in misspelt:
+        if name in MOVED:
+            raise TypeError(f"connect(...) has no option {name}= any more: say limits=Limits({MOVED[name]}=...)")
+        refuse_options("connect(...)", [name], connect)
     check_token(cancel)
     wanted = wanted_revisions(revision)
-    web = {"headers": headers, "auth": auth, "verify": verify, "cert": cert, "proxies": proxies}
-    given_web = {name: value for name, value in web.items() if value is not None}
-    found = read_target(target, env=env, cwd=cwd, config=config, web=given_web)
+    web = {name: given[name] for name in WEB_OPTIONS if given[name] is not None}
+    found = read_target(target, env=env, cwd=cwd, config=config, web=web)
     if stderr is not None and found.server is None and (config is None or found.web is None):  # one for many, there
         raise TypeError(f"stderr does not apply to {found.what}")
-    check_options(_OPTIONS, locals())
-    info = _own_info(client_info)
-    given = Handlers.gather(
-        handlers,
-        roots=roots,
-        sampling=sampling,
-        elicitation=elicitation,
-        sample=sample,
-        elicit=elicit,
-        list_roots=list_roots,
-        on_log=on_log,
-        on_tools_changed=on_tools_changed,
-        on_resources_changed=on_resources_changed,
-        on_prompts_changed=on_prompts_changed,
-        on_resource_updated=on_resource_updated,
-    )
-    plan = _plan(wanted, info, given, extensions, probe_timeout)
-    limits = Limits(
-        message_bytes=max_message_bytes, depth=max_depth, workers=max_workers,
-        backlog_bytes=max_backlog_bytes, write_timeout=write_timeout,
-    )
-    record = tracer(trace)
-    for name, seconds in (("timeout", timeout), ("probe_timeout", probe_timeout)):
-        moment(name, seconds)
-    moment("connect_timeout", connect_timeout)
-    answerer, dispatcher = Answerer(given), Dispatcher()
-    kept = Cache(max_cache_bytes) if cache else None
+    _check_types(given)
+    for name in ("timeout", "probe_timeout", "connect_timeout"):
+        deadline_of(name, given[name])
+    functions = {name: given[name] for name in NAMES}
+    gathered = Handlers(handlers, functions, roots=roots, sampling=sampling, elicitation=elicitation)
+    plan = _plan(wanted, _own_info(client_info), gathered, extensions, probe_timeout)
+    limits = Limits() if limits is None else limits
+    host = Host(gathered, limits.workers, Cache(limits.cache_bytes) if cache else None)
+    connector = Connector(found, plan, host, limits, tracer(trace), stderr, connect_timeout)
+    renew = connector.open if restart or found.web is not None else None
+    sessions = Reconnector(connector.open(cancel), renew, always=restart)
+    return Client(sessions, host, timeout, send_shutdown=send_shutdown)
 
-    def start(shown: str) -> Pipe:
-        return _open_pipe(found, stderr, max_message_bytes, shown)
 
-    def begin(cancel: Optional[CancelToken], before: Optional[Link] = None) -> Link:
-        deadline = Deadline(connect_timeout)
-
-        def agree(pipe: Pipe, plan: Plan) -> Link:
-            role = ClientRole(answerer, dispatcher, kept)
-            channel = Channel(pipe, role, limits=limits, trace=record).open()
-            answerer.clock.resumed = channel.calls.table.wake_all
-
-            def agree_and_hear() -> Link:
-                def agreed(era: Era) -> None:
-                    role.agree(era)
-                    pipe.agreed(era.revision)
-
-                era = negotiate(channel, plan, deadline, agreed)
-                pipe.ready(deadline)
-                if isinstance(pipe, ChildPipe):
-                    pipe.grace = ChildPipe.CLOSE_SECONDS
-                calls = CacheableCalls(channel, era, timeout, answerer, kept, getattr(pipe, "mirror", None))
-                link = Link(calls, role, lambda: getattr(pipe, "stderr_tail", ""))
-                link.hear(deadline, before)
-                return link
-
-            try:
-                return _unless(cancel, channel, agree_and_hear)
-            except BaseException:
-                channel.close()
-                raise
-
-        try:
-            if found.web is not None:
-                from ..http.recognition import agree_over_http
-
-                return agree_over_http(found.web, agree, plan, max_message_bytes)
-            return _agree(start, agree, plan, found)
-        except (ConnectionFailed, RequestTimeout) as error:
-            error.args = (f"{found.what}: {error}",)
-            raise
-        except RuntimeError as error:  # the system gives no more threads; at the end of an interpreter that is so
-            raise ConnectionFailed(f"{found.what}: {error}") from error
-
-    renew = begin if restart or found.web is not None else None
-    return Client(Links(begin(cancel), renew, always=restart), answerer, send_shutdown=send_shutdown)
+def _check_types(given: Mapping[str, Any]) -> None:
+    for name in ("restart", "cache", "send_shutdown"):
+        if not isinstance(given[name], bool):
+            raise TypeError(f"{name} is True or False, not {given[name]!r:.60}")
+    for name, kinds, what in (
+        ("extensions", Mapping, "a mapping"),
+        ("client_info", (Implementation, Mapping), "an Implementation, a mapping"),
+        ("limits", Limits, "Limits(...)"),
+    ):
+        if given[name] is not None and not isinstance(given[name], kinds):
+            raise TypeError(f"{name} is {what} or None, not {given[name]!r:.60}")
 
 
 def _plan(
-    wanted: tuple[Revision, ...],
-    info: Mapping[str, Json],
-    given: Handlers,
-    extensions: Optional[Mapping[str, Json]],
+    wanted: tuple[Revision, ...], info: Mapping[str, Json], given: Handlers, extensions: Optional[Mapping[str, Json]],
     probe_timeout: float,
 ) -> Plan:
     """What to speak and to declare; each era's newest revision says what there is to declare."""
@@ -250,67 +197,6 @@ def _plan(
     return plan
 
 
-def _agree(
-    start: Callable[[str], Pipe], agree: Callable[[Pipe, Plan], Link], plan: Plan, found: Target
-) -> Link:
-    """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
-    pipe = start("")
-    try:
-        return agree(pipe, plan)
-    except ConnectionLost as lost:
-        if found.server is None or plan.per_request is None or plan.handshake is None or not pipe.was_read():
-            raise _failed(lost, str(lost) + _pinned(plan)) from None  # which says all that the loss does
-        try:
-            return agree(start(lost.stderr_tail), plan.without_probe())
-        except ConnectionLost as again:
-            raise _failed(again, _both(lost, again)) from None
-
-
-def _unless(cancel: Optional[CancelToken], channel: Channel, agree: Callable[[], Link]) -> Link:
-    """Agree with the server; a token that is cancelled ends what is waited for, and all that would follow."""
-    if cancel is None:
-        return agree()
-    token = cancel
-
-    def stop() -> None:
-        channel.calls.close(Cancelled(token.reason or "cancelled"))
-
-    forget = token.on_cancel(stop)
-    try:
-        link = agree()
-    finally:
-        forget()
-    check_token(token)
-    return link
-
-
-def _pinned(plan: Plan) -> str:
-    """What is to be known about the end of a server that was given no second chance."""
-    wanted = plan.per_request
-    return f" (only {wanted.name} was wanted)" if wanted is not None and plan.handshake is None else ""
-
-
-def _failed(lost: ConnectionLost, message: str) -> ConnectionFailed:
-    if lost.exit_code == 0:
-        message += "\na server runs until its stdin ends: does this program call server.run()?"
-    return ConnectionFailed(message, exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail)
-
-
-def _both(lost: ConnectionLost, again: ConnectionLost) -> str:
-    """How a server ended that was started twice; once if that was the same."""
-    ends = [(each.exit_code, each.signal, each.stderr_tail) for each in (lost, again)]
-    return str(again) if ends[0] == ends[1] else f"{again}\nbefore that, asked for server/discover, {lost}"
-
-
-def _open_pipe(found: Target, stderr: Any, max_message_bytes: Optional[int], shown: str) -> Pipe:
-    if found.server is None:
-        pipe: Pipe = found.object.open_pipe()
-        return pipe
-    return ChildPipe.start(
-        found.server, stderr=stderr, max_message_bytes=max_message_bytes, grace=GIVE_UP_SECONDS, shown=shown
-    )
-
-
 def _own_info(given: Union[Implementation, Mapping[str, Any], None]) -> dict[str, Json]:
     if given is None:
         return {"name": os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", "version": VERSION}
@@ -319,9 +205,241 @@ def _own_info(given: Union[Implementation, Mapping[str, Any], None]) -> dict[str
     return wire
 
 
-_OPTIONS = {
-    **dict.fromkeys(("restart", "cache", "send_shutdown"), FLAG), "extensions": MAPPING, "max_cache_bytes": count(0),
-    "client_info": MAPPING._replace(
-        what="an Implementation, a mapping or None", fits=lambda info: isinstance(info, (Implementation, Mapping))
-    ),
-}  # fmt: skip
+# ------------------------------------------------------------ connecting
+
+
+class Connector(NamedTuple):
+    """How one client connects, the first time and again after a loss."""
+
+    target: Target
+    plan: Plan
+    host: Host
+    limits: Limits
+    trace: Optional[Callable[[str, bytes], None]]
+    stderr: Any
+    connect_timeout: Optional[float]
+
+    def open(self, cancel: Cancel, before: Optional[OpenSession] = None) -> OpenSession:
+        """Connect and agree.
+
+        Args:
+            cancel: Gives the attempt up; None for one that nobody cancels.
+            before: The session whose place this one takes; None for the first.
+
+        Raises: as `connect`.
+        """
+        attempt = Attempt(self, Deadline(self.connect_timeout), cancel, before)
+        try:
+            if self.target.web is not None:
+                from ..http.client_sse import agree_over_http
+
+                def make(kind: Any) -> Any:
+                    return kind(self.target.web, ClientHandler(self.host), self.limits, self.trace)
+
+                return agree_over_http(self.target.web, make, attempt.agree, self.plan)
+            return self._open_local(attempt)
+        except (ConnectionFailed, RequestTimeout) as error:
+            error.args = (f"connect took the target for {self.target.what}: {error}",)
+            raise
+        except RuntimeError as error:  # from 3.12 on no thread starts at the end of an interpreter
+            raise ConnectionFailed(f"connect took the target for {self.target.what}: {error}") from error
+
+    def _open_local(self, attempt: Attempt) -> OpenSession:
+        """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
+        plan = self.plan
+        pipe = self._open_pipe()
+        try:
+            return attempt.over(pipe, plan)
+        except ConnectionLost as lost:
+            if self.target.server is None or plan.per_request is None or plan.handshake is None or not pipe.was_read():
+                wanted = plan.per_request
+                only = f" (only {wanted.name} was wanted)" if wanted is not None and plan.handshake is None else ""
+                raise _failed(lost, f"{lost}{only}") from None  # which says all that the loss does
+            try:
+                return attempt.over(self._open_pipe(), plan.without_probe())
+            except ConnectionLost as again:
+                ends = [(each.exit_code, each.signal, each.stderr_tail) for each in (lost, again)]
+                both = f"{again}\nbefore that, asked for server/discover, {lost}"
+                raise _failed(again, str(again) if ends[0] == ends[1] else both) from None
+
+    def _open_pipe(self) -> Transport:
+        if self.target.server is None:
+            transport: Transport = self.target.object.open_pipe()
+            return transport
+        return ChildTransport(
+            self.target.server, stderr=self.stderr, limit=self.limits.message_bytes, grace=GIVE_UP_SECONDS
+        )
+
+
+class Attempt(NamedTuple):
+    """One attempt to connect."""
+
+    connector: Connector
+    deadline: Deadline
+    cancel: Cancel
+    before: Optional[OpenSession]
+
+    def over(self, pipe: Transport, plan: Plan) -> OpenSession:
+        """Agree over a pipe, which is closed when that fails. Errors as `negotiate`."""
+        connector = self.connector
+        session = ConnectionSession(pipe, ClientHandler(connector.host), connector.limits, connector.trace)
+        opened = self.agree(session, plan)
+        if isinstance(pipe, ChildTransport):
+            pipe.grace = CLOSE_SECONDS
+        return opened
+
+    def agree(self, session: ClientSession, plan: Plan) -> OpenSession:
+        """Agree with the server of a new session, which is closed when that fails. Errors as `negotiate`."""
+        token = self.cancel
+        forget = None
+        try:
+            if token is not None:
+                forget = token.on_cancel(lambda: session.stop(Cancelled(token.reason or "cancelled")))
+            negotiate(session, plan, self.deadline)
+            session.ready(self.deadline)
+            opened = OpenSession(session, self.connector.host)
+            opened.begin(self.deadline, self.before)
+            check_token(token)
+            return opened
+        except BaseException:
+            session.close()
+            raise
+        finally:
+            if forget is not None:
+                forget()
+
+
+def _failed(lost: ConnectionLost, message: str) -> ConnectionFailed:
+    if lost.exit_code == 0:
+        message += "\na server runs until its stdin ends: does this program call server.run()?"
+    return ConnectionFailed(message, exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail)
+
+
+# ------------------------------------------------------------ what the target names
+
+
+_WEB = "headers, auth, verify, cert and proxies"
+
+
+class Target(NamedTuple):
+    """What `connect` took its argument for."""
+
+    what: str
+    """In words, for messages."""
+    server: Optional[StdioServer]
+    """What to start; None when there is nothing to start."""
+    object: Any = None
+    """The server, when it is an object in this process; or None."""
+    web: Any = None
+    """An `HttpServer`, when it has a URL; or None."""
+
+
+def read_target(
+    target: Any, *, env: Optional[Mapping[str, str]] = None, cwd: Optional[Union[str, os.PathLike[str]]] = None,
+    config: Optional[Config] = None, web: Optional[Mapping[str, Any]] = None,
+) -> Target:
+    """Decide what a target is, in the documented order.
+
+    Args:
+        target: As `connect` takes it, and so the next three.
+        env: None adds nothing.
+        cwd: None takes ours.
+        config: None when the target is no name in a config.
+        web: What was given of the options that go with a URL; None for nothing.
+
+    Raises:
+        TypeError: It is nothing that names a server, or an option does not apply to it.
+        ValueError: It is an empty command, no URL of a server, or not in the config.
+        ConnectionFailed: It is a file that is not there.
+        OSError: The config cannot be read.
+    """
+    local = env is not None or cwd is not None
+    if config is not None:
+        _refuse(local, "env and cwd are part of the config")
+        _refuse(web, f"{_WEB} are part of the config")
+        return _configured(target, config)
+    if isinstance(target, type):
+        from ..server.decorators import has_marks
+
+        way = f"connect(Server.of({target.__name__}()))" if has_marks(target) else "give an instance of it"
+        raise TypeError(f"{target.__name__} is a class: {way}")
+    if isinstance(target, str) and target.lower().startswith(("http://", "https://")):
+        from ..http.client import HttpServer
+
+        _refuse(local, "env and cwd do not apply to a server with a URL")
+        return Target("a URL", None, web=HttpServer(target, **(web or {})))
+    if callable(getattr(target, "fetcher", None)):
+        _refuse(local, "env and cwd do not apply to a server with a URL")
+        _refuse(web, f"{_WEB} are part of the HttpServer")
+        return Target("an HttpServer", None, web=target)
+    _refuse(web, f"{_WEB} apply to a server with a URL only")
+    if callable(getattr(target, "open_pipe", None)):
+        _refuse(local, "env and cwd do not apply to a server in this process")
+        return Target(f"a server in this process ({target!r})", None, target)
+    if isinstance(target, StdioServer):
+        _refuse(local, "env and cwd are part of the StdioServer")
+        return Target("a StdioServer", target)
+    what, command = _command(target, "" if cwd is None else os.fspath(cwd))
+    if not command:
+        raise ValueError("an empty command starts nothing")
+    return Target(what, StdioServer(command, env=env, cwd=cwd))
+
+
+def _refuse(given: object, why: str) -> None:
+    """Refuse options that cannot be, if they were given."""
+    if given:
+        raise TypeError(why)
+
+
+def _configured(name: Any, config: Config) -> Target:
+    if not isinstance(name, str):
+        raise TypeError(f"with config= a server is given by its name, a str, not by {type(name).__name__}")
+    servers = read_servers(config)
+    what = f"the server {name!r} of {servers.where}" if servers.where else f"the server {name!r}"
+    return read_target(servers.target(name))._replace(what=what)
+
+
+def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
+    if isinstance(target, (list, tuple)):
+        return "an argument list", [os.fspath(part) for part in target]
+    if isinstance(target, os.PathLike):
+        return "a file", _run_file(target, cwd)
+    if not isinstance(target, str):
+        from ..server.decorators import has_marks
+
+        name = type(target).__name__
+        way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(type(target)) else ""
+        raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {name}{way}")
+    if os.path.isfile(target) or (len(target.split()) == 1 and target.endswith(tuple(SCRIPTS))):
+        return "a file", _run_file(target, cwd)
+    try:
+        words = shlex.split(target, posix=os.name != "nt")
+    except ValueError as error:
+        raise ValueError(f"{target!r} was taken for a command line: {error}") from None
+    if words and words[0].endswith(tuple(SCRIPTS)) and os.path.isfile(words[0]) and not _is_program(words[0]):
+        runner = SCRIPTS[os.path.splitext(words[0])[1]]
+        first = "sys.executable" if runner is sys.executable else repr(runner)
+        way = f"write connect([{first}, {', '.join(map(repr, words))}])"
+        raise ConnectionFailed(f"{target!r} was taken for a command line, and {words[0]} is no program: {way}")
+    if len(words) == 1 and re.fullmatch(r"[\w.-]+:\d+(/.*)?", target) and not _is_program(target):
+        raise ConnectionFailed(f"{target!r} was taken for a command line: write http:// or https:// before a URL")
+    return "a command line", words
+
+
+def _is_program(word: str) -> bool:
+    """Whether the first word of a command line names something that can be run."""
+    places = [""] if os.path.dirname(word) else os.get_exec_path()
+    return any(os.access(os.path.join(place, word), os.X_OK) for place in places)
+
+
+def _run_file(file: Union[str, os.PathLike[str]], cwd: str) -> list[str]:
+    """The command for a file. What is there is named from the root, because the server may run in another directory."""
+    path = Path(file)
+    runner = SCRIPTS.get(path.suffix)
+    if runner is None:
+        return [str(path.absolute())]
+    if path.is_file():
+        return [runner, str(path.absolute())]
+    if not (Path(cwd) / path).is_file():
+        raise ConnectionFailed(f"there is no file {str(path)!r}")
+    return [runner, str(path)]

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import Future, as_completed, wait
 from copy import copy
-from queue import SimpleQueue
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence
+from functools import partial
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, TypeVar
 
-from ..engine.cancel import CancelToken
-from ..engine.deadline import Deadline
-from ..engine.workers import waiting
+from ..engine.pool import waiting
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError
-from ..protocol.messages import Json
 from ..schema.mismatch import listed, nearest
 from ..types import CallToolResult, Tool
-from .arguments import DEFAULT, check_token
-from .calls import OnProgress
-from .client import Client
-from .config import Config, Servers, read_servers
+from .client import DEFAULT, Arguments, Client, Seconds, follow
+from .config import Config, read_servers
 from .connect import connect
 from .negotiation import wanted_revisions
+from .session import Cancel, OnProgress, check_token
 
 log = logging.getLogger("minimcp.client")
+
+T = TypeVar("T")
 
 SERVER_FAILURES = (McpError, OSError, ValueError)
 """What one server of several may fail with. A TypeError is a mistake of whoever called, and ends all."""
@@ -69,7 +68,7 @@ class Group:
         lost = {name: loss for name, loss in losses.items() if isinstance(loss, Exception)}
         return {**self._failed, **self._unlisted, **lost}
 
-    def list_tools(self, *, timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None) -> list[Tool]:
+    def list_tools(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Tool]:
         """The tools of all servers, asked side by side; each is a copy that has the name to call it by here.
 
         A server that is lost, or cannot list, leaves its tools out, and `errors` says why. Left out is also what
@@ -113,14 +112,8 @@ class Group:
         self._unlisted[server] = error
 
     def call_tool(
-        self,
-        name: str,
-        arguments: Optional[Mapping[str, Json]] = None,
-        *,
-        timeout: Optional[float] = DEFAULT,
-        cancel: Optional[CancelToken] = None,
-        on_progress: Optional[OnProgress] = None,
-        raise_on_error: bool = True,
+        self, name: str, arguments: Arguments = None, *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        on_progress: Optional[OnProgress] = None, raise_on_error: bool = True,
     ) -> CallToolResult:
         """Call a tool by its name in this group. Arguments and errors as `Client.call_tool`, and those of `resolve`."""
         place = self.resolve(name)
@@ -130,11 +123,7 @@ class Group:
         )
 
     def call_tools(
-        self,
-        calls: Sequence[tuple[str, Optional[Mapping[str, Json]]]],
-        *,
-        timeout: Optional[float] = DEFAULT,
-        cancel: Optional[CancelToken] = None,
+        self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
         return_exceptions: bool = False,
     ) -> list[Any]:
         """Send many calls to their servers at once. As `Client.call_tools`, with the names of this group.
@@ -164,10 +153,11 @@ class Group:
         return outcomes
 
     def _side_by_side(
-        self, asked: Mapping[str, Any], cancel: Optional[CancelToken], **keywords: Any
+        self, asked: Mapping[str, Any], cancel: Cancel, **keywords: Any
     ) -> dict[str, Any]:
         """What each server's call gives, or the exception that it raises; all of them end when this is interrupted."""
-        token, forget = _follower(cancel)
+        check_token(cancel)
+        token, forget = follow(cancel)
         try:
             futures = {
                 name: self.clients[name].submit(function, *arguments, cancel=token, **keywords)
@@ -227,13 +217,7 @@ class Group:
         return f"<Group of {listed(self.clients, 'and') if self.clients else 'none'}, {len(self.errors)} errors>"
 
 
-def connect_all(
-    config: Config,
-    *,
-    separator: str = "__",
-    strict: bool = False,
-    **keywords: Any,
-) -> Group:
+def connect_all(config: Config, *, separator: str = "__", strict: bool = False, **keywords: Any) -> Group:
     """Open all servers of a config side by side. Use the group as a context manager.
 
     Args:
@@ -255,86 +239,53 @@ def connect_all(
         raise ValueError(f"separator is a text that is not empty, not {separator!r}")
     wanted_revisions(keywords.get("revision", "auto"))  # what is wrong for every server is the caller's mistake
     servers = read_servers(config)
-    token, forget = _follower(keywords.pop("cancel", None))
-    ended: SimpleQueue[_Opening] = SimpleQueue()
-    openings = [_Opening(name, servers, {**keywords, "cancel": token}, ended) for name in servers.names]
+    cancel = keywords.pop("cancel", None)
+    check_token(cancel)
+    token, forget = follow(cancel)
+    openings: dict[Future[Client], str] = {}
+    clients: dict[str, Client] = {}
+    failed: dict[str, Exception] = {}
     try:
-        for opening in openings:
-            opening.thread.start()
-        _watch(openings, ended, strict)
-        clients = {each.name: each.client for each in openings if each.client is not None}
-        failed = {each.name: each.error for each in openings if isinstance(each.error, Exception)}
+        for name in servers.names:
+            opening = _start(f"open-{name}", partial(connect, name, config=servers, cancel=token, **keywords))
+            openings[opening] = name
+        with waiting():
+            for opening in as_completed(openings):
+                error = opening.exception()
+                if error is None:
+                    clients[openings[opening]] = opening.result()
+                elif strict or isinstance(error, Cancelled) or not isinstance(error, SERVER_FAILURES):
+                    raise error
+                else:
+                    failed[openings[opening]] = error
+        clients = {name: clients[name] for name in servers.names if name in clients}
         return Group(clients, failed, separator=separator)
     except BaseException:
         token.cancel("another server is not opened either")
-        _give_up(openings)
+        with waiting():
+            ended = wait(openings, GIVE_UP_SECONDS).done
+        _close_all([opening.result() for opening in ended if opening.exception() is None])
         raise
     finally:
         forget()
 
 
-def _follower(cancel: Optional[CancelToken]) -> tuple[CancelToken, Callable[[], None]]:
-    """A token of our own that is cancelled with the caller's, and what ends that."""
-    check_token(cancel)
-    token = CancelToken()
-    if cancel is None:
-        return token, lambda: None
-    leader = cancel
-    return token, leader.on_cancel(lambda: token.cancel(leader.reason))
+def _start(name: str, work: Callable[[], T]) -> Future[T]:
+    """Run something on a thread of its own."""
+    future: Future[T] = Future()
 
-
-class _Opening:
-    """One server that is being opened, on a thread of its own."""
-
-    def __init__(self, name: str, servers: Servers, keywords: Mapping[str, Any], ended: SimpleQueue[_Opening]) -> None:
-        self.name = name
-        self.client: Optional[Client] = None
-        self.error: Optional[BaseException] = None
-        self.thread = threading.Thread(
-            target=self._open, args=(servers, keywords, ended), name=f"minimcp-open-{name}", daemon=True
-        )
-
-    def _open(self, servers: Servers, keywords: Mapping[str, Any], ended: SimpleQueue[_Opening]) -> None:
+    def run() -> None:
         try:
-            self.client = connect(self.name, config=servers, **keywords)
+            future.set_result(work())
         except BaseException as error:
-            self.error = error
-        finally:
-            ended.put(self)
+            future.set_exception(error)
 
-
-def _watch(openings: Sequence[_Opening], ended: SimpleQueue[_Opening], strict: bool) -> None:
-    """Wait until all have ended; `connect` has its own deadline, and then each thread puts itself into the queue.
-
-    Raises:
-        BaseException: The first failure that ends them all.
-    """
-    for _ in openings:
-        with waiting():
-            error = ended.get().error
-        if error is not None and (strict or isinstance(error, Cancelled) or not isinstance(error, SERVER_FAILURES)):
-            raise error
-
-
-def _give_up(openings: Sequence[_Opening]) -> None:
-    """Close what has been opened, when those that are still at it have stopped."""
-    deadline = Deadline(GIVE_UP_SECONDS)
-    for opening in openings:
-        if opening.thread.is_alive():
-            with waiting():
-                opening.thread.join(deadline.wait())
-    _close_all([opening.client for opening in openings if opening.client is not None])
+    threading.Thread(target=run, name=f"minimcp-{name}", daemon=True).start()
+    return future
 
 
 def _close_all(clients: Iterable[Client]) -> None:
     """Close side by side; each close has its own bounds, and goes on when this wait is interrupted."""
-    threads = [threading.Thread(target=client.close, name="minimcp-close", daemon=True) for client in clients]
-    for thread in threads:
-        try:
-            thread.start()
-        except RuntimeError:
-            thread.run()  # the system gives no more threads
-    for thread in threads:
-        if thread.is_alive():
-            with waiting():
-                thread.join()
+    closing = [_start("close", client.close) for client in clients]
+    with waiting():
+        wait(closing)

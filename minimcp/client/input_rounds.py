@@ -6,237 +6,110 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 from __future__ import annotations
 
 import threading
-from copy import copy
 from functools import partial
-from itertools import count
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Mapping
 
-from ..engine.cancel import CancelToken
-from ..engine.clock import inherited
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
-from ..engine.outgoing import OURS, Outgoing
-from ..engine.table import PendingCall
-from ..engine.transport import nothing
-from ..engine.workers import waiting
-from ..errors import Cancelled, InvalidParams, MethodNotFound, ProtocolViolation, one_line
-from ..protocol.messages import Failure, Json
-from ..types import Implementation
-from .answering import Answerer, Question
-from .negotiation import Era
-
-Result = dict[str, Json]
+from ..engine.requests import CancelToken
+from ..engine.timer import Deadline
+from ..errors import InvalidParams, MethodNotFound, ProtocolViolation, one_line
+from ..protocol.messages import Json
+from .host import Answer, Host, Result
+from .session import Cancel, ClientSession, Params
 
 MOST_ROUNDS = 10
-"""How often one call is sent again; a server that asks on has lost its way."""
+"""How often one call is sent again; a server that asks more often is taken to ask for ever."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
 """Seconds before a call is sent again that the server only put off; the pause doubles."""
 
-_DONE: Result = {}
-"""The ending of a wait for our own threads. No answer of a server is this very object."""
 
-
-class Rounds:
-    """Answers the questions in results of one connection. Thread-safe.
+class InputRounds:
+    """The rounds of one call. Used by one thread.
 
     Args:
-        channel: The connection.
-        era: What was agreed on it.
-        answerer: The host's side.
+        host: Answers the questions.
+        method: Of the call.
+        params: Of the call; each round sends them again, without what belongs to an earlier round.
     """
 
-    __slots__ = ("_channel", "_era", "_answerer")
+    def __init__(self, host: Host, method: str, params: Params) -> None:
+        self._host, self._method = host, method
+        self._params = {name: params[name] for name in params if name not in ("inputResponses", "requestState")}
+        self._rounds, self._pause = 0, FIRST_PAUSE
 
-    def __init__(self, channel: Channel, era: Era, answerer: Answerer) -> None:
-        self._channel, self._era, self._answerer = channel, era, answerer
-
-    def finish(
-        self,
-        method: str,
-        params: Mapping[str, Json],
-        result: Result,
-        send: Callable[[Mapping[str, Json]], Result],
-        deadline: Deadline,
-        cancel: Optional[CancelToken],
-    ) -> Result:
-        """The result of a call when no more questions are left.
+    def next_params(
+        self, session: ClientSession, result: Result, deadline: Deadline, cancel: Cancel
+    ) -> Params:
+        """Answer the questions of a result; the params to send the call again with.
 
         Args:
-            method: Of the call.
-            params: Of the call; each round sends them again, without what belongs to an earlier round.
-            result: The first one.
-            send: Sends the call again with these params and returns its result.
-            deadline: For all rounds together.
-            cancel: Ends the wait for the host's handlers; None for a call that nobody cancels.
+            session: Where the result came from; its end ends the wait for the host.
+            result: Which asks for input.
+            deadline: Of the call; stands while the host answers.
+            cancel: Ends the wait for the host; None for a call that nobody cancels.
 
         Raises:
-            Refused: A handler of the host refuses or fails; nothing more is sent.
+            Refused: A handler of the host refuses or fails.
             ProtocolViolation: The questions make no sense, were not declared, or come more than ten times.
-            McpError: As `send`.
+            Cancelled, ConnectionLost: As named.
+
+        Blocks: until the host has answered.
         """
-        same = {name: value for name, value in params.items() if name not in ("inputResponses", "requestState")}
-        pause = FIRST_PAUSE
-        for _ in range(MOST_ROUNDS):
-            if not self._era.is_asking(result):
-                return result
-            asked, state = _read(method, result)
-            more: Result = {} if state is None else {"requestState": state}
-            if asked:
-                more["inputResponses"] = self._answers(method, asked, cancel)
-            else:
-                self._sleep(deadline.within(pause), cancel)
-                pause = min(2 * pause, LONGEST_PAUSE)
-            result = send({**same, **more})
-        if not self._era.is_asking(result):
-            return result
-        raise ProtocolViolation(f"{method} asks at most {MOST_ROUNDS} times for input", result)
-
-    def _answers(self, method: str, asked: Mapping[str, Json], cancel: Optional[CancelToken]) -> Result:
-        """The host's answers by key; the questions are checked before the first is asked."""
-        waited_for = CancelToken()
-        questions = {key: self._question(method, one, waited_for) for key, one in asked.items()}
-
-        def answer(question: Question) -> Result:
-            if waited_for.cancelled:
-                raise Cancelled("nobody waits for the answer any more")
-            return self._answerer.answer(question)
-
-        jobs = [partial(answer, question) for question in questions.values()]
+        if self._rounds == MOST_ROUNDS:
+            raise ProtocolViolation(f"{self._method} asks at most {MOST_ROUNDS} times for input", result)
+        self._rounds += 1
+        asked, state = result.get("inputRequests"), result.get("requestState")
+        if not isinstance(asked, (dict, type(None))) or not isinstance(state, (str, type(None))):
+            raise ProtocolViolation(
+                f"{self._method} asks with an object inputRequests and a string requestState", result
+            )
+        if not asked and state is None:
+            raise ProtocolViolation(f"{self._method} needs input and does not say which", result)
+        following = self._params if state is None else {**self._params, "requestState": state}
+        if not asked:
+            session.sleep(deadline.within(self._pause), cancel)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            return following
+        deadline.pause()
         try:
-            outcomes = together(self._channel, jobs, cancel, stop_at_error=True, most=self._channel.limits.workers)
+            return {**following, "inputResponses": self._answers(session, asked, cancel)}
         finally:
-            waited_for.cancel()
-        return dict(zip(questions, outcomes))
+            deadline.resume()
 
-    def _question(self, method: str, one: Any, asked: CancelToken) -> Question:
+    def _answers(self, session: ClientSession, asked: Mapping[str, Json], cancel: Cancel) -> Result:
+        """The host's answers by key; all questions are checked before the first is asked."""
+        given_up = CancelToken()
+        questions = {key: self._read(session, one, given_up) for key, one in asked.items()}
+        answers: Result = {}
+        errors: list[BaseException] = []
+        woken = threading.Event()
+
+        def run(key: str, answer: Answer) -> None:
+            try:
+                if not given_up.cancelled:
+                    answers[key] = answer()
+            except BaseException as error:
+                errors.append(error)
+            woken.set()
+
+        try:
+            for key, answer in questions.items():
+                self._host.pool.spawn(partial(run, key, answer))
+            session.wait_for(lambda: bool(errors) or len(answers) == len(questions), woken, Deadline(None), cancel)
+        finally:
+            given_up.cancel()
+        if errors:
+            raise errors[0]
+        return {key: answers[key] for key in questions}
+
+    def _read(self, session: ClientSession, one: Any, asked: CancelToken) -> Answer:
         kind, params = (one.get("method"), one.get("params", {})) if isinstance(one, dict) else (None, None)
         if not isinstance(kind, str) or not isinstance(params, dict):
-            raise ProtocolViolation(f"{method} asks with a method and params", one)
-        server = Implementation.of_peer(self._era.peer.info)
+            raise ProtocolViolation(f"{self._method} asks with a method and params", one)
         try:
-            return self._answerer.read(kind, params, self._era.revision, server, asked)
+            return self._host.read(kind, params, session.era.peer, asked)
         except MethodNotFound:
-            raise ProtocolViolation(f"{method} asks only what the client declares, not {one_line(kind)}", one) from None
+            what = f"{self._method} asks only what the client declares, not {one_line(kind)}"
         except InvalidParams as error:
-            raise ProtocolViolation(f"{method} asks for input: {error}", one) from None
-
-    def _sleep(self, until: Deadline, cancel: Optional[CancelToken]) -> None:
-        """Wait, unless the call is cancelled or the connection ends."""
-        calls = self._channel.calls
-        call = calls.table.register(OURS)
-        forget = until_cancelled(calls, call, cancel)
-        try:
-            with waiting():
-                ending = call.wait(until)
-        finally:
-            forget()
-        if ending is None and calls.table.settle(call.id, _DONE):
-            return
-        _must_be_done(call.wait(until))
-
-
-def _read(method: str, result: Mapping[str, Json]) -> tuple[Mapping[str, Json], Optional[str]]:
-    """The questions by key, and the state to give back; None where there is none."""
-    asked, state = result.get("inputRequests"), result.get("requestState")
-    if not isinstance(asked, (dict, type(None))) or not isinstance(state, (str, type(None))):
-        raise ProtocolViolation(f"{method} asks with an object inputRequests and a string requestState", result)
-    if not asked and state is None:
-        raise ProtocolViolation(f"{method} needs input and does not say which", result)
-    return asked or {}, state
-
-
-# ------------------------------------------------------------ threads of ours, and who waits for them
-
-
-def together(
-    channel: Channel,
-    jobs: Sequence[Callable[[], Any]],
-    cancel: Optional[CancelToken],
-    *,
-    stop_at_error: bool = False,
-    most: Optional[int] = None,
-) -> list[Any]:
-    """Run functions at once, on workers, and wait for them; what one raises stands in the place of its result.
-
-    Args:
-        channel: Whose workers run them; its end ends the wait.
-        jobs: The functions.
-        cancel: Ends the wait; None for one that nobody cancels.
-        stop_at_error: Raise the first exception as soon as it comes, and wait for no other.
-        most: How many of them run at the same time; None runs all.
-
-    Raises:
-        Cancelled: The token was cancelled. What runs goes on, and nobody hears of it.
-        ConnectionLost: The connection has ended.
-        RuntimeError: The system gives no more threads.
-    """
-    table = channel.calls.table
-    call = table.register(OURS)
-    outcomes: list[Any] = [None] * len(jobs)
-    errors: list[BaseException] = []
-    left, state_lock = set(range(len(jobs))), threading.Lock()
-    turn = count()  # each number once, whichever thread asks
-
-    def run(place: int) -> None:
-        try:
-            outcome = jobs[place]()
-        except BaseException as error:
-            outcome = error
-        with state_lock:
-            outcomes[place] = outcome
-            left.discard(place)
-            if isinstance(outcome, BaseException):
-                errors.append(outcome)
-            done = not left or (stop_at_error and bool(errors))
-        if done:
-            table.settle(call.id, _DONE)
-
-    def run_in_turn() -> None:
-        for place in turn:
-            if place >= len(jobs):
-                return
-            run(place)
-
-    forget = until_cancelled(channel.calls, call, cancel)
-    try:
-        for _ in jobs[:most]:
-            channel.run_aside(inherited(run_in_turn))
-        _must_be_done(channel.calls.wait(call, Deadline(None), tell=False))
-    finally:
-        forget()
-        table.settle(call.id, _DONE)
-    if stop_at_error and errors:
-        raise errors[0]
-    return outcomes
-
-
-def until_cancelled(
-    calls: Outgoing, call: PendingCall, cancel: Optional[CancelToken], *, tell: bool = False
-) -> Callable[[], None]:
-    """Have a token end a call.
-
-    Args:
-        calls: Whose call it is.
-        call: Which ends.
-        cancel: The token; None never ends it.
-        tell: Whether the peer hears of it.
-
-    Returns:
-        A function that takes this back.
-    """
-    if cancel is None:
-        return nothing
-    token = cancel
-    return token.on_cancel(lambda: _ignore(calls.retire(call, Cancelled(token.reason or "cancelled"), tell=tell)))
-
-
-def _ignore(_: object) -> None:
-    return None
-
-
-def _must_be_done(ending: Union[Result, Failure, BaseException, None]) -> None:
-    if isinstance(ending, BaseException):
-        raise copy(ending)
-    if ending is not _DONE:
-        raise ProtocolViolation("an answer has the id of a request", ending)
+            what = f"{self._method} asks for input: {error}"
+        raise ProtocolViolation(what, one)

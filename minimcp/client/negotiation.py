@@ -6,10 +6,9 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
+from typing import Mapping, NamedTuple, Optional, Union
 
-from ..engine.connection import Channel
-from ..engine.deadline import Deadline
+from ..engine.timer import Deadline
 from ..errors import (
     ConnectionFailed,
     ProtocolViolation,
@@ -18,12 +17,10 @@ from ..errors import (
     UnsupportedRevision,
     error_from_peer,
 )
-from ..protocol.eras import HandshakeEra, Peer, PerRequestEra
-from ..protocol.messages import Failure, Json, Notification, encode
-from ..protocol.session import Verdict, judge_probe, server_info
+from ..protocol.lifecycle import Handshake, Peer, PerRequest, Verdict, judge_probe, server_info
+from ..protocol.messages import Json
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
-
-Era = Union[HandshakeEra, PerRequestEra]
+from .session import ClientSession
 
 MOST_PROBES = 3
 """The first, and twice more for a server that names another revision; it may name the one that it refused."""
@@ -72,16 +69,13 @@ def wanted_revisions(revision: str) -> tuple[Revision, ...]:
     return (BY_NAME[revision],)
 
 
-def negotiate(
-    channel: Channel, plan: Plan, deadline: Deadline, agreed: Callable[[Era], object] = lambda era: None
-) -> Era:
-    """Agree with the server on a new connection.
+def negotiate(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
+    """Agree with the server on a new connection, which knows the era afterwards.
 
     Args:
-        channel: The connection.
+        session: The connection.
         plan: What this client may speak.
         deadline: For all of it.
-        agreed: Called with what is returned, before the server hears that all is well and may ask questions.
 
     Raises:
         UnsupportedRevision: There is nothing in common.
@@ -91,48 +85,44 @@ def negotiate(
         ProtocolViolation: Its answer was none.
     """
     if plan.per_request is None:
-        return _initialize(channel, plan, deadline, agreed)
-    era, silent = _probe(channel, plan, plan.per_request, deadline)
-    if era is not None:
-        agreed(era)
-        return era
+        return _initialize(session, plan, deadline)
+    verdict = _probe(session, plan, plan.per_request, deadline)
+    if verdict == "agreed":
+        return None
     try:
-        return _initialize(channel, plan, deadline, agreed)
+        return _initialize(session, plan, deadline)
     except UnsupportedRevision as error:
-        if not silent or not error.from_peer:
+        if verdict != "silent" or not error.from_peer:
             raise
-        era, _ = _probe(channel, plan, plan.per_request, deadline)  # it was slow, and has taken the probe meanwhile
-        if era is None:
+        if _probe(session, plan, plan.per_request, deadline) != "agreed":  # it was slow, and knows of the probe now
             raise
-        agreed(era)
-        return era
+        return None
 
 
-def _probe(
-    channel: Channel, plan: Plan, revision: Revision, deadline: Deadline
-) -> tuple[Optional[PerRequestEra], bool]:
-    """Ask `server/discover`; the era it opens, None when `initialize` is to be tried, and whether it was silent."""
+def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Deadline) -> str:
+    """Ask `server/discover`: "agreed", or else "silent" or "refused", and `initialize` is to be tried."""
     for _ in range(MOST_PROBES):
-        answer = _discover(channel, plan, revision, deadline)
-        verdict = judge_probe(answer, revision, plan.wanted)
+        answer = _discover(session, plan, revision, deadline)
+        verdict = judge_probe(answer, plan.wanted)
         if verdict.next == "handshake":
-            return None, answer is None
+            return "silent" if answer is None else "refused"
         if verdict.next == "per-request" and isinstance(answer, dict):
-            return _opened(verdict, plan, answer), False
+            session.agree(_opened(verdict, plan, answer))
+            return "agreed"
         if verdict.error is not None:
             raise verdict.error
         assert verdict.revision is not None
         revision = verdict.revision
-    raise UnsupportedRevision(f"{channel.name}: the server refuses the revisions that it names itself")
+    raise UnsupportedRevision(f"{session.name}: the server refuses the revisions that it names itself")
 
 
 def _discover(
-    channel: Channel, plan: Plan, revision: Revision, deadline: Deadline
+    session: ClientSession, plan: Plan, revision: Revision, deadline: Deadline
 ) -> Union[dict[str, Json], BaseException, None]:
-    envelope = PerRequestEra.envelope_for(revision, plan.info, plan.request_capabilities)
+    envelope = PerRequest.envelope_for(revision, plan.info, plan.request_capabilities)
     try:
         within = deadline if plan.handshake is None else deadline.within(plan.probe_timeout)
-        return _ask(channel, "server/discover", {"_meta": envelope}, within)
+        return session.request("server/discover", {"_meta": envelope}, within)
     except RequestTimeout:
         if plan.handshake is None or plan.probe_timeout is None:
             raise
@@ -141,47 +131,29 @@ def _discover(
         return error
 
 
-def _opened(verdict: Verdict, plan: Plan, answer: Mapping[str, Json]) -> PerRequestEra:
+def _opened(verdict: Verdict, plan: Plan, answer: Mapping[str, Json]) -> PerRequest:
     assert verdict.revision is not None
     peer = Peer(verdict.revision, info=server_info(answer), capabilities=answer["capabilities"])
     instructions = answer.get("instructions")
-    return PerRequestEra(
+    return PerRequest(
         verdict.revision,
         peer,
-        envelope=PerRequestEra.envelope_for(verdict.revision, plan.info, plan.request_capabilities),
+        envelope=PerRequest.envelope_for(verdict.revision, plan.info, plan.request_capabilities),
         instructions=instructions if isinstance(instructions, str) else None,
     )
 
 
-def _initialize(
-    channel: Channel, plan: Plan, deadline: Deadline, agreed: Callable[[Era], object]
-) -> HandshakeEra:
+def _initialize(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
     assert plan.handshake is not None  # the verdict is "handshake" only where one is wanted
-    params = HandshakeEra.opening(plan.handshake, plan.info, plan.capabilities)
+    params = Handshake.opening(plan.handshake, plan.info, plan.capabilities)
     try:
-        result = _ask(channel, "initialize", params, deadline)
+        result = session.request("initialize", params, deadline)
+    except UnsupportedRevision:
+        raise
     except RpcError as error:
-        raise _refusal(channel, error) from None
-    era = HandshakeEra.from_result(result, plan.wanted)
-    agreed(era)
-    channel.write(encode(Notification("notifications/initialized")), deadline)
-    return era
-
-
-def _refusal(channel: Channel, error: RpcError) -> Exception:
-    if isinstance(error, UnsupportedRevision):
-        return error
-    if isinstance(error.data, dict) and "supported" in error.data:
-        text = f"{error.message}: the server speaks {error.data['supported']}"
-        return error_from_peer(error.code, text, error.data, kind=UnsupportedRevision)
-    return ConnectionFailed(f"{channel.name}: the server refused initialize: {error}")
-
-
-def _ask(channel: Channel, method: str, params: dict[str, Json], deadline: Deadline) -> dict[str, Json]:
-    """One opening call; it is never cancelled, whatever happens."""
-    call = channel.calls.call(method, lambda id: params)
-    ending: Any = channel.calls.wait(call, deadline, tell=False)
-    if isinstance(ending, Failure):
-        raise error_from_peer(ending.code, ending.message, ending.data)
-    return ending  # type: ignore[no-any-return]
-
+        if isinstance(error.data, dict) and "supported" in error.data:
+            text = f"{error.message}: the server speaks {error.data['supported']}"
+            raise error_from_peer(error.code, text, error.data, kind=UnsupportedRevision) from None
+        raise ConnectionFailed(f"{session.name}: the server refused initialize: {error}") from None
+    session.agree(Handshake.from_result(result, plan.wanted))
+    session.notify("notifications/initialized", {}, deadline)

@@ -1,346 +1,609 @@
-"""One connection: a reader, a way out, the calls that wait and the requests that run.
+"""One connection: a thread that reads, a thread that writes, our calls that wait and the peer's requests that run.
 
-The six rules of threads:
+The five rules of its threads:
 
-1. Somebody is always reading, and whoever reads does nothing else. The reader's thread reads, decodes, changes the
-   tables and hands over; it runs no handler and no callback, takes no write lock and writes nothing. Requests go in
-   order of arrival to a hot worker (`lane`), or to a worker of their own. Where each answer has a way of its own, as
-   over HTTP, so has each a reader (see `Pipe.attach`).
-2. Register, then write. A failed write retires the entry.
-3. The state lock is never held during I/O, a wait or user code; state lock and write lock are never held together.
-4. The thread that waits runs its own callbacks: a pending call is a mailbox that its caller drains.
-5. Losing the connection ends every pending call with the same cause, at once, then refuses new ones with it. An entry
-   leaves its table by exactly one of answer, error, timeout, cancel and loss.
-6. Workers grow to a cap; what waits gives its place back. What the connection itself owes (refusals, pings, lists) is
-   written by a control worker and never waits behind handlers. Only a peer that does not take its answers stops the
-   reader.
+1. One reader. One thread reads, decodes, changes the tables and hands over. It runs no handler and no callback, waits
+   for no lock that is held during I/O and writes nothing; so nothing that a handler does can delay a read, and two
+   sides that send each other 20 MB at once both finish.
+2. Whole lines, in order, and nobody blocks in a write. If nothing is queued and no job waits for a thread, a line of at
+   most `SMALL` bytes is written at once by the thread that has it, never the reader, as far as the peer takes it
+   without waiting. Everything else goes into one queue, and the writer's thread joins what waits there into one write,
+   which waits for the peer and can be called away. The queue is bounded in bytes: who sends more than the peer takes
+   waits, with a deadline. A peer that takes nothing for ``write_timeout`` is lost, and so is one that leaves more than
+   `MOST_OWED` bytes of what the reader owes it (errors, pings, lists) where they are.
+3. A pool of workers. Requests go, in order of arrival, into one FIFO queue that up to ``Limits.workers`` threads take
+   from. A handler that waits inside this library does not count meanwhile.
+4. Register, then write; one ending. A call is in the table before its line is written. It leaves it by exactly one of
+   answer, error, timeout, cancel and loss, and the loss of the connection ends all of them at once with the same cause.
+   The thread that waits runs its own progress callbacks, in order, before it returns.
+5. No lock is held during I/O, a wait or code of a user, but the one that orders writes. No wait without a deadline or
+   somebody who ends it.
 
-Not here: what a request means (see `role`), and how bytes travel (see `pipe`).
+Not here: what a request means (see `ConnectionHandler`), and how bytes travel (see `Transport`).
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from copy import copy
-from functools import partial
-from typing import Any, Callable, Optional
+from queue import SimpleQueue
+from typing import Any, Callable, Mapping, Optional, Union
 
-from ..errors import ConnectionLost, InternalError, RpcError
-from ..protocol.failures import describe
-from .control import ControlWorker
-from .deadline import Deadline
-from .exchange import Exchange, Route
-from .inbound import Inbound
-from .intake import Intake
-from .lane import HotLane
+from ..errors import INVALID_REQUEST, ConnectionLost, InvalidRequest, ProtocolViolation, RpcError, describe, one_line
+from ..protocol.lifecycle import LISTEN, Peer
+from ..protocol.messages import (
+    Decoded,
+    Failure,
+    Id,
+    InvalidMessage,
+    Message,
+    Notification,
+    Request,
+    Response,
+    decode,
+    diagnose_long,
+    encode,
+    failure,
+)
 from .limits import Limits
-from .outbox import Outbox
-from .outgoing import Outgoing
-from .role import Role
-from .transport import Pipe
-from .workers import Workers
+from .pool import Pool, renewed_in_fork, waiting
+from .requests import (
+    NO_HEADERS,
+    Batch,
+    Calls,
+    IncomingRequest,
+    Line,
+    RequestCap,
+    Route,
+    RunningRequests,
+    Sink,
+    why_no_batch,
+)
+from .timer import NEVER, Deadline
+from .transport import Frame, TooLong, Transport
 
-log = logging.getLogger("minimcp.channel")
+log = logging.getLogger("minimcp.connection")
+
+SMALL = 4096
+"""Bytes of a line that may be written by the thread that has it: so many a pipe takes whole or not at all."""
+
+JOINED = 64 * 1024
+"""Bytes of lines that are joined for one write."""
+
+MOST_OWED = 1024 * 1024
+"""Bytes that the reader may owe a peer that takes them."""
+
+OWED_SECONDS = 5.0
+"""After how many seconds of taking nothing a peer is lost to which the reader owes more."""
 
 CLOSE_SECONDS = 5.0
-"""How long `Channel.close` waits for its own threads."""
-
-_WAKE_EVERY = 64
-"""Frames after which those that something came for are woken, though there is more to read."""
+"""How long `Connection.close` waits for its own threads."""
 
 FAREWELL_SECONDS = 0.5
-"""How long `Channel.close` waits for what is owed to the peer to be written."""
+"""How long `Connection.close` waits for what the peer is told last to be written."""
 
 LAST_WORDS_SECONDS = 0.5
 """How long a write that failed waits for the reader: what the peer wrote before it left, and its end, tell more."""
 
+MOST_WARNINGS = 5
+"""Lines of one connection that are shown when they are no messages: a program that is no server may write for ever."""
 
-def _refuse(error: RpcError, exchange: Exchange) -> dict[str, Any]:
-    raise error
-
-
-NO_THREAD = Route(partial(_refuse, InternalError("no thread is free")), control=True)
-"""Where requests go when the system gives no more threads."""
+Trace = Callable[[str, bytes], None]
 
 
-class Channel:
-    """One connection to one peer. Thread-safe.
+class ConnectionHandler:
+    """What a connection asks of the client or server above it; on the reader's thread, so it must be quick."""
+
+    answers_invalid = False
+    """Whether what cannot be read is answered. A server does; a client must not, or two could shout for ever."""
+
+    takes_requests = True
+    """Whether the peer may send requests at all; where it may not, even a broken one is dropped without a word."""
+
+    takes_batches = False
+    """Whether an array of messages may arrive now."""
+
+    error_without_id = True
+    """How an error is written now whose request's id could not be read: True leaves the id out, False writes null."""
+
+    headers: Mapping[str, str] = NO_HEADERS
+    """Of the HTTP request that opened the connection; empty where it was none."""
+
+    facts: Any = None
+    """What requests carry along for the features that serve them."""
+
+    def admit(self, request: Request) -> Optional[tuple[Peer, Route]]:
+        """Who sends this request and where it goes; None drops it without an answer.
+
+        Raises:
+            RpcError: It is refused.
+        """
+        raise NotImplementedError
+
+    def notified(self, notification: Notification) -> None:
+        """A notification came that is neither progress nor a cancellation."""
+
+    def ending(self, sink: Sink) -> None:
+        """The connection is about to end, and what still runs gets some time: open streams on this sink end now."""
+
+    def lost(self, cause: ConnectionLost) -> None:
+        """The connection has ended."""
+
+
+class Writer:
+    """The way out of a connection: whole lines, in order. Thread-safe.
 
     Args:
-        pipe: How bytes travel; the channel owns it from now on.
-        role: Decides what requests and notifications mean.
-        limits: What the connection may cost; None takes the defaults.
-        name: Shown in logs, and the beginning of the names of its threads.
-        trace: Called with ("-->" or "<--", line) for every message, on the thread that moves it; None for no trace.
+        transport: Where to.
+        limits: Of the connection.
+        busy: Whether a job waits for a thread: then answers are worth joining.
+        failed: Called by the writer's thread when nothing can be written any more.
+        trace: Called with ("-->", line) for every line; None for no trace.
     """
 
     def __init__(
         self,
-        pipe: Pipe,
-        role: Role,
+        transport: Transport,
+        limits: Limits,
         *,
-        limits: Optional[Limits] = None,
-        name: str = "",
-        trace: Optional[Callable[[str, bytes], None]] = None,
+        busy: Callable[[], bool],
+        failed: Callable[[ConnectionLost], None],
+        trace: Optional[Trace],
     ) -> None:
-        self.name = name or pipe.name
-        self.limits = limits or Limits()
-        self._pipe, self._role, self._trace = pipe, role, trace
-        self._process = os.getpid()
-        self._outbox = Outbox(
-            pipe, patience=self.limits.write_timeout, max_backlog=self.limits.backlog_bytes
-        )
-        self.workers = Workers(self.limits.workers, name=f"minimcp-{self.name}")
-        self._lane = HotLane(self.workers, self._write_answer) if role.hot else None
-        self._control = ControlWorker(self._enqueue, self._flush)
-        self.calls = Outgoing(
-            self.name, post=self.post, owe=self.owe, check=self._check_process, remark=self._odd_line,
-            drop=pipe.drop,
-        )
-        self.inbound = Inbound(
-            self.limits, send=self.write, owe=self.owe, deliver=self._control.deliver, later=self.later,
-            run_aside=self._aside, calls=self.calls,
-        )
-        self._threads: list[threading.Thread] = []
-        self._read_out, self._ended = threading.Event(), threading.Event()
-        self._intake = Intake(
-            role, self.limits, self.inbound, self.calls.table, dispatch=self._dispatch, owe=self.owe, trace=trace
-        )
-        pipe.attach(self._intake.take_all, lambda id: self.calls.table.find(id) is not None)
-        self._closing = False
+        self._transport, self._limits, self._busy, self._failed, self._trace = transport, limits, busy, failed, trace
+        self._most = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
+        self.renew_in_fork()
 
-    def open(self) -> Channel:
-        """Start the connection's threads.
+    def renew_in_fork(self) -> None:
+        """Begin with an empty queue."""
+        self._lock = threading.RLock()  # orders writes; a signal handler that cancels a call may come in the middle
+        self._room = threading.Condition(self._lock)
+        self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
+        self._pending = self._owed = self._taken = 0
+        self._loss: Optional[ConnectionLost] = None
+        self._closed = False
+
+    def send(self, line: bytes, deadline: Deadline = NEVER) -> bool:
+        """Write whole lines, now or by the writer's thread.
+
+        Args:
+            line: One or more lines.
+            deadline: When to give up waiting for room; then it returns False, and nothing is written.
 
         Raises:
-            RuntimeError: The system gives no more threads; the pipe is closed then.
+            ConnectionLost: The peer is gone, or takes nothing any more.
+
+        Blocks: while more waits for the peer than may.
         """
+        if self._pending > self._most and not self._wait_for_room(deadline):
+            return False
+        if self._trace is not None:
+            self._note(line)
+        with self._lock:
+            if self._loss is not None:
+                raise copy(self._loss)
+            if not self._pending and len(line) <= SMALL and not self._busy():
+                try:
+                    line = line[self._transport.send(line, 0.0) :]
+                except ConnectionLost as loss:
+                    self._loss = loss
+                    self._lines.put(None)
+                    raise
+            if line:
+                self._put(line, len(line), 0)
+        return True
+
+    def post(self, line: Line, *, owed: bool = False) -> None:
+        """Have a line written by the writer's thread. Never blocks, never raises.
+
+        Args:
+            line: One or more lines, or a function that makes them when they are about to be written.
+            owed: Whether the reader owes it.
+        """
+        size = len(line) if isinstance(line, bytes) else 1
+        if isinstance(line, bytes) and self._trace is not None:
+            self._note(line)
+        with self._lock:
+            self._put(line, size, size if owed else 0)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the writer's thread call a function; for finalizers, which may be called in the middle of anything."""
+        self._lines.put((function, 0, 0))
+
+    def _put(self, line: Line, size: int, owed: int) -> None:
+        self._pending += size
+        self._owed += owed
+        self._lines.put((line, size, owed))
+
+    def _note(self, line: bytes) -> None:
+        assert self._trace is not None
+        for part in line.splitlines():
+            self._trace("-->", part)
+
+    # ------------------------------------------------------------ waiting
+
+    def _wait_for_room(self, deadline: Deadline) -> bool:
+        with waiting(), self._room:
+            return self._room.wait_for(lambda: self._pending <= self._most or self._is_over(), deadline.wait())
+
+    def _is_over(self) -> bool:
+        return self._closed or self._loss is not None
+
+    def is_relieved(self) -> bool:
+        """For the reader: return True when the peer takes what it is owed, False when it takes nothing."""
+        with self._room:
+            while self._owed > MOST_OWED and not self._is_over():
+                taken = self._taken
+                if not self._room.wait_for(lambda: self._owed <= MOST_OWED or self._is_over(), OWED_SECONDS):
+                    if taken == self._taken:
+                        return False
+            return True
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until all is written, or cannot be; False when the time was over."""
+        with self._room:
+            return self._room.wait_for(lambda: not self._pending or self._loss is not None, seconds)
+
+    def close(self) -> None:
+        """Let the writer's thread end behind what is queued, and let those go who wait for room."""
+        with self._room:
+            self._closed = True
+            self._lines.put(None)
+            self._room.notify_all()
+
+    # ------------------------------------------------------------ the writer's thread
+
+    def run(self) -> None:
+        """Write what is queued until `close`, or until nothing can be written any more."""
         try:
-            if self._lane is not None:
-                self._lane.open()
-            for work, part in ((self._read, "reader"), (self._control.live, "control")):  # the reader ends all others
-                thread = threading.Thread(target=work, name=f"minimcp-{self.name}-{part}", daemon=True)
-                thread.start()
-                self._threads.append(thread)
-        except RuntimeError:
-            self.close()
-            raise
+            while self._write_some():
+                pass
+        except ConnectionLost as loss:
+            self._loss = self._loss or loss
+        with self._room:
+            self._room.notify_all()
+        if self._loss is not None:
+            self._failed(self._loss)
+
+    def _write_some(self) -> bool:
+        """Write what waits, up to `JOINED` bytes and a line; False at the end."""
+        parts: list[bytes] = []
+        size = owed = 0
+        entry = self._lines.get()
+        while entry is not None:
+            line, counts, owes = entry
+            made = line if isinstance(line, bytes) else self._made(line)
+            if made is not None:
+                parts.append(made)
+            size, owed = size + counts, owed + owes
+            if size >= JOINED or self._lines.empty():
+                break
+            entry = self._lines.get()
+        if parts:
+            self._write(parts[0] if len(parts) == 1 else b"".join(parts))
+        with self._room:
+            self._pending -= size
+            self._owed -= owed
+            self._room.notify_all()
+        return entry is not None
+
+    def _made(self, make: Callable[[], Optional[bytes]]) -> Optional[bytes]:
+        try:
+            line = make()
+        except Exception as error:  # a fault of ours: the others are still written
+            log.error("%s: %s", self._transport.name, error, exc_info=error)
+            return None
+        if line is not None and self._trace is not None:
+            self._note(line)
+        return line
+
+    def _write(self, data: bytes) -> None:
+        view, seconds = memoryview(data), self._limits.write_timeout
+        patience = Deadline(seconds)
+        while view:
+            taken = self._transport.send(view, patience.wait())  # type: ignore[arg-type]
+            if taken:
+                self._taken += taken
+                view, patience = view[taken:], Deadline(seconds)
+            elif patience.expired:
+                raise self._transport.lost(f"the peer took no byte for {seconds:g} s")
+
+
+class _ConnectionSink(Sink):
+    """The sink of a connection that carries lines."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.requests, self._connection = connection.requests, connection
+        self.send, self.post, self.spawn = connection.send, connection.post, connection.pool.spawn  # type: ignore[assignment]
+
+    def deliver(self, line: bytes, wait: bool) -> None:
+        connection = self._connection
+        if not wait:
+            connection.writer.post(line, owed=True)
+            return
+        try:
+            connection.writer.send(line)
+        except ConnectionLost as error:  # nobody can be told: the reader finds out too
+            log.debug("%s: an answer could not be written: %s", connection.name, error)
+
+    def calls(self) -> Calls:
+        return self._connection.calls
+
+    def closing_message(self, id: Id) -> Optional[bytes]:
+        return encode(Notification("notifications/cancelled", {"requestId": id}))
+
+
+class Connection:
+    """One connection to one peer. Thread-safe.
+
+    Args:
+        transport: How bytes travel; owned from now on.
+        handler: Decides what requests and notifications mean.
+        limits: What the connection may cost; None takes the defaults.
+        pool: Runs the peer's requests; None makes one for this connection.
+        cap: How many of them may be begun; None counts those of this connection.
+        name: Shown in logs, and in the names of its threads; empty takes the transport's.
+        trace: Called with ("-->" or "<--", line) for every message, on the thread that moves it; None for no trace.
+
+    Attributes:
+        calls: Our requests.
+        requests: The peer's.
+        sink: Where their answers go.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        handler: ConnectionHandler,
+        *,
+        limits: Optional[Limits] = None,
+        pool: Optional[Pool] = None,
+        cap: Optional[RequestCap] = None,
+        name: str = "",
+        trace: Optional[Trace] = None,
+    ) -> None:
+        self.name = name or transport.name
+        self.limits = limits or Limits()
+        self.pool = pool or Pool(self.limits.workers, f"minimcp-{self.name}")
+        self._owns_pool = pool is None
+        self.transport, self._handler, self.trace = transport, handler, trace
+        self.writer = Writer(transport, self.limits, busy=self.pool.is_busy, failed=self._write_failed, trace=trace)
+        self.calls = Calls(self.name, self.send, self.post, remark=self._odd_line)
+        self.requests = RunningRequests(self.limits, cap)
+        self.sink = _ConnectionSink(self)
+        self._threads: list[threading.Thread] = []
+        self._read_out, self._ended = threading.Event(), threading.Event()
+        self._closing = False
+        self._odd, self._odd_lines = "", 0
+        renewed_in_fork.add(self)
+
+    def open(self) -> Connection:
+        """Start the connection's threads."""
+        for work, part in ((self._read, "reader"), (self.writer.run, "writer")):
+            thread = threading.Thread(target=work, name=f"minimcp-{self.name}-{part}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
         return self
 
-    # ------------------------------------------------------------ the reader
+    # ------------------------------------------------------------ reading
 
     def _read(self) -> None:
         reason = "the peer closed the connection"
         try:
             while True:
-                frames = self._pipe.receive(self._wake)
+                frames = self.transport.receive()
                 if not frames:
                     break
-                for number, frame in enumerate(frames, 1):
-                    self._intake.take(frame)
-                    if number % _WAKE_EVERY == 0:
-                        self._wake()
-                if self._outbox.is_full():
-                    self._wake()
-                    self._outbox.wait_for_room()
+                for frame in frames:
+                    self.take(frame)
+                if not self.writer.is_relieved():
+                    reason = "the peer takes no answers"
+                    break
                 del frames, frame  # a connection that waits keeps nothing of what came
         except BaseException as error:  # a fault of ours must end in a loss, not in silence
             log.error("%s: the reader failed: %s", self.name, error, exc_info=error)
             reason = f"the reader failed: {describe(error)}"
         self._end(reason)
 
-    def _wake(self) -> None:
-        """Wake those that something came for; before a wait, because who is woken wants the interpreter's lock."""
-        if self._lane is not None:
-            self._lane.wake()
-        self._intake.wake()
+    def take(self, frame: Frame) -> None:
+        """Deal with one frame; for the reader's thread."""
+        if isinstance(frame, TooLong):
+            self._too_long(frame)
+            return
+        if self.trace is not None:
+            self.trace("<--", frame)
+        self.take_decoded(decode(frame, max_depth=self.limits.depth), frame)
 
-    def _dispatch(self, exchange: Exchange) -> None:
-        route = exchange.route
-        if route.control:
-            self._control.run(exchange)
-        elif route.start is not None:
-            self._start_elsewhere(exchange, route.start)
-        elif self._lane is not None:
-            self._lane.put(exchange)
+    def take_decoded(self, decoded: Decoded, frame: bytes) -> None:
+        """The same for a line that is decoded already."""
+        if type(decoded) is Request:
+            self._request(decoded, self.sink, len(frame))
+        elif type(decoded) is Response:
+            self._settle(decoded.id, decoded.result)
+        elif type(decoded) is Notification:
+            self._notification(decoded)
+        elif type(decoded) is Failure:
+            self._settle(decoded.id, decoded)
+        elif isinstance(decoded, list):
+            self._array(decoded, frame)
         else:
-            self.start(exchange)
+            self._invalid(decoded, frame)  # type: ignore[arg-type]
 
-    def _end(self, reason: str) -> None:
-        """The stream has ended: end the calls, let running requests finish, let go of everything."""
-        self._wake()  # a reader that failed has not
-        closed = ConnectionLost(f"{self.name}: closed")
-        cause = closed if self._closing else self._pipe.lost(reason + self._odd_line())
-        self.calls.table.close(cause)
-        self._read_out.set()
+    def _request(self, request: Request, sink: Union[_ConnectionSink, Batch], size: int) -> None:
+        handler = self._handler
         try:
-            self._drain_if_heard()
-        except Exception as error:  # a fault of ours: the connection ends all the same
-            log.error("%s: %s", self.name, error, exc_info=error)
-        try:
-            self._let_go()
-            self._role.lost(cause)
-        finally:
-            self._ended.set()
+            admitted = handler.admit(request)
+            if admitted is None:
+                return
+            peer, route = admitted
+            incoming = IncomingRequest(request, peer, route, sink, size, handler.facts, handler.headers)
+            self.requests.add(incoming)
+        except RpcError as error:
+            self._refuse(request.id, error, sink)
+            return
+        if route.immediate:
+            incoming.run()
+        elif route.start is None:
+            self.pool.submit(incoming.run)
+        else:
+            try:
+                route.start(incoming)
+            except RpcError as error:
+                sink.respond(incoming, encode(failure(request.id, error)), False)
 
-    def _drain_if_heard(self) -> None:
-        """Let running requests finish, if anybody could still hear their answers."""
-        if not self._closing and self._pipe.is_heard() and not self._drain(self.limits.drain_grace):
-            log.warning("%s: %d requests still run after %g s", self.name, len(self.inbound), self.limits.drain_grace)
+    def _refuse(self, id: Id, error: RpcError, sink: Union[_ConnectionSink, Batch]) -> None:
+        line = encode(failure(id, error))
+        if isinstance(sink, Batch):
+            sink.refuse(id, line)
+        else:
+            self.writer.post(line, owed=True)
+
+    def _array(self, items: list[Union[Message, InvalidMessage]], frame: bytes) -> None:
+        reason = why_no_batch(items, taken=self._handler.takes_batches, limit=self.limits.batch)
+        if reason is not None:
+            self._invalid(InvalidMessage(INVALID_REQUEST, reason), frame)
+            return
+        broken = [item for item in items if type(item) is InvalidMessage and item.kind not in ("notification", "response")]
+        refusals = [self._refusal(item) for item in broken if self._handler.answers_invalid]
+        batch = Batch(self.sink, refusals, [item.id for item in items if type(item) is Request])
+        for item in items:
+            if type(item) is Request and item.method == "initialize":
+                self._refuse(item.id, InvalidRequest("initialize stands alone, not in an array"), batch)
+            elif type(item) is Request:
+                self._request(item, batch, len(frame) // len(items))
+            elif type(item) is not InvalidMessage:
+                self.take_decoded(item, frame)
+        batch.complete()
+
+    def _notification(self, notification: Notification) -> None:
+        method, params = notification
+        if method == "notifications/progress":
+            token = params.get("progressToken")
+            call = self.calls.find(token) if type(token) is int or type(token) is str else None
+            if call is None:
+                log.debug("<-- progress for %s, which nobody waits for", one_line(token))
+            else:
+                call.put(params)
+        elif method == "notifications/cancelled":
+            id, reason = params.get("requestId"), params.get("reason")
+            if type(id) is int or type(id) is str:
+                self._cancelled(id, reason if isinstance(reason, str) else None)
+        else:
+            self._handler.notified(notification)
+
+    def _cancelled(self, id: Id, reason: Optional[str]) -> None:
+        """The peer takes a request back, or ends the one of ours that it may end: a stream of changes."""
+        call = self.calls.find(id)
+        if call is not None and call.method == LISTEN:
+            self._settle(id, ConnectionLost(f"the server ended the stream: {one_line(reason)}"))
+        else:
+            self.requests.cancel(id, reason)
+
+    def _settle(self, id: Optional[Id], ending: Any) -> None:
+        if id is None or not self.calls.settle(id, ending):
+            log.debug("<-- an answer to %s, which nobody waits for", one_line(id))
+
+    def _too_long(self, frame: TooLong) -> None:
+        """Tell whom a line that was too long belonged to; if it was an answer to nobody knows what, all that wait."""
+        shown = frame.head + b" ... " + frame.tail
+        reason = f"a message is longer than {frame.limit} bytes, the max_message_bytes of its receiver"
+        broken = diagnose_long(frame.head, frame.tail, reason)
+        if broken.kind != "response" or broken.id is not None:
+            self._invalid(broken, shown)
+            return
+        log.warning("<-- an answer is longer than %d bytes and does not say whose: all calls end", frame.limit)
+        for call in self.calls.waiting():
+            self.calls.settle(call.id, ProtocolViolation(reason, shown.decode("utf-8", "replace")))
+
+    def _invalid(self, broken: InvalidMessage, frame: bytes) -> None:
+        """Deal with what is no message: a server says so, a client must not."""
+        log.debug("<-- no message (%s): %s", broken.reason, one_line(frame))
+        text = frame.decode("utf-8", "replace")
+        if broken.id is not None and broken.kind in ("response", "unknown"):
+            if self.calls.settle(broken.id, ProtocolViolation(broken.reason, text)):
+                return
+        if broken.kind in ("notification", "response"):
+            return
+        is_request = self._handler.takes_requests and broken.kind == "request" and broken.id is not None
+        if self._handler.answers_invalid or is_request:
+            self.writer.post(self._refusal(broken), owed=True)
+            return
+        self._odd, self._odd_lines = one_line(text), self._odd_lines + 1
+        if self._odd_lines <= MOST_WARNINGS:
+            log.warning("<-- a line that is no message (%s): %s", broken.reason, self._odd)
+        if self._odd_lines == MOST_WARNINGS:
+            log.warning("further lines that are no messages are not shown")
+
+    def _refusal(self, broken: InvalidMessage) -> bytes:
+        answer = Failure(broken.id, broken.code, broken.reason)
+        return encode(answer, error_without_id=self._handler.error_without_id)
 
     def _odd_line(self) -> str:
         """What a peer that writes other things than messages has written, as the end of a message of ours."""
-        line = self._intake.odd_line
-        return f"; it wrote a line that is no message: {line}" if line else ""
+        return f"; it wrote a line that is no message: {self._odd}" if self._odd else ""
 
-    def _drain(self, seconds: float) -> bool:
-        """End open streams and wait for the running requests; False when some still run after that time."""
-        self._role.ending(self.inbound)
-        return self.inbound.wait_until_empty(seconds)
+    # ------------------------------------------------------------ writing
 
-    def _let_go(self) -> None:
-        self.inbound.abandon("the connection has ended")
-        if self._lane is not None:
-            self._lane.close()
-        self._control.close()
-        if not self._closing and self._pipe.is_heard():
-            self._control.ended.wait(self.limits.drain_grace)  # refusals that are owed still go out
-        self._outbox.close()
-        self._pipe.close()
-        self.workers.close()
-
-    # ------------------------------------------------------------ running and writing
-
-    def start(self, exchange: Exchange) -> None:
-        """Run an exchange on a worker of its own."""
-
-        def work() -> None:
-            line = exchange.run()
-            if line is not None:
-                self._write_answer(line, 1)
-
+    def send(self, line: bytes, deadline: Deadline = NEVER) -> bool:
+        """Write whole lines. Arguments, result and errors as `Writer.send`."""
         try:
-            self.workers.start(work)
-        except RuntimeError:
-            exchange.route = NO_THREAD
-            self._control.run(exchange)
-
-    def _start_elsewhere(self, exchange: Exchange, start: Callable[[Exchange], None]) -> None:
-        try:
-            start(exchange)
-        except RpcError as error:
-            exchange.route = Route(partial(_refuse, error), control=True)
-            self._control.run(exchange)
-        except RuntimeError:
-            exchange.route = NO_THREAD
-            self._control.run(exchange)
-
-    def owe(self, line: bytes) -> None:
-        """Have a line written by the control worker; never blocks."""
-        self._control.owe(line)
-
-    def later(self, work: Callable[[], Optional[bytes]]) -> None:
-        """Have the control worker call something and write the lines that it returns; never blocks."""
-        self._control.run(work)
-
-    def _enqueue(self, line: bytes) -> None:
-        self._note_sent(line)
-        self._outbox.enqueue(line)
-
-    def run_aside(self, work: Callable[[], None]) -> None:
-        """Run something on a worker, whatever the cap is.
-
-        Raises:
-            RuntimeError: The system gives no more threads.
-            ConnectionLost: This process is a fork, and the workers are its parent's.
-        """
-        self._check_process()
-        self.workers.start(work, beyond_cap=True)
-
-    def _aside(self, work: Callable[[], None]) -> None:
-        """The same for what must not fail."""
-        try:
-            self.run_aside(work)
-        except RuntimeError:
-            self._control.run(work)
-
-    def write(self, line: bytes, deadline: Optional[Deadline] = None) -> None:
-        """Write whole lines and wait until the peer has taken them, or until the deadline; then others send the rest.
-
-        Raises:
-            ConnectionLost: The peer is gone, or this process is a fork of the one that owns the connection.
-        """
-        self._check_process()
-        self._note_sent(line)
-        try:
-            if not self._outbox.write(line, deadline):
-                self._control.flush()  # it goes on where a caller without time had to stop
+            return self.writer.send(line, deadline)
         except ConnectionLost as error:
-            raise self._broken_pipe(error)
-        except BaseException:  # a signal handler's, at whatever point: what it left is still written
-            self._control.flush()
-            raise
+            raise self._loss(error) from error.__cause__
 
-    def post(self, line: bytes) -> None:
-        """Write whole lines without ever waiting for the peer: what it does not take now the control worker writes.
+    def post(self, line: Line) -> None:
+        """Have whole lines written by the writer's thread. Never blocks, never raises."""
+        self.writer.post(line)
 
-        Raises:
-            ConnectionLost: As `write`.
-        """
-        self._check_process()
-        self._note_sent(line)
-        try:
-            if not self._outbox.post(line):
-                self._control.flush()
-        except ConnectionLost as error:
-            raise self._broken_pipe(error)
-        except BaseException:  # a signal handler's, at whatever point: what it left is still written
-            self._control.flush()
-            raise
-
-    def _note_sent(self, line: bytes) -> None:
-        if self._trace is not None:
-            for part in line.splitlines():
-                self._trace("-->", part)
-
-    def _write_answer(self, line: bytes, answers: int) -> None:
-        """Write for a worker, which nobody can tell about a loss: the reader will find out too."""
-        self._note_sent(line)
-        self._flush(answers, line)
-
-    def _flush(self, answers: int, line: bytes = b"") -> None:
-        """Send what waits, and this line behind it."""
-        try:
-            if line:
-                self._outbox.write(line)
-            else:
-                self._outbox.flush()
-        except ConnectionLost as error:
-            self._broken_pipe(error)
-            log.debug("%s: an answer could not be written: %s", self.name, error)
-        finally:
-            if answers:
-                self.inbound.written(answers)
-
-    def _broken_pipe(self, found: ConnectionLost) -> BaseException:
-        """End the connection after a failed write; what to raise: the reader's cause, where it comes soon."""
-        self._outbox.close()
-        if len(self.calls.table) and isinstance(found.__cause__, OSError):  # the peer has left: so it will be read out
+    def _loss(self, found: ConnectionLost) -> BaseException:
+        """End all calls after a failed write; what to raise: the reader's cause, where it comes soon."""
+        if len(self.calls) and isinstance(found.__cause__, OSError):  # the peer has left: so it will be read
             self._read_out.wait(LAST_WORDS_SECONDS)
-        self.calls.table.close(found)
-        self._aside(self._pipe.close)
-        return copy(self.calls.table.cause or found)
+        self.calls.close(found)
+        return copy(self.calls.cause or found)
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise ConnectionLost(f"{self.name}: this connection belongs to the process that made it, not to its fork")
+    def _write_failed(self, found: ConnectionLost) -> None:
+        self._loss(found)
+        self.transport.close()
 
     # ------------------------------------------------------------ the end
 
+    def _end(self, reason: str) -> None:
+        """The stream has ended: end the calls, let running requests finish, let go of everything."""
+        if self._closing:
+            cause = ConnectionLost(f"{self.name}: closed")
+        else:
+            cause = self.transport.lost(reason + self._odd_line())
+        self.calls.close(cause)
+        self._read_out.set()
+        try:
+            if not self._closing and self.transport.is_heard():
+                deadline = Deadline(self.limits.drain_grace)
+                if not self._drain(deadline):
+                    log.warning(
+                        "%s: %d requests still run after %g s", self.name, len(self.requests), deadline.seconds
+                    )
+                self.writer.flush(deadline.wait())
+            self._let_go("the connection has ended")
+            self._handler.lost(cause)
+        finally:
+            self._ended.set()
+
+    def _drain(self, deadline: Deadline) -> bool:
+        """End open streams and wait for the running requests; False when some still run after that time."""
+        self._handler.ending(self.sink)
+        return self.requests.wait_until_empty(deadline)
+
+    def _let_go(self, reason: str) -> None:
+        self.requests.abandon(reason)
+        self.writer.close()
+        self.transport.close()
+        if self._owns_pool:
+            self.pool.close()
+
     def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
-        """End the connection. Idempotent, from any thread, in any order; in a fork it only closes descriptors.
+        """End the connection. Idempotent, from any thread, in any order.
 
         The peer is told of the calls that still wait, if it takes that at once: it need not go on with them.
 
@@ -348,42 +611,44 @@ class Channel:
             grace: Seconds that running requests get first.
             reason: Why they are cancelled before that, for their handlers; None lets them run.
         """
-        if os.getpid() != self._process:
-            self._pipe.close()
-            return
+        if reason is not None:
+            self.requests.interrupt(reason)
         if grace and not self._ended.is_set():
-            if reason is not None:
-                self.inbound.interrupt(reason)
-            self._drain(grace)
+            deadline = Deadline(grace)
+            self._drain(deadline)
+            self.writer.flush(deadline.wait())
         self._closing = True
         farewell = self.calls.close(ConnectionLost(f"{self.name}: closed"))
+        inside = threading.current_thread() in self._threads
         if farewell:
-            self._enqueue(farewell)
-        self._control.close()  # the last that it does is to write what waits
+            self.writer.post(farewell)
         if not self._threads:
             self._end("never opened")
-        elif threading.current_thread() not in self._threads:
-            self._control.ended.wait(FAREWELL_SECONDS)  # cancellations that are owed still go out
-        self.inbound.abandon("the connection is closed")  # the reader may be waiting for what still runs
-        self._outbox.close()
-        self._pipe.close()
-        self._join()
-
-    def abandon(self) -> None:
-        """End the connection without waiting for anything (its owner was collected)."""
-        self._closing = True
-        if os.getpid() != self._process:
-            self._pipe.close()
-        else:
-            self._control.run(self.close)  # a finalizer may hold any lock: only this queue is safe for it
-
-    def _join(self) -> None:
+        elif not inside:
+            self.writer.flush(FAREWELL_SECONDS)
+        self._let_go("the connection is closed")
         deadline = Deadline(CLOSE_SECONDS)
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(deadline.wait())
                 if thread.is_alive():
                     log.warning("%s: %s has not ended", self.name, thread.name)
+
+    def abandon(self) -> None:
+        """End the connection without waiting for anything (its owner was collected)."""
+        self._closing = True
+        self.writer.call(self.close)
+
+    def renew_in_fork(self) -> None:
+        """In a forked process: refuse everything, and close the descriptors."""
+        parents = "this connection belongs to the process that made it, not to its fork"
+        self.calls.close(ConnectionLost(f"{self.name}: {parents}"))
+        self.writer.renew_in_fork()
+        self.requests.renew_in_fork()
+        self._read_out, self._ended = threading.Event(), threading.Event()
+        self._ended.set()
+        self._threads = []
+        self.transport.close_in_fork()
 
     def wait_until_ended(self, seconds: Optional[float] = None) -> bool:
         """Wait until the connection has ended; False when it still lives after that time (None: for ever)."""
@@ -395,5 +660,5 @@ class Channel:
         return self._ended.is_set()
 
     def __repr__(self) -> str:
-        state = "open" if self.calls.table.cause is None else "closed"
-        return f"<Channel {self.name!r} {state}, {len(self.calls.table)} outgoing, {len(self.inbound)} incoming>"
+        state = "open" if self.calls.cause is None else "closed"
+        return f"<Connection {self.name!r} {state}, {len(self.calls)} outgoing, {len(self.requests)} incoming>"

@@ -1,24 +1,42 @@
-"""What a transport of one connection implements: receive, send, close. Nothing more.
+"""What a transport of one connection implements: receive, send, close; lines; and the transport over descriptors.
 
-A `Pipe` carries lines: one JSON-RPC message (or batch) each, UTF-8, ended by a line feed. It knows nothing
-of what is inside them. The `Channel` above it has one thread in `receive` and never more than one in `send`.
+A transport carries lines: one JSON-RPC message (or array) each, UTF-8, ended by a line feed. It knows nothing of what
+is inside them. The `Connection` above it has one thread in `receive`, and never more than one at a time in `send`.
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+import os
+import select
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, Optional, Union
 
 from ..errors import ConnectionLost
-from ..protocol.messages import Id
 from ..protocol.versions import Revision
-from .deadline import Deadline
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows
+    fcntl = None  # type: ignore[assignment]
+
+HEAD_BYTES, TAIL_BYTES = 4096, 512
+"""What is kept of the beginning and of the end of a line that is too long."""
+
+PIPE_BYTES = 256 * 1024
+"""What a pipe is asked to hold where the system can be asked; the usual 64 KiB cost a switch of threads per 64 KiB."""
+
+LEAVING_SECONDS = 1.0
+"""How long closing waits for a thread to leave a descriptor; on Windows one cannot be called away."""
+
+_READ_BYTES, _MOST_READ_BYTES = 64 * 1024, 1024 * 1024
+_HAS_POLL = hasattr(select, "poll")
 
 
-def nothing() -> None:
-    """Do nothing."""
-
-
+@dataclass
 class TooLong:
     """Stands in the place of a line that was longer than the limit and was skipped up to its line feed.
 
@@ -28,38 +46,13 @@ class TooLong:
         tail: The end of it; the two may overlap.
     """
 
-    __slots__ = ("limit", "head", "tail")
-
-    def __init__(self, limit: int, head: bytes = b"", tail: bytes = b"") -> None:
-        self.limit, self.head, self.tail = limit, head, tail
-
-
-class Addressed:
-    """A line that came in answer to one request of ours: an answer in it is to that one, or to none.
-
-    Args:
-        line: Without its line feed.
-        id: Of the request.
-    """
-
-    __slots__ = ("line", "id")
-
-    def __init__(self, line: bytes, id: Id) -> None:
-        self.line, self.id = line, id
+    limit: int
+    head: bytes = b""
+    tail: bytes = b""
 
 
-class Ended:
-    """How a request of ours ended, where the pipe itself knows it and no line says so.
-
-    Args:
-        id: Of the request.
-        ending: What its caller gets: an exception, or a `Failure`.
-    """
-
-    __slots__ = ("id", "ending")
-
-    def __init__(self, id: Id, ending: Any) -> None:
-        self.id, self.ending = id, ending
+Frame = Union[bytes, TooLong]
+"""One received line without its line feed, or what stands in its place."""
 
 
 class SessionGone(ConnectionLost):
@@ -68,78 +61,49 @@ class SessionGone(ConnectionLost):
     refused = False
 
 
-Frame = Union[bytes, TooLong, Addressed, Ended]
-"""One received line without its line feed, or what stands in its place."""
-
-
-class Pipe:
+class Transport:
     """One connection to one peer, as bytes.
 
-    `receive` and `send` run at the same time on different threads; `close` may run on any third one, at any
-    moment, several times, and makes the other two return.
+    `receive` and `send` run at the same time on different threads; `close` may run on any third one, at any moment,
+    several times, and makes the other two return.
+
+    Attributes:
+        name: Shown in logs and errors: the command, "stdio", "memory".
+        headers: Of the HTTP request that opened the connection; empty where none did.
     """
 
-    __slots__ = ("name",)
-
-    name: str
-    """Shown in logs and errors: the command, "stdio", "memory"."""
-
+    name: str = ""
     headers: Mapping[str, str] = {}
-    """Of the HTTP request that opened the connection; empty where none did."""
 
-    def receive(self, before_wait: Callable[[], None] = nothing) -> list[Frame]:
+    def receive(self) -> list[Frame]:
         """Wait for lines and return all that are complete, in order, at least one; an empty list at the end.
 
-        Args:
-            before_wait: Called by this thread each time it is about to wait, as the very last thing: threads that it
-                wakes find the interpreter's lock free a moment later.
-
-        The end is the peer's end of stream, a broken connection or `close`. What stands after the last line
-        feed when the peer's stream ends is returned as a last line. Never raises.
+        The end is the peer's end of stream, a broken connection or `close`. What stands after the last line feed then
+        is a last line. Never raises.
         """
         raise NotImplementedError
 
     def send(self, data: bytes, seconds: float) -> int:
-        """Hand bytes to the peer, waiting while it does not take them.
+        """Hand bytes to the peer as far as it takes them; returns how many it took, 0 when the time was over.
 
         Args:
             data: Whole lines, or the rest of what an earlier call could not hand over.
-            seconds: How long to go on, at most.
-
-        Returns:
-            How many bytes were taken, from 0 to all of them.
+            seconds: How long to wait until it takes any; 0 never waits.
 
         Raises:
-            ConnectionLost: The peer is gone, or the pipe is closed.
+            ConnectionLost: The peer is gone, or the transport is closed.
         """
         raise NotImplementedError
 
-    def send_counted(self, data: bytes, seconds: float, counts: list[int]) -> None:
-        """As `send`, but the numbers of bytes go into `counts`, each in the very moment in which the peer takes them.
+    def close(self) -> None:
+        """Let go of everything the transport holds, within a few seconds at most. Idempotent, from any thread."""
+        raise NotImplementedError
 
-        On the main thread a signal handler may raise at any point, so that an exception can leave `send` when half is
-        sent, or take the place of its result. `counts` is right even then. A pipe that has nothing but `send` is taken
-        at its word: where that raises, nothing was taken.
-        """
-        counts.extend(map(self.send, (data,), (seconds,)))
-
-    def attach(self, take: Callable[[Sequence[Frame]], None], waits: Callable[[Id], bool]) -> None:
-        """Called once, before anything else, for pipes that are no one line: where each answer has a way of its own.
-
-        Args:
-            take: Takes frames in, on any thread, and wakes those whom they are for. Then `receive` returns nothing
-                until the end.
-            waits: Whether a request of ours still waits for its answer.
-        """
+    def close_in_fork(self) -> None:
+        """Close descriptors and do nothing else: this process is a fork of the one that made the transport."""
 
     def agreed(self, revision: Revision) -> None:
         """This revision is spoken from now on. Called before the peer hears that all is well."""
-
-    def ready(self, deadline: Deadline) -> None:
-        """Wait until what was sent so far has arrived, and until all ways are open that messages come by."""
-
-    def drop(self, id: Id) -> None:
-        """Nobody waits for the answer to this request any more, whether the peer is told or not. Never blocks."""
 
     def is_heard(self) -> bool:
         """Whether the peer may still read what is sent, though it sends no more; True when that cannot be told."""
@@ -149,17 +113,6 @@ class Pipe:
         """Whether the peer has taken any of what was sent, asked when it is lost; True when that cannot be told."""
         return True
 
-    def finish(self) -> None:
-        """Tell the peer that nothing more will be sent (its end of stream) and go on receiving. Idempotent."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Let go of everything the pipe holds, within a few seconds at most. Idempotent, from any thread.
-
-        In a process forked from the one that made the pipe it only closes descriptors.
-        """
-        raise NotImplementedError
-
     def lost(self, reason: str) -> ConnectionLost:
         """The exception that says how this connection ended.
 
@@ -167,6 +120,269 @@ class Pipe:
             reason: What was noticed first ("the peer closed the connection").
         """
         return ConnectionLost(f"{self.name}: {reason}")
+
+
+class LineSplitter:
+    """Cuts a stream of bytes into lines, in time linear in its length however it arrives. For one thread.
+
+    Only LF ends a line. One CR before it is dropped, empty lines are skipped, a byte order mark is dropped at the very
+    start; every other byte is left alone.
+
+    Args:
+        limit: Bytes that a line may have, without its line end; None sets no limit.
+    """
+
+    def __init__(self, limit: Optional[int]) -> None:
+        self._limit = sys.maxsize if limit is None else limit
+        self._begun = bytearray()
+        self._long: Optional[TooLong] = None  # of the line that is being skipped
+        self._first = True
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The lines that `chunk` completes, in order; often none."""
+        lines = chunk.split(b"\n")
+        begun = lines.pop()
+        frames: list[Frame] = []
+        if lines and (self._begun or self._long or self._first):
+            self._collect(lines.pop(0))
+            self._complete(frames)
+        if len(chunk) <= self._limit and b"\r" not in chunk:
+            frames += filter(None, lines)
+        else:
+            for line in lines:
+                self._collect(line)
+                self._complete(frames)
+        if begun:
+            self._collect(begun)
+        return frames
+
+    def rest(self) -> list[Frame]:
+        """What stands after the last line feed: at most one line. To be called at the end of the stream."""
+        frames: list[Frame] = []
+        self._complete(frames)
+        return frames
+
+    def _collect(self, part: bytes) -> None:
+        if self._long is not None:
+            self._long.tail = (self._long.tail + part)[-TAIL_BYTES:]
+            return
+        self._begun += part
+        if len(self._begun) > self._limit + 1:  # one byte more may still turn out to be the CR of the line's end
+            self._skip()
+
+    def _skip(self) -> None:
+        self._long = TooLong(self._limit, bytes(self._begun[:HEAD_BYTES]), bytes(self._begun[-TAIL_BYTES:]))
+        self._begun = bytearray()
+
+    def _complete(self, frames: list[Frame]) -> None:
+        """The line in progress has ended."""
+        begun = self._begun
+        if self._first:
+            self._first = False
+            if begun.startswith(b"\xef\xbb\xbf"):
+                del begun[:3]
+        if begun.endswith(b"\r"):
+            del begun[-1:]
+        if len(begun) > self._limit:
+            self._skip()
+        if self._long is not None:
+            frames.append(self._long)
+            self._long = None
+        elif begun:
+            frames.append(bytes(begun))
+        self._begun = bytearray()
+
+
+class StreamTransport(Transport):
+    """Lines over two descriptors: of pipes, sockets, terminals or files.
+
+    Closing a descriptor wakes nobody who waits for it, and its number may be another file's a moment later. So a thread
+    here waits for its descriptor and for a pipe of our own that `close` writes to, and a descriptor is closed when
+    nobody uses it. Where `select.poll` does not exist (Windows) reads and writes end when the peer does.
+
+    Args:
+        name: Shown in logs and errors.
+        reading: Where the peer's lines come from; owned from now on.
+        writing: Where ours go to; owned from now on. -1 sends nothing.
+        limit: Bytes of one line; None sets no limit.
+        shared: Whether others use the file that ``writing`` refers to, so that it must not be made non-blocking.
+        ended: A descriptor that becomes readable when the peer's process has ended, which is the end of its stream as
+            soon as nothing is left to read; -1 for none.
+    """
+
+    def __init__(
+        self, name: str, reading: int, writing: int, limit: Optional[int], *, shared: bool = False, ended: int = -1
+    ) -> None:
+        self.name = name
+        self.sent = 0  # bytes that the system has taken
+        self._reading, self._writing, self._waking = reading, writing, os.pipe()
+        self._receiving, self._sending, self._state = threading.RLock(), threading.RLock(), threading.RLock()
+        self._splitter = LineSplitter(limit)
+        self._size = _READ_BYTES
+        self._ended = self._closed = self._sends_no_more = False
+        self._blocks = shared or not _HAS_POLL or writing < 0
+        self._switched = not self._blocks and os.get_blocking(writing)
+        if self._switched:
+            os.set_blocking(writing, False)
+        self._readable = self._writable = None
+        if _HAS_POLL:
+            self._readable, self._writable = select.poll(), select.poll()
+            for number in (reading, ended, self._waking[0]):
+                if number >= 0:
+                    self._readable.register(number, select.POLLIN)
+            if writing >= 0:
+                self._writable.register(writing, select.POLLOUT)
+            self._writable.register(self._waking[0], select.POLLIN)
+
+    def receive(self) -> list[Frame]:
+        """As `Transport.receive`."""
+        frames: list[Frame] = []
+        while not self._ended and not frames:
+            chunk = self.read()
+            if chunk:
+                frames = self._splitter.feed(chunk)
+            else:
+                self._ended = True  # a terminal's end of input does not last, ours does
+                frames = [] if chunk is None else self._splitter.rest()
+        return frames
+
+    def read(self) -> Optional[bytes]:
+        """Wait for bytes and return them; empty at the end of the stream, None when it broke or is closed."""
+        with self._receiving:
+            chunk = self._read()
+            if self._closed:
+                self._close_reading()
+        return chunk
+
+    def _read(self) -> Optional[bytes]:
+        try:
+            ready = [] if self._readable is None else [number for number, _ in self._readable.poll()]
+            if self._closed:
+                return None
+            if self._waking[0] in ready:  # only the writing end was closed
+                self._readable.unregister(self._waking[0])  # type: ignore[union-attr]
+                return self._read()
+            if ready and self._reading not in ready:
+                return b""
+            chunk = os.read(self._reading, self._size)
+        except OSError:
+            return None
+        # A buffer of the full size is made for every read, so it is large only while that is of use.
+        self._size = _READ_BYTES if len(chunk) < self._size else min(self._size * 4, _MOST_READ_BYTES)
+        return chunk
+
+    def send(self, data: bytes, seconds: float) -> int:
+        """As `Transport.send`."""
+        with self._sending:
+            try:
+                if self._sends_no_more:
+                    raise BrokenPipeError("it is closed")
+                taken = self._write(data, seconds)
+            except OSError as error:
+                raise self.lost(f"nothing can be sent: {error.strerror or error}") from error
+        self.sent += taken
+        return taken
+
+    def _write(self, data: bytes, seconds: float) -> int:
+        if not self._blocks:
+            try:
+                return os.write(self._writing, data)
+            except BlockingIOError:
+                pass
+        if self._writable is None:
+            return os.write(self._writing, data) if seconds else 0
+        if not self._writable.poll(seconds * 1000):
+            return 0
+        if self._sends_no_more:
+            raise BrokenPipeError("it is closed")
+        try:  # so much a blocking pipe takes at once when it has room
+            return os.write(self._writing, data[: select.PIPE_BUF] if self._blocks else data)
+        except BlockingIOError:
+            return 0
+
+    def is_heard(self) -> bool:
+        """As `Transport.is_heard`."""
+        with self._sending:
+            if self._writable is None or self._sends_no_more:
+                return self._writable is None
+            poller = select.poll()
+            poller.register(self._writing, 0)  # what says that nobody is there comes unasked
+            return not poller.poll(0)
+
+    def close_writing(self) -> None:
+        """Send nothing more, which the peer sees as the end of its input; go on receiving. Idempotent."""
+        self._call_away(self._closed)
+        if self._sending.acquire(timeout=LEAVING_SECONDS):
+            number, self._writing = self._writing, -1
+            if self._switched and number >= 0:  # whoever shares the open file shares this flag
+                os.set_blocking(number, True)
+            close_quietly(number)
+            self._sending.release()
+
+    def close(self) -> None:
+        """As `Transport.close`."""
+        self._call_away(True)
+        self.close_writing()
+        if self._receiving.acquire(timeout=LEAVING_SECONDS if self._readable is not None else 0.0):
+            self._close_reading()
+            self._receiving.release()
+
+    def _call_away(self, closed: bool) -> None:
+        """Make `send` return, and if it is closed `receive` too, now and later."""
+        with self._state:
+            if not self._sends_no_more or closed > self._closed:
+                self._sends_no_more, self._closed = True, closed
+                os.write(self._waking[1], b"!")
+
+    def _close_reading(self) -> None:
+        with self._state:
+            numbers, self._reading, self._waking = (self._reading, *self._waking), -1, (-1, -1)
+        for number in numbers:
+            close_quietly(number)
+
+    def close_in_fork(self) -> None:
+        """As `Transport.close_in_fork`."""
+        self._receiving, self._sending, self._state = threading.RLock(), threading.RLock(), threading.RLock()
+        self._closed = self._ended = self._sends_no_more = True
+        close_quietly(self._writing)
+        self._writing = -1
+        self._close_reading()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} {'closed' if self._closed else 'open'}>"
+
+
+def memory_pair(limit: Optional[int]) -> tuple[Transport, Transport]:
+    """Two connected transports inside this process, for a server in the same program and for tests.
+
+    Args:
+        limit: Bytes of one line, for both; None sets no limit.
+
+    Raises:
+        OSError: No descriptor is left.
+    """
+    there, back = os.pipe(), os.pipe()
+    for _, number in (there, back):
+        enlarge(number)
+    return StreamTransport("memory", back[0], there[1], limit), StreamTransport("memory", there[0], back[1], limit)
+
+
+def close_quietly(number: int) -> None:
+    """Close a descriptor that may be closed already; -1 stands for none."""
+    if number >= 0:
+        try:
+            os.close(number)
+        except OSError:
+            pass
+
+
+def enlarge(number: int) -> None:
+    """Ask for a pipe that holds `PIPE_BYTES`; what is no pipe, or may not grow, stays as it is."""
+    if fcntl is not None and sys.platform == "linux":
+        try:
+            fcntl.fcntl(number, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES)
+        except OSError:
+            pass
 
 
 def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
@@ -184,7 +400,6 @@ def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
     write = getattr(trace, "write", None)
     if not callable(trace) and not callable(write):
         raise TypeError(f"trace is a text file or a callable, not {type(trace).__name__}")
-    log = logging.getLogger("minimcp.trace")
     failed: list[Exception] = []
 
     def record(arrow: str, line: bytes) -> None:
@@ -197,6 +412,6 @@ def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
         except Exception as error:
             if not failed:
                 failed.append(error)
-                log.error("trace= failed: %r", error, exc_info=error)
+                logging.getLogger("minimcp.trace").error("trace= failed: %r", error, exc_info=error)
 
     return record

@@ -1,142 +1,125 @@
-"""An HTTP server as an application of PEP 3333, and as a function: its handlers run on threads of their own.
+"""An HTTP server as an application of PEP 3333, and as a function.
 
-The host's thread drains a mailbox, which the thread of the handler fills: so a client that is gone is noticed at the
-next write. One thread would not do: a host pulls the pieces of a body, and a handler pushes them from the depth of its
-own calls. The ``write`` that hosts offer for that is for their thread alone, and comments come from another one.
+The host pulls the pieces of a body, and a handler pushes them from the depth of its own calls; so the handler runs on
+another thread, and `Mailbox` is between the two. That a client is gone is noticed at the next write.
+https://peps.python.org/pep-3333/
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from queue import SimpleQueue
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
+from collections import deque
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
 
 from ..errors import ConnectionLost
-from .common import Headers, HttpRequest, HttpResponse, ResponseWriter
 from .endpoint import Endpoint
-from .http_response import REASONS
+from .framing import REASONS
+from .headers import HttpRequest, HttpResponse, ResponseWriter
 
 log = logging.getLogger("minimcp.http")
 
-_PIECE_BYTES = 64 * 1024
 PIECES = 64
 """What may wait in a mailbox before its writer waits too."""
 
 SKIPPED_BYTES = 16 * 1024 * 1024
-"""How much of a body is read that is not wanted: many clients send all of it before they look at the answer, and a
+"""How much of a body is read that is not wanted: many clients send all of it before they look at the response, and a
 proxy that cannot do so answers with status 502 instead."""
+
+_PIECE_BYTES = 64 * 1024
 
 
 class Recorder(ResponseWriter):
-    """Keeps a response that is one body."""
+    """Keeps a response that is one body. Its peer, who waits for the call to return, is never gone."""
 
-    __slots__ = ("gone", "response")
-
-    def __init__(self) -> None:
-        self.gone = False
-        self.response: Optional[HttpResponse] = None
+    gone = False
+    response: Optional[HttpResponse] = None
 
     def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        """As `ResponseWriter.send`."""
         self.response = HttpResponse(status, headers, body)
 
     def on_gone(self, callback: Callable[[], None]) -> None:
-        """Whoever calls a function is not gone before it returns."""
+        pass
 
 
-class Mailbox(ResponseWriter):
-    """A response on its way from the thread of a handler to another one. Thread-safe.
+class Mailbox(ResponseWriter, Iterator[bytes]):
+    """A response that one thread writes and another one reads; the pieces of its body, as an iterator with `close`.
 
     Args:
-        patience: Seconds that the writer waits for the other thread before that counts as gone; None waits for ever.
-    """
+        patience: Seconds that `write` waits for the reader before that counts as gone; None waits for ever.
 
-    __slots__ = ("gone", "_patience", "_pieces", "_room", "_callbacks", "_state_lock")
+    Thread safety: all methods, from any thread.
+    """
 
     def __init__(self, patience: Optional[float]) -> None:
         self.gone = False
         self._patience = patience
-        self._pieces: SimpleQueue[Union[HttpResponse, bytes, None]] = SimpleQueue()
-        self._room = threading.Semaphore(PIECES)
+        self._response: Optional[HttpResponse] = None
+        self._pieces: deque[bytes] = deque()
+        self._ended = False
         self._callbacks: list[Callable[[], None]] = []
-        self._state_lock = threading.Lock()
+        self._changed = threading.Condition()
 
     def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        """As `ResponseWriter.send`."""
-        self._pieces.put(HttpResponse(status, headers, body))
+        self._begin(HttpResponse(status, headers, body))
 
     def begin(self, status: int, headers: list[tuple[str, str]]) -> None:
-        """As `ResponseWriter.begin`."""
-        self._pieces.put(HttpResponse(status, headers, _Body(self)))
+        self._begin(HttpResponse(status, headers, self))
+
+    def _begin(self, response: HttpResponse) -> None:
+        with self._changed:
+            self._response = response
+            self._changed.notify_all()
 
     def write(self, data: bytes) -> None:
-        """As `ResponseWriter.write`."""
-        if not self.gone and not self._room.acquire(timeout=self._patience):
-            self.lose()
-        if self.gone:
-            raise ConnectionLost("the client has gone")
-        self._pieces.put(data)
+        with self._changed:
+            in_time = self._changed.wait_for(self.has_room, self._patience)
+            if in_time and not self.gone:
+                self._pieces.append(data)
+                self._changed.notify_all()
+                return
+        self.close()
+        raise ConnectionLost("the client has gone")
 
     def has_room(self) -> bool:
-        """As `ResponseWriter.has_room`."""
-        found = self._room.acquire(blocking=False)
-        if found:
-            self._room.release()
-        return found or self.gone
+        return self.gone or len(self._pieces) < PIECES
 
     def end(self) -> None:
-        """As `ResponseWriter.end`."""
-        self._pieces.put(None)
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
 
     def on_gone(self, callback: Callable[[], None]) -> None:
-        """As `ResponseWriter.on_gone`."""
-        with self._state_lock:
-            gone = self.gone
-            if not gone:
+        with self._changed:
+            if not self.gone:
                 self._callbacks.append(callback)
-        if gone:
-            callback()
+                return
+        callback()
 
-    def lose(self) -> None:
-        """Nobody drains this any more. Idempotent."""
-        with self._state_lock:
-            self.gone = True
-            callbacks, self._callbacks = self._callbacks, []
-        self._room.release()  # a writer that waits has to see it
-        for callback in callbacks:
-            callback()
+    # ------------------------------------------------------------ the reader
 
-    def close(self) -> None:
-        """The thread of the handler has nothing more to say; without a response that is an error."""
-        self._pieces.put(None)
-
-    def take(self) -> Union[HttpResponse, bytes, None]:
-        """What comes next; None at the end."""
-        piece = self._pieces.get()
-        if isinstance(piece, bytes):
-            self._room.release()
-        return piece
-
-
-class _Body(Iterator[bytes]):
-    """The pieces of a body, as they come."""
-
-    def __init__(self, mailbox: Mailbox) -> None:
-        self._mailbox: Optional[Mailbox] = mailbox
+    def response(self) -> HttpResponse:
+        """The response, as soon as it has begun; one of status 500 when none has. Blocks: until then."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._response is not None or self._ended)
+            return self._response or HttpResponse(500, [])
 
     def __next__(self) -> bytes:
-        piece = None if self._mailbox is None else self._mailbox.take()
-        if not isinstance(piece, bytes):
-            self._mailbox = None
-            raise StopIteration
-        return piece
+        with self._changed:
+            self._changed.wait_for(lambda: self._pieces or self._ended or self.gone)
+            if self.gone or not self._pieces:
+                raise StopIteration
+            self._changed.notify_all()
+            return self._pieces.popleft()
 
     def close(self) -> None:
-        """The response is not wanted any more. Idempotent."""
-        mailbox, self._mailbox = self._mailbox, None
-        if mailbox is not None:
-            mailbox.lose()
+        """Nobody reads this any more. Idempotent."""
+        with self._changed:
+            self.gone = True
+            callbacks, self._callbacks = self._callbacks, []
+            self._changed.notify_all()
+        for callback in callbacks:
+            callback()
 
 
 def respond(server: Endpoint, request: HttpRequest, *, stream: bool, patience: Optional[float]) -> HttpResponse:
@@ -148,8 +131,8 @@ def respond(server: Endpoint, request: HttpRequest, *, stream: bool, patience: O
         stream: Whether the body may be an iterator, which is drained while a handler runs on another thread.
         patience: Seconds after which an iterator that nobody drains counts as dropped; None never does.
     """
-    recorder = Recorder()
     if not stream or server.closing:
+        recorder = Recorder()
         server.serve(request, recorder, streams=False)
         return recorder.response or HttpResponse(500, [])
     mailbox = Mailbox(patience)
@@ -158,14 +141,10 @@ def respond(server: Endpoint, request: HttpRequest, *, stream: bool, patience: O
         try:
             server.serve(request, mailbox)
         finally:
-            mailbox.close()
+            mailbox.end()
 
-    try:
-        server.workers.start(serve)
-    except RuntimeError:
-        return HttpResponse(503, [("Retry-After", "1")])
-    response = mailbox.take()
-    return response if isinstance(response, HttpResponse) else HttpResponse(500, [])
+    server.pool.spawn(serve)
+    return mailbox.response()
 
 
 class WsgiApp:
@@ -182,8 +161,7 @@ class WsgiApp:
     def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         request = self._request(environ)
         response = respond(self._server, request, stream=True, patience=self._patience)
-        body = response.body
-        headers = list(response.headers)
+        body, headers = response.body, list(response.headers)
         if isinstance(body, bytes):
             request.body.skip()
             headers.append(("Content-Length", str(len(body))))
@@ -193,18 +171,14 @@ class WsgiApp:
         return [body] if isinstance(body, bytes) else body
 
     def _request(self, environ: Mapping[str, Any]) -> HttpRequest:
-        headers = [(name[5:].replace("_", "-"), value) for name, value in environ.items() if name.startswith("HTTP_")]
-        headers += [
-            (name.replace("_", "-"), environ[name]) for name in ("CONTENT_TYPE", "CONTENT_LENGTH") if environ.get(name)
-        ]
+        headers = {name[5:].replace("_", "-"): value for name, value in environ.items() if name.startswith("HTTP_")}
+        headers["Content-Type"] = environ.get("CONTENT_TYPE") or ""
+        headers["Content-Length"] = environ.get("CONTENT_LENGTH") or ""
         path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
-        if path != self._server.settings.path:  # mounted below a prefix, which the host has cut off
+        if path != self._server.path:  # mounted below a prefix, which the host has cut off
             path = environ.get("SCRIPT_NAME", "") + path
-        body = _Input(environ)
-        return HttpRequest(
-            environ["REQUEST_METHOD"], f"{path}?{query}" if query else path, Headers(headers), body,
-            environ.get("REMOTE_ADDR"),
-        )
+        url = f"{path}?{query}" if query else path
+        return HttpRequest(environ["REQUEST_METHOD"], url, headers, _Input(environ), environ.get("REMOTE_ADDR"))
 
 
 class _Input:
@@ -212,16 +186,15 @@ class _Input:
 
     def __init__(self, environ: Mapping[str, Any]) -> None:
         self._file, length = environ.get("wsgi.input"), str(environ.get("CONTENT_LENGTH") or "")
-        self._left: Optional[int] = int(length) if length.isdigit() else 0
-        if not length and environ.get("wsgi.input_terminated"):
-            self._left = None
+        known = length.isascii() and length.isdigit() and len(length) < 20
+        unbounded = not length and environ.get("wsgi.input_terminated")
+        self._left = float("inf") if unbounded else int(length) if known else 0
 
     def read(self, size: int) -> bytes:
         """So many bytes at most; none at the end."""
-        wanted = size if self._left is None else min(size, self._left)
+        wanted = int(min(size, self._left))
         piece: bytes = self._file.read(wanted) if wanted and self._file is not None else b""
-        if self._left is not None:
-            self._left -= len(piece)
+        self._left -= len(piece)
         return piece
 
     def skip(self) -> None:

@@ -1,16 +1,42 @@
-"""JSON-RPC 2.0 as this protocol uses it: messages that cannot be built invalid, and the codec.
+"""JSON-RPC 2.0 as this protocol uses it: messages, their codec, and the translation of errors to and from the wire.
 
-A line of bytes goes in, a `Message` or a `Broken` comes out; a message goes in, a line comes out. Nothing here
-knows a method's name or a revision. https://modelcontextprotocol.io/specification/2026-07-28/basic
+`decode` reads a line of bytes into a `Message` or an `InvalidMessage`; `encode` writes a message as a line.
+https://modelcontextprotocol.io/specification/2026-07-28/basic
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import os
 import re
 from typing import Any, NamedTuple, Optional, Union
 
-from ..errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RpcError
+from ..errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    KINDS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    OLD_KINDS,
+    PARSE_ERROR,
+    RESOURCE_NOT_FOUND,
+    SERVER_CODES,
+    URL_ELICITATION_REQUIRED,
+    Cancelled,
+    CapabilityNotSupported,
+    McpError,
+    ResourceAccessDenied,
+    ResourceNotFound,
+    RpcError,
+    ToolError,
+    describe,
+    error_from_peer,
+)
+from .versions import Revision
+
+log = logging.getLogger("minimcp.protocol")
 
 Json = Any
 """A decoded JSON value: None, bool, int, float, str, list or dict."""
@@ -18,29 +44,26 @@ Json = Any
 Id = Union[str, int]
 """A request's id. ``1`` and ``"1"`` are two ids; True and 1.0 are none."""
 
-_HALF = "[\ud800-\udfff]"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def is_id(value: Json) -> bool:
     """Whether a value may be a request's id: a string or an integer, no bool.
 
-    A string with half of a surrogate pair is none: it could not be said again as it came.
+    A string with half of a surrogate pair is none: it could not be sent back as it came.
     """
-    return type(value) is int or (type(value) is str and (value.isascii() or not re.search(_HALF, value)))
+    return type(value) is int or (type(value) is str and (value.isascii() or not _SURROGATE.search(value)))
 
 
-# Fields with their types, not a class with annotations: those are text in this file, and each would be compiled.
+# Functional syntax, since a class with NamedTuple as its direct base cannot define __new__.
 _RequestFields = NamedTuple("_RequestFields", [("id", Id), ("method", str), ("params", dict[str, Json])])
 _NotificationFields = NamedTuple("_NotificationFields", [("method", str), ("params", dict[str, Json])])
 _ResponseFields = NamedTuple("_ResponseFields", [("id", Id), ("result", dict[str, Json])])
-_FailureFields = NamedTuple(
-    "_FailureFields", [("id", Optional[Id]), ("code", int), ("message", str), ("data", Json)]
-)
-_BrokenFields = NamedTuple("_BrokenFields", [("code", int), ("reason", str), ("id", Optional[Id]), ("kind", str)])
+_FailureFields = NamedTuple("_FailureFields", [("id", Optional[Id]), ("code", int), ("message", str), ("data", Json)])
 
 
 class Request(_RequestFields):
-    """A call that wants an answer. Absent params are the same as empty ones.
+    """A call that is answered by a `Response` or a `Failure`. Params that are left out are the same as empty ones.
 
     Raises:
         ValueError: The id is no string or integer, the method no text, or the params no object.
@@ -51,12 +74,11 @@ class Request(_RequestFields):
     def __new__(cls, id: Id, method: str, params: Optional[dict[str, Json]] = None) -> Request:
         if not is_id(id):
             raise ValueError(f"a request's id is a string or an integer, not {id!r}")
-        _check_method(method, params)
-        return tuple.__new__(cls, (id, method, {} if params is None else params))
+        return tuple.__new__(cls, (id, *_method_and_params(method, params)))
 
 
 class Notification(_NotificationFields):
-    """A message that nobody answers.
+    """A message that is not answered.
 
     Raises:
         ValueError: The method is no text, or the params no object.
@@ -65,12 +87,11 @@ class Notification(_NotificationFields):
     __slots__ = ()
 
     def __new__(cls, method: str, params: Optional[dict[str, Json]] = None) -> Notification:
-        _check_method(method, params)
-        return tuple.__new__(cls, (method, {} if params is None else params))
+        return tuple.__new__(cls, _method_and_params(method, params))
 
 
 class Response(_ResponseFields):
-    """A call's result.
+    """The result of a request.
 
     Raises:
         ValueError: The id is no string or integer, or the result no object.
@@ -85,7 +106,7 @@ class Response(_ResponseFields):
 
 
 class Failure(_FailureFields):
-    """A call's error; `id` is None where the request's id could not be read.
+    """The error response to a request; `id` is None where the request's id could not be read.
 
     Raises:
         ValueError: The id is no string or integer, the code no integer, or the message no text.
@@ -104,51 +125,45 @@ class Failure(_FailureFields):
 Message = Union[Request, Notification, Response, Failure]
 
 
-class Broken(_BrokenFields):
-    """What stands in the place of a message that is none.
-
-    ``id`` is the id that could be read, else None. ``kind`` says what it seems to have been: "request", "notification"
-    (which is never answered), "response" (likewise) or "unknown".
-    """
-
-    __slots__ = ()
-
-    def __new__(cls, code: int, reason: str, id: Optional[Id] = None, kind: str = "unknown") -> Broken:
-        return tuple.__new__(cls, (code, reason, id, kind))
-
-
-Decoded = Union[Message, Broken, list[Union[Message, Broken]]]
-
-
-def _check_method(method: Json, params: Json) -> None:
+def _method_and_params(method: Json, params: Json) -> tuple[str, dict[str, Json]]:
     if not isinstance(method, str) or not method:
         raise ValueError(f"a method is a text, not {method!r}")
     if params is not None and not isinstance(params, dict):
         raise ValueError(f"params is an object, not {type(params).__name__}")
+    return method, {} if params is None else params
+
+
+class InvalidMessage(NamedTuple):
+    """What `decode` returns for input that is no message.
+
+    ``code`` and ``reason`` are the error to answer with. ``id`` is the id that could be read, else None. ``kind`` says
+    what it seems to have been: "request", "notification" or "response" (neither is answered), or "unknown".
+    """
+
+    code: int
+    reason: str
+    id: Optional[Id] = None
+    kind: str = "unknown"
+
+
+Decoded = Union[Message, InvalidMessage, list[Union[Message, InvalidMessage]]]
 
 
 # ---------------------------------------------------------------- decoding
 
 
-class _Duplicate(ValueError):
-    """An object names a member twice: two readers of it could disagree."""
-
-
-class _NotFinite(ValueError):
-    """A number too large to be one."""
-
-
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """The members of an object, none of which may be named twice: two readers of it could disagree."""
     members = dict(pairs) if pairs else {}  # an empty dict that is made of a list takes more room
     if len(members) != len(pairs):
-        raise _Duplicate
+        raise ValueError("an object names a member twice")
     return members
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if number - number != 0.0:
-        raise _NotFinite
+        raise ValueError("a number is too large")
     return number
 
 
@@ -157,20 +172,103 @@ def _no_constant(text: str) -> None:
 
 
 _strict = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
-_lenient = json.JSONDecoder(parse_constant=_no_constant)
 
 
-def _may_be_deeper(text: str, limit: int) -> bool:
-    """Whether there are brackets enough for more than `limit` levels; nearly always there are not.
+def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
+    """Read one line.
 
-    What surrounds the deepest place is opened before it and closed behind it: all of it is opened in the first half of
-    the text if that place lies there, and closed in the second half if not.
+    Args:
+        line: UTF-8, without its line feed.
+        max_depth: How deep arrays and objects may nest; None sets no limit but Python's own.
+
+    Returns:
+        A message, an `InvalidMessage`, or a list of both for an array. Never raises, whatever the bytes are.
     """
-    if len(text) <= 2 * limit:
-        return False
-    half = len(text) // 2
-    opened = text.count("[", 0, half) + text.count("{", 0, half)
-    return opened > limit or text.count("]", half) + text.count("}", half) > limit
+    try:
+        value, end = _strict.raw_decode(text := line.decode().strip(" \t\n\r"))
+    except (ValueError, RecursionError):
+        return _diagnose(line, max_depth)
+    if end < len(text):
+        return _diagnose(line, max_depth)
+    if max_depth is not None and text.count("[") + text.count("{") > max_depth and _deeper_than(value, max_depth):
+        return _invalid(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
+    return [_message(item) for item in value] if type(value) is list else _message(value)
+
+
+def _message(value: Json) -> Union[Message, InvalidMessage]:
+    """The message that a decoded value is."""
+    if type(value) is not dict:
+        return InvalidMessage(INVALID_REQUEST, "a message is an object")
+    method = value.get("method")
+    if value.get("jsonrpc") != "2.0":
+        return _invalid(value, INVALID_REQUEST, 'a message has "jsonrpc": "2.0"')
+    if type(method) is not str:
+        return _response(value)
+    params = value.get("params", {})
+    if not method:
+        return _invalid(value, INVALID_REQUEST, "a method is a non-empty string")
+    if type(params) is not dict:
+        return _invalid(value, INVALID_PARAMS, "params is an object")
+    if "id" not in value:
+        return tuple.__new__(Notification, (method, params))
+    id = value["id"]
+    if type(id) is not int and not is_id(id):
+        return _invalid(value, INVALID_REQUEST, "an id is a string or an integer")
+    return tuple.__new__(Request, (id, method, params))
+
+
+def _response(value: dict[str, Json]) -> Union[Message, InvalidMessage]:
+    """The response or error response that an object without a usable method is."""
+    id, has_result, has_error = value.get("id"), "result" in value, "error" in value
+    if "method" in value or has_result == has_error:
+        return _invalid(value, INVALID_REQUEST, "a message has a method, a result or an error, and one of them only")
+    if has_result:
+        if not is_id(id) or type(value["result"]) is not dict:
+            return _invalid(value, INVALID_REQUEST, "a result is an object and names its request's id")
+        return tuple.__new__(Response, (id, value["result"]))
+    error = value["error"]
+    well_made = type(error) is dict and type(error.get("code")) is int and type(error.get("message")) is str
+    if not well_made or not (id is None or is_id(id)):
+        return _invalid(value, INVALID_REQUEST, "an error has an integer code, a message and its request's id")
+    return tuple.__new__(Failure, (id, error["code"], error["message"], error.get("data")))
+
+
+def _invalid(value: Json, code: int, reason: str) -> InvalidMessage:
+    """What can still be said about a value that is no message."""
+    if type(value) is not dict:
+        return InvalidMessage(code, reason)
+    id = value.get("id")
+    if type(value.get("method")) is str:
+        kind = "request" if "id" in value else "notification"
+    else:
+        kind = "response" if "method" not in value and ("result" in value or "error" in value) else "unknown"
+    return InvalidMessage(code, reason, id if is_id(id) else None, kind)
+
+
+def _diagnose(line: bytes, max_depth: Optional[int]) -> InvalidMessage:
+    """Why a line could not be read. Slow, and only used for lines that could not."""
+    objects: list[list[tuple[str, Json]]] = []
+
+    def keep(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+        objects.append(pairs)
+        return dict(pairs)
+
+    try:
+        value = json.loads(line.decode(), object_pairs_hook=keep, parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        return InvalidMessage(PARSE_ERROR, "a message is UTF-8")
+    except RecursionError:
+        return InvalidMessage(PARSE_ERROR, "nested too deep")
+    except ValueError as error:
+        details = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
+        return InvalidMessage(PARSE_ERROR, f"this is no JSON{details}")
+    if max_depth is not None and _deeper_than(value, max_depth):
+        return _invalid(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
+    if all(len(dict(pairs)) == len(pairs) for pairs in objects):
+        return _invalid(value, INVALID_PARAMS, "a number is too large")
+    if type(value) is dict and sum(name == "id" for name, _ in objects[-1]) > 1:
+        value["id"] = None  # to answer either of its ids could end another call
+    return _invalid(value, INVALID_REQUEST, "an object names a member twice")
 
 
 def _deeper_than(value: Json, limit: int) -> bool:
@@ -187,125 +285,52 @@ def _deeper_than(value: Json, limit: int) -> bool:
     return True
 
 
-def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
-    """Read one line.
+_SCALAR = r'([-+.\w]+|"(?:[^"\\]|\\.)*")'
+_FIRST_MEMBERS = re.compile(
+    rf'\s*(?P<array>\[?)\s*\{{(?P<members>(?:\s*"\w+"\s*:\s*{_SCALAR}\s*,)*)\s*"(?P<name>\w+)"\s*:'
+)
+_MEMBER = re.compile(rf'"(\w+)"\s*:\s*{_SCALAR}')
+_LAST_ID = re.compile(rf',\s*"id"\s*:\s*{_SCALAR}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s*$')
+"""A member before the one brace that ends the line is the message's own: what is nested ends with more of them."""
+
+
+def diagnose_long(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
+    """What the message of a line that is too long seems to have been, from its two ends.
+
+    Some peers write the id first, others last. Either is enough to end the one call that the message belongs to.
 
     Args:
-        line: UTF-8, without its line feed.
-        max_depth: How deep arrays and objects may nest; None sets no limit but Python's own.
+        head: The beginning of the line.
+        tail: The end of it; the two may overlap.
+        reason: What is wrong with it.
 
     Returns:
-        A message, a `Broken`, or a list of both for an array. Never raises, whatever the bytes are.
+        An id only where the line has one at the top level, and no other. Never raises.
     """
-    try:
-        value, end = _strict.raw_decode(text := line.decode().strip(" \t\n\r"))
-    except (ValueError, RecursionError):
-        return _diagnose(line, max_depth)
-    if end < len(text):
-        return _diagnose(line, max_depth)
-    if max_depth is not None and _may_be_deeper(text, max_depth) and _deeper_than(value, max_depth):
-        return _broken(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
-    return [_message(item) for item in value] if type(value) is list else _message(value)
-
-
-def _message(value: Json) -> Union[Message, Broken]:
-    """The message that a decoded value is."""
-    if type(value) is not dict:
-        return Broken(INVALID_REQUEST, "a message is an object")
-    method = value.get("method")
-    if value.get("jsonrpc") != "2.0":
-        return _broken(value, INVALID_REQUEST, 'a message has "jsonrpc": "2.0"')
-    if type(method) is not str:
-        return _answer(value)
-    params = value.get("params", {})
-    if not method:
-        return _broken(value, INVALID_REQUEST, "a method is a non-empty string")
-    if type(params) is not dict:
-        return _broken(value, INVALID_PARAMS, "params is an object")
-    if "id" not in value:
-        return tuple.__new__(Notification, (method, params))
-    id = value["id"]
-    if type(id) is not int and not is_id(id):
-        return _broken(value, INVALID_REQUEST, "an id is a string or an integer")
-    return tuple.__new__(Request, (id, method, params))
-
-
-def _answer(value: dict[str, Json]) -> Union[Message, Broken]:
-    """The response or error that an object without a usable method is."""
-    id, has_result, has_error = value.get("id"), "result" in value, "error" in value
-    if "method" in value or has_result == has_error:
-        return _broken(value, INVALID_REQUEST, "a message has a method, a result or an error, and one of them only")
-    if has_result:
-        if not is_id(id) or type(value["result"]) is not dict:
-            return _broken(value, INVALID_REQUEST, "a result is an object and names its request's id")
-        return tuple.__new__(Response, (id, value["result"]))
-    error = value["error"]
-    well_made = type(error) is dict and type(error.get("code")) is int and type(error.get("message")) is str
-    if not well_made or not (id is None or is_id(id)):
-        return _broken(value, INVALID_REQUEST, "an error has an integer code, a message and its request's id")
-    return tuple.__new__(Failure, (id, error["code"], error["message"], error.get("data")))
-
-
-def _broken(value: Json, code: int, reason: str) -> Broken:
-    """What can still be said about an object that is no message."""
-    if type(value) is not dict:
-        return Broken(code, reason)
-    id = value.get("id")
-    readable = id if is_id(id) else None
-    if type(value.get("method")) is str:
-        kind = "request" if "id" in value else "notification"
-    else:
-        kind = "response" if "method" not in value and ("result" in value or "error" in value) else "unknown"
-    return Broken(code, reason, readable, kind)
-
-
-def _diagnose(line: bytes, max_depth: Optional[int]) -> Broken:
-    """Why a line could not be read; slow, and only used for lines that could not."""
-    try:
-        text = line.decode()
-        value = _lenient.decode(text)
-    except UnicodeDecodeError:
-        return Broken(PARSE_ERROR, "a message is UTF-8")
-    except RecursionError:
-        return Broken(PARSE_ERROR, "nested too deep")
-    except ValueError as error:
-        said = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
-        return Broken(PARSE_ERROR, f"this is no JSON{said}")
-    if max_depth is not None and _deeper_than(value, max_depth):
-        return _broken(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
-    try:
-        return _ambiguous(text, value) or _broken(value, INVALID_PARAMS, "a number is too large")
-    except RecursionError:  # with a hook, Python reads less deep than without
-        return Broken(PARSE_ERROR, "nested too deep")
-
-
-def _ambiguous(text: str, value: Json) -> Optional[Broken]:
-    """The verdict on a text in which an object names a member twice; None when none does."""
-    try:
-        json.loads(text, object_pairs_hook=_unique)
-    except _Duplicate:
-        return _broken(_without_ambiguous_id(text, value), INVALID_REQUEST, "an object names a member twice")
-    return None
-
-
-def _without_ambiguous_id(text: str, value: Json) -> Json:
-    """The same object with no usable id, if it names its id twice: answering either could end somebody else's call."""
-    pairs = json.loads(text, object_pairs_hook=lambda pairs: pairs)
-    if type(value) is dict and sum(1 for name, _ in pairs if name == "id") > 1:
-        return {**value, "id": None}
-    return value
+    first = _FIRST_MEMBERS.match(head.decode("utf-8-sig", "replace"))
+    last = _LAST_ID.search(tail.decode("utf-8", "replace"))
+    if first is None:
+        return InvalidMessage(INVALID_REQUEST, reason)
+    members = _MEMBER.findall(first["members"])
+    names = {first["name"], *(name for name, _ in members)}
+    ids = {value for name, value in members if name == "id"} | ({last[1]} if last else set())
+    found = decode(f'{{"jsonrpc":"2.0","id":{ids.pop()},"method":"m"}}'.encode()) if len(ids) == 1 else None
+    id = found.id if isinstance(found, Request) and not first["array"] else None
+    kind = "unknown" if id is None else "request"
+    return InvalidMessage(INVALID_REQUEST, reason, id, "response" if names & {"result", "error"} else kind)
 
 
 # ---------------------------------------------------------------- encoding
 
-_encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
-_SURROGATES = r"\\ud[89ab]..\\ud[c-f]..|(\\ud[89a-f]..)|\\."
+_encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False)
 
 
 def to_json(value: Json) -> str:
-    """A value as compact JSON in ASCII: no line feed, no U+2028 and no half character can break a frame.
+    """A value as compact JSON on one line, whose text is not escaped but for what would break a frame.
 
-    Half a surrogate pair, which no strict reader takes, becomes U+FFFD.
+    Line feeds and other control characters are always escaped. U+0085, U+2028 and U+2029 are no line ends in JSON, in a
+    line over stdio or in an event stream; they are escaped all the same, because widely used clients take them for
+    such. Half of a surrogate pair, which UTF-8 cannot hold, becomes U+FFFD.
 
     Raises:
         ValueError: NaN, Infinity, or nested too deep (or in a circle).
@@ -315,13 +340,19 @@ def to_json(value: Json) -> str:
         text = _encoder.encode(value)
     except RecursionError:
         raise ValueError("nested too deep, or in a circle") from None
-    if "\\ud" in text:
-        text = re.sub(_SURROGATES, lambda match: "\\ufffd" if match.group(1) else match.group(0), text)
+    if text.isascii():
+        return text
+    for separator, escape in (("\u0085", r"\u0085"), ("\u2028", r"\u2028"), ("\u2029", r"\u2029")):
+        text = text.replace(separator, escape)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # by way of UTF-16, which makes one character of two halves that stand together
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
 
 
 def encode(message: Message, *, error_without_id: bool = True) -> bytes:
-    """A message as one line, its line feed included.
+    """A message as one line of UTF-8, its line feed included.
 
     Args:
         message: What to send.
@@ -330,29 +361,24 @@ def encode(message: Message, *, error_without_id: bool = True) -> bytes:
     Raises:
         ValueError, TypeError: As `to_json`.
     """
-    wire: dict[str, Json]
+    wire: dict[str, Json] = {"jsonrpc": "2.0"}
+    if not isinstance(message, Notification) and (message.id is not None or not error_without_id):
+        wire["id"] = message.id
     if isinstance(message, Response):
-        wire = {"jsonrpc": "2.0", "id": message.id, "result": message.result}
-    elif isinstance(message, Request):
-        wire = {"jsonrpc": "2.0", "id": message.id, "method": message.method}
-        if message.params:
-            wire["params"] = message.params
-    elif isinstance(message, Notification):
-        wire = {"jsonrpc": "2.0", "method": message.method}
-        if message.params:
-            wire["params"] = message.params
-    else:
-        wire = {"jsonrpc": "2.0"}
-        if message.id is not None or not error_without_id:
-            wire["id"] = message.id
+        wire["result"] = message.result
+    elif isinstance(message, Failure):
         wire["error"] = {"code": message.code, "message": message.message}
         if message.data is not None:
             wire["error"]["data"] = message.data
+    else:
+        wire["method"] = message.method
+        if message.params:
+            wire["params"] = message.params
     return (to_json(wire) + "\n").encode()
 
 
 def encode_result(id: Id, result: str) -> bytes:
-    """A response line made from a result that is JSON text already (a list that was serialized before)."""
+    """A response line made from a result that is JSON text already."""
     written = str(id) if type(id) is int else to_json(id)
     return f'{{"jsonrpc":"2.0","id":{written},"result":{result}}}\n'.encode()
 
@@ -362,6 +388,66 @@ def encode_batch(lines: list[bytes]) -> bytes:
     return b"[" + b",".join(line.rstrip(b"\n") for line in lines) + b"]\n"
 
 
+# ---------------------------------------------------------------- exceptions to the wire and back
+
+
 def failure(id: Optional[Id], error: RpcError) -> Failure:
-    """The message that tells a peer about an error."""
+    """The error response for an error of ours, with its own code."""
     return Failure(id, error.code, error.message, error.data)
+
+
+def wire_failure(id: Optional[Id], error: BaseException, revision: Revision, method: str) -> Failure:
+    """The error response for an exception that ended a request.
+
+    An `RpcError` of ours is sent as it is, with the code that the revision has for it. Of any other exception nothing
+    is sent but a reference, under which it is logged.
+    """
+    if isinstance(error, RpcError) and not error.from_peer:
+        return Failure(id, _code_in(revision, error.code), error.message, error.data)
+    if isinstance(error, Cancelled):
+        return Failure(id, INTERNAL_ERROR, "the request was cancelled")
+    reference = os.urandom(4).hex()
+    log.error("%s failed, reference %s: %s", method, reference, describe(error), exc_info=error)
+    return Failure(id, INTERNAL_ERROR, f"Internal error (reference {reference})")
+
+
+def _code_in(revision: Revision, code: int) -> int:
+    if code == RESOURCE_NOT_FOUND:
+        return revision.resource_missing
+    if code == MISSING_CAPABILITY and revision.handshake:
+        return METHOD_NOT_FOUND
+    if code == URL_ELICITATION_REQUIRED:
+        return code if revision.url_errors else INTERNAL_ERROR
+    known = revision.handshake or code not in SERVER_CODES or code in KINDS
+    return code if known else INTERNAL_ERROR
+
+
+ACCESS_DENIED = re.compile("denied|forbidden", re.IGNORECASE)
+"""What the message says when a resource exists and may not be read: there is no code for it."""
+
+
+def exception_of(failure: Failure, method: str, revision: Revision) -> McpError:
+    """The exception for an error response; code, message and data stay as they came.
+
+    Args:
+        failure: The error response.
+        method: Of the request.
+        revision: That the request was sent in.
+    """
+    code, old, reading = failure.code, revision.handshake, method == "resources/read"
+    data = failure.data if isinstance(failure.data, dict) else {}
+    kind = OLD_KINDS.get(code) if old else None
+    if reading and old and code == -32001:
+        kind = ResourceNotFound
+    elif code == RESOURCE_NOT_FOUND or (reading and code == INVALID_PARAMS and "uri" in data):
+        # servers of the newest revision answer -32602 in the revisions before it too
+        kind = ResourceAccessDenied if ACCESS_DENIED.search(failure.message) else ResourceNotFound
+    elif code == METHOD_NOT_FOUND:
+        undeclarable = method == "completion/complete" and not revision.completions_capability
+        kind = CapabilityNotSupported if undeclarable or "requiredCapabilities" in data else None
+    error = error_from_peer(code, failure.message, failure.data, kind=kind)
+    if old and code == -32003:
+        failed = ToolError(failure.message)
+        failed.__cause__ = error
+        return failed
+    return error

@@ -1,11 +1,11 @@
 """Event streams as bytes: a bounded reader in linear time, and the writer.
 
-Not here: what is in an event, and when to connect again. https://html.spec.whatwg.org/multipage/server-sent-events.html
+https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, NoReturn, Optional, Union
+from typing import Iterator, NamedTuple, Optional, Union
 
 from ..errors import ProtocolViolation
 
@@ -14,7 +14,6 @@ MEDIA_TYPE = "text/event-stream"
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment: readers skip it, and proxies see that the stream lives."""
 
-_LINE_ENDS = b"\r\n"
 _BOM = b"\xef\xbb\xbf"
 _DATA = b"data: "
 
@@ -32,28 +31,25 @@ class Event(NamedTuple):
 
 
 class EventReader:
-    """Cuts one stream into events, however it arrives. For one thread at a time.
+    """Cuts one stream into events, whatever chunks it arrives in.
 
     Args:
         max_bytes: The longest data of an event, in bytes; None means no limit. Comments of any length are skipped.
 
     ``last_id`` is the id last seen, also in a block without data; ``retry`` the milliseconds that the server asks to
     wait before connecting again, None as long as it has not. An event that the stream ends in is never given out.
+
+    Thread safety: for one thread at a time.
     """
 
-    __slots__ = (
-        "last_id", "retry", "_max_bytes", "_line", "_after_cr", "_begun", "_data", "_event", "_id", "_most", "_room",
-    )  # fmt: skip
-
     def __init__(self, max_bytes: Optional[int] = 64 * 1024 * 1024) -> None:
-        self.last_id, self.retry = "", None  # type: str, Optional[int]
+        self.last_id = ""
+        self.retry: Optional[int] = None
         self._max_bytes = max_bytes
         self._line = bytearray()
-        self._after_cr = self._begun = False
-        self._data: Union[None, bytes, bytearray] = None
-        self._event, self._id = "", ""
-        self._most = self._room = None if max_bytes is None else max_bytes + len(_DATA)
-        """How long a line may become, at the begin of an event and now; None for any length."""
+        self._after_cr, self._at_start = False, True
+        self._data: Optional[bytearray] = None
+        self._event = self._id = ""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that are complete with these bytes; take them all before the next `feed`.
@@ -67,72 +63,57 @@ class EventReader:
         if chunk:
             self._after_cr = chunk.endswith(b"\r")
         for piece in chunk.splitlines(keepends=True):
-            text = piece.rstrip(_LINE_ENDS)
-            self._keep(text)
+            text = piece.rstrip(b"\r\n")
+            if (self._line or text)[:1] == b":":
+                self._line = bytearray(b":")  # of a comment its first byte is enough
+            else:
+                self._line += text
+                self._check_size()
             if len(text) < len(piece):
                 line, self._line = bytes(self._line), bytearray()
                 event = self._take(line)
                 if event is not None:
                     yield event
 
-    def _keep(self, text: bytes) -> None:
-        """Add to the line that is being read; of a comment its first byte is enough."""
-        if (self._line or text)[:1] == b":":
-            self._line = self._line or bytearray(b":")
-            return
-        if self._room is not None and len(self._line) + len(text) > self._room:
-            self._refuse()
-        self._line += text
-
-    def _refuse(self) -> NoReturn:
-        self._line, self._data = bytearray(), None  # whoever keeps the exception need not keep these
-        raise ProtocolViolation(
-            f"an event is longer than {self._max_bytes} bytes, the max_message_bytes of its receiver"
-        )
-
     def _take(self, line: bytes) -> Optional[Event]:
-        if not self._begun:
-            self._begun = True
+        """Take in a line; the event that it ends, if it does."""
+        if self._at_start:
+            self._at_start = False
             line = line[len(_BOM):] if line.startswith(_BOM) else line
         if not line:
             return self._dispatch()
-        if line.startswith(b":"):
-            return None
         name, _, value = line.partition(b":")
-        self._field(name, value[1:] if value.startswith(b" ") else value)
-        return None
-
-    def _field(self, name: bytes, value: bytes) -> None:
+        if value.startswith(b" "):
+            value = value[1:]
         if name == b"data":
-            self._add(value)
+            if self._data is None:
+                self._data = bytearray(value)
+            else:  # appended, so that many short lines cost no more than their bytes
+                self._data += b"\n" + value
+            self._check_size()
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name == b"id" and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")
         elif name == b"retry" and value.isdigit() and len(value) < 16:
             self.retry = int(value)
+        return None
 
-    def _add(self, value: bytes) -> None:
-        """One more line of data; many short ones must cost no more than their bytes."""
-        if self._data is None:
-            self._data = value
-        else:
-            if isinstance(self._data, bytes):
-                self._data = bytearray(self._data)
-            self._data += b"\n"
-            self._data += value
-        if self._most is not None:
-            self._room = self._most - len(self._data)
-            if self._room < len(_DATA):
-                self._refuse()
+    def _check_size(self) -> None:
+        if self._max_bytes is None:
+            return
+        data = 0 if self._data is None else len(self._data)
+        if max(data, data + len(self._line) - len(_DATA)) > self._max_bytes:
+            self._line, self._data = bytearray(), None  # the exception may be kept, these need not be
+            raise ProtocolViolation(
+                f"an event is longer than {self._max_bytes} bytes, the max_message_bytes of its receiver"
+            )
 
     def _dispatch(self) -> Optional[Event]:
         self.last_id = self._id
         data, event = self._data, self._event
-        self._data, self._event, self._room = None, "", self._most
-        if data is None:
-            return None
-        return Event(data.decode("utf-8", "replace"), event or "message", self.last_id)
+        self._data, self._event = None, ""
+        return None if data is None else Event(data.decode("utf-8", "replace"), event or "message", self.last_id)
 
 
 def format_event(

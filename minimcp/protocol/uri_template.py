@@ -1,21 +1,70 @@
 """URI templates (RFC 6570), forwards and backwards, and a check of URIs (RFC 3986).
 
-No URL library: nothing is resolved, normalised or fetched, and a URI is compared as it is written.
+Nothing is resolved or fetched, and a URI is compared as it is written, but for the case of the digits of an escape.
 
-Matching is our own, since the RFC has none: it finds values whose expansion is the URI. No regular expression is made
-from a template. A template is a row of steps, texts and gaps. For each step, the places of the URI from where the rest
-of the row fits are kept as the bits of one integer; they are worked out from the end of the URI, in a few operations
-on whole integers. So nothing is tried twice, and a step costs one pass whatever the URI says.
+Matching is our own, since the RFC has none: it finds values whose expansion is the URI, in linear time. A template is a
+row of steps, texts and gaps. From the last step to the first, `_fitting` marks the positions of the URI from which the
+rest of the row fits; then one pass from the left gives each gap the most that leads to a marked position. So nothing
+is tried twice.
 https://www.rfc-editor.org/rfc/rfc6570  https://www.rfc-editor.org/rfc/rfc3986
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
+from urllib.parse import unquote
 
 from ..errors import one_line
-from .uri_expansion import ILLEGAL, Expression, Operator, Part, Variable, escaped, expanded, parse
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+|%(?![0-9A-Fa-f]{2})")
+"""What no URI holds as it is."""
+
+_NOT_UNRESERVED = re.compile(r"[^A-Za-z0-9\-._~]+")
+_NO_LITERAL = re.compile(r"[\x00-\x20\"<>\\^`|{}\x7f-\x9f\ud800-\udfff]|%(?![0-9A-Fa-f]{2})")
+_ESCAPE = re.compile("%..")
+_LETTER = "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})"
+_VARIABLE = re.compile(rf"({_LETTER}(?:\.?{_LETTER})*)(?::([1-9][0-9]{{0,3}})|(\*))?")
+_NEIGHBOURS = re.compile(r"\{(?:[?&][^{}]*(?:\}\{&[^{}]*)+|;[^{}]*(?:\}\{;[^{}]*)+)")
+"""Expressions that make one query, as in ``{?a}{&b}``: a query that is written by hand is so in any order."""
+
+class _Operator(NamedTuple):
+    """How an expression is written out: the table in appendix A of the RFC."""
+
+    first: str
+    separator: str
+    named: bool = False
+    empty: str = ""
+    reserved: bool = False
+
+
+_OPERATORS = {
+    "": _Operator("", ","),
+    "+": _Operator("", ",", reserved=True),
+    "#": _Operator("#", ",", reserved=True),
+    ".": _Operator(".", "."),
+    "/": _Operator("/", "/"),
+    ";": _Operator(";", ";", named=True),
+    "?": _Operator("?", "&", named=True, empty="="),
+    "&": _Operator("&", "&", named=True, empty="="),
+}
+
+
+class _Variable(NamedTuple):
+    name: str
+    limit: Optional[int]
+    """Characters of the value that are used; None means all."""
+    explode: bool
+
+
+class _Expression(NamedTuple):
+    """What stands in one pair of braces."""
+
+    operator: _Operator
+    variables: tuple[_Variable, ...]
+
+
+_Part = Union[str, _Expression]
 
 
 class UriTemplate:
@@ -27,29 +76,34 @@ class UriTemplate:
     Raises:
         ValueError: It is malformed.
 
-    Immutable, so any thread may use it.
+    Thread safety: immutable.
     """
-
-    __slots__ = ("text", "variables", "_parts", "_start", "_steps")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._parts = tuple(parse(text))
-        expressions = [part for part in self._parts if isinstance(part, Expression)]
+        self._parts = tuple(_parse(text))
+        expressions = [part for part in self._parts if isinstance(part, _Expression)]
         self.variables = tuple(dict.fromkeys(each.name for part in expressions for each in part.variables))
         """The names, in the order of their first use."""
-        # Most URIs that do not match differ here already. From the first escape on it is up to the steps.
-        self._start = escaped(text.partition("{")[0]).partition("%")[0]
-        self._steps = tuple(_steps(_merged(self._parts), len(self._start)))
+        one_query = _NEIGHBOURS.sub(lambda found: re.sub(r"\}\{[&;]", ",", found.group()), text)
+        self._steps = tuple(_steps(list(_parse(one_query))))
+        self._start = _comparable(escaped(text.partition("{")[0]))
 
     def __repr__(self) -> str:
         return f"<UriTemplate {self.text!r}>"
 
     @property
     def shape(self) -> str:
-        """The same for templates that match the same URIs: the text, with places for the names that no URI shows."""
-        places = {name: str(place) for place, name in enumerate(self.variables)}
-        return "".join(part if isinstance(part, str) else _shape(part, places) for part in self._parts)
+        """The same for templates that match the same URIs: the text, with numbers for the names that no URI shows."""
+        numbers = {name: str(number) for number, name in enumerate(self.variables)}
+        pieces = []
+        for part in self._parts:
+            if isinstance(part, _Expression):
+                operator, variables = part
+                known = variables if operator.named else [each._replace(name=numbers[each.name]) for each in variables]
+                part = f"{{{operator} {known}}}"
+            pieces.append(part)
+        return "".join(pieces)
 
     def expand(self, values: Mapping[str, Any]) -> str:
         """The URI for these values, by all four levels of RFC 6570.
@@ -63,7 +117,7 @@ class UriTemplate:
                 or the values bring a ".." segment into the path.
             TypeError: A value is of another kind.
         """
-        uri = "".join(expanded(part, values) for part in self._parts)
+        uri = "".join(escaped(part) if isinstance(part, str) else _expanded(*part, values) for part in self._parts)
         if ".." not in self.text and has_parent_segment(uri.partition("#")[0].partition("?")[0]):
             raise ValueError(f"these values bring a '..' segment into '{one_line(self.text)}'")
         return uri
@@ -82,236 +136,221 @@ class UriTemplate:
         paths (so ``{x}`` refuses "%2F"); NUL; ".." segments in a value or anywhere in the URI; escapes that are not
         UTF-8. ``{+x}``, ``{#x}``, ``{?x}`` and ``{&x}`` may yield "/", an absolute path included.
         """
-        if not uri.startswith(self._start) or ILLEGAL.search(uri) or has_parent_segment(uri):
+        uri = _comparable(uri)
+        if not uri.startswith(self._start) or _ILLEGAL.search(uri) or has_parent_segment(uri):
             return None
-        taken = _walk(self._steps, uri[len(self._start):])
-        if taken is None:
+        values: dict[str, str] = {}
+        try:
+            found = [pair for gap, text in _walk(self._steps, uri) for pair in _values(gap, text)]
+        except ValueError:
             return None
-        found: list[tuple[Variable, str]] = []
-        for gap, text in taken:
-            values = _parameters(gap, text) if gap.first else _single(gap, text)
-            if values is None:
-                return None
-            found += values
-        return _agreed(found)
+        for variable, value in sorted(found, key=lambda each: -(each[0].limit or 10_000)):  # whole values come first
+            if values.setdefault(variable.name, value)[:variable.limit] != value:
+                return None  # another place of the same name shows another value, or the prefix of one
+        return values
 
 
-def _shape(part: Expression, places: Mapping[str, str]) -> str:
-    sign, names = part.operator, [each._replace(name=places[each.name]) for each in part.variables]
-    return f"{{{sign} {part.variables if sign.named else names}}}"
+# ---------------------------------------------------------------- templates to parts, parts to URIs
 
 
-# ---------------------------------------------------------------- the row of steps
+def _parse(text: str) -> Iterator[_Part]:
+    """The parts of a template: texts as they are written, and expressions.
+
+    Raises:
+        ValueError: It is malformed.
+    """
+    for index, piece in enumerate(re.split(r"\{([^{}]*)\}", text)):
+        bad = None if index % 2 else _NO_LITERAL.search(piece)
+        if bad and bad.group() == "{":
+            raise ValueError(f"a brace is not closed in the URI template '{one_line(text)}'")
+        if bad:
+            raise ValueError(f"'{one_line(bad.group())}' must be percent-encoded in a URI template")
+        if index % 2:
+            yield _expression(piece)
+        elif piece:
+            yield piece
 
 
-class _Text(NamedTuple):
-    """A step that the template spells out: for each character, those that the URI may have there."""
+def _expression(body: str) -> _Expression:
+    sign = body[:1] if body[:1] in _OPERATORS else ""
+    variables = []
+    for each in body[len(sign):].split(","):
+        read = _VARIABLE.fullmatch(each)
+        if not read:
+            raise ValueError(f"{{{one_line(body)}}} is no expression of a URI template")
+        variables.append(_Variable(read[1], int(read[2]) if read[2] else None, bool(read[3])))
+    return _Expression(_OPERATORS[sign], tuple(variables))
 
-    accepted: tuple[str, ...]
+
+def escaped(text: str, pattern: re.Pattern[str] = _ILLEGAL) -> str:
+    """The text with everything that the pattern finds percent-encoded, as a literal is.
+
+    Raises:
+        ValueError: It holds half of a surrogate pair.
+    """
+    return pattern.sub(lambda found: "".join(f"%{byte:02X}" for byte in found.group().encode()), text)
+
+
+def _expanded(operator: _Operator, variables: Sequence[_Variable], values: Mapping[str, Any]) -> str:
+    pieces = [piece for each in variables for piece in _pieces(operator, each, values.get(each.name))]
+    return operator.first + operator.separator.join(pieces) if pieces else ""
+
+
+def _pieces(operator: _Operator, variable: _Variable, value: Any) -> Iterator[str]:
+    """What one variable puts between the separators of its expression: nothing where it is undefined."""
+    name, limit, explode = variable
+    pattern = _ILLEGAL if operator.reserved else _NOT_UNRESERVED
+    if not isinstance(value, (Mapping, list, tuple)):
+        if value is not None:
+            yield _labelled(operator, name, escaped(_text(name, value)[:limit], pattern))
+        return
+    if limit is not None:
+        raise ValueError(f"a list or a mapping has no prefix: {name}:{limit}")
+    pairs = value.items() if isinstance(value, Mapping) else [(each,) for each in value]
+    members = [[escaped(_text(name, each), pattern) for each in pair] for pair in pairs if pair[-1] is not None]
+    if members and not explode:
+        yield _labelled(operator, name, ",".join(text for member in members for text in member))
+    for *key, text in members if explode else ():
+        yield f"{key[0]}={text}" if key and not operator.named else _labelled(operator, (key or [name])[0], text)
+
+
+def _labelled(operator: _Operator, name: str, text: str) -> str:
+    if not operator.named:
+        return text
+    return f"{name}={text}" if text else name + operator.empty
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise TypeError(f"the value of {name} is a text, a number, a list or a mapping, not {type(value).__name__}")
+
+
+# ---------------------------------------------------------------- a URI to values
 
 
 class _Gap(NamedTuple):
-    """A step that stands for values: one or more of these characters."""
+    """A step that stands for values."""
 
-    operator: Operator
-    variables: tuple[Variable, ...]
-    characters: str
+    operator: _Operator
+    variables: tuple[_Variable, ...]
+    run: re.Pattern[str]
+    """One or more of the characters that it may take."""
     first: str = ""
     """What begins parameters, and is missing when all of them are; "" for other gaps."""
 
 
-_Step = Union[_Text, _Gap]
-
-_UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~%"
-_RESERVED = ":/?#[]@!$&'()*+,;="
+_Step = Union[str, _Gap]
 
 
-def _merged(parts: Sequence[Part]) -> list[Part]:
-    """The parts with ``{?a}{&b}`` as ``{?a,b}``: whoever writes a query by hand does it in any order."""
-    row: list[Part] = []
-    for part in parts:
-        last = row[-1] if row else ""
-        if (
-            isinstance(part, Expression) and isinstance(last, Expression)
-            and last.operator.named and part.operator.first == last.operator.separator
-        ):
-            row[-1] = last._replace(variables=last.variables + part.variables)
-        else:
-            row.append(part)
-    return row
+def _comparable(uri: str) -> str:
+    """The digits of an escape have no case."""
+    return _ESCAPE.sub(lambda escape: escape.group().upper(), uri)
 
 
-def _steps(parts: Sequence[Part], skip: int) -> Iterator[_Step]:
-    """The row without the first `skip` characters."""
+def _steps(parts: Sequence[_Part]) -> Iterator[_Step]:
     shown = [part if isinstance(part, str) else part.operator.first for part in parts]
-    last = {sign: max((index for index, text in enumerate(shown) if sign in text), default=-1) for sign in "?#"}
     for index, part in enumerate(parts):
         if isinstance(part, str):
-            yield _Text(tuple(_spellings(escaped(part)))[0 if index else skip:])
+            yield _comparable(escaped(part))
         elif part.operator.named:
-            yield _Gap(*part, _UNRESERVED + "=" + part.operator.separator, part.operator.first)
+            yield _Gap(*part, _run_of("=" + part.operator.separator), part.operator.first)
         else:
-            yield from _unnamed(part, "".join(sign for sign in "?#" if last[sign] > index))
+            operator, later = part.operator, "".join(shown[index + 1:])
+            reserved = ":/[]@!$&'()*+,;=" + "".join(sign for sign in "?#" if sign not in later)
+            for number, each in enumerate(part.variables):
+                more = reserved if operator.reserved else operator.separator if each.explode else ""
+                if number or operator.first:
+                    yield operator.separator if number else operator.first
+                yield _Gap(operator, (each,), _run_of(more))
 
 
-def _spellings(literal: str) -> Iterator[str]:
-    """The digits of an escape have no case."""
-    for piece in re.findall("%..|.", literal):
-        yield from (digit.lower() + digit.upper() for digit in piece) if piece[0] == "%" else piece
+def _run_of(more: str) -> re.Pattern[str]:
+    return re.compile(rf"[A-Za-z0-9\-._~%{re.escape(more)}]+")
 
 
-def _unnamed(expression: Expression, stops: str) -> Iterator[_Step]:
-    operator, before = expression.operator, expression.operator.first
-    for each in expression.variables:
-        if before:
-            yield _Text((before,))
-        before = operator.separator
-        if operator.reserved:
-            more = "".join(sign for sign in _RESERVED if sign not in stops)
-        else:
-            more = operator.joiner if each.explode else ""
-        yield _Gap(operator, (each,), _UNRESERVED + more)
+def _walk(steps: Sequence[_Step], uri: str) -> list[tuple[_Gap, str]]:
+    """The piece of the URI that each gap takes.
 
-
-# ---------------------------------------------------------------- where the steps fit
-
-
-class _Masks(Dict[str, int]):
-    """For a set of characters, where in a text they stand: bit 0 is the last character."""
-
-    def __init__(self, text: str) -> None:
-        self._text = b"\0" + text.encode("ascii")  # in front, where it counts nothing, for the empty text
-
-    def __missing__(self, characters: str) -> int:
-        table = bytearray(b"0" * 256)
-        for each in characters:
-            table[ord(each)] = 0x31  # the digit 1
-        mask = self[characters] = int(self._text.translate(table), 2)
-        return mask
-
-
-def _walk(steps: Sequence[_Step], text: str) -> Optional[list[tuple[_Gap, str]]]:
-    """The piece of the text that each gap takes, or None.
-
-    A place is counted from the end: 0 lies after the last character. A set of places is an integer with these bits.
+    Raises:
+        ValueError: The steps do not fit.
     """
-    masks = _Masks(text)
-    inside = masks["%"] | masks["%"] >> 1  # places between the characters of an escape: no step ends there
-    fits = [1]
+    fits = [bytearray(len(uri)) + b"\1"]
     for step in reversed(steps):
-        fits.append(_before(step, fits[-1], masks) & ~inside)
-    here = len(text)
-    if not fits.pop() >> here & 1:
-        return None
-    taken = []
+        fits.append(_fitting(step, uri, fits[-1]))
+        for escape in _ESCAPE.finditer(uri):
+            fits[-1][escape.start() + 1:escape.end()] = b"\0\0"
+    if not fits.pop()[0]:
+        raise ValueError(uri)
+    here, taken = 0, []
     for step in steps:
         goals = fits.pop()
-        if isinstance(step, _Text):
-            here -= len(step.accepted)
+        if isinstance(step, str):
+            here += len(step)
             continue
-        begin = here - len(step.first)
-        if step.first and not masks[step.first] << 1 >> here & 1:
-            continue
-        there = _farthest(masks[step.characters], goals, begin)
-        if there is not None:
-            taken.append((step, text[len(text) - begin:len(text) - there]))
+        begin = here + len(step.first)
+        run = step.run.match(uri, begin) if uri.startswith(step.first, here) else None
+        there = goals.rfind(1, begin + 1, run.end() + 1) if run else -1
+        if there > 0:
+            taken.append((step, uri[begin:there]))
             here = there
     return taken
 
 
-def _before(step: _Step, after: int, masks: _Masks) -> int:
-    """The places from which a step leads to one of the places `after` it."""
-    if isinstance(step, _Text):
-        for characters in reversed(step.accepted):
-            after = (after & masks[characters]) << 1
-        return after
-    runs = masks[step.characters]
-    # The sum carries each place through the rest of its run of characters, all runs at once.
-    passed = (((after & runs) + runs) ^ runs | after) & runs
-    before = passed << 1
-    return (before & masks[step.first]) << 1 | after if step.first else before
+def _fitting(step: _Step, uri: str, after: bytearray) -> bytearray:
+    """The positions, each marked by 1, from which a step leads to one of the marked positions `after` it."""
+    before = bytearray(len(after))
+    if isinstance(step, str):
+        for found in re.finditer(f"(?={re.escape(step)})", uri):
+            before[found.start()] = after[found.start() + len(step)]
+        return before
+    for run in step.run.finditer(uri):
+        start, last = run.start(), after.rfind(1, run.start() + 1, run.end() + 1)
+        before[start:max(start, last)] = b"\1" * (last - start)
+    if step.first:
+        leads, before = before, bytearray(after)
+        for found in re.finditer(re.escape(step.first), uri):
+            before[found.start()] |= leads[found.end()]
+    return before
 
 
-def _farthest(runs: int, goals: int, here: int) -> Optional[int]:
-    """The last of the goals that the run of characters from here reaches."""
-    below = (1 << here) - 1
-    end = (~runs & below).bit_length()
-    reached = (goals & below) >> end
-    return end + (reached & -reached).bit_length() - 1 if reached else None
+def _values(gap: _Gap, text: str) -> Iterator[tuple[_Variable, str]]:
+    """The variables of a gap with their values.
 
-
-# ---------------------------------------------------------------- values out of a match
-
-
-def _single(gap: _Gap, text: str) -> Optional[list[tuple[Variable, str]]]:
-    variable = gap.variables[0]
-    as_list = variable.explode and not gap.operator.reserved
-    if as_list and "" in text.split(gap.operator.joiner):
-        return None  # an empty member would make "/etc" of {/x*}
-    value = _list(gap.operator, text) if as_list else _value(gap.operator, text)
-    return None if value is None else [(variable, value)]
-
-
-def _parameters(gap: _Gap, block: str) -> Optional[list[tuple[Variable, str]]]:
+    Raises:
+        ValueError: The text is none that expansion makes, or a value could lead a handler astray.
+    """
+    operator = gap.operator
+    joiner = "," if operator.named else operator.separator
     given: dict[str, list[str]] = {}
-    for piece in block.split(gap.operator.separator):
-        name, _, value = piece.partition("=")
-        if "=" in value:
-            return None
-        given.setdefault(name, []).append(value)
-    found = []
+    if operator.named:
+        for piece in text.split(operator.separator):
+            name, _, value = piece.partition("=")
+            given.setdefault(name, []).append(value)
+    else:
+        is_list = gap.variables[0].explode and not operator.reserved
+        given[_comparable(gap.variables[0].name)] = text.split(joiner) if is_list else [text]
     for variable in gap.variables:
-        members = given.get(variable.name, [])
-        if len(members) > 1 and not variable.explode:
-            return None
-        joined = ",".join(members)
-        text = _list(gap.operator, joined) if variable.explode else _value(gap.operator, joined)
-        if text is None:
-            return None
+        members = [_decoded(operator, member) for member in given.get(_comparable(variable.name), ())]
+        doubled = len(members) > 1 and not variable.explode
+        unclear = variable.explode and not operator.reserved and any(joiner in each for each in members)
+        if doubled or unclear or ("" in members and not operator.named):
+            raise ValueError(text)
         if members:
-            found.append((variable, text))
-    return found if {variable.name for variable in gap.variables}.issuperset(given) else None
+            yield variable, joiner.join(members)
+    if given.keys() - {_comparable(variable.name) for variable in gap.variables}:
+        raise ValueError(text)  # a parameter that the template does not have
 
 
-def _decoded(text: str) -> Optional[str]:
-    """The text of a piece of a URI; None when its escapes are not UTF-8."""
-    # Escapes are known to be well-formed here and a backslash to be absent, so Python's own escapes can stand in.
-    raw = text.replace("%", "\\x").encode("ascii").decode("unicode_escape").encode("latin-1")
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
-def _value(operator: Operator, text: str) -> Optional[str]:
-    value = _decoded(text)
-    return value if value is not None and _is_fit(operator, value) else None
-
-
-def _list(operator: Operator, text: str) -> Optional[str]:
-    value, joiner = _decoded(text), operator.joiner
-    if value is None or value.count(joiner) > text.count(joiner):
-        return None
-    return value if all(_is_fit(operator, member) for member in value.split(joiner)) else None
-
-
-def _is_fit(operator: Operator, value: str) -> bool:
-    if operator.slashes:
-        return "\0" not in value and not (".." in value and has_parent_segment(value))
-    return is_safe_segment(value)
-
-
-def _agreed(found: list[tuple[Variable, str]]) -> Optional[dict[str, str]]:
-    """The values by name, if each place of a name shows the whole value, or the prefix that it asks for."""
-    values: dict[str, str] = {}
-    for variable, value in sorted(found, key=lambda each: -(each[0].limit or _NO_LIMIT)):
-        if values.setdefault(variable.name, value)[:variable.limit] != value:
-            return None
-    return values
-
-
-_NO_LIMIT = 10000
-"""More than the longest prefix that the RFC can name."""
+def _decoded(operator: _Operator, text: str) -> str:
+    value = unquote(text, errors="strict")
+    in_a_path = not operator.reserved and not operator.empty
+    fits = is_safe_segment(value) if in_a_path else "\0" not in value and not has_parent_segment(value)
+    if not fits or (operator.named and "=" in text):
+        raise ValueError(text)
+    return value
 
 
 # ---------------------------------------------------------------- URIs and segments
@@ -322,22 +361,18 @@ def is_safe_segment(text: str) -> bool:
     return not ("/" in text or "\\" in text or "\0" in text or text in (".", ".."))
 
 
-_SAME = (
-    ("%2E", "."), ("%2e", "."),
-    ("%2F", "/"), ("%2f", "/"), ("%5C", "/"), ("%5c", "/"), ("\\", "/"), ("?", "/"), ("#", "/"),
-)
+_SEGMENT_ENDS = re.compile(r"%2F|%5C|[\\?#]", re.IGNORECASE)
 
 
 def has_parent_segment(text: str) -> bool:
     """Whether a URI or a path has a ".." segment, as it is or escaped. A "\\" ends a segment too."""
-    for written, meant in _SAME:
-        text = text.replace(written, meant)
-    return "/../" in f"/{text}/"
+    text = text.replace("%2E", ".").replace("%2e", ".")
+    return ".." in text and "/../" in f"/{_SEGMENT_ENDS.sub('/', text)}/"
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
-_AUTHORITY = re.compile(r"(?:[^@\[\]]*@)?(?:\[([^@\[\]]+)\]|[^@:\[\]]*)(?::[0-9]*)?")
-_FUTURE_ADDRESS = re.compile(r"[vV][0-9A-Fa-f]+\.[A-Za-z0-9\-._~!$&'()*+,;=:]+")
+_ADDRESS = r"\[(?:[0-9A-Fa-f.]*:[0-9A-Fa-f.:]*|[vV][0-9A-Fa-f]+\.[A-Za-z0-9\-._~!$&'()*+,;=:]+)\]"
+_AUTHORITY = re.compile(rf"(?:[^@\[\]]*@)?(?:{_ADDRESS}|[^@:\[\]]*)(?::[0-9]*)?")
 
 
 def check_uri(text: str) -> None:
@@ -346,42 +381,19 @@ def check_uri(text: str) -> None:
     Raises:
         ValueError: It is none; one sentence says why.
     """
-    fault = _fault(text)
+    scheme, bad, fault = _SCHEME.match(text), _ILLEGAL.search(text), ""
+    before, _, fragment = text.partition("#")
+    path, _, query = before.partition("?")
+    authority = re.match("[^:]*://([^/]*)", path)
+    if not scheme:
+        fault = "it does not begin with a scheme and a colon"
+    elif bad:
+        fault = f"'{one_line(bad.group()[0])}' at character {bad.start() + 1} must be percent-encoded"
+    elif authority and not _AUTHORITY.fullmatch(authority[1]):
+        fault = "its host or port is malformed"
+    elif "#" in fragment:
+        fault = "it has two fragments"
+    elif re.search(r"[\[\]]", path[authority.end() if authority else 0:] + query + fragment):
+        fault = "brackets stand round an address only"
     if fault:
         raise ValueError(f"'{one_line(text)}' is no URI: {fault}")
-
-
-def _fault(text: str) -> Optional[str]:
-    scheme = _SCHEME.match(text)
-    if not scheme:
-        return "it does not begin with a scheme and a colon"
-    bad = ILLEGAL.search(text)
-    if bad:
-        return f"'{one_line(bad.group()[0])}' at character {bad.start() + 1} must be percent-encoded"
-    before, _, fragment = text[scheme.end():].partition("#")
-    path, _, query = before.partition("?")
-    if path.startswith("//"):
-        authority, _, path = path[2:].partition("/")
-        if not _is_authority(authority):
-            return "its host or port is malformed"
-    if "#" in fragment:
-        return "it has two fragments"
-    if any(bracket in piece for bracket in "[]" for piece in (path, query, fragment)):
-        return "brackets stand round an address only"
-    return None
-
-
-def _is_authority(text: str) -> bool:
-    read = _AUTHORITY.fullmatch(text)
-    address = read.group(1) if read else None
-    if address is None:
-        return read is not None
-    if _FUTURE_ADDRESS.fullmatch(address):
-        return True
-    import ipaddress
-
-    try:
-        ipaddress.IPv6Address(address)
-    except ValueError:
-        return False
-    return "%" not in address  # a zone, which Python takes and RFC 3986 does not

@@ -1,46 +1,14 @@
-"""From annotations to JSON Schema and back, and from any JSON Schema to a compiled check.
+"""JSON Schema: from Python annotations, for checking values, as forms for users.
 
-Five doors: `read_signature` for a function, `kind_of` for a type, `write_any` for a value, `compile_check` for a
-schema, `compile_peer_check` for one that a peer sent. What they hand back is quick and thread-safe.
+`read_signature` reads a function, `kind_of` a type; `write_any` writes a value of any type; `compile_check` makes a
+check of a schema, and `compile_peer_check` of one that a peer sent. What they return is thread-safe.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ..protocol.late import late_names
-
-_LATE = {
-    "check": "compile_check",
-    "kind": "Kind",
-    "kinds": "kind_of write_any",
-    "limits": "Limits",
-    "mismatch": "Mismatch",
-    "peers": "EndlessPattern compile_peer_check",
-    "signature": "Parameter Signature read_signature",
-}
-
-if TYPE_CHECKING:
-    from .check import compile_check
-    from .kind import Kind
-    from .kinds import kind_of, write_any
-    from .limits import Limits
-    from .mismatch import Mismatch
-    from .peers import EndlessPattern, compile_peer_check
-    from .signature import Parameter, Signature, read_signature
-else:
-    __getattr__, __dir__ = late_names(__name__, _LATE)
-
-__all__ = [
-    "EndlessPattern",
-    "Kind",
-    "Limits",
-    "Mismatch",
-    "Parameter",
-    "Signature",
-    "compile_check",
-    "compile_peer_check",
-    "kind_of",
-    "read_signature",
-    "write_any",
-]
+from .annotations import kind_of as kind_of, write_any as write_any
+from .checker import compile_check as compile_check, compile_peer_check as compile_peer_check
+from .constraints import Limits as Limits
+from .kinds import Kind as Kind
+from .mismatch import Mismatch as Mismatch
+from .signature import Parameter as Parameter, Signature as Signature, read_signature as read_signature

@@ -1,325 +1,582 @@
-"""From an annotation to its `Kind`: the table of all types that have a JSON form.
+"""`Kind`: one Python type as JSON; and the kinds of everything but classes with fields.
 
-A kind is made once, when a tool is registered; nothing of this runs during a call. Classes with fields stand in
-`classes`, what they are built from in `scalars`, `containers` and `choices`.
+A kind is made once, when a function is registered. `annotations` chooses which one an annotation has.
 """
 
 from __future__ import annotations
 
-import sys
-import typing
-from functools import lru_cache
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple, Union
-
-from . import choices, classes, containers, scalars
-from .advice import no_type
-from .annotations import Scope, substituted
-from .kind import JSON_TYPES, NOTHING_TYPE, Convert, Kind
-from .mismatch import Mismatch
-
-Schema = Dict[str, Any]
-
-_OBJECT: FrozenSet[type] = frozenset({dict})
-_BYTES = (bytes, bytearray, memoryview)
-BYTES_ADVICE = (
-    "bytes have no JSON form: take a str (text, or base64 that you decode), "
-    "and return Image(data, mime_type), Audio or EmbeddedResource"
+import datetime
+import operator
+import re
+import threading
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from enum import Enum
+from math import isfinite
+from pathlib import PurePath
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Dict,
+    FrozenSet,
+    Hashable,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
 )
+from uuid import UUID
 
-_PLAIN: Dict[Any, Callable[[], Kind]] = {
-    str: scalars.text,
-    int: scalars.integer,
-    float: scalars.number,
-    bool: scalars.truth,
-    None: scalars.nothing,
-    NOTHING_TYPE: scalars.nothing,
+from .mismatch import Mismatch, cut, listed, one_of
+
+Convert = Callable[[Any], Any]
+
+NONE_TYPE = type(None)
+JSON_TYPES: FrozenSet[type] = frozenset({str, int, float, bool, NONE_TYPE, list, dict})
+"""The Python types that decoded JSON consists of."""
+
+
+@dataclass(eq=False, repr=False)
+class Kind:
+    """How one Python type looks in JSON. Immutable by convention, thread-safe.
+
+    Args:
+        schema: JSON Schema 2020-12 of its values.
+        read: From decoded JSON to the Python value. Raises `Mismatch` for what the schema refuses.
+        write: From the Python value to what the JSON encoder takes. Raises `Mismatch` for another type's value.
+        label: What messages call it: "an integer".
+        accepts: The types of decoded JSON that can fit at all.
+        exact: A type whose instances `read` and `write` both return as they are; None when there is none.
+            For ``float`` only the finite ones.
+        exact_items: For a list that stays a list, the `exact` type of its items; None when they have none.
+        writes: The class whose instances `write` takes; None when there is no one class.
+        hashable: Whether its values can stand in a set.
+    """
+
+    schema: Dict[str, Any]
+    read: Convert
+    write: Convert
+    label: str
+    accepts: FrozenSet[type]
+    exact: Optional[type] = None
+    exact_items: Optional[type] = None
+    writes: Optional[type] = None
+    hashable: bool = True
+
+    def with_words(self, **words: Any) -> Kind:
+        """The same kind whose schema says more: a description, a default."""
+        return replace(self, schema={**self.schema, **words})
+
+    def __repr__(self) -> str:
+        return f"<Kind {self.label}>"
+
+
+# ------------------------------------------------------------ JSON's own types
+
+
+def _scalar(cls: type, json_type: str, label: str, convert: Convert, *accepts: type) -> Kind:
+    """A type that JSON has.
+
+    Args:
+        cls: The type.
+        json_type: Its name in JSON Schema.
+        label: What messages call it.
+        convert: Returns the value as an exact `cls`; TypeError for what is none.
+        accepts: Other types of decoded JSON that may fit.
+    """
+
+    def read(value: Any) -> Any:
+        try:
+            return convert(value)
+        except TypeError:
+            raise Mismatch(label, value) from None
+
+    return Kind({"type": json_type}, read, read, label, frozenset({cls, *accepts}), exact=cls, writes=cls)
+
+
+def _constant(*values: Any) -> Convert:
+    def convert(value: Any) -> Any:
+        if any(value is each for each in values):
+            return value
+        raise TypeError
+
+    return convert
+
+
+def _integer(value: Any) -> int:
+    """Integers, 1.0 among them; on the way out also an IntEnum's, and those of numeric libraries. True is none."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool):
+        raise TypeError
+    return int(operator.index(value))
+
+
+def _number(value: Any) -> float:
+    """Finite numbers. An integer that is too large for a float stays an integer."""
+    if isinstance(value, float):
+        if isfinite(value):
+            return float(value)
+        raise TypeError
+    whole = _integer(value)
+    try:
+        return float(whole)
+    except OverflowError:
+        return whole
+
+
+TEXT = _scalar(str, "string", "a string", str.__str__)
+NUMBER = _scalar(float, "number", "a number", _number, int)
+SCALARS: Dict[Any, Kind] = {
+    str: TEXT,
+    float: NUMBER,
+    int: _scalar(int, "integer", "an integer", _integer, float),
+    bool: _scalar(bool, "boolean", "true or false", _constant(True, False)),
+    NONE_TYPE: _scalar(NONE_TYPE, "null", "null", _constant(None)),
 }
 
-_MODULES: Dict[Tuple[str, str], Callable[[type], Kind]] = {
-    ("datetime", "date"): scalars.date,
-    ("datetime", "datetime"): scalars.date_and_time,
-    ("datetime", "time"): scalars.time_of_day,
-    ("datetime", "timedelta"): scalars.duration,
-    ("uuid", "UUID"): scalars.uuid,
-}
 
-_ABSTRACT: Dict[str, type] = {
-    "Sequence": list, "MutableSequence": list, "Iterable": list, "Collection": list,
-    "Mapping": dict, "MutableMapping": dict, "Set": frozenset, "MutableSet": set,
+def free_name() -> Kind:
+    """A name in an object of anything: a string; on the way out an integer too, as the standard library has it."""
+
+    def write(value: Any) -> Any:
+        return str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else TEXT.write(value)
+
+    return replace(TEXT, write=write)
+
+
+def anything(write: Convert) -> Kind:
+    """``Any`` and ``object``: every JSON value, unchanged. `write` is for a value of unknown type."""
+    return Kind({}, lambda value: value, write, "any value", JSON_TYPES, hashable=False)
+
+
+# ------------------------------------------------------------ classes of the standard library
+
+
+def _as_text(
+    cls: type, label: str, read: Callable[[str], Any], write: Callable[[Any], str] = str, **words: str
+) -> Kind:
+    """A class whose instances travel as strings.
+
+    Args:
+        cls: The class.
+        label: What messages call such a string.
+        read: Raises ValueError or OverflowError for other strings.
+        write: Makes the string.
+        words: What the schema says beside the type.
+    """
+
+    def read_text(value: Any) -> Any:
+        try:
+            return read(TEXT.read(value))
+        except (ValueError, OverflowError):  # a Mismatch is a ValueError
+            raise Mismatch(label, value) from None
+
+    def write_text(value: Any) -> str:
+        if isinstance(value, cls):
+            return write(value)
+        raise Mismatch(f"a {cls.__name__}", value)
+
+    return Kind({"type": "string", **words}, read_text, write_text, label, TEXT.accepts, writes=cls)
+
+
+_DATE = r"\d{4}-\d\d-\d\d"
+_TIME = r"((?:[01]\d|2[0-3]):\d\d)(?::(\d\d)(?:[.,](\d+))?)?(?:(Z)|([+-]\d\d):?(\d\d))?"
+
+
+def _in_one_form(pattern: str, text: str) -> str:
+    """A time in the one form that ``fromisoformat`` of every Python takes."""
+    found = re.fullmatch(pattern, text, re.IGNORECASE | re.ASCII)
+    if found is None:
+        raise ValueError(text)
+    *date, clock, second, fraction, utc, hours, minutes = found.groups()
+    zone = "+00:00" if utc else f"{hours}:{minutes}" if hours else ""
+    return f"{''.join(date)}{clock}:{second or '00'}.{(fraction or '') + '000000':.6}{zone}"
+
+
+def _read_datetime(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(_in_one_form(f"({_DATE}[T ]){_TIME}", text))
+
+
+def _read_time(text: str) -> datetime.time:
+    return datetime.time.fromisoformat(_in_one_form(_TIME, text))
+
+
+def _isoformat(value: Any) -> str:
+    return str(value.isoformat())
+
+
+def _read_date(text: str) -> datetime.date:
+    if not re.fullmatch(_DATE, text, re.ASCII):
+        raise ValueError(text)
+    return datetime.date.fromisoformat(text)
+
+
+def _write_date(value: Any) -> str:
+    if isinstance(value, datetime.datetime):  # is a date to isinstance, and would lose its time here
+        raise Mismatch("a date", value)
+    return _isoformat(value)
+
+
+def _read_uuid(text: str) -> UUID:
+    if not re.fullmatch(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", text):
+        raise ValueError(text)
+    return UUID(text)
+
+
+_LEAST_SECONDS, _MOST_SECONDS = -86399999913600, 86399999913599
+
+
+def _read_duration(value: Any) -> datetime.timedelta:
+    if type(value) not in (int, float):
+        raise Mismatch("a number of seconds", value)
+    if _LEAST_SECONDS <= value <= _MOST_SECONDS:
+        return datetime.timedelta(seconds=value)
+    raise Mismatch(f"a number of seconds between {_LEAST_SECONDS} and {_MOST_SECONDS}", value)
+
+
+def _write_duration(value: Any) -> Any:
+    if not isinstance(value, datetime.timedelta):
+        raise Mismatch("a timedelta", value)
+    seconds = value.total_seconds()
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+CLASSES: Dict[type, Kind] = {
+    datetime.date: _as_text(datetime.date, "a date such as 1969-07-20", _read_date, _write_date, format="date"),
+    datetime.datetime: _as_text(
+        datetime.datetime, "a date and time such as 1969-07-20T09:30:00Z", _read_datetime, _isoformat,
+        format="date-time",
+    ),
+    datetime.time: _as_text(datetime.time, "a time such as 09:30:00", _read_time, _isoformat, format="time"),
+    datetime.timedelta: Kind(
+        {"type": "number", "minimum": _LEAST_SECONDS, "maximum": _MOST_SECONDS, "description": "seconds"},
+        _read_duration, _write_duration, "a number of seconds", NUMBER.accepts, writes=datetime.timedelta,
+    ),
+    UUID: _as_text(UUID, "a UUID such as 123e4567-e89b-12d3-a456-426614174000", _read_uuid, format="uuid"),
 }  # fmt: skip
 
-_WRAPPERS = ("Required", "NotRequired", "ReadOnly", "Final", "InitVar")
+
+_DECIMAL = "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
 
 
-def kind_of(annotation: Any, *, scope: Optional[Scope] = None, writing: bool = False) -> Kind:
-    """The kind of an annotation, its schema complete with ``$defs``.
+def decimal(cls: type, *, writing: bool) -> Kind:
+    """``decimal.Decimal``: written as a string, which keeps every digit; read from a number as well."""
+    label = "a number, or a string of digits"
 
-    Args:
-        annotation: A type, or a string that names one.
-        scope: Where names in strings are looked up; None knows only what `typing` has.
-        writing: Whether the schema is for what leaves (then every field is there), not for what arrives.
+    def read(value: Any) -> Any:
+        if isinstance(value, str) and re.search(_DECIMAL, value):
+            return cls(value)
+        if type(value) is int or (type(value) is float and isfinite(value)):
+            return cls(str(value))
+        raise Mismatch(label, value)
 
-    Raises:
-        TypeError: The type has no JSON form (the message says which part and what to write instead), or a name
-            cannot be resolved.
-    """
-    builder = Builder(writing=writing)
-    scope = scope or Scope(vars(typing))
-    kind = builder.kind(scope.resolve(annotation), scope)
-    return kind.changed(schema=builder.complete(kind.schema))
+    def write(value: Any) -> str:
+        if isinstance(value, cls) and re.search(_DECIMAL, str(value)):
+            return str(value)
+        raise Mismatch("a finite Decimal", value)
 
-
-def write_any(value: Any) -> Any:
-    """The JSON form of a value that nobody declared: by its own type, parts alike.
-
-    Raises:
-        Mismatch: A value inside has no JSON form.
-    """
-    if value is None or type(value) in (str, int, bool):
-        return value
-    if type(value) in (list, tuple):
-        return containers.convert_each(value, write_any)
-    if type(value) is dict:
-        return _free_object().write(value)
-    try:
-        write = _writer_of(type(value))  # type: ignore[arg-type]
-    except TypeError as error:
-        raise Mismatch("a value with a JSON form", value, instead=str(error)) from error
-    return write(value)
+    text = {"type": "string", "pattern": _DECIMAL}
+    schema = text if writing else {"anyOf": [{"type": "number"}, text]}
+    accepts = TEXT.accepts if writing else TEXT.accepts | NUMBER.accepts
+    return Kind(schema, read, write, label, accepts, writes=cls)
 
 
-@lru_cache(maxsize=None)
-def _free_object() -> Kind:
-    return containers.mapping(scalars.free_name(), scalars.anything(write_any))
+def of_base(cls: type, *, writing: bool) -> Optional[Kind]:
+    """The kind of a class that is derived from `Enum`, `PurePath` or `Decimal`; None for any other."""
+    if issubclass(cls, Enum):
+        return enumeration(cls)
+    if issubclass(cls, PurePath):
+        return _as_text(cls, "a path", cls)
+    return decimal(cls, writing=writing) if issubclass(cls, Decimal) else None
 
 
-@lru_cache(maxsize=512)
-def _writer_of(cls: type) -> Convert:
-    """The way out of a class. Kept, because it is asked for once per value and not once per tool."""
-    if cls is object:
-        raise TypeError("a bare object has no JSON form")
-    try:
-        return kind_of(cls, writing=True).write
-    except TypeError:
-        base = next((each for each in (str, int, float, dict, list, tuple) if issubclass(cls, each)), None)
-        if base is None:
-            raise
-        return kind_of(base, writing=True).write
+# ------------------------------------------------------------ one value of a few
 
 
-class Builder:
-    """Makes the kinds of one schema, which share one set of ``$defs``.
+def frozen(value: Any) -> Hashable:
+    """Something hashable that is equal for equal JSON values only: 1 and 1.0 are, 1 and true are not."""
+    if isinstance(value, bool):
+        return (bool, value)
+    if isinstance(value, list):
+        return (list, *map(frozen, value))
+    if isinstance(value, dict):
+        return (dict, frozenset((name, frozen(part)) for name, part in value.items()))
+    return value  # type: ignore[no-any-return]
+
+
+def has_twins(values: Sequence[Any]) -> bool:
+    """Whether two values of a list are the same; in linear time."""
+    return len(set(map(frozen, values))) < len(values)
+
+
+def _choice(pairs: Sequence[Tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
+    """One of a few values.
 
     Args:
-        writing: As in `kind_of`.
+        pairs: Each JSON value with the Python value that it stands for.
+        names: What a caller might write instead, and the JSON value that is meant.
     """
+    sent = [value for value, _ in pairs]
+    label = one_of(sent)
+    hints = {**{value: value for value in sent if isinstance(value, str)}, **names} if len(sent) > 1 else None
+    incoming = {frozen(value): meant for value, meant in pairs}
+    outgoing = {(type(meant), meant): value for value, meant in pairs}
 
-    def __init__(self, *, writing: bool = False) -> None:
-        self.writing = writing
-        self.definitions: Dict[str, Schema] = {}
-        self._named: Dict[Any, Kind] = {}
+    def read(value: Any) -> Any:
+        try:
+            return incoming[frozen(value)]
+        except KeyError:
+            raise Mismatch(label, value, choices=hints) from None
 
-    def kind(self, annotation: Any, scope: Scope) -> Kind:
-        """The kind of `annotation`; a class with fields is a ``$ref`` to its definition here."""
-        if isinstance(annotation, (str, typing.ForwardRef)):
-            return self._forward(annotation, scope)
-        if isinstance(annotation, typing.TypeVar):
-            return self._variable(annotation, scope)
-        if annotation is Any or annotation is object or annotation is _backported("Any"):
-            return scalars.anything(write_any)
-        origin = typing.get_origin(annotation)
-        if origin is not None:
-            return self._generic(annotation, origin, typing.get_args(annotation), scope)
-        if isinstance(annotation, type):
-            return self._class(annotation, (), scope)
-        if annotation is None:
-            return scalars.nothing()
-        for name in ("__supertype__", "__value__"):  # NewType; an alias made by the statement ``type X = ...``
-            if hasattr(annotation, name):
-                return self._alias(annotation, name, (), scope)
-        raise TypeError(no_type(annotation))
+    def write(value: Any) -> Any:
+        try:
+            return outgoing[type(value), value]
+        except (KeyError, TypeError):
+            return write(read(value))  # the bare value of an enum's member
 
-    def _forward(self, annotation: Any, scope: Scope) -> Kind:
-        """A name in quotes inside an annotation. It may be that of the alias it stands in: ``List["Json"]``."""
-        name = getattr(annotation, "__forward_arg__", annotation)
-        real = scope.resolve(annotation)
-        if isinstance(real, type) or not name.isidentifier() or typing.get_origin(real) is None:
-            return self.kind(real, scope)
-        return self.named((real, None), name, lambda _: self.kind(real, scope), JSON_TYPES)
-
-    def _variable(self, variable: Any, scope: Scope) -> Kind:
-        if variable in scope.variables:
-            outside = Scope(scope.globals, scope.locals)  # what it stands for has no variables of this class
-            return self.kind(scope.variables[variable], outside)
-        if variable.__constraints__:
-            return self.kind(Union[variable.__constraints__], scope)
-        return self.kind(variable.__bound__ if variable.__bound__ is not None else Any, scope)
-
-    def _generic(self, annotation: Any, origin: Any, arguments: Tuple[Any, ...], scope: Scope) -> Kind:
-        name = getattr(origin, "_name", None) or getattr(origin, "__name__", "")
-        if name == "Literal":
-            return choices.literal(arguments)
-        if hasattr(annotation, "__metadata__"):
-            from .limits import narrowed
-
-            return narrowed(self.kind(annotation.__origin__, scope), annotation.__metadata__)
-        if origin is Union or name == "UnionType":
-            return self._union(arguments, scope)
-        if origin is tuple and arguments in ((), ((),)) and annotation is not typing.Tuple:
-            return containers.fixed([])
-        if name in _WRAPPERS:
-            return self.kind(arguments[0], scope)
-        if hasattr(origin, "__value__"):
-            return self._alias(origin, "__value__", arguments, scope)
-        if not isinstance(origin, type):
-            raise TypeError(no_type(annotation))
-        return self._class(origin, arguments, scope)
-
-    def _union(self, members: Tuple[Any, ...], scope: Scope) -> Kind:
-        kinds: List[Kind] = []
-        for member in members:
-            kind = self.kind(member, scope)
-            if all((kind.schema, kind.writes) != (other.schema, other.writes) for other in kinds):
-                kinds.append(kind)
-        return kinds[0] if len(kinds) == 1 else choices.union(kinds)
-
-    def _alias(self, alias: Any, name: str, arguments: Tuple[Any, ...], scope: Scope) -> Kind:
-        if name == "__supertype__":
-            return self.kind(alias.__supertype__, _module_scope(alias, scope))
-        variables = dict(zip(alias.__type_params__, (_bound(each, scope) for each in arguments)))
-        inner = Scope(scope.globals, scope.locals, {**scope.variables, **variables})
-        return self.named(
-            (alias, arguments), alias.__name__, lambda _: self.kind(inner.resolve(alias.__value__), inner), JSON_TYPES
-        )
-
-    def _class(self, cls: type, arguments: Tuple[Any, ...], scope: Scope) -> Kind:
-        if cls in _PLAIN:
-            return _PLAIN[cls]()
-        if cls in _BYTES:
-            raise TypeError(BYTES_ADVICE)
-        special = _MODULES.get((cls.__module__, cls.__qualname__)) or self._standard(cls)
-        if special:
-            return special(cls)
-        container = self._container(cls, arguments, scope)
-        return container or classes.class_kind(self, cls, tuple(_bound(each, scope) for each in arguments))
-
-    def _standard(self, cls: type) -> Optional[Callable[[type], Kind]]:
-        """The kinds of classes whose module is loaded only when somebody uses it."""
-        for module, name, make in (
-            ("enum", "Enum", choices.enumeration),
-            ("pathlib", "PurePath", scalars.path),
-            ("decimal", "Decimal", lambda found: scalars.decimal(found, writing=self.writing)),
-        ):
-            base = getattr(sys.modules.get(module), name, None)
-            if base is not None and issubclass(cls, base):
-                return make
-        return None
-
-    def _container(self, cls: type, arguments: Tuple[Any, ...], scope: Scope) -> Optional[Kind]:
-        if cls.__module__ == "collections.abc":
-            cls = _ABSTRACT.get(cls.__name__, cls)
-        if cls is tuple and arguments and arguments[-1] is not Ellipsis:
-            return containers.fixed([self.kind(each, scope) for each in arguments])
-        if cls in (list, tuple):
-            return containers.array(self.kind(arguments[0] if arguments else Any, scope), cls)
-        if cls in (set, frozenset):
-            return containers.array(self._member(arguments, scope), cls, unique=True)
-        if cls is dict:
-            key, item = arguments or (Any, Any)
-            return containers.mapping(self._key(key, scope), self.kind(item, scope))
-        return None
-
-    def _member(self, arguments: Tuple[Any, ...], scope: Scope) -> Kind:
-        kind = self.kind(arguments[0] if arguments else Union[str, int, float, bool, None], scope)
-        if kind.label == "any value":
-            return self._member((), scope)
-        if not kind.hashable:
-            raise TypeError(f"a set cannot hold {kind.label}: use list[...]")
-        return kind
-
-    def _key(self, annotation: Any, scope: Scope) -> Kind:
-        kind = self.kind(annotation, scope)
-        if kind.exact is int:
-            return containers.integer_key()
-        if kind.label == "any value":
-            return scalars.free_name()
-        if kind.accepts != {str}:
-            raise TypeError(f"the names of a JSON object are strings: a dict key cannot be {kind.label}")
-        return kind
-
-    def named(self, key: Any, name: str, make: Callable[[str], Kind], accepts: FrozenSet[type] = _OBJECT) -> Kind:
-        """The kind of a class or alias that has a name: defined once, referred to wherever it stands.
-
-        Args:
-            key: What it is found by again.
-            name: What the definition is called; a number is added when it is taken.
-            make: Makes the kind, given the name it got; it may ask for the same one again (a recursive type).
-            accepts: What decoded JSON may fit, as far as is known before it is made.
-        """
-        if key in self._named:
-            return self._named[key]
-        name = self.reserve(name)
-        real: List[Kind] = []
-        reference = self._named[key] = Kind(
-            {"$ref": f"#/$defs/{name}"},
-            lambda value: real[0].read(value),
-            lambda value: real[0].write(value),
-            f"an object ({name})" if accepts is _OBJECT else f"a value ({name})",
-            accepts,
-            writes=key[0] if isinstance(key[0], type) else None,
-            hashable=False,
-        )
-        kind = make(name)
-        real.append(kind)
-        self.definitions[name] = kind.schema
-        self._named[key] = kind.changed(schema=reference.schema)
-        return self._named[key]
-
-    def reserve(self, name: str) -> str:
-        """A name for a definition, as near to `name` as is free; it stands empty until it is filled."""
-        name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name)
-        number = 2
-        candidate = name
-        while candidate in self.definitions:
-            candidate, number = f"{name}_{number}", number + 1
-        self.definitions[candidate] = {}
-        return candidate
-
-    def complete(self, schema: Schema) -> Schema:
-        """`schema` with the definitions that it needs; a schema that only refers to one becomes that one."""
-        target = schema.get("$ref")
-        if target is not None:
-            beside = {word: value for word, value in schema.items() if word != "$ref"}
-            schema = {**self.definitions[target.rpartition("/")[2]], **beside}
-        needed = self._needed(schema)
-        return {**schema, "$defs": needed} if needed else schema
-
-    def _needed(self, schema: Schema) -> Dict[str, Schema]:
-        found: Dict[str, Schema] = {}
-        waiting: List[Any] = [schema]
-        while waiting:
-            part = waiting.pop()
-            if isinstance(part, dict):
-                name = str(part.get("$ref", "")).rpartition("#/$defs/")[2]
-                if name in self.definitions and name not in found:
-                    found[name] = self.definitions[name]
-                    waiting.append(found[name])
-                waiting.extend(part.values())
-            elif isinstance(part, list):
-                waiting.extend(part)
-        return {name: self.definitions[name] for name in self.definitions if name in found}
+    types = {type(value) for value in sent}
+    schema: Dict[str, Any] = {"const": sent[0]} if len(sent) == 1 else {"enum": sent}
+    if len(types) == 1:
+        schema = {**SCALARS[type(sent[0])].schema, **schema}
+    accepts = types | NUMBER.accepts if types & NUMBER.accepts else types
+    return Kind(schema, read, write, label, frozenset(accepts))
 
 
-def _backported(name: str) -> Any:
-    """What `typing_extensions` calls by this name; before Python 3.11 its Any is a class."""
-    return getattr(sys.modules.get("typing_extensions"), name, object)
+def literal(values: Sequence[Any]) -> Kind:
+    """``Literal[...]``.
+
+    Raises:
+        TypeError: There is no value, or one of them has no JSON form.
+    """
+    if not values:
+        raise TypeError("Literal[()] allows no value at all")
+    pairs = [(value.value if isinstance(value, Enum) else value, value) for value in values]
+    for value, _ in pairs:
+        if not isinstance(value, tuple(SCALARS)):
+            raise TypeError(f"Literal[{value!r}] has no JSON form: use strings, integers, booleans or None")
+    return _choice(pairs, {})
 
 
-def _module_scope(alias: Any, scope: Scope) -> Scope:
-    module = sys.modules.get(getattr(alias, "__module__", None) or "")
-    return Scope({**(vars(module) if module else {}), **scope.globals}, scope.locals, scope.variables)
+def enumeration(cls: Any) -> Kind:
+    """An `Enum` by the values of its members, or by their names where a value has no JSON form.
+
+    Raises:
+        TypeError: It has no members.
+    """
+    members = cls.__members__
+    if not members:
+        raise TypeError(f"the enum {cls.__name__} has no members")
+    unique = {id(member): member for member in members.values()}.values()
+    if any(type(member.value) not in SCALARS or member.value != member.value for member in unique):
+        return _choice([(member.name, member) for member in unique], {})
+    names = {name: member.value for name, member in members.items()}
+    return _choice([(member.value, member) for member in unique], names)
 
 
-def _bound(argument: Any, scope: Scope) -> Any:
-    """An argument of a generic class as it is meant out here, where its names and variables have a meaning."""
-    return substituted(scope.resolve(argument), scope.variables)
+# ------------------------------------------------------------ unions
+
+
+class _Tried(threading.local):
+    results: Optional[Dict[int, Tuple[Any, Optional[str]]]] = None
+    """What an ambiguous union made of each part of the value that is read, so that nesting does not double the work."""
+
+
+def union(members: Sequence[Kind]) -> Kind:
+    """The first member that fits; among numbers, that of the value's own type goes first: 1 is an int, 1.0 a float.
+
+    The error of the only member that takes the value's JSON type is told as it is; otherwise all are named.
+    """
+    by_type = {each: [kind for kind in members if each in kind.accepts] for each in JSON_TYPES}
+    for number in (int, float):
+        by_type[number].sort(key=lambda kind: kind.exact is not number)
+    exact = frozenset(kind.exact for kind in members if kind.exact not in (None, float))
+    by_class = {kind.writes: kind for kind in members if kind.writes is not None}
+    label = cut(listed(dict.fromkeys(kind.label for kind in members)), 200)
+    tried = _Tried()
+
+    def read(value: Any) -> Any:
+        candidates = by_type.get(type(value), [])
+        if len(candidates) == 1:
+            return candidates[0].read(value)
+        if not candidates or not isinstance(value, (dict, list)):
+            return first(value, candidates)
+        outermost = tried.results is None
+        results = tried.results = {} if tried.results is None else tried.results
+        try:
+            if id(value) not in results:
+                try:
+                    results[id(value)] = (first(value, candidates), None)
+                except Mismatch as error:
+                    results[id(value)] = (None, str(error))
+            found, problem = results[id(value)]
+        finally:
+            if outermost:
+                tried.results = None
+        if problem is not None:
+            raise Mismatch(label, value, instead=problem)
+        return found
+
+    def first(value: Any, candidates: Sequence[Kind]) -> Any:
+        errors: List[Mismatch] = []
+        for kind in candidates:
+            try:
+                return kind.read(value)
+            except Mismatch as error:
+                errors.append(error)
+        if any(error.path for error in errors):
+            tries = [f"as {cut(kind.label)}: {cut(str(error), 120)}" for kind, error in zip(candidates, errors)]
+            raise Mismatch(label, value, instead=f"fits none of {len(tries)} forms ({cut('; '.join(tries), 500)})")
+        raise next((error for error in errors if error.hint), Mismatch(label, value))
+
+    def write(value: Any) -> Any:
+        if type(value) in exact:
+            return value
+        own = by_class.get(type(value))  # before its base class, which would leave half of it out
+        for kind in members if own is None else (own, *members):
+            try:
+                return kind.write(value)
+            except Mismatch:
+                pass
+        raise Mismatch(label, value)
+
+    accepts: FrozenSet[type] = frozenset().union(*(kind.accepts for kind in members))
+    schema = {"anyOf": [kind.schema for kind in members]}
+    return Kind(schema, read, write, label, accepts, hashable=all(kind.hashable for kind in members))
+
+
+# ------------------------------------------------------------ lists and objects
+
+
+def _convert_each(items: Iterable[Any], convert: Convert) -> List[Any]:
+    """`convert` of each item; a Mismatch names the index, which is the number of items done before."""
+    done: List[Any] = []
+    try:
+        done.extend(map(convert, items))
+    except Mismatch as error:
+        raise error.inside(len(done)) from None
+    return done
+
+
+def _untouched(item: Kind, values: Collection[Any]) -> bool:
+    """A quick test whether all values can stay as they are; False may mean that it is not known."""
+    if item.exact is None:
+        return not values
+    return set(map(type, values)) <= {item.exact} and (item.exact is not float or all(map(isfinite, values)))
+
+
+def array(item: Kind, make: Callable[[List[Any]], Any] = list, *, unique: bool = False) -> Kind:
+    """A list, tuple or set of equal items.
+
+    Args:
+        item: What each of them is.
+        make: The class of the Python value.
+        unique: Whether it is a set: no two items may be equal.
+    """
+    stays = make is list
+    label = "a list without duplicates" if unique else "a list"
+
+    def read(value: Any) -> Any:
+        if type(value) is not list:
+            raise Mismatch(label, value)
+        if unique and has_twins(value):
+            raise Mismatch(label, value, instead=f"expected {label}, got the same item twice")
+        done = value if _untouched(item, value) else _convert_each(value, item.read)
+        return done if stays else make(done)
+
+    def write(value: Any) -> List[Any]:
+        if isinstance(value, (str, bytes, bytearray, dict)) or not hasattr(value, "__iter__"):
+            raise Mismatch(f"a {getattr(make, '__name__', 'list')}", value)
+        values = value if type(value) is list else list(value)
+        done = values if _untouched(item, values) else _convert_each(values, item.write)
+        if unique and has_twins(done):
+            raise Mismatch(label, value, instead=f"expected {label}, but two items are written alike")
+        return done
+
+    schema: Dict[str, Any] = {"type": "array", **({"items": item.schema} if item.schema else {})}
+    if unique:
+        schema["uniqueItems"] = True
+    hashable = make is frozenset or (make is tuple and item.hashable)
+    exact_items = item.exact if stays else None
+    return Kind(schema, read, write, label, frozenset({list}), exact_items=exact_items, hashable=hashable)
+
+
+def fixed(items: Sequence[Kind]) -> Kind:
+    """A tuple of so many items, each of its own kind."""
+    count = len(items)
+    label = f"a list of {count} ({listed((kind.label for kind in items), 'and')})" if items else "an empty list"
+
+    def read(value: Any) -> Any:
+        if type(value) is not list or len(value) != count:
+            raise Mismatch(label, value)
+        return tuple(_convert_each(zip(items, value), lambda pair: pair[0].read(pair[1])))
+
+    def write(value: Any) -> List[Any]:
+        if not isinstance(value, (tuple, list)) or len(value) != count:
+            raise Mismatch(f"a tuple of {count}", value)
+        return _convert_each(zip(items, value), lambda pair: pair[0].write(pair[1]))
+
+    prefix = {"prefixItems": [kind.schema for kind in items], "minItems": count} if items else {}
+    schema = {"type": "array", **prefix, "maxItems": count}
+    hashable = all(kind.hashable for kind in items)
+    return Kind(schema, read, write, label, frozenset({list}), hashable=hashable)
+
+
+def integer_key() -> Kind:
+    """``int`` as the name of an object's member: ``{"7": ...}``."""
+    pattern = "^(0|-?[1-9][0-9]{0,99})$"
+
+    def read(value: Any) -> int:
+        if isinstance(value, str) and re.search(pattern, value):
+            return int(value)
+        raise Mismatch("a name that is an integer", value)
+
+    def write(value: Any) -> str:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(int(value))
+        raise Mismatch("an integer as key", value)
+
+    return Kind({"type": "string", "pattern": pattern}, read, write, "an integer", TEXT.accepts)
+
+
+def mapping(key: Kind, item: Kind) -> Kind:
+    """An object with free keys.
+
+    Args:
+        key: What the names are; it reads strings.
+        item: What the values are.
+    """
+    schema: Dict[str, Any] = {"type": "object", **({"additionalProperties": item.schema} if item.schema else {})}
+    names = {word: rule for word, rule in key.schema.items() if (word, rule) != ("type", "string")}
+    if names:
+        schema["propertyNames"] = names
+
+    def each(value: Any, convert_key: Convert, convert: Convert) -> Any:
+        done = {}
+        for name, part in value.items():
+            try:
+                key = convert_key(name)
+            except Mismatch as error:
+                raise Mismatch("", value, instead=f"the name {cut(repr(name))}: {error}") from None
+            try:
+                done[key] = convert(part)
+            except Mismatch as error:
+                raise error.inside(name if isinstance(name, (str, int)) else str(name)) from None
+        return done
+
+    def read(value: Any) -> Any:
+        if type(value) is not dict:
+            raise Mismatch("an object", value)
+        if key.exact is str and (not item.schema or _untouched(item, value.values())):
+            return value
+        return each(value, key.read, item.read)
+
+    def write(value: Any) -> Any:
+        if not hasattr(value, "items"):
+            raise Mismatch("a dict", value)
+        return each(value, key.write, item.write)
+
+    return Kind(schema, read, write, "an object", frozenset({dict}), hashable=False)

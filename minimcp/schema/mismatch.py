@@ -1,37 +1,31 @@
-"""A value that does not fit, told in one line that a person or a model can act on.
-
-This is the wording only: what is compared with what stands in the kinds and in `check`.
-"""
+"""`Mismatch`: the error for a value that does not fit a type or a schema, and the words that messages are made of."""
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from itertools import islice
-from typing import Any, Iterable, List, Optional, Union
+from typing import Any, Iterable, List, Mapping, Optional, Sequence, Union
 
 LONGEST_VALUE = 60
 """Characters of a wrong value that a message repeats."""
 
-MOST_KNOWN = 2_000
-"""Names among which a misspelt one is looked for."""
-
-MOST_COMPARED = 100
-"""How many of them are compared with it letter by letter."""
+MOST_KNOWN = 500
+"""Names among which a misspelt one is looked for: comparing costs up to a millisecond for each."""
 
 Key = Union[str, int]
 
 
 class _Nothing:
-    """The value of a field that was not sent."""
-
     def __repr__(self) -> str:
         return "nothing"
 
 
 NOTHING: Any = _Nothing()
+"""The value of a field that was not sent, and the default of a parameter without one."""
 
 
 def printable(text: str) -> str:
-    """`text` in one line: what came from a peer must not be able to forge a second one."""
+    """`text` in one line, every character shown: text from a peer must not be able to forge a second line."""
     if text.isprintable():
         return text
     return "".join(
@@ -46,7 +40,7 @@ def cut(text: str, limit: int = LONGEST_VALUE) -> str:
 
 
 def listed(names: Iterable[str], last: str = "or") -> str:
-    """Some names for the eye: ``a``, ``a or b``, ``a, b or c``."""
+    """Names in a sentence: ``a``, ``a or b``, ``a, b or c``."""
     words = list(names)
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" {last} {words[-1]}"
 
@@ -57,13 +51,15 @@ def quoted(text: str) -> str:
 
 
 def described(value: Any) -> str:
-    """What came, in a few words: ``the string 'x'``, ``a list of 3``, ``null``."""
+    """A value in a few words: ``the string 'x'``, ``a list of 3``, ``null``."""
     if value is None or value is True or value is False:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
         return f"the string {quoted(value)}"
+    if isinstance(value, int) and value.bit_length() > 1024:
+        return "the number (over 300 digits)"  # Python refuses to print the largest
     if isinstance(value, (int, float)):
-        return f"the number {_digits(value)}"
+        return f"the number {cut(repr(value))}"
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}" if value else "an empty list"
     if isinstance(value, dict):
@@ -71,14 +67,21 @@ def described(value: Any) -> str:
     return "nothing" if value is NOTHING else f"a value of type {type(value).__name__}"
 
 
-def _digits(value: Union[int, float]) -> str:
-    if isinstance(value, int) and value.bit_length() > 1024:
-        return "(over 300 digits)"  # Python refuses to print the largest, and nobody wants to read them
-    return cut(repr(value))
+def shown_choice(value: Any) -> str:
+    """One of the values that are allowed: ``'x'``, ``3``, ``null``."""
+    if isinstance(value, str):
+        return cut(repr(value))
+    return described(value) if isinstance(value, (list, dict)) else described(value).split()[-1]
+
+
+def one_of(values: Sequence[Any]) -> str:
+    """What is expected where only these values fit: ``one of 'a' or null``."""
+    shown = listed(map(shown_choice, values) if values else ["nothing"])
+    return cut(f"one of {shown}" if len(values) > 1 else shown, 300)
 
 
 def shown_path(path: Iterable[Key]) -> str:
-    """Where in a value: ``days[2].city``, empty for the value itself."""
+    """A place in a value: ``days[2].city``; empty for the value itself."""
     text = ""
     for key in path:
         if isinstance(key, int):
@@ -91,25 +94,28 @@ def shown_path(path: Iterable[Key]) -> str:
 
 
 class Mismatch(ValueError):
-    """A value does not fit its type or schema.
+    """A value does not fit its type or schema. The message is made when it is read.
 
     Args:
         expected: What would have fitted, as it reads after the word "expected".
-        value: What came; kept, and described when the message is read.
-        instead: A whole sentence to use instead of "expected ..., got ..."; None makes that one.
+        value: The value; `NOTHING` when it is missing.
+        instead: A whole sentence in place of "expected ..., got ..."; None makes that one.
+        choices: The texts that a misspelt string may have been meant for, each with the value that it stands for.
 
-    `path` grows from the inside out while the error passes through the containers (`inside`).
+    `path` leads to the value; containers that the error passes through extend it at its front (`inside`).
     """
 
-    def __init__(self, expected: str, value: Any = NOTHING, *, instead: Optional[str] = None) -> None:
+    def __init__(
+        self,
+        expected: str,
+        value: Any = NOTHING,
+        *,
+        instead: Optional[str] = None,
+        choices: Optional[Mapping[str, Any]] = None,
+    ) -> None:
         super().__init__(expected, value)
-        self.expected, self.value, self.instead = expected, value, instead
+        self.expected, self.value, self.instead, self.choices = expected, value, instead, choices
         self.path: List[Key] = []
-
-    @property
-    def got(self) -> str:
-        """What came, in words."""
-        return described(self.value)
 
     def inside(self, key: Key) -> Mismatch:
         """This error, seen from the container that holds the value under `key`."""
@@ -117,15 +123,21 @@ class Mismatch(ValueError):
         return self
 
     def copy(self) -> Mismatch:
-        """This error as it stands: the path of the copy grows on its own."""
-        other = Mismatch(self.expected, self.value, instead=self.instead)
+        """An equal error with a path of its own."""
+        other = Mismatch(self.expected, self.value, instead=self.instead, choices=self.choices)
         other.path = list(self.path)
         return other
 
     @property
+    def hint(self) -> str:
+        """`` (did you mean 'x'?)``, or nothing."""
+        near = nearest(self.value, self.choices) if self.choices and isinstance(self.value, str) else None
+        return f" (did you mean {shown_choice(self.choices[near])}?)" if self.choices and near is not None else ""
+
+    @property
     def problem(self) -> str:
         """The message without its path."""
-        return self.instead or f"expected {self.expected}, got {self.got}"
+        return self.instead or f"expected {self.expected}{self.hint}, got {described(self.value)}"
 
     def __str__(self) -> str:
         where = shown_path(self.path)
@@ -137,42 +149,14 @@ class Mismatch(ValueError):
 def nearest(name: str, known: Iterable[str]) -> Optional[str]:
     """The known name that `name` was probably meant to be; None when none is near.
 
-    Near is: equal without case and separators, or few edits for its length (a third of its letters, at most three).
-    What it costs is bounded, whoever made up the names: long ones are never near, and of very many the first count.
+    Case and separators do not count. Names that are very long are never near, so that the search is bounded.
     """
-    best, fewest = None, min(3, len(name) // 3) + 1
     if len(name) > LONGEST_VALUE:
         return None
-    plain, letters, compared = _plain(name), set(name), 0
-    for candidate in islice(known, MOST_KNOWN):
-        if len(candidate) > 2 * LONGEST_VALUE:
-            continue
-        if _plain(candidate) == plain:
-            return candidate
-        if abs(len(name) - len(candidate)) < fewest and len(letters.symmetric_difference(candidate)) < 2 * fewest:
-            compared += 1
-            edits = _edits(name, candidate, fewest) if compared <= MOST_COMPARED else fewest
-            if edits < fewest:
-                best, fewest = candidate, edits
-    return best
+    plain = {_plain(each): each for each in reversed(list(islice(known, MOST_KNOWN))) if len(each) <= 2 * LONGEST_VALUE}
+    found = get_close_matches(_plain(name), plain, n=1, cutoff=0.65)
+    return plain[found[0]] if found else None
 
 
 def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "").replace(" ", "")
-
-
-def _edits(one: str, other: str, limit: int) -> int:
-    """Letters changed, added, left out, or swapped with their neighbour; when these are `limit` or more, `limit`."""
-    older: List[int] = []
-    old: List[int] = []
-    row = list(range(len(other) + 1))
-    for i, left in enumerate(one):
-        older, old, row = old, row, [i + 1, *[limit] * len(other)]
-        for j in range(max(0, i - limit), min(len(other), i + limit + 1)):
-            right = other[j]
-            row[j + 1] = min(old[j] + (left != right), old[j + 1] + 1, row[j] + 1)
-            if i and j and left == other[j - 1] and one[i - 1] == right:
-                row[j + 1] = min(row[j + 1], older[j - 1] + 1)
-        if min(row) >= limit and min(old) >= limit:
-            return limit
-    return min(row[-1], limit)

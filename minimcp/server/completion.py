@@ -9,11 +9,11 @@ import json
 from itertools import islice
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
-from ..engine.exchange import Exchange, Route
+from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, one_line
-from ..protocol.eras import Peer
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import Json, Request, to_json
-from ..schema.kind import Kind
+from ..schema.kinds import Kind
 from ..schema.mismatch import Mismatch, nearest
 from ..schema.signature import read_signature
 from ..types import Completion
@@ -237,7 +237,7 @@ class Completions:
             return self._route
         return route_to(self._serve, self._referred(request.params.get("ref")).executor)
 
-    def _serve(self, exchange: Exchange) -> dict[str, Json]:
+    def _serve(self, exchange: IncomingRequest) -> dict[str, Json]:
         params = exchange.request.params
         owner: Any = self._referred(params.get("ref"))
         argument = _object(params.get("argument"), "argument")

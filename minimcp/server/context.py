@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional
 
-from ..engine.exchange import Exchange, current_exchange
-from ..protocol.eras import LOG_LEVELS, Peer
+from ..engine.requests import IncomingRequest, current_request
+from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Id, Json, Notification, encode
 from ..schema.forms import Schema
 from ..types import Answer, Implementation, Root, SampleResult, Tool
@@ -68,7 +68,7 @@ class Context:
 
     __slots__ = ("_exchange", "_prefix")
 
-    def __init__(self, exchange: Exchange, prefix: str = "") -> None:
+    def __init__(self, exchange: IncomingRequest, prefix: str = "") -> None:
         self._exchange, self._prefix = exchange, prefix
 
     # ------------------------------------------------------------ telling
@@ -162,7 +162,7 @@ class Context:
             Cancelled: The request was cancelled.
         """
         self._exchange.check()
-        return self._exchange.outlet.release(retry)
+        return self._exchange.sink.release(retry)
 
     # ------------------------------------------------------------ asking
 
@@ -220,7 +220,7 @@ class Context:
         """
         if self._exchange.peer.revision.elicitation_ids:
             told = Notification("notifications/elicitation/complete", {"elicitationId": elicitation_id})
-            self._exchange.outlet.send(encode(told))
+            self._exchange.sink.send(encode(told))
 
     def sample(
         self,
@@ -427,7 +427,7 @@ def current_context() -> Context:
     Raises:
         LookupError: No handler runs on this thread. A thread that a handler starts is handed its ``ctx``.
     """
-    exchange = current_exchange()
+    exchange = current_request()
     if exchange is None:
         raise LookupError("no handler runs on this thread: hand ctx to the threads that a handler starts")
     return Context(exchange)

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
-from ..engine.exchange import Exchange, Handler, Route, current_exchange
-from ..engine.workers import here
+from ..engine.pool import here
+from ..engine.requests import Handler, IncomingRequest, Route, current_request
 
 log = logging.getLogger("minimcp.executors")
 
@@ -33,7 +33,7 @@ ExecutorOption = Union[None, str, HasSubmit, Callable[[Callable[[], None]], obje
 """What ``executor=`` may be: None, "main", a `Serial`, what has ``submit``, or a callable that is given a function to
 run."""
 
-Watch = Callable[[Exchange], Callable[[], None]]
+Watch = Callable[[IncomingRequest], Callable[[], None]]
 """Told that a request begins to wait in a queue; it returns what is called when that is over."""
 
 
@@ -46,12 +46,12 @@ class Job:
         watch: Told of the wait; None tells nobody.
     """
 
-    def __init__(self, exchange: Exchange, queue: dict[Job, None], watch: Optional[Watch]) -> None:
-        self.exchange: Optional[Exchange] = exchange
+    def __init__(self, exchange: IncomingRequest, queue: dict[Job, None], watch: Optional[Watch]) -> None:
+        self.exchange: Optional[IncomingRequest] = exchange
         self._queue, self._lock = queue, threading.Lock()
         self._waited = watch(exchange) if watch is not None else None
 
-    def take(self) -> Optional[Exchange]:
+    def take(self) -> Optional[IncomingRequest]:
         """The request, for the first who asks; None for others."""
         with self._lock:
             exchange, self.exchange = self.exchange, None
@@ -67,13 +67,11 @@ class Job:
         exchange = self.take()
         if exchange is None:
             return False
-        outer = current_exchange()  # a handler may pump for another server
+        outer = current_request()  # a handler may pump for another server
         try:
-            line = exchange.run()
-            if line is not None:
-                exchange.outlet.deliver(line)
+            exchange.run()
         finally:
-            here.exchange = outer
+            here.request = outer
         if exchange.interrupted and threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt  # Ctrl-C struck in the handler, which was answered with an error
         return True
@@ -89,12 +87,10 @@ class Job:
             log.error("an executor failed after its job had been run: %r", error, exc_info=error)
             return
         exchange.route = Route(partial(_raise, error))
-        line = exchange.run()
-        if line is not None:
-            exchange.outlet.deliver(line)
+        exchange.run()
 
 
-def _raise(error: BaseException, exchange: Exchange) -> Any:
+def _raise(error: BaseException, exchange: IncomingRequest) -> Any:
     raise error
 
 
@@ -109,7 +105,7 @@ class Executor:
         self._queue: dict[Job, None] = {}
         self._changed = threading.Condition()
 
-    def start(self, exchange: Exchange, watch: Optional[Watch] = None) -> None:
+    def start(self, exchange: IncomingRequest, watch: Optional[Watch] = None) -> None:
         """Queue a request (the ``start`` of a `Route`); never blocks.
 
         Args:
@@ -119,7 +115,7 @@ class Executor:
         Raises:
             RpcError: So many requests are begun and unfinished already.
         """
-        refusal = exchange.outlet.queue(exchange)
+        refusal = exchange.sink.requests.begin(exchange)
         if refusal is not None:
             raise refusal
         exchange.server.executors.add(self)
@@ -131,7 +127,7 @@ class Executor:
         if exchange.cancelled:  # before it could be withdrawn
             job.run()
 
-    def _arrived(self, job: Job, exchange: Exchange) -> None:
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
         """There is one more in the queue (`_changed` is held)."""
         raise NotImplementedError
 
@@ -204,7 +200,7 @@ class Serial(Executor):
         self._users: WeakSet[Any] = WeakSet()
         self._thread = _Thread("minimcp-serial", self._queue, self._changed, Job.run, None)
 
-    def _arrived(self, job: Job, exchange: Exchange) -> None:
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
         self._users.add(exchange.server)
         self._thread.ending = False
         self._thread.wake()
@@ -244,7 +240,7 @@ class Submitting(Executor):
         super().renew()
         self._thread = _Thread("minimcp-executor", self._queue, self._changed, self._hand_over, IDLE_SECONDS)
 
-    def _arrived(self, job: Job, exchange: Exchange) -> None:
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
         self._thread.wake()
 
     def _hand_over(self, job: Job) -> None:
@@ -281,11 +277,11 @@ class Main(Executor):
         self._stops = 0
         self._pumping: set[int] = set()
 
-    def _arrived(self, job: Job, exchange: Exchange) -> None:
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
         self._changed.notify_all()
         if self._on_needed is not None and not self._told:
             self._told = True
-            exchange.outlet.run_aside(self._tell_author)
+            exchange.sink.spawn(self._tell_author)
 
     def _tell_author(self) -> None:
         try:

@@ -17,7 +17,7 @@ from binascii import a2b_base64, b2a_base64
 from copy import copy, deepcopy
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from ..engine.exchange import Exchange, Handler
+from ..engine.requests import Handler, IncomingRequest
 from ..errors import (
     STATE_REJECTED,
     Cancelled,
@@ -59,7 +59,7 @@ class ReplayAsker(Asker):
 
     def __init__(
         self,
-        exchange: Exchange,
+        exchange: IncomingRequest,
         state: Optional[Mapping[str, Json]] = None,
         responses: Optional[Mapping[str, Json]] = None,
         *,
@@ -175,7 +175,7 @@ def _read_again(asked: Asked, answer: Any) -> Any:
     return asked.question.read(deepcopy(answer))  # what the handler does with it is no part of the state
 
 
-def asker_of(exchange: Exchange) -> Asker:
+def asker_of(exchange: IncomingRequest) -> Asker:
     """Who answers what the handler of a request asks; made with the first question."""
     with _making:
         if exchange.asker is None:
@@ -194,7 +194,7 @@ def asker_of(exchange: Exchange) -> Asker:
 # ------------------------------------------------------------ the rounds of one request
 
 
-def serve_rounds(serve: Handler, exchange: Exchange) -> Any:
+def serve_rounds(serve: Handler, exchange: IncomingRequest) -> Any:
     """Serve a request whose handler may ask its client.
 
     Args:
@@ -222,7 +222,7 @@ def serve_rounds(serve: Handler, exchange: Exchange) -> Any:
     return result if exchange.asker is None else _finished(exchange, result)
 
 
-def _unfinished(exchange: Exchange, error: BaseException) -> Any:
+def _unfinished(exchange: IncomingRequest, error: BaseException) -> Any:
     """The result of a run that ended with an exception: the questions that it left, which win; else that exception."""
     if isinstance(error, UrlElicitationRequired):
         try:
@@ -237,7 +237,7 @@ def _unfinished(exchange: Exchange, error: BaseException) -> Any:
     return _input_required(exchange)
 
 
-def _finished(exchange: Exchange, result: Any) -> Any:
+def _finished(exchange: IncomingRequest, result: Any) -> Any:
     """The result of a run that returned; questions that it left unanswered win over what it returned."""
     asker = exchange.asker
     if asker.pending or asker.fault:
@@ -252,7 +252,7 @@ def _finished(exchange: Exchange, result: Any) -> Any:
     return result
 
 
-def _input_required(exchange: Exchange) -> Any:
+def _input_required(exchange: IncomingRequest) -> Any:
     asker, config = exchange.asker, exchange.server
     if asker.fault:
         raise InternalError(asker.fault)
@@ -265,7 +265,7 @@ def _input_required(exchange: Exchange) -> Any:
     return config.closed(result, exchange.peer.revision)
 
 
-def _serve_checked(serve: Handler, exchange: Exchange) -> Any:
+def _serve_checked(serve: Handler, exchange: IncomingRequest) -> Any:
     """Serve by running again after each question, though the client could be asked while the handler waits."""
     state = None
     while True:
@@ -292,12 +292,12 @@ def _serve_checked(serve: Handler, exchange: Exchange) -> Any:
         state["ans"].update({each.key: (_digest_of(each), answer) for each, answer in zip(asked, answers)})
 
 
-def _name(exchange: Exchange) -> str:
+def _name(exchange: IncomingRequest) -> str:
     target = exchange.request.params.get("name", exchange.request.params.get("uri"))
     return f"{exchange.request.method} {one_line(target)}"
 
 
-def url_required(exchange: Exchange, error: UrlElicitationRequired) -> None:
+def url_required(exchange: IncomingRequest, error: UrlElicitationRequired) -> None:
     """What that error of another revision means here: the client is asked to have its user open the URLs.
 
     Returns if the user said no, if there were too many rounds, or if the error names no URL that can be opened.
@@ -358,7 +358,7 @@ class States:
         self._audience, self._lifetime, self._clock = audience, lifetime, clock
         self._derived: list[tuple[bytes, bytes]] = []
 
-    def seal(self, claims: Mapping[str, Json], exchange: Exchange) -> str:
+    def seal(self, claims: Mapping[str, Json], exchange: IncomingRequest) -> str:
         """The text that has to come back with the next round of this request.
 
         Raises:
@@ -373,7 +373,7 @@ class States:
             raise InternalError(f"{what}: {len(text)} characters, and {LONGEST} is the most")
         return text
 
-    def unseal(self, text: Json, exchange: Exchange) -> dict[str, Json]:
+    def unseal(self, text: Json, exchange: IncomingRequest) -> dict[str, Json]:
         """The claims of a state that came back.
 
         Raises:
@@ -432,7 +432,7 @@ def digest(value: Json) -> str:
     return sha256(canonical(value)).hexdigest()[:32]
 
 
-def binding(exchange: Exchange) -> str:
+def binding(exchange: IncomingRequest) -> str:
     """What ties a state to its request: the method, its target, its arguments, and who asks."""
     params = exchange.request.params
     target = params.get("name"), params.get("uri")

@@ -10,11 +10,11 @@ import logging
 import threading
 from typing import Any, Union
 
-from ..engine.exchange import Exchange, current_exchange
+from ..engine.requests import IncomingRequest, current_request
 from ..errors import Cancelled, ConnectionLost
-from ..protocol.eras import log_rank
+from ..protocol.lifecycle import log_rank
 from ..protocol.messages import Json, to_json
-from ..schema.kinds import write_any
+from ..schema.annotations import write_any
 from .context import Context
 
 LEVELS = (
@@ -31,7 +31,7 @@ _PLAIN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "tas
 _here = threading.local()
 
 
-def set_level(exchange: Exchange) -> dict[str, Json]:
+def set_level(exchange: IncomingRequest) -> dict[str, Json]:
     """Serve `logging/setLevel`.
 
     Raises:
@@ -61,7 +61,7 @@ class LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record, if a handler runs on this thread."""
-        exchange = current_exchange()
+        exchange = current_request()
         if exchange is None or record.name.partition(".")[0] == OURS or getattr(_here, "logs", False):
             return
         _here.logs = True  # what is logged while this record is made into text would come back here without end

@@ -9,7 +9,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.exchange import Exchange, Route
+from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, one_line
 from ..protocol.messages import Json, Request
 from ..protocol.versions import Revision
@@ -42,10 +42,10 @@ class RegisteredPrompt(Registered):
         wire["arguments"] = [only(each, revision.argument_members) for each in wire["arguments"]]
         return wire
 
-    def handle(self, exchange: Exchange) -> Any:
+    def handle(self, exchange: IncomingRequest) -> Any:
         return serve_rounds(self.serve, exchange)
 
-    def serve(self, exchange: Exchange) -> dict[str, Json]:
+    def serve(self, exchange: IncomingRequest) -> dict[str, Json]:
         """Call the function, which may raise anything, for a request.
 
         Raises:
@@ -64,7 +64,7 @@ class RegisteredPrompt(Registered):
         closed: dict[str, Json] = exchange.server.closed(wire, revision)
         return closed
 
-    def _call(self, exchange: Exchange) -> Any:
+    def _call(self, exchange: IncomingRequest) -> Any:
         texts = exchange.request.params.get("arguments") or {}
         try:
             for name, value in texts.items():

@@ -17,7 +17,7 @@ import threading
 from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
 
-from ..engine.exchange import Exchange
+from ..engine.requests import IncomingRequest
 from ..errors import (
     INTERNAL_ERROR,
     RESERVED_CODES,
@@ -28,11 +28,11 @@ from ..errors import (
     error_from_peer,
     one_line,
 )
-from ..protocol.eras import Peer, lacks
+from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, to_json
 from ..protocol.versions import Revision
+from ..schema.annotations import write_any
 from ..schema.forms import Schema, form_of
-from ..schema.kinds import write_any
 from ..schema.mismatch import quoted
 from ..types import (
     ACTIONS,
@@ -162,15 +162,16 @@ class ElicitUrl(Question):
         return f"<ElicitUrl {quoted(self.message)} {self.url}>"
 
 
-Messages = Union[str, SamplingMessage, Iterable[Union[str, SamplingMessage]]]
-"""What may be said to a model: a str is one message of the user."""
+Message = Union[str, SamplingMessage, Mapping[str, Json]]
+Messages = Union[Message, Iterable[Message]]
+"""What may be said to a model: a str is one message of the user, a mapping one message in its form on the wire."""
 
 
 class Sample(Question):
     """Asks the client's model.
 
     Args:
-        messages: What was said so far; a str is one message of the user.
+        messages: What was said so far; a str is one message of the user, a dict one in its form on the wire.
         max_tokens: How long the answer may be, in tokens.
         system: The system prompt; None leaves it to the client.
         temperature: None leaves it to the client.
@@ -259,7 +260,7 @@ class Sample(Question):
             if revision.sampling_tools:
                 wire.append(message.to_wire())
             else:  # one block a message
-                wire += [SamplingMessage(message.role, block).to_wire() for block in message.content]  # type: ignore[arg-type]
+                wire += [SamplingMessage(message.role, block).to_wire() for block in message.content]
         return wire
 
     def read(self, result: dict[str, Json]) -> SampleResult:
@@ -314,13 +315,13 @@ def _checked_url(url: Any) -> str:
 
 
 def _conversation(given: Messages) -> list[SamplingMessage]:
-    several: Iterable[Any] = [given] if isinstance(given, (str, SamplingMessage)) else given
-    messages = [SamplingMessage("user", each) if isinstance(each, str) else each for each in several]
+    several: Iterable[Any] = [given] if isinstance(given, (str, SamplingMessage, Mapping)) else given
+    messages = [SamplingMessage.of(each) for each in several]
     if not messages:
         raise ValueError("a model is told at least one message")
     for message in messages:
         if not isinstance(message, SamplingMessage):
-            raise TypeError(f"messages are str or SamplingMessage, not {type(message).__name__}")
+            raise TypeError(f"messages are str, SamplingMessage or dict, not {type(message).__name__}")
         unfit = [block.type for block in message.content if block.type not in _SAMPLED]
         if unfit:
             raise TypeError(f"a message to a model has {', '.join(_SAMPLED)} blocks, not {unfit[0]}")
@@ -356,7 +357,7 @@ class Asker:
     ``pending`` are the questions that wait for another round, ``fault`` says what a checked run did wrong.
     """
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: IncomingRequest) -> None:
         self._exchange = exchange
         self._lock = threading.Lock()  # guards what this remembers; never held while anything of an author's runs
         self._used: set[str] = set()
@@ -431,13 +432,13 @@ class BlockingAsker(Asker):
         return {each.key: read_result(each, result) for each, result in zip(asked, results)}
 
 
-def ask_now(exchange: Exchange, asked: list[Asked]) -> list[dict[str, Json]]:
+def ask_now(exchange: IncomingRequest, asked: list[Asked]) -> list[dict[str, Json]]:
     """Send questions as requests and wait for all the answers.
 
     Raises:
         Refused: The user or the client refuses one.
         RpcError: The client answered one with another error; ``from_peer`` is true.
-        Exception: As `Exchange.ask`.
+        Exception: As `IncomingRequest.ask`.
     """
     questions = [(each.question.method, each.question.sealed(each.params)) for each in asked]
     outcome = exchange.ask(questions, exchange.server.limits.ask_timeout)

@@ -23,14 +23,14 @@ from typing import (
     Union,
 )
 
-from ..engine.exchange import Exchange, Route
 from ..engine.limits import Limits, check_number
+from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, one_line
-from ..protocol.eras import SERVER_KEY, Peer, lacks
+from ..protocol.lifecycle import SERVER_KEY, Peer, lacks
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.mismatch import nearest
-from ..schema.signature import refuse_flags
+from ..schema.signature import refuse_async_and_stars
 from ..types import Annotations, ToolAnnotations
 from ..types.meta import check_identifier
 from .context import Context
@@ -145,7 +145,7 @@ class Registered:
         """Where its requests go."""
         return route_to(self.handle, self.executor)
 
-    def handle(self, exchange: Exchange) -> Any:
+    def handle(self, exchange: IncomingRequest) -> Any:
         """Serve one request; it may raise anything."""
         raise NotImplementedError
 
@@ -300,7 +300,7 @@ class Pages:
         self._member, self._table = member, table
         self._kept: tuple[int, dict[tuple[str, int], str]] = (-1, {})
 
-    def serve(self, exchange: Exchange) -> str:
+    def serve(self, exchange: IncomingRequest) -> str:
         """Serve the list method.
 
         Raises:
@@ -504,7 +504,7 @@ def positions(function: Any, owner: str, names: Sequence[str], *, least: int) ->
         TypeError: It is async, a generator, no Python function, or takes other arguments.
     """
     called = function if hasattr(function, "__code__") or hasattr(function, "__func__") else type(function).__call__
-    refuse_flags(called, owner)
+    refuse_async_and_stars(called, owner)
     if not inspect.isfunction(inspect.unwrap(getattr(called, "__func__", called))):
         raise TypeError(f"{owner} is {function!r}, which is no Python function: write a def that calls it")
     parameters = inspect.signature(function).parameters.values()

@@ -6,14 +6,12 @@ import weakref
 from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
-from ..engine.exchange import Exchange, Route
-from ..engine.lane import Pace
+from ..engine.requests import IncomingRequest, Route
 from ..errors import MethodNotFound, one_line
-from ..protocol.eras import LISTEN, Peer
+from ..protocol.lifecycle import LISTEN, Offer, Peer
 from ..protocol.messages import Json, Request
-from ..protocol.session import Offer
 from ..protocol.versions import REVISIONS, Revision
-from ..schema.kinds import write_any
+from ..schema.annotations import write_any
 from .completion import Completions
 from .context import Context
 from .logging import set_level
@@ -58,7 +56,7 @@ class RegisteredMethod(Registered):
         self._takes_context = positions(function, f"method {name!r}", ("params", "ctx"), least=1) == 2
         super().__init__(config, function, name)
 
-    def handle(self, exchange: Exchange) -> Any:
+    def handle(self, exchange: IncomingRequest) -> Any:
         context = Context(exchange)
         arguments = [context] if self._takes_context else []
         value = self.run(context, partial(self.function, exchange.request.params, *arguments))
@@ -97,7 +95,7 @@ class Registry:
             "methods": [self.methods],
         }
         self._destinations: dict[str, tuple[Optional[str], Destination]] = {
-            "initialize": (None, Route(self._initialize, pace=Pace(known=True))),  # in order with the calls behind it
+            "initialize": (None, _immediate(self._initialize)),
             "ping": (None, _immediate(lambda exchange: {})),
             "server/discover": (None, _immediate(self._discover)),
             LISTEN: (None, _immediate(subscriptions.listen)),
@@ -134,13 +132,13 @@ class Registry:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
         return own.route
 
-    def _initialize(self, exchange: Exchange) -> dict[str, Json]:
+    def _initialize(self, exchange: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, exchange.peer.revision
         info = {name: value for name, value in config.info.items() if name in revision.implementation_members}
         result = {"protocolVersion": revision.name, "capabilities": self.capabilities(revision), "serverInfo": info}
         return result if config.instructions is None else {**result, "instructions": config.instructions}
 
-    def _discover(self, exchange: Exchange) -> dict[str, Json]:
+    def _discover(self, exchange: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, exchange.peer.revision
         capabilities = self.capabilities(revision)
         result = {"supportedVersions": list(self.offer.names), "capabilities": capabilities, **config.hints}
@@ -247,6 +245,6 @@ class Registry:
         return found[1:]
 
 
-def _immediate(handle: Callable[[Exchange], Any]) -> Route:
+def _immediate(handle: Callable[[IncomingRequest], Any]) -> Route:
     """The route of what the connection answers by itself, without a worker."""
-    return Route(handle, control=True)
+    return Route(handle, immediate=True)

@@ -5,18 +5,17 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 
 from __future__ import annotations
 
-import re
 from copy import copy
 from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
-from ..engine.exchange import Exchange, Route
+from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, one_line
-from ..protocol.eras import Peer
-from ..protocol.messages import Json, Request, to_json
+from ..protocol.lifecycle import Peer
+from ..protocol.messages import ACCESS_DENIED, Json, Request, to_json
 from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment
 from ..protocol.versions import Revision
-from ..schema.kinds import write_any
+from ..schema.annotations import write_any
 from ..schema.mismatch import NOTHING, Mismatch
 from ..types import (
     Annotations,
@@ -41,9 +40,6 @@ AS_THEY_ARE = (ReadResourceResult, *CONTENTS, *BYTES)
 
 PLAIN_TEXT, ANY_BYTES, JSON_TEXT = "text/plain", "application/octet-stream", "application/json"
 """The MIME types of text, bytes and other values, where nobody says another."""
-
-DENIED = re.compile("denied|forbidden", re.IGNORECASE)
-"""What the message of an error says that a client is to read as `ResourceAccessDenied`: both kinds have one code."""
 
 LONGEST_MATCHED = 64 * 1024
 """Characters of a URI that templates are tried on: each of them takes time for each character."""
@@ -74,10 +70,10 @@ class Readable(Registered):
         self._promised = signature.output_kind is None and signature.returns is not NOTHING
         super().__init__(config, handler.function, shown)
 
-    def handle(self, exchange: Exchange) -> Any:
+    def handle(self, exchange: IncomingRequest) -> Any:
         return serve_rounds(partial(self.serve, {}), exchange)
 
-    def serve(self, arguments: Mapping[str, Any], exchange: Exchange) -> dict[str, Json]:
+    def serve(self, arguments: Mapping[str, Any], exchange: IncomingRequest) -> dict[str, Json]:
         """Read it for a request.
 
         Args:
@@ -174,7 +170,7 @@ Unreadable = Union[ResourceNotFound, ResourceAccessDenied]
 def _about(uri: str, error: Unreadable) -> Unreadable:
     """The author's error, so that the client can tell which of the two it is, and of which resource."""
     message = error.message
-    if isinstance(error, ResourceAccessDenied) and not DENIED.search(message):
+    if isinstance(error, ResourceAccessDenied) and not ACCESS_DENIED.search(message):
         message = f"Access denied: {message}"
     data = {} if error.data is None else error.data
     return type(error)(message, {"uri": uri, **data} if isinstance(data, dict) else data)
@@ -301,7 +297,7 @@ class Resources:
         executor = self._config.executor if family is None else family.executor
         return route_to(partial(serve_rounds, self._match), executor)
 
-    def _match(self, exchange: Exchange) -> dict[str, Json]:
+    def _match(self, exchange: IncomingRequest) -> dict[str, Json]:
         readable, arguments = self._find(exchange.request.params["uri"])
         return readable.serve(arguments, exchange)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from dataclasses import replace
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -24,13 +25,13 @@ from typing import (
 )
 from weakref import WeakSet
 
-from ..engine.connection import Channel
-from ..engine.exchange import current_exchange
+from ..engine.connection import Connection
 from ..engine.limits import Limits
-from ..engine.notices import Later
-from ..engine.transport import Pipe, tracer
+from ..engine.pool import Pool
+from ..engine.requests import Line, RequestCap, current_request
+from ..engine.transport import Transport, tracer
+from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
-from ..protocol.session import Offer
 from ..protocol.versions import choose
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
@@ -43,10 +44,10 @@ from .run import FOR_A_PERSON, Run, Served, log
 from .session import ServerRole
 
 if TYPE_CHECKING:
-    from ..http.common import HttpRequest, HttpResponse
     from ..http.endpoint import Endpoint
-    from ..http.http_running import RunningHttp
+    from ..http.headers import HttpRequest, HttpResponse
     from ..http.options import HttpOptions
+    from ..http.server import RunningHttp
     from ..http.wsgi import WsgiApp
     from ..types import Annotations, ToolAnnotations
     from .completion import Given
@@ -205,8 +206,10 @@ class Server:
     def _begin(self) -> None:
         """No connection, nothing that listens: at first, and anew in a forked process, whose parent has them."""
         self._state_lock = threading.Lock()
+        self._pool = Pool(self._limits.workers, f"minimcp-{self.name}")
+        self._cap = RequestCap(self._limits.requests)
         self._closing_http = threading.Lock()
-        self._connections: dict[ServerRole, Channel] = {}
+        self._connections: dict[ServerRole, Connection] = {}
         self._runs: list[Run] = []
         self._endpoints: dict[str, Endpoint] = {}
         self._apps: WeakSet[Endpoint] = WeakSet()
@@ -590,7 +593,7 @@ class Server:
 
         if os.isatty(0):
             log.warning(FOR_A_PERSON)
-        streams = StandardStreams.take(max_message_bytes=self._limits.message_bytes)
+        streams = StandardStreams.take(self._limits.message_bytes)
         try:
             self._serve_run(lambda run: self.connect(streams, name=self.name, on_end=run.wake), with_parent=True)
         finally:
@@ -630,15 +633,15 @@ class Server:
         finally:
             self._runs = [each for each in self._runs if each is not run]
 
-    def open_pipe(self) -> Pipe:
+    def open_pipe(self) -> Transport:
         """A client's end of a new connection in memory: through the real codec, without a process or a socket."""
-        from ..engine.memory import MemoryPipe
+        from ..engine.transport import memory_pair
 
-        ours, theirs = MemoryPipe.pair(max_message_bytes=self._limits.message_bytes)
+        ours, theirs = memory_pair(self._limits.message_bytes)
         self.connect(ours, name=f"{self.name}-memory")
         return theirs
 
-    def connect(self, pipe: Pipe, *, name: str = "", on_end: Optional[Callable[[], None]] = None) -> Channel:
+    def connect(self, pipe: Transport, *, name: str = "", on_end: Optional[Callable[[], None]] = None) -> Connection:
         """Serve one more connection, on threads of its own.
 
         Args:
@@ -650,12 +653,16 @@ class Server:
         def ended(role: ServerRole) -> None:
             with self._state_lock:
                 self._connections.pop(role, None)
+                if not self._connections:
+                    self._pool.close()
             if on_end is not None:
                 on_end()
 
         role = ServerRole(self._registry, ended)
-        channel = Channel(pipe, role, limits=self._limits, name=name, trace=self._trace)
-        role.later, role.headers = channel.later, pipe.headers
+        channel = Connection(
+            pipe, role, limits=self._limits, pool=self._pool, cap=self._cap, name=name, trace=self._trace
+        )
+        role.later, role.headers = channel.post, pipe.headers
         role.end = partial(channel.close, self._limits.drain_grace)
         with self._state_lock:
             self._connections[role] = channel
@@ -745,52 +752,45 @@ class Server:
         return self._start_http(host, port, path, newer=True, older=legacy_sse)
 
     def _start_http(self, host: str, port: int, path: str, *, newer: bool, older: bool) -> RunningHttp:
-        from ..http.http_running import RunningHttp
-        from ..http.options import HttpOptions
-        from ..http.sse_server import SseServer
+        from ..http.legacy_sse import SseServer
+        from ..http.server import RunningHttp
 
-        settings = self._http_settings(path)
+        options = self._http_options()
         running = RunningHttp(
             self._endpoint(path) if newer else None,
-            SseServer(self.connect, settings) if older else None,
-            settings,
+            SseServer(self.connect, options, self._limits.streams) if older else None,
+            options,
+            path=path,
             host=host,
             port=port,
-            max_connections=(self._http or HttpOptions()).max_connections,
             write_timeout=self._limits.write_timeout,
             drain_grace=self._limits.drain_grace,
         )
         self._listening = [*(each for each in self._listening if not each.ended), running]
         return running
 
-    def _http_settings(self, path: str, **changes: Any) -> Any:
-        from ..http.http_server_settings import HttpSettings
-        from ..http.http_server_stream import EventStore
+    def _http_options(self) -> HttpOptions:
         from ..http.options import HttpOptions
 
-        if not path.startswith("/"):
-            raise ValueError(f"a path begins with /, unlike {path!r}")
-        http = self._http or HttpOptions()
-        store = EventStore() if http.event_store is True or http.event_store is None else http.event_store
-        options = {
-            "allowed_hosts": http.allowed_hosts, "allowed_origins": http.allowed_origins, "sessions": http.sessions,
-            "json_response": http.json_response, "event_store": store or None, "max_body_bytes": http.body_bytes,
-            "max_sessions": http.max_sessions, "session_ttl": http.session_ttl, "keepalive": http.keepalive,
-            "max_streams": self._limits.streams,
-        }  # fmt: skip
-        return HttpSettings(path, **{**options, **changes})
+        return self._http or HttpOptions()
 
     def _endpoint(self, path: str, **changes: Any) -> Endpoint:
         """What serves one path, with sessions of its own."""
         from ..http.endpoint import Endpoint
 
-        def role(later: Later, end: Callable[[], None]) -> ServerRole:
+        if not path.startswith("/"):
+            raise ValueError(f"a path begins with /, unlike {path!r}")
+
+        def role(later: Callable[[Line], None], end: Callable[[], None]) -> ServerRole:
             made = ServerRole(self._registry, lambda role: None)
             made.later, made.end = later, end
             return made
 
-        settings = self._http_settings(path, **changes)
-        return Endpoint(self._registry, role, settings, limits=self._limits, trace=self._trace)
+        streams = changes.pop("max_streams", self._limits.streams)
+        return Endpoint(
+            self._registry, role, path=path, options=replace(self._http_options(), **changes), limits=self._limits,
+            pool=self._pool, cap=self._cap, max_streams=streams, trace=self._trace,
+        )
 
     # ------------------------------------------------------------ the end
 
@@ -809,13 +809,14 @@ class Server:
             kept = [*self._endpoints.values(), *self._apps]
         closing += [partial(each.close, grace) for each in self._listening]
         closing += [partial(self._close_endpoint, each) for each in kept]
-        exchange = current_exchange()
+        exchange = current_request()
         threads = [threading.Thread(target=each, name="minimcp-close", daemon=True) for each in closing]
         for thread in threads:
             thread.start()
         if exchange is None or exchange.server is not config:
             for thread in threads:
                 thread.join()
+            self._pool.close()
         for executor in list(config.executors):
             executor.leave(config)
 
@@ -823,7 +824,7 @@ class Server:
         """End what it serves; the next request begins anew."""
         with self._closing_http:
             endpoint.close(self._limits.drain_grace)
-            endpoint.renew()
+            endpoint.renew_in_fork()
 
     def _renew(self) -> None:
         """Begin anew in a forked process: its parent's connections and threads are not there, locks may be held."""
@@ -833,14 +834,11 @@ class Server:
         self._endpoints.update(endpoints)
         for app in apps:
             self._apps.add(app)
-        self._registry.tools.alarm.renew()
         for executor in self._config.executors:
             executor.renew()
         self._registry.subscriptions.renew()
         for running in listening:
             running.renew()
-        for endpoint in [*self._endpoints.values(), *apps]:
-            endpoint.renew()
 
     def __repr__(self) -> str:
         tools = len(self._registry.tools.table.items)

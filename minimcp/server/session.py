@@ -5,14 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Callable, Mapping, Optional
 
-from ..engine.exchange import NO_HEADERS, Exchange, Outlet, Route
-from ..engine.notices import Later
-from ..engine.role import Role
-from ..engine.transport import nothing
+from ..engine.connection import ConnectionHandler
+from ..engine.requests import NO_HEADERS, IncomingRequest, Line, Route, Sink
 from ..errors import ConnectionLost, InvalidRequest
-from ..protocol.eras import Peer
+from ..protocol.lifecycle import Peer, ServerSession
 from ..protocol.messages import Json, Notification, Request
-from ..protocol.session import ServerSession
 from .registry import Registry
 
 log = logging.getLogger("minimcp.server")
@@ -21,7 +18,7 @@ SHUTDOWN = "shutdown"
 """No method of the specification, whose sessions end with their connection; a widely read paraphrase of it has it."""
 
 
-class ServerRole(Role):
+class ServerRole(ConnectionHandler):
     """One connection, or one session over HTTP, as its server sees it.
 
     Args:
@@ -29,16 +26,15 @@ class ServerRole(Role):
         on_end: Called when the connection has ended, on the reader's thread.
     """
 
-    hot = True
-    answers_rubbish = True
+    answers_invalid = True
 
     def __init__(self, registry: Registry, on_end: Callable[[ServerRole], None]) -> None:
         self._registry, self._on_end = registry, on_end
         self.session = ServerSession(registry.offer)
         self.facts = registry.config
         self.headers: Mapping[str, str] = NO_HEADERS
-        self.later: Optional[Later] = None
-        self.end: Callable[[], None] = nothing
+        self.later: Optional[Callable[[Line], None]] = None
+        self.end: Callable[[], None] = lambda: None
         self._shut_down = False
 
     @property
@@ -57,14 +53,14 @@ class ServerRole(Role):
             raise InvalidRequest("this session was shut down")
         if request.method == SHUTDOWN and self.session.era is not None and peer is self.session.era.peer:
             self._shut_down = True
-            return peer, Route(self._end, control=True)
+            return peer, Route(self._end, immediate=True)
         if request.method == "initialize" and self.later is not None:
             self._registry.subscriptions.open_session(peer, self.later)
         return peer, self._registry.route(request, peer)
 
-    def _end(self, exchange: Exchange) -> dict[str, Json]:
+    def _end(self, exchange: IncomingRequest) -> dict[str, Json]:
         """Have the connection closed once this is answered and what runs has finished."""
-        exchange.outlet.run_aside(self.end)
+        exchange.sink.spawn(self.end)
         return {}
 
     def notified(self, notification: Notification) -> None:
@@ -73,8 +69,8 @@ class ServerRole(Role):
         else:
             log.debug("<-- %s: ignored", notification.method)
 
-    def ending(self, outlet: Outlet) -> None:
-        self._registry.subscriptions.end_streams(outlet)
+    def ending(self, sink: Sink) -> None:
+        self._registry.subscriptions.end_streams(sink)
 
     def lost(self, cause: ConnectionLost) -> None:
         if self.session.era is not None:

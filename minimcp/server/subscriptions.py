@@ -8,14 +8,12 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscrip
 from __future__ import annotations
 
 import threading
-from functools import partial
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .. import types
-from ..engine.exchange import LATER, Exchange, Outlet
-from ..engine.notices import Later, Notices
+from ..engine.requests import LATER, IncomingRequest, Line, NotificationQueue, Sink
 from ..errors import InternalError, InvalidParams
-from ..protocol.eras import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
+from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
 from .registered import ServerConfig
 
@@ -39,7 +37,7 @@ class Subscriber:
 
     def __init__(
         self,
-        notices: Notices,
+        notices: NotificationQueue,
         *,
         lists: Iterable[str],
         uris: Iterable[str] = (),
@@ -81,7 +79,7 @@ class Subscriptions:
     def __init__(self, config: ServerConfig, offered: Callable[[str], bool]) -> None:
         self._config, self._offered = config, offered
         self._sessions: dict[Peer, Subscriber] = {}
-        self._streams: dict[Exchange, Subscriber] = {}
+        self._streams: dict[IncomingRequest, Subscriber] = {}
         self._order_lock = threading.RLock()
         """Held while several clients are told of one thing, and while one is added: it hears of that, or begins behind
         it. A signal handler may tell something in the midst of another thing."""
@@ -105,10 +103,10 @@ class Subscriptions:
 
     # ------------------------------------------------------------ handshake sessions
 
-    def open_session(self, peer: Peer, later: Later) -> None:
+    def open_session(self, peer: Peer, later: Callable[[Line], None]) -> None:
         """A client initializes. Lists that are declared to it now are those that it will hear of."""
         kinds = [kind for kind in FILTERS if self._offered(kind)]
-        self._sessions[peer] = Subscriber(Notices(later, held=True), lists=kinds)
+        self._sessions[peer] = Subscriber(NotificationQueue(later, held=True), lists=kinds)
 
     def begin_session(self, peer: Peer) -> None:
         """The client has said `notifications/initialized`: what has changed since, and will change, it may hear."""
@@ -120,7 +118,7 @@ class Subscriptions:
         """A session has ended. Idempotent."""
         self._sessions.pop(peer, None)
 
-    def subscribe(self, exchange: Exchange) -> dict[str, Json]:
+    def subscribe(self, exchange: IncomingRequest) -> dict[str, Json]:
         """Serve `resources/subscribe`."""
         uri, session = self._subscribed(exchange)
         if len(session.uris) >= MOST_URIS:
@@ -128,13 +126,13 @@ class Subscriptions:
         session.uris[uri] = None
         return {}
 
-    def unsubscribe(self, exchange: Exchange) -> dict[str, Json]:
+    def unsubscribe(self, exchange: IncomingRequest) -> dict[str, Json]:
         """Serve `resources/unsubscribe`."""
         uri, session = self._subscribed(exchange)
         session.uris.pop(uri, None)
         return {}
 
-    def _subscribed(self, exchange: Exchange) -> tuple[str, Subscriber]:
+    def _subscribed(self, exchange: IncomingRequest) -> tuple[str, Subscriber]:
         uri = exchange.request.params.get("uri")
         if not isinstance(uri, str) or not uri:
             raise InvalidParams("uri is a string")
@@ -145,7 +143,7 @@ class Subscriptions:
 
     # ------------------------------------------------------------ streams
 
-    def listen(self, exchange: Exchange) -> Any:
+    def listen(self, exchange: IncomingRequest) -> Any:
         """Serve `subscriptions/listen`: say what is honoured, then every change, until either side ends it.
 
         Raises:
@@ -155,7 +153,7 @@ class Subscriptions:
         honoured = self._honoured(exchange.request.params.get("notifications"))
         meta = {SUBSCRIPTION_KEY: exchange.request.id}
         stream = Subscriber(
-            Notices(exchange.outlet.later),
+            NotificationQueue(exchange.sink.post),
             lists=[kind for kind, member in FILTERS.items() if member in honoured],
             uris=honoured.get("resourceSubscriptions", ()),
             meta=meta,
@@ -189,28 +187,24 @@ class Subscriptions:
             honoured["resourceSubscriptions"] = uris
         return honoured
 
-    def _drop(self, exchange: Exchange) -> None:
+    def _drop(self, exchange: IncomingRequest) -> None:
         self._streams.pop(exchange, None)
 
-    def end_streams(self, outlet: Optional[Outlet] = None) -> None:
+    def end_streams(self, sink: Optional[Sink] = None) -> None:
         """End streams politely: what waits is sent, then the answer of the request that opened the stream.
 
         Args:
-            outlet: Whose streams; None ends all.
+            sink: Whose streams; None ends all.
         """
         for exchange in list(self._streams):
-            if outlet not in (None, exchange.outlet, getattr(exchange.outlet, "_inbound", None)):
+            if sink is not None and exchange.sink.root is not sink:
                 continue
             self._drop(exchange)
-            if exchange.outlet.claim(exchange):
-                exchange.outlet.later(partial(self._end, exchange))
-
-    def _end(self, exchange: Exchange) -> Optional[bytes]:
-        """Answer the request that opened a stream; runs behind the notices that wait."""
-        id = exchange.request.id
-        result = self._config.closed({"_meta": {SUBSCRIPTION_KEY: id}}, exchange.peer.revision)
-        exchange.outlet.owe(id, encode(Response(id, result)))
-        return exchange.outlet.farewell(id)
+            id = exchange.request.id
+            result = self._config.closed({"_meta": {SUBSCRIPTION_KEY: id}}, exchange.peer.revision)
+            closing = exchange.sink.closing_message(id)
+            if exchange.sink.respond(exchange, encode(Response(id, result)), False) and closing is not None:
+                exchange.sink.post(closing)
 
     def renew(self) -> None:
         """Begin anew in a forked process: the clients are the parent's."""

@@ -12,8 +12,8 @@ import re
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.alarm import Alarm, Countdown
-from ..engine.exchange import Exchange, Route
+from ..engine.requests import IncomingRequest, Route
+from ..engine.timer import Timeout
 from ..errors import (
     OLD_TOOL_CODES,
     Cancelled,
@@ -23,15 +23,15 @@ from ..errors import (
     RpcError,
     ToolError,
     UrlElicitationRequired,
+    describe,
     one_line,
 )
-from ..protocol.failures import describe
 from ..protocol.messages import Json, Request, encode_result, to_json
 from ..protocol.versions import Revision
-from ..schema.check import compile_check
-from ..schema.kind import Kind
-from ..schema.kinds import write_any
-from ..schema.mirrored import in_headers, mirrored
+from ..schema.annotations import write_any
+from ..schema.checker import compile_check
+from ..schema.header_params import in_headers, mirrored
+from ..schema.kinds import Kind
 from ..schema.mismatch import NOTHING, Mismatch, described
 from ..schema.signature import Signature, read_signature
 from ..types import (
@@ -229,7 +229,6 @@ class RegisteredTool(Registered):
         results: Makes results.
         timeout: Seconds it may run; None sets no limit.
         requires: Client capabilities that it needs, by dotted name.
-        alarm: Tells when the time is over.
         executor: Where it runs; None takes the server's.
     """
 
@@ -244,22 +243,21 @@ class RegisteredTool(Registered):
         results: Results,
         timeout: Optional[float],
         requires: tuple[str, ...],
-        alarm: Alarm,
         executor: Optional[Executor],
     ) -> None:
         self.signature, self._check_input, self._results = signature, check_input, results
-        self._timeout, self._requires, self._alarm = timeout, requires, alarm
+        self._timeout, self._requires = timeout, requires
         self.mirrored = mirrored(shown.input_schema)
         super().__init__(config, function, shown, executor)
 
     def make_route(self) -> Route:
         return route_to(self.handle, self.executor, None if self._timeout is None else self._watch)
 
-    def _watch(self, exchange: Exchange) -> Callable[[], None]:
+    def _watch(self, exchange: IncomingRequest) -> Callable[[], None]:
         """A queue that nobody takes the request out of does not keep the client waiting either."""
         return self._countdown("begin", exchange).stop
 
-    def _countdown(self, what: str, exchange: Exchange) -> Countdown:
+    def _countdown(self, what: str, exchange: IncomingRequest) -> Timeout:
         """Answers with an error result when the time is over, unless it is stopped."""
         assert self._timeout is not None
         text = f"{self.shown.name} did not {what} within {self._timeout:g} s"
@@ -268,12 +266,12 @@ class RegisteredTool(Registered):
             result = error_result(text, exchange.peer.revision, exchange.server)
             exchange.expire(encode_result(exchange.request.id, result), text)
 
-        return Countdown(self._alarm, self._timeout, ring)
+        return Timeout(self._timeout, ring)
 
-    def handle(self, exchange: Exchange) -> Any:
+    def handle(self, exchange: IncomingRequest) -> Any:
         return serve_rounds(self.serve, exchange)
 
-    def serve(self, exchange: Exchange) -> Any:
+    def serve(self, exchange: IncomingRequest) -> Any:
         """Call the tool for a request.
 
         Raises:
@@ -281,7 +279,7 @@ class RegisteredTool(Registered):
             Cancelled: The request was cancelled.
         """
         if self._timeout is not None:
-            exchange.countdown = self._countdown("finish", exchange)
+            exchange.timeout = self._countdown("finish", exchange)
         try:
             if any(self.middleware):
                 value = self.run(Context(exchange), partial(self.call, exchange))
@@ -290,14 +288,14 @@ class RegisteredTool(Registered):
         except BaseException as error:
             return self._failed(error, exchange)
         finally:
-            if exchange.countdown is not None:
-                exchange.countdown.stop()
+            if exchange.timeout is not None:
+                exchange.timeout.stop()
         try:
             return self._results.make(value, exchange.peer.revision, exchange.server)
         except Exception as error:
             return self._wrong_value(error, exchange)
 
-    def call(self, exchange: Exchange) -> Any:
+    def call(self, exchange: IncomingRequest) -> Any:
         """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
         if self._requires:
             check_required(exchange.peer, self._requires, self.shown.name)
@@ -318,7 +316,7 @@ class RegisteredTool(Registered):
             keywords[self.signature.context_parameter] = Context(exchange)
         return self.function(**keywords)
 
-    def _failed(self, error: BaseException, exchange: Exchange) -> Any:
+    def _failed(self, error: BaseException, exchange: IncomingRequest) -> Any:
         """Every exception: passed on, or told to the model in the tool's own words."""
         revision, config = exchange.peer.revision, exchange.server
         if isinstance(error, ToolError):
@@ -338,7 +336,7 @@ class RegisteredTool(Registered):
             return error_result(str(error), revision, config)  # no fault, and no words but ours
         return self._unexpected(error, describe(error), exchange)
 
-    def _told(self, error: ToolError, exchange: Exchange) -> Any:
+    def _told(self, error: ToolError, exchange: IncomingRequest) -> Any:
         """The result for a tool that raised ToolError."""
         revision, config = exchange.peer.revision, exchange.server
         try:
@@ -351,10 +349,10 @@ class RegisteredTool(Registered):
         except Exception as wrong:
             return self._wrong_value(wrong, exchange)
 
-    def _wrong_value(self, error: Exception, exchange: Exchange) -> str:
+    def _wrong_value(self, error: Exception, exchange: IncomingRequest) -> str:
         return self._unexpected(error, f"{self.shown.name} returned a wrong value: {describe(error)}", exchange)
 
-    def _unexpected(self, error: BaseException, text: str, exchange: Exchange) -> str:
+    def _unexpected(self, error: BaseException, text: str, exchange: IncomingRequest) -> str:
         """What the model is told of a fault: these words, or where they are masked a reference that the log has."""
         name = one_line(self.shown.name)
         if exchange.server.mask_errors:
@@ -395,7 +393,6 @@ class Tools:
 
     def __init__(self, config: ServerConfig, changed: Callable[[], None]) -> None:
         self._config, self._changed = config, changed
-        self.alarm = Alarm(f"minimcp-{config.info['name']}")
         self.table: Table[RegisteredTool] = Table("tool")
         self.pages = Pages("tools", self.table)
 
@@ -462,7 +459,6 @@ class Tools:
             results=Results(kind, schema, check_output, structured, blocks=says_blocks),
             timeout=timeout,
             requires=required(requires, owner),
-            alarm=self.alarm,
             executor=executor,
         )
         self.table.add(name, tool, replace=replace)

@@ -7,17 +7,21 @@ not run on.
 
 from __future__ import annotations
 
+import codecs
+import io
+import logging
 import os
+import queue
+import select
+import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Sequence, Union
 
-from ..engine.deadline import Deadline
-from ..engine.descriptors import Bell, DescriptorPipe, Sink, Source, close_quietly, enlarge
-from ..engine.lines import MAX_MESSAGE_BYTES
-from ..errors import ConnectionFailed, ConnectionLost
-from .process import Process
-from .stderr import Stderr, consumer_of
+from ..engine.timer import Deadline
+from ..engine.transport import StreamTransport, close_quietly, enlarge
+from ..errors import ConnectionFailed, ConnectionLost, one_line
+from ..schema.hints import refuse_options
 
 try:
     import fcntl
@@ -26,11 +30,35 @@ except ImportError:  # pragma: no cover - Windows
     fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from contextlib import ExitStack
+    import subprocess
+
+log = logging.getLogger("minimcp.stdio")
+
+CLOSE_SECONDS = 2.0
+"""What a server gets to exit after the end of its input, and again after SIGTERM."""
+
+SETTLE_SECONDS = 0.5
+"""How long `ChildTransport.lost` waits for the exit status and the last of stderr."""
+
+KILLED_SECONDS = 2.0
+"""How long closing waits for a killed process, which may hang in the kernel."""
+
+STDERR_SECONDS, CONSUMER_SECONDS = 0.1, 0.5
+"""How long closing waits for the end of stderr, which something else may hold, and for who gets the last of it."""
 
 SHOWN_LINES = 10
 """Lines of stderr that the message of an error shows."""
 
+TAIL_BYTES = 64 * 1024
+"""Bytes of the end of stderr that are kept."""
+
+QUEUED_PIECES = 16
+"""Pieces of stderr, of 64 KiB at most, that may wait for whoever gets them."""
+
+PATIENCE_SECONDS = 1.0
+"""How long the child is held up by a consumer that takes nothing, before text is left out."""
+
+_LINE_BYTES = 64 * 1024
 _WINDOWS = os.name == "nt"
 
 
@@ -58,7 +86,12 @@ class StdioServer:
         env: Optional[Mapping[str, str]] = None,
         cwd: Optional[Union[str, os.PathLike[str]]] = None,
         inherit_env: bool = True,
+        **misplaced: NoReturn,
     ) -> None:
+        if "stderr" in misplaced:
+            raise TypeError("StdioServer has no option stderr=: say connect(..., stderr=...)")
+        if misplaced:
+            refuse_options("StdioServer(...)", misplaced, StdioServer.__init__)
         if not isinstance(command, (list, tuple)):
             raise TypeError(f"command must be a list such as ['python', 'server.py'], not {type(command).__name__}")
         if not command:
@@ -95,100 +128,55 @@ def _shown(command: Sequence[str]) -> str:
     return _clean(" ".join([part if part and " " not in part else repr(part) for part in command]), 200)
 
 
-class ChildPipe(DescriptorPipe):
+class ChildTransport(StreamTransport):
     """The client's end of a connection to a server that it started itself. Made by `start`.
 
-    ``grace`` may be set: the seconds that `close` gives the server to exit, and again after SIGTERM.
+    Args:
+        server: What to start.
+        stderr: Where its stderr goes besides the kept tail: None to this process's own, a text or binary file, a
+            logger, or a callable that gets each line.
+        limit: Bytes of one line from the server; None sets no limit.
+        grace: Seconds that `close` gives it to exit, and again after SIGTERM.
+
+    Raises:
+        ConnectionFailed: It cannot be started; nothing is left behind.
+        TypeError: `stderr` is none of these.
     """
 
-    __slots__ = ("grace", "_process", "_stderr", "_closing", "_closed", "_settling", "_was_read")
-
-    CLOSE_SECONDS = 2.0
-    """The ``grace`` that a new pipe has."""
-
-    SETTLE_SECONDS = 0.5
-    """How long `lost` waits for the exit status and the last of stderr."""
-
-    STDERR_SECONDS = 0.1
-    """How long `close` waits for the end of stderr when the server has gone: something else may hold it."""
-
-    CONSUMER_SECONDS = 0.5
-    """How long `close` waits for whoever gets stderr to take the last of it."""
-
     def __init__(
-        self,
-        name: str,
-        source: Source,
-        sink: Sink,
-        max_message_bytes: Optional[int],
-        process: Process,
-        stderr: Stderr,
+        self, server: StdioServer, *, stderr: Any = None, limit: Optional[int], grace: float = CLOSE_SECONDS
     ) -> None:
-        super().__init__(name, source, sink, max_message_bytes)
-        self.grace = self.CLOSE_SECONDS
-        self._process = process
-        self._stderr = stderr
-        self._closing = threading.RLock()
-        self._closed = False
+        name, consume = _shown(server.command), consumer_of(stderr)
+        try:
+            self._process = _started(server)
+        except (OSError, ValueError) as error:
+            raise ConnectionFailed(f"cannot start {name}: {_why(error, server)}") from error
+        self.grace = grace
+        self._exited, self._reaping, self._closing = threading.Event(), threading.RLock(), threading.RLock()
+        self._gone = False
         self._settling: Optional[Deadline] = None
         self._was_read: Optional[bool] = None
+        numbers = []
+        for stream in (self._process.stdout, self._process.stdin, self._process.stderr):
+            assert stream is not None
+            numbers.append(os.dup(stream.fileno()))
+            enlarge(numbers[-1])
+            stream.close()
+        reading, writing, errors = numbers
+        ended, ending = os.pipe()
+        super().__init__(name, reading, writing, limit, ended=ended)
+        self._ended_number = ended
+        threading.Thread(target=self._watch, args=(ending,), name=f"minimcp-{name}-exit", daemon=True).start()
+        self._stderr = _Stderr(name, errors, consume)
 
-    @classmethod
-    def start(
-        cls,
-        server: StdioServer,
-        *,
-        stderr: Any = None,
-        max_message_bytes: Optional[int] = MAX_MESSAGE_BYTES,
-        grace: Optional[float] = None,
-        shown: str = "",
-    ) -> ChildPipe:
-        """Start the server.
-
-        Args:
-            server: What to start.
-            stderr: Where its stderr goes besides the kept tail: None to this process's own, a text or binary
-                file, a logger, or a callable that gets each line.
-            max_message_bytes: Bytes of one line from the server; None sets no limit.
-            grace: The pipe's ``grace``; None takes `CLOSE_SECONDS`.
-            shown: What an earlier start has written to stderr: as long as this one says the same nobody gets it again.
-
-        Raises:
-            ConnectionFailed: It cannot be started; nothing is left behind.
-            TypeError: `stderr` is none of these.
-        """
-        name = _shown(server.command)
-        consume = consumer_of(stderr)
-        if shown:
-            consume = _beyond(shown.encode(), consume)
-        try:
-            pipe = cls._start(name, server, consume, max_message_bytes)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ConnectionFailed(f"cannot start {name}: {_why(error, server)}") from error
-        if grace is not None:
-            pipe.grace = grace
-        return pipe
-
-    @classmethod
-    def _start(
-        cls, name: str, server: StdioServer, consume: Callable[[bytes], None], max_message_bytes: Optional[int]
-    ) -> ChildPipe:
-        from contextlib import ExitStack  # Loaded by `subprocess` in any case, too slow for the first import.
-
-        with ExitStack() as undo, ExitStack() as theirs:
-            bell = Bell()
-            undo.callback(bell.ring)
-            stderr_bell = Bell()
-            undo.callback(stderr_bell.ring)
-            stdin, sink = _to_child(bell, undo, theirs)
-            stdout, source = _from_child(bell, undo, theirs)
-            stderr, stderr_source = _from_child(stderr_bell, undo, theirs)
-            process = Process(server.command, server.environment(), server.cwd, (stdin, stdout, stderr), bell)
-            undo.callback(process.end)
-            process.tell_end_to(source)
-            pipe = cls(name, source, sink, max_message_bytes, process, Stderr(name, stderr_source, consume))
-            undo.pop_all()
-            return pipe
+    def _watch(self, ending: int) -> None:
+        """Wait for the end of the process, and tell who waits for it."""
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)  # reaped later: its group is named by its number
+        else:
+            self._process.wait()
+        close_quietly(ending)
+        self._exited.set()
 
     @property
     def pid(self) -> int:
@@ -198,59 +186,75 @@ class ChildPipe(DescriptorPipe):
     @property
     def stderr_tail(self) -> str:
         """The last 64 KiB that the server wrote to stderr."""
-        return self._stderr.tail
+        return self._stderr.tail.decode("utf-8", "replace")
+
+    @property
+    def returncode(self) -> Optional[int]:
+        """As `subprocess.Popen.returncode`: negative for a signal, None while it runs. Reaps it."""
+        with self._reaping:  # of two that poll at once `subprocess` would tell one that it still runs
+            return self._process.poll()
 
     def close(self) -> None:
-        """As `Pipe.close`: end of input, the grace, SIGTERM to the group, the grace again, SIGKILL; always reaped.
+        """As `Transport.close`: end of input, the grace, SIGTERM to the group, the grace again, SIGKILL; always reaped.
 
         It waits for the server's process, not for its pipes, which a process started by it may hold for ever.
         """
-        if os.getpid() != self._pid:
-            self._abandon()
-            return
-        self._bell.ring()
-        # Whoever holds this is in `close` as well, where every wait is bounded. When its wait is interrupted
-        # the next call finishes the work.
+        self.close_writing()
         with self._closing:
-            if not self._closed:
-                self._end_process()
-                self._stderr.wait(self.STDERR_SECONDS)
-                self._stderr.close(self.CONSUMER_SECONDS)
-                self._let_go()
-                self._process.release()
-                self._closed = True
+            if self._gone:
+                return
+            if not self._exited.wait(self.grace):
+                self._end_group()
+            self._stderr.ended.wait(STDERR_SECONDS)
+            self._stderr.finish(CONSUMER_SECONDS)
+            super().close()
+            close_quietly(self._ended_number)
+            self._gone = True
+            log.debug("%s %s", self.name, _ending(self.returncode))
 
-    def _end_process(self) -> None:
-        self._sink.retire()
-        if self._process.wait(self.grace, self._source):
-            return
-        self._process.terminate()
+    def _end_group(self) -> None:
+        self._signal("SIGTERM")
         limit = Deadline(self.grace)
-        if self._process.wait(limit.wait(), self._source):
-            # A wrapper (npx, sh) may be gone while the server it started is still ending; its stderr tells.
-            self._stderr.wait(limit.wait())
-        self._process.end()
+        if self._exited.wait(limit.wait()):
+            self._stderr.ended.wait(limit.wait())  # a wrapper (npx, sh) may be gone before the server it started
+        self._signal("SIGKILL")
+        if not self._exited.wait(KILLED_SECONDS):
+            log.error("process %s does not end after SIGKILL, it is left behind", self.pid)
 
-    def _abandon(self) -> None:
-        super()._abandon()
-        self._stderr.abandon()
-        self._process.abandon()
+    def _signal(self, name: str) -> None:
+        """Send a signal to the whole group; its number stays taken while anybody is in it."""
+        try:
+            if _WINDOWS:
+                self._process.terminate()
+            else:
+                os.killpg(self.pid, getattr(signal, name))
+        except OSError as error:
+            log.debug("%s for process group %s: %s", name, self.pid, error)
+
+    def close_in_fork(self) -> None:
+        """As `Transport.close_in_fork`."""
+        super().close_in_fork()
+        self._stderr.close_in_fork()
+        close_quietly(self._ended_number)
+        self._closing, self._gone = threading.RLock(), True
+        self._process.returncode = 0  # keeps the destructor from warning and waiting for a stranger
 
     def was_read(self) -> bool:
-        """As `Pipe.was_read`; `lost` finds it out, because when the pipe is closed nobody can."""
+        """As `Transport.was_read`; `lost` finds it out, because when it is closed nobody can."""
         return self._was_read is not False
 
     def lost(self, reason: str) -> ConnectionLost:
-        """As `Pipe.lost`, with what was run, how it ended and the last lines of its stderr.
+        """As `Transport.lost`, with what was run, how it ended and the last lines of its stderr.
 
         Waits up to half a second, once, for these to arrive.
         """
-        if os.getpid() != self._pid:
-            return super().lost(reason)
-        code = self._settle()
+        if self._settling is None:
+            self._settling = Deadline(SETTLE_SECONDS)
+        if self._exited.wait(self._settling.wait()):
+            self._stderr.ended.wait(self._settling.wait())
         if self._was_read is None:
-            self._was_read = self._sink.taken > _unread(self._sink)
-        tail = self._stderr.tail
+            self._was_read = self.sent > self._unread()
+        code, tail = self.returncode, self.stderr_tail
         return ConnectionLost(
             f"{self.name}: {reason}; the server {_ending(code)}{_last_lines(tail)}",
             exit_code=code if code is not None and code >= 0 else None,
@@ -258,68 +262,162 @@ class ChildPipe(DescriptorPipe):
             stderr_tail=tail,
         )
 
-    def _settle(self) -> Optional[int]:
-        """The exit status, after a short wait for it and for the end of stderr."""
-        if self._settling is None:
-            self._settling = Deadline(self.SETTLE_SECONDS)
-        if not self._closed and self._process.wait(self._settling.wait()):
-            self._stderr.wait(self._settling.wait())
-        return self._process.returncode
+    def _unread(self) -> int:
+        """Bytes in the pipe that nobody has taken out; 0 where the system does not tell (macOS, Windows)."""
+        try:
+            return int.from_bytes(fcntl.ioctl(self._writing, termios.FIONREAD, bytes(4)), sys.byteorder)
+        except (AttributeError, OSError, ValueError):
+            return 0
 
     def __repr__(self) -> str:
-        return f"<ChildPipe {self.name!r} pid {self.pid} {_ending(self._process.returncode)}>"
+        return f"<ChildTransport {self.name!r} pid {self.pid} {_ending(self._process.returncode)}>"
 
 
-def _to_child(bell: Bell, undo: ExitStack, theirs: ExitStack) -> tuple[int, Sink]:
-    reading, writing = os.pipe()
-    theirs.callback(close_quietly, reading)
-    enlarge(writing)
-    sink = Sink(writing, bell, nonblocking=not _WINDOWS)
-    undo.callback(sink.retire)
-    return reading, sink
+def _started(server: StdioServer) -> subprocess.Popen[bytes]:
+    """The process, in a group of its own."""
+    import subprocess
+
+    return subprocess.Popen(
+        server.command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        cwd=server.cwd,
+        env=server.environment(),
+        start_new_session=not _WINDOWS,
+        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+    )
 
 
-def _from_child(bell: Bell, undo: ExitStack, theirs: ExitStack) -> tuple[int, Source]:
-    reading, writing = os.pipe()
-    theirs.callback(close_quietly, writing)
-    enlarge(reading)
-    source = Source(reading, bell, nonblocking=not _WINDOWS)
-    undo.callback(source.retire)
-    return writing, source
+class _Stderr(StreamTransport):
+    """A child's stderr: always taken, its end kept, handed on as asked.
+
+    Two threads, because taking must not stop while who gets the text is slow, raises or never returns: one reads and
+    keeps the tail, the other hands on. What it cannot hand on waits in a small queue; then the child waits too, for a
+    second; then text is left out, and the log says so once.
+
+    Args:
+        name: Of the child.
+        reading: The descriptor.
+        consume: From `consumer_of`.
+    """
+
+    def __init__(self, name: str, reading: int, consume: Callable[[bytes], None]) -> None:
+        super().__init__(name, reading, -1, None)
+        self.tail = b""
+        self.ended = threading.Event()
+        self._consume, self._dropping = consume, False
+        self._pieces: queue.Queue[bytes] = queue.Queue(QUEUED_PIECES)
+        threading.Thread(target=self._take, name=f"minimcp-{name}-stderr", daemon=True).start()
+        self._consumer = threading.Thread(target=self._hand_on, name=f"minimcp-{name}-stderr-consumer", daemon=True)
+        self._consumer.start()
+
+    def _take(self) -> None:
+        piece = self.read()
+        while piece:
+            self.tail = (self.tail + piece)[-TAIL_BYTES:]
+            self._offer(piece)
+            piece = self.read()
+        self.ended.set()
+        self._pieces.put(b"")
+
+    def _offer(self, piece: bytes) -> None:
+        try:
+            self._pieces.put(piece, timeout=0.0 if self._dropping else PATIENCE_SECONDS)
+            self._dropping = False
+        except queue.Full:
+            if not self._dropping:
+                log.warning("stderr of %s: its consumer takes nothing, text is left out", self.name)
+            self._dropping = True
+
+    def _hand_on(self) -> None:
+        piece, complained = b".", False
+        while piece:
+            piece = self._pieces.get()
+            try:
+                self._consume(piece)
+            except Exception as error:
+                if not complained:
+                    log.warning("stderr of %s: its consumer raised %s", self.name, one_line(error))
+                complained = True
+
+    def finish(self, seconds: float) -> None:
+        """Stop reading; a consumer gets so many seconds to take what is queued, then it is left behind."""
+        self.close()
+        if self._consumer is not threading.current_thread():
+            self._consumer.join(seconds)
+            if self._consumer.is_alive():
+                log.warning("stderr of %s: its consumer does not return, its thread is left behind", self.name)
 
 
-def _unread(sink: Sink) -> int:
-    """Bytes in a pipe that nobody has taken out; 0 where the system does not tell (macOS, Windows)."""
-    if fcntl is None or not sink.enter():
-        return 0
-    try:
-        return int.from_bytes(fcntl.ioctl(sink.number, termios.FIONREAD, bytes(4)), sys.byteorder)
-    except OSError:
-        return 0
-    finally:
-        sink.leave()
+def consumer_of(wanted: Any) -> Callable[[bytes], None]:
+    """What hands a piece of stderr to `wanted`, and its last, empty piece at the end.
+
+    Args:
+        wanted: None for this process's own stderr, a text or binary file, a logger, or a callable that gets
+            each line as str without its line end.
+
+    Raises:
+        TypeError: It is none of these.
+    """
+    if wanted is None:
+        return _to_own_stderr
+    write = getattr(wanted, "write", None)
+    if callable(write):
+        return _to_file(wanted)
+    log = getattr(wanted, "info", None)
+    if callable(log):
+        return _by_line(lambda line: log("%s", line))
+    if callable(wanted):
+        return _by_line(wanted)
+    raise TypeError(f"stderr must be None, a file, a logger or a callable, not {type(wanted).__name__}")
 
 
-def _beyond(shown: bytes, consume: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """A consumer of stderr that hands on what comes from the first line on that is not as in an earlier text."""
-    held, same = b"", True
+def _to_own_stderr(piece: bytes) -> None:
+    """Write to descriptor 2, as a child that had inherited it would; where that is impossible, nothing."""
+    while piece:
+        try:
+            piece = piece[os.write(2, piece) :]
+        except BlockingIOError:
+            # Somebody who shares it made it non-blocking.
+            if not select.select([], [2], [], PATIENCE_SECONDS)[1]:
+                return
+        except OSError:
+            return
+
+
+def _to_file(file: Any) -> Callable[[bytes], None]:
+    text = isinstance(file, io.TextIOBase) or hasattr(file, "encoding")
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def write(piece: bytes) -> None:
+        file.write(decoder.decode(piece, final=not piece) if text else piece)
+        flush = getattr(file, "flush", None)
+        if flush is not None:
+            flush()
+
+    return write
+
+
+def _by_line(consume: Callable[[str], Any]) -> Callable[[bytes], None]:
+    pending = b""
 
     def take(piece: bytes) -> None:
-        nonlocal held, same
-        held += piece
-        if same and piece and shown.startswith(held):
-            return
-        if same and shown != held:
-            common = len(os.path.commonprefix([held, shown]))
-            held = held[held.rfind(b"\n", 0, common) + 1 :]
-        elif same:
-            held = b""
-        same = False
-        rest, held = held, b""
-        if rest:
-            consume(rest)
-        if not piece:
-            consume(b"")
+        nonlocal pending
+        lines = (pending + piece).split(b"\n")
+        pending = lines.pop()
+        if pending and (not piece or len(pending) > _LINE_BYTES):
+            lines.append(pending)
+            pending = b""
+        failure: Optional[Exception] = None
+        for line in lines:
+            try:
+                consume(line.decode("utf-8", "replace").rstrip("\r"))
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     return take
 

@@ -8,14 +8,12 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio
 from __future__ import annotations
 
 import os
-import select
 import stat
 import sys
 import threading
 from typing import Any, Optional, Sequence
 
-from ..engine.descriptors import LEAVING_SECONDS, Bell, DescriptorPipe, Sink, Source, close_quietly, enlarge
-from ..engine.lines import MAX_MESSAGE_BYTES
+from ..engine.transport import StreamTransport, close_quietly, enlarge
 
 try:
     import fcntl
@@ -23,32 +21,31 @@ except ImportError:  # pragma: no cover - Windows
     fcntl = None  # type: ignore[assignment]
 
 
-class StandardStreams(DescriptorPipe):
-    """This process's stdin and stdout as a pipe to the client that started it. Made by `take`, once at a time.
+class StandardStreams(StreamTransport):
+    """This process's stdin and stdout as a transport to the client that started it. Made by `take`, once at a time."""
 
-    In a forked process `close` puts nothing back: what is printed there would go to the client.
-    """
-
-    __slots__ = ("_found", "_stdout", "_stderr", "_restoring", "_restored")
-
-    def __init__(self, source: Source, sink: Sink, max_message_bytes: Optional[int], found: Sequence[bool]) -> None:
-        super().__init__("stdio", source, sink, max_message_bytes)
+    def __init__(self, reading: int, writing: int, limit: Optional[int], found: Sequence[bool]) -> None:
+        super().__init__("stdio", reading, writing, limit, shared=_is_shared(writing))
         self._found = found
         self._stdout: Any = sys.stdout if _number_of(sys.stdout) == 1 else None
         self._stderr: Any = sys.stderr
         self._restoring = threading.RLock()
         self._restored = False
-        self._redirect()
+        _point_at_nothing(0)
+        os.dup2(2, 1)
+        _flush(self._stdout)  # what was printed before and not written yet goes to stderr as well
+        if self._stdout is not None and self._stderr is not None:
+            sys.stdout = self._stderr
 
     @classmethod
-    def take(cls, max_message_bytes: Optional[int] = MAX_MESSAGE_BYTES) -> StandardStreams:
+    def take(cls, limit: Optional[int]) -> StandardStreams:
         """Take stdin and stdout aside, whatever they are: pipes, sockets, files, terminals, nothing.
 
-        Call it before anything was read from `sys.stdin`: what that has read ahead is not seen here. A
-        `sys.stdout` that does not write to descriptor 1 (None, a notebook's, a test's) is left alone.
+        Call it before anything was read from `sys.stdin`: what that has read ahead is not seen here. A `sys.stdout`
+        that does not write to descriptor 1 (None, a notebook's, a test's) is left alone.
 
         Args:
-            max_message_bytes: Bytes of one line from the client; None sets no limit.
+            limit: Bytes of one line from the client; None sets no limit.
 
         Raises:
             OSError: No descriptor is left.
@@ -56,82 +53,47 @@ class StandardStreams(DescriptorPipe):
         found = tuple([_is_open(number) for number in (0, 1, 2)])
         own: list[int] = []
         try:
-            # Filled first: the next descriptor that is opened would be one of them.
-            for number in (0, 1, 2):
+            for number in (0, 1, 2):  # filled first: the next descriptor that is opened would be one of them
                 if not found[number]:
                     _point_at_nothing(number)
             own += [_private(0)]
             own += [_private(1)]
-            bell = Bell()
+            for number in own:
+                enlarge(number)
+            return cls(own[0], own[1], limit, found)
         except BaseException:
             for number in own + [number for number in (0, 1, 2) if not found[number]]:
                 close_quietly(number)
             raise
-        for number in own:
-            enlarge(number)
-        return cls(Source(own[0], bell), Sink(own[1], bell, nonblocking=_may_switch(own[1])), max_message_bytes, found)
-
-    def _redirect(self) -> None:
-        _point_at_nothing(0)
-        os.dup2(2, 1)
-        # What was printed before and not written yet goes to stderr as well.
-        _flush(self._stdout)
-        if self._stdout is not None and self._stderr is not None:
-            sys.stdout = self._stderr
 
     def restore(self) -> None:
-        """Make descriptors 0, 1, 2 and `sys.stdout` what they were. Part of `close`. Idempotent.
-
-        A stdout that `finish` has closed stays closed to the client: descriptor 1 remains stderr.
-        """
+        """Make descriptors 0, 1, 2 and `sys.stdout` what they were. Part of `close`. Idempotent."""
         with self._restoring:
-            if self._restored or os.getpid() != self._pid:
+            if self._restored:
                 return
             self._restored = True
-            # What is still buffered belongs on stderr like the rest.
-            for stream in (self._stdout, sys.__stdout__):
+            for stream in (self._stdout, sys.__stdout__):  # what is still buffered belongs on stderr like the rest
                 _flush(stream)
             _flush_c()
             if self._stdout is not None and sys.stdout is self._stderr:
                 sys.stdout = self._stdout
-            for number, end in ((0, self._source), (1, self._sink)):
+            for number, own in ((0, self._reading), (1, self._writing)):
                 if not self._found[number]:
                     close_quietly(number)
-                elif end.enter():
-                    os.dup2(end.number, number)
-                    end.leave()
+                elif own >= 0:
+                    os.dup2(own, number)
             if not self._found[2]:
                 close_quietly(2)
 
-    def finish(self) -> None:
-        """As `Pipe.finish`."""
-        twin = self._twin_of_socket()
-        super().finish()
-        if twin is not None:
-            # Closing it tells the client nothing while stdin is the same socket.
-            self._sink.gone.wait(LEAVING_SECONDS)
-            _shut(twin)
-
-    def _twin_of_socket(self) -> Optional[int]:
-        if os.getpid() != self._pid or not self._sink.enter():
-            return None
-        try:
-            number = self._sink.number
-            return os.dup(number) if stat.S_ISSOCK(os.fstat(number).st_mode) else None
-        finally:
-            self._sink.leave()
-
     def close(self) -> None:
-        """As `Pipe.close`, and `restore`."""
-        if os.getpid() != self._pid:
-            self._abandon()
-            return
-        self._bell.ring()
+        """As `Transport.close`, and `restore`."""
         self.restore()
-        self._let_go()
+        super().close()
 
-    def __repr__(self) -> str:
-        return f"<StandardStreams {'closed' if self._bell.rung else 'open'}>"
+    def close_in_fork(self) -> None:
+        """As `Transport.close_in_fork`: nothing is put back, or what is printed there would go to the client."""
+        self._restoring, self._restored = threading.RLock(), True
+        super().close_in_fork()
 
 
 def _is_open(number: int) -> bool:
@@ -158,11 +120,11 @@ def _point_at_nothing(number: int) -> None:
         os.close(nothing)
 
 
-def _may_switch(number: int) -> bool:
-    """Whether it can block for long and may be made non-blocking: others share that flag, stderr for one."""
+def _is_shared(number: int) -> bool:
+    """Whether it must not be made non-blocking, because others may share that flag: stderr, for one."""
     status = os.fstat(number)
-    kind_fits = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)
-    return hasattr(select, "poll") and kind_fits and not (_is_open(2) and os.path.samestat(status, os.fstat(2)))
+    blocks_long = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)
+    return not blocks_long or (_is_open(2) and os.path.samestat(status, os.fstat(2)))
 
 
 def _number_of(stream: Any) -> int:
@@ -191,14 +153,3 @@ def _flush_c() -> None:
         library.fflush(stdout)
     except (ImportError, OSError, AttributeError, TypeError, ValueError):
         pass  # No ctypes, or another C library.
-
-
-def _shut(number: int) -> None:
-    """Send the end of the stream on a socket, and close this descriptor of it."""
-    import socket
-
-    with socket.socket(fileno=number) as twin:
-        try:
-            twin.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass

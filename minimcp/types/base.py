@@ -1,79 +1,279 @@
-"""`Wire`, the base of every typed object that goes over the wire.
+"""`Wire`, the base class of every object that goes over the wire.
 
-A class names its members once, in a table ``FIELDS`` of Python name to `Kind`. From that table come reading,
-writing, checking, comparing and showing. Here stands the only translation between ``snake_case`` and
-``camelCase`` of the package. Which members an older revision does not know is not known here.
+A class names its members as the fields of a dataclass, and their types say what they may hold::
+
+    class Root(Wire):
+        uri: str
+        name: Optional[str] = None
+
+From that come the constructor, reading, writing, checking, comparing and showing. Here stands the only translation
+between ``snake_case`` and ``camelCase`` of the package. Which members an older revision does not know is not known
+here: the layer that sends drops them.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Iterable, Mapping, Optional, Sequence, TypeVar, cast
+import base64
+import sys
+import typing
+from dataclasses import MISSING, dataclass, field, fields
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Iterable, NamedTuple, Optional, TypeVar, Union
 
-from .kinds import Json, Kind, json_type
 from .meta import check_meta
 
-W = TypeVar("W", bound="Wire")
-T = TypeVar("T")
-_Step = tuple[str, str, Kind, tuple[type, ...], Any, Any, Any]
+if TYPE_CHECKING:
+    from typing_extensions import Self, dataclass_transform
+else:
 
-_new = object.__new__
+    def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
+        """Tells type checkers, and nobody else, that a subclass is a dataclass."""
+        return lambda cls: cls
+
+
+Held = TypeVar("Held")
+Given = TypeVar("Given")
+
+Json = dict[str, Any]
+"""A JSON object as the codec gives and takes it."""
 
 LONGEST_SHOWN = 200
 """Characters of one value in a repr."""
 
+_WORDS = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+
+
+class Absent(Enum):
+    """The type of `ABSENT`; there is one object of it, and it is false."""
+
+    ABSENT = "ABSENT"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT = Absent.ABSENT
+"""Says "no such member" where None is a value of its own (JSON null)."""
+
+
+class Converted(Generic[Held, Given]):
+    """The type of a field that holds a `Held` and whose constructor takes a `Given`, for type checkers."""
+
+    if TYPE_CHECKING:
+
+        def __get__(self, owner: object, cls: object = None) -> Held: ...
+        def __set__(self, owner: object, value: Given) -> None: ...
+
+
+Items = Converted[list[Held], Iterable[Held]]
+"""A list; the constructor copies any collection."""
+OptionalItems = Converted[Optional[list[Held]], Optional[Iterable[Held]]]
+Bytes = Converted[bytes, Union[bytes, bytearray, memoryview]]
+
+
+class Kind(NamedTuple):
+    """What one field may hold. A peer's mistake is a ValueError, an author's mistake of type is a TypeError.
+
+    Attributes:
+        says: The same in words, for messages: "a string".
+        wire: The JSON types that may arrive, exactly these (a boolean is no number).
+        python: The types that an author may give.
+        each: The types of the elements, if it is a list; None does not look at them.
+        read: From what arrived to what the field holds; None keeps it. ValueError refuses it.
+        write: The way back; None keeps it.
+        convert: From what an author gave to what the field holds; None keeps it.
+        check: Refuses a value with a ValueError that begins with its first argument, which names the field.
+        strict: Whether what a peer sent is checked too; else it is kept as it came.
+    """
+
+    says: str
+    wire: tuple[type, ...]
+    python: tuple[type, ...]
+    each: Optional[tuple[type, ...]] = None
+    read: Optional[Callable[[Any], Any]] = None
+    write: Optional[Callable[[Any], Any]] = None
+    convert: Optional[Callable[[Any], Any]] = None
+    check: Optional[Callable[[str, Any], object]] = None
+    strict: bool = False
+
+    def misfit(self, value: Any) -> Optional[str]:
+        """The type of what an author may not give, None when all is well. True is no number."""
+        found = type(value).__name__
+        fits = isinstance(value, self.python) and not (isinstance(value, bool) and bool not in self.python)
+        wrong = [each for each in value if not isinstance(each, self.each)] if fits and self.each else []
+        if wrong:
+            return f"{found} holding {type(wrong[0]).__name__}"
+        return None if fits else found
+
+
+def json_type(value: Any) -> str:
+    """The JSON type of a decoded value, in words."""
+    return _WORDS.get(type(value), "a number")
+
 
 def member_name(name: str) -> str:
-    """The wire's name of a Python name: ``mime_type`` is ``mimeType``, ``meta`` is ``_meta``.
-
-    An underscore at the end changes nothing: it marks a slot behind a property.
-    """
+    """The wire's name of a Python name: ``mime_type`` is ``mimeType``, ``meta`` is ``_meta``."""
     if name == "meta":
         return "_meta"
     first, *others = name.split("_")
     return first + "".join(part.title() for part in others)
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, bytes):
-        return f"<{len(value)} bytes>"
-    text = repr(value)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+def decode_base64(text: str) -> bytes:
+    """Bytes from base64 with padding: the standard alphabet, or that for URLs, which servers of 2024 wrote.
+
+    Raises:
+        ValueError: There is another character in it, or both alphabets, or the padding is wrong.
+    """
+    if "+" not in text and "/" not in text:
+        text = text.replace("-", "+").replace("_", "/")
+    if len(text) % 4:
+        raise ValueError("not standard base64 with padding")
+    return base64.b64decode(text, validate=True)
 
 
+def encode_base64(data: bytes) -> str:
+    """Standard base64 with padding, on one line."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def listed(value: Any) -> Any:
+    """A list of its own from what an author gave.
+
+    What is no collection (text, bytes, a mapping, one of our objects) stays as it is, to be refused by the name of
+    the field.
+    """
+    single = isinstance(value, (str, bytes, dict, Wire)) or not hasattr(value, "__iter__")
+    return value if single else list(value)
+
+
+def strings(value: list[Any]) -> list[str]:
+    """The list itself.
+
+    Raises:
+        ValueError: It holds something that is no string.
+    """
+    for item in value:
+        if type(item) is not str:
+            raise ValueError(f"must hold strings, not {json_type(item)}")
+    return value
+
+
+def _as_bytes(data: Any) -> Any:
+    return bytes(data) if isinstance(data, (bytearray, memoryview)) else data
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_JSON_TYPES = (str, int, float, bool, list, dict, type(None))
+
+KINDS: dict[Any, Kind] = {
+    str: Kind("a string", (str,), (str,)),
+    bool: Kind("true or false", (bool,), (bool,)),
+    float: Kind("a number", (int, float), (int, float)),
+    int: Kind("a whole number", (int, float), (int,), read=_whole),
+    Union[str, int]: Kind("a string or a whole number", (str, int), (str, int)),
+    bytes: Kind("base64 text", (str,), (bytes,), None, decode_base64, encode_base64, _as_bytes),
+    list[str]: Kind("a list of strings", (list,), (list,), (str,), read=strings, convert=listed),
+    Json: Kind("an object", (dict,), (dict,)),
+    Any: Kind("a JSON value", _JSON_TYPES, (*_JSON_TYPES, tuple)),
+}
+"""By the type of a field. `add_kind` adds the classes of this package, and unions of them."""
+
+
+def add_kind(annotation: Any, read: Callable[[Any], Any]) -> None:
+    """Add to `KINDS` a class, or a union of classes, whose objects `read` makes, and a list of such objects."""
+    classes = typing.get_args(annotation) or (annotation,)
+    names = " or ".join(cls.__name__ for cls in classes)
+    KINDS[annotation] = Kind(f"an object ({names})", (dict,), classes, None, read, lambda value: value.to_wire())
+    KINDS[list[annotation]] = Kind(
+        f"a list ({names})", (list,), (list,), classes, convert=listed,
+        read=lambda values: [read(value) for value in values], write=lambda values: [each.to_wire() for each in values],
+    )  # fmt: skip
+
+
+def kind_of(annotation: Any) -> Kind:
+    """What a field of this type may hold. Whether a member may be absent is not part of that: a default says so."""
+    if annotation in KINDS:
+        return KINDS[annotation]
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return KINDS[str]._replace(check=one_of(args), strict=True)
+    return kind_of(args[0] if origin is Converted else Union[tuple(arg for arg in args if arg is not type(None))])
+
+
+def one_of(words: tuple[str, ...]) -> Callable[[str, Any], None]:
+    """A check that refuses what is, or holds, none of these words."""
+
+    def check(what: str, value: Any) -> None:
+        for each in value if isinstance(value, list) else [value]:
+            if each not in words:
+                raise ValueError(f"{what} must be one of {', '.join(words)}, not {each!r:.60}")
+
+    return check
+
+
+def unit(what: str, value: float) -> None:
+    """A check that refuses what lies outside 0 to 1."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"{what} must lie between 0 and 1, not at {value}")
+
+
+def member(*, default: Any = MISSING, init: bool = True, **about: Any) -> Any:
+    """A field about which its type does not say everything.
+
+    Args:
+        default: What it holds when the member is absent; such a value is not written. Without one it is required.
+        init: Whether the constructor takes it. What it does not take is no member either.
+        about: ``local=True``: it is no member, that is, neither read, written nor compared. ``name``: of the member,
+            where it is not made from the field's. ``required=True``: a peer may not leave it out although an author
+            may. All others are attributes of `Kind` that differ from those of the field's type.
+    """
+    return field(default=default, init=init, metadata={"local": not init, **about})
+
+
+@dataclass_transform(field_specifiers=(member,))
 class Wire:
     """One object of the protocol as Python sees it.
 
-    ``extra`` holds members that this library does not know; they are written back unchanged. Objects are
-    plain and changeable: guard one that several threads change. Mappings are kept, not copied.
+    ``extra`` holds members that this library does not know; they are written back unchanged. (``resultType`` belongs
+    to the layer above.) Mappings are kept, not copied. Two objects are equal when they have the same class and members.
+
+    Thread safety: objects are plain and changeable: guard one that several threads change.
     """
 
-    FIELDS: ClassVar[Mapping[str, Kind]] = {}
-    """Every member: the Python name and what it may hold, in the order of the wire and of the repr."""
-    DROPPED: ClassVar[tuple[str, ...]] = ()
-    """Members that belong to the layer above: neither read nor kept."""
-    LOCAL: ClassVar[tuple[str, ...]] = ()
-    """Attributes that do not travel; None in what was read."""
-
     _tag: ClassVar[Optional[str]] = None
-    _plan: ClassVar[tuple[_Step, ...]] = ()
+    _plan: ClassVar[tuple[tuple[str, str, Kind, Any], ...]] = ()
+    """Of each field: its name, the member's name, what it may hold, and the default (MISSING: it is required)."""
     _known: ClassVar[frozenset[str]] = frozenset()
 
-    __slots__ = ("extra",)
     extra: Json
 
     def __init_subclass__(cls) -> None:
-        """Work out once what reading and writing go through. A class attribute ``type`` is a member too."""
-        cls._plan = tuple(
-            (name, member_name(name), kind, kind.wire, kind.read, kind.write, kind.blank)
-            for name, kind in cls.FIELDS.items()
-        )
+        """Make it a dataclass, and work out once what reading and writing go through."""
+        dataclass(eq=False, repr=False)(cls)
+        # typing.get_type_hints would do the same in ten times the time.
+        names, plan = vars(sys.modules[cls.__module__]), []
+        for each in [one for one in fields(cls) if not one.metadata.get("local")]:  # type: ignore[arg-type]
+            kind = kind_of(eval(str(each.type), names))
+            kind = kind._replace(**{key: value for key, value in each.metadata.items() if key in kind._fields})
+            default = MISSING if each.metadata.get("required") else each.default
+            plan.append((each.name, each.metadata.get("name", member_name(each.name)), kind, default))
+            if each.name in vars(cls):
+                delattr(cls, each.name)  # the default, which would hide a property of a base class
         tag = getattr(cls, "type", None)
         cls._tag = tag if isinstance(tag, str) else None
-        names = [member for _, member, *_ in cls._plan]
-        cls._known = frozenset([*names, *cls.DROPPED, *(["type"] if cls._tag else [])])
+        cls._plan = tuple(plan)
+        cls._known = frozenset(["resultType", *(step[1] for step in plan), *(["type"] if cls._tag else [])])
+        add_kind(cls, cls.from_wire)
 
     @classmethod
-    def from_wire(cls: type[W], mapping: Any) -> W:
+    def from_wire(cls, mapping: Any) -> Self:
         """Read a decoded JSON object. An optional member that is null counts as absent.
 
         Raises:
@@ -81,110 +281,77 @@ class Wire:
         """
         if not isinstance(mapping, dict):
             raise ValueError(f"{cls.__name__}: must be an object, not {json_type(mapping)}")
-        made = _new(cls)
-        for name in cls.LOCAL:
-            setattr(made, name, None)
-        known = 0 if cls._tag is None else 1
-        for name, member, kind, types, read, _, blank in cls._plan:
+        made = object.__new__(cls)
+        values = made.__dict__
+        for name, member, kind, default in cls._plan:
             value = mapping.get(member)
-            if value is not None or (kind.nullable and member in mapping):
-                known += 1
-                if type(value) not in types:
+            if value is not None or (member in mapping and type(None) in kind.wire):
+                if type(value) not in kind.wire:
                     raise ValueError(f"{cls.__name__}: {member} must be {kind.says}, not {json_type(value)}")
-                if read is not None:
+                if kind.read is not None:
                     try:
-                        value = read(value)
+                        value = kind.read(value)
                     except ValueError as error:
                         raise ValueError(f"{cls.__name__}: {member}: {error}") from None
-            elif kind.needed:
+                if kind.strict and kind.check is not None:
+                    kind.check(f"{cls.__name__}: {member}", value)
+            elif default is MISSING:
                 raise ValueError(f"{cls.__name__}: {member} is missing")
             else:
-                value = blank
-            setattr(made, name, value)
-        # Counting is quicker than looking at each name, and nearly always there is nothing unknown.
-        if known == len(mapping):
-            made.extra = {}
-        else:
-            made.extra = {member: value for member, value in mapping.items() if member not in cls._known}
+                value = default
+            values[name] = value
+        made.extra = {member: value for member, value in mapping.items() if member not in cls._known}
         return made
 
     def to_wire(self) -> Json:
         """The JSON object for the wire, without what is not set. The top level is a fresh dict."""
         made: Json = {} if self._tag is None else {"type": self._tag}
-        for name, member, _, _, _, write, blank in self._plan:
-            value = getattr(self, name)
-            if value is not blank:
-                made[member] = value if write is None else write(value)
+        values = self.__dict__
+        for name, member, kind, default in self._plan:
+            value = values[name]
+            if value is not default:
+                made[member] = value if kind.write is None else kind.write(value)
         return {**self.extra, **made} if self.extra else made
 
-    def _start(self) -> None:
-        """The end of every ``__init__``: refuse what does not fit before it gets anywhere near the wire.
+    def __post_init__(self) -> None:
+        """Refuse what does not fit before it gets anywhere near the wire; what is set later is not looked at.
 
         Raises:
-            TypeError: A member has a wrong type; one line names it and says what is wanted.
-            ValueError: A key of ``meta`` is one that authors may not write; what is set later is not looked at.
+            TypeError: A field has a wrong type; one line names it and says what is wanted.
+            ValueError: A value that the protocol does not have, or a key of ``meta`` that authors may not write.
         """
         self.extra = {}
-        for name, kind in self.FIELDS.items():
-            value = getattr(self, name)
-            misfit = None if value is kind.blank and not kind.needed else kind.misfit(value)
-            if misfit:
+        values, owner = self.__dict__, type(self).__name__
+        for name, _, kind, default in self._plan:
+            if values[name] is default:
+                continue
+            if kind.convert is not None:
+                values[name] = kind.convert(values[name])
+            misfit = kind.misfit(values[name])
+            if misfit is not None:
                 wanted = "bytes" if bytes in kind.python else kind.says
-                raise TypeError(f"{type(self).__name__}: {name.rstrip('_')} must be {wanted}, not {misfit}")
-        meta = getattr(self, "meta", None)
-        if meta:
-            check_meta(meta, type(self).__name__)
-
-    def _values(self) -> list[Any]:
-        return [self.extra, *(getattr(self, name) for name in self.FIELDS)]
+                raise TypeError(f"{owner}: {name} must be {wanted}, not {misfit}")
+            if kind.check is not None:
+                kind.check(f"{owner}: {name}", values[name])
+        if values.get("meta"):
+            check_meta(values["meta"], owner)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Wire) or type(other) is not type(self):
             return NotImplemented
-        return self._values() == other._values()
+        same = all(self.__dict__[name] == other.__dict__[name] for name, *_ in self._plan)
+        return same and self.extra == other.extra
 
     def __repr__(self) -> str:
-        shown = {
-            name.rstrip("_"): getattr(self, name)
-            for name, kind in self.FIELDS.items()
-            if getattr(self, name) is not kind.blank
-        }
+        values = self.__dict__
+        shown = {name: values[name] for name, _, _, default in self._plan if values[name] is not default}
         if self.extra:
             shown["extra"] = self.extra
-        listing = ", ".join(f"{name}={_short(value)}" for name, value in shown.items())
-        return f"{type(self).__name__}({listing})"
+        return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown.items())})"
 
 
-def listed(value: Iterable[T]) -> list[T]:
-    """A list of its own from what an author handed over.
-
-    What is no collection (text, bytes, a mapping, one of our objects) stays as it is: `Wire._start` refuses
-    it then, by the name of the member.
-    """
-    single = isinstance(value, (str, bytes, dict, Wire)) or not hasattr(value, "__iter__")
-    return cast("list[T]", value) if single else list(value)
-
-
-def listed_or_none(value: Optional[Iterable[T]]) -> Optional[list[T]]:
-    """The same for a member that may be left out."""
-    return None if value is None else listed(value)
-
-
-def check_unit(owner: str, name: str, value: Optional[float]) -> None:
-    """Refuse a priority outside 0 to 1.
-
-    Raises:
-        ValueError: It lies outside.
-    """
-    if value is not None and not 0 <= value <= 1:
-        raise ValueError(f"{owner}: {name} must lie between 0 and 1, not at {value}")
-
-
-def check_word(owner: str, name: str, value: Optional[str], words: Sequence[str]) -> None:
-    """Refuse a word that the protocol does not have for this member.
-
-    Raises:
-        ValueError: It is none of `words`.
-    """
-    if value is not None and value not in words:
-        raise ValueError(f"{owner}: {name} must be one of {', '.join(words)}, not {value!r}")
+def _short(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"<{len(value)} bytes>"
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."

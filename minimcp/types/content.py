@@ -1,23 +1,249 @@
-"""Content blocks: what tools and prompts are made of, the same classes on both sides."""
+"""Content blocks and resources: what tools, prompts and reading give, the same classes on both sides.
+
+https://modelcontextprotocol.io/specification/2026-07-28/server/resources
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, ClassVar, Literal, Optional, TypeVar, Union
+import re
+from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, Optional, TypeVar, Union
 
-from .base import Wire
-from .common import ANNOTATIONS, Annotations
-from .kinds import DATA, OBJECT, TEXT, Json, as_bytes, json_type, many, needed, one
-from .media import media_type
-from .resource import (
-    BlobResourceContents,
-    Resource,
-    ResourceContents,
-    TextResourceContents,
-    contents_from_wire,
-)
+from . import base
+from .base import Bytes, Converted, Items, Json, OptionalItems, Wire, member
 
 M = TypeVar("M", bound="_Media")
+
+Role = Literal["user", "assistant"]
+"""Who speaks, or for whom something is meant."""
+
+base.KINDS[list[Role]] = base.KINDS[list[str]]._replace(check=base.one_of(("user", "assistant")))
+
+
+class Annotations(Wire):
+    """Hints for a program that shows or uses a block or a resource.
+
+    Args:
+        audience: For whom it is meant; None says nothing.
+        priority: From 0 (may be left out) to 1 (is needed); None says nothing.
+        last_modified: When it changed, as ISO 8601 text; None says nothing.
+
+    Raises:
+        ValueError: A role that does not exist, or a priority outside 0 to 1.
+    """
+
+    audience: OptionalItems[Role] = member(default=None)
+    priority: Optional[float] = member(default=None, check=base.unit)
+    last_modified: Optional[str] = None
+
+
+def _split(sizes: Any) -> Any:
+    """Sizes as a list. An early draft had one string with all of them in it."""
+    return sizes.split() if isinstance(sizes, str) else base.listed(sizes)
+
+
+class Icon(Wire):
+    """A picture for a user interface. Untrusted: fetch only what `is_safe`, and look at what arrives.
+
+    Args:
+        src: An https or data URL.
+        mime_type: Of the picture; None says nothing.
+        sizes: Each as "48x48", or "any"; None means any size. One string with several is split.
+        theme: The background it is made for, "light" or "dark"; None means both.
+
+    Raises:
+        ValueError: Another theme.
+    """
+
+    src: str
+    mime_type: Optional[str] = None
+    sizes: Converted[Optional[list[str]], Union[str, Iterable[str], None]] = member(
+        default=None, wire=(list, str), read=lambda sizes: base.strings(_split(sizes)), convert=_split
+    )
+    theme: Optional[Literal["light", "dark"]] = member(default=None, strict=False)
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the URL is one that may be shown at all: https, or data with an image in it."""
+        return self.src[:8].lower() == "https://" or self.src[:11].lower() == "data:image/"
+
+
+class Named(Wire):
+    """What has a name for programs and a title for people."""
+
+    @property
+    def display_name(self) -> str:
+        """What to show: the title, else the name."""
+        named: Any = self
+        return str(named.title or named.name)
+
+
+class Implementation(Named):
+    """Who a client or a server is. For people and logs: nothing may depend on it.
+
+    Args:
+        name: For programs.
+        version: In any form.
+        title: For people; None means the name.
+        description: What it is for.
+        website_url: Where to read more.
+        icons: Pictures of it.
+    """
+
+    name: str
+    version: str
+    title: Optional[str] = None
+    description: Optional[str] = None
+    website_url: Optional[str] = None
+    icons: OptionalItems[Icon] = member(default=None)
+
+    @classmethod
+    def of_peer(cls, mapping: Any) -> Optional[Implementation]:
+        """What a peer said about itself, as far as it can be read; None when there is not even a name."""
+        try:
+            return cls.from_wire(mapping)
+        except ValueError:
+            name = mapping.get("name") if isinstance(mapping, dict) else None
+            version = mapping.get("version") if isinstance(mapping, dict) else None
+            return cls(name, version if isinstance(version, str) else "") if isinstance(name, str) else None
+
+
+class Resource(Named):
+    """A resource as ``resources/list`` shows it.
+
+    Args:
+        uri: Its URI; sent byte for byte as it stands.
+        name: For programs.
+        title: For people; None means the name.
+        description: What it is, for a model.
+        mime_type: Of its content; None when not known.
+        size: Of the content in bytes; None when not known.
+        annotations: For whom it is meant and how much it matters.
+        icons: Pictures of it.
+        meta: The member ``_meta``.
+    """
+
+    uri: str
+    name: str
+    title: Optional[str] = None
+    description: Optional[str] = None
+    mime_type: Optional[str] = None
+    size: Optional[int] = None
+    annotations: Optional[Annotations] = None
+    icons: OptionalItems[Icon] = member(default=None)
+    meta: Optional[Json] = None
+
+
+class ResourceTemplate(Named):
+    """A family of resources as ``resources/templates/list`` shows it.
+
+    Args:
+        uri_template: Their URI with variables in braces (RFC 6570).
+        name: For programs.
+        mime_type: Only when it is the same for all of them.
+
+    The others are those of `Resource`.
+    """
+
+    uri_template: str
+    name: str
+    title: Optional[str] = None
+    description: Optional[str] = None
+    mime_type: Optional[str] = None
+    annotations: Optional[Annotations] = None
+    icons: OptionalItems[Icon] = member(default=None)
+    meta: Optional[Json] = None
+
+
+class TextResourceContents(Wire):
+    """Content of a resource that is text. Its ``data`` is None.
+
+    Args:
+        uri: Of the resource, or of a part of it.
+        text: The text.
+        mime_type: None when not known.
+        meta: The member ``_meta``.
+    """
+
+    uri: str
+    text: str
+    mime_type: Optional[str] = None
+    meta: Optional[Json] = None
+
+    data: ClassVar[None] = None
+
+
+class BlobResourceContents(Wire):
+    """Content of a resource that is bytes. Its ``text`` is None.
+
+    Args:
+        uri: Of the resource, or of a part of it.
+        data: The bytes; base64 is only on the wire.
+        mime_type: None when not known.
+        meta: The member ``_meta``.
+    """
+
+    uri: str
+    data: Bytes = member(name="blob")
+    mime_type: Optional[str] = None
+    meta: Optional[Json] = None
+
+    text: ClassVar[None] = None
+
+
+ResourceContents = Union[TextResourceContents, BlobResourceContents]
+
+
+def contents_from_wire(mapping: Any) -> ResourceContents:
+    """Read one item of content; its members decide whether it is text or bytes.
+
+    Raises:
+        ValueError: It is neither, or a member is missing or of a wrong type.
+    """
+    if not isinstance(mapping, dict):
+        raise ValueError(f"resource contents: must be an object, not {base.json_type(mapping)}")
+    if mapping.get("text") is not None:
+        return TextResourceContents.from_wire(mapping)
+    if mapping.get("blob") is not None:
+        return BlobResourceContents.from_wire(mapping)
+    raise ValueError("resource contents: neither text nor blob is there")
+
+
+base.add_kind(ResourceContents, contents_from_wire)
+
+
+def _check_ttl(what: str, milliseconds: int) -> None:
+    if milliseconds < 0:
+        raise ValueError(f"{what} must not be negative, as {milliseconds} is")
+
+
+class ReadResourceResult(Wire):
+    """What reading a resource gives.
+
+    Args:
+        contents: One item, or several when the URI stands for several things.
+        ttl_ms: Milliseconds for which it stays true; None leaves that to the resource.
+        cache_scope: Who may keep it, "private" (one user) or "public"; None leaves that to the resource.
+        meta: The member ``_meta``.
+
+    Raises:
+        ValueError: Another scope, or less than no time.
+    """
+
+    contents: Items[ResourceContents]
+    ttl_ms: Optional[int] = member(default=None, check=_check_ttl)
+    cache_scope: Optional[Literal["private", "public"]] = member(default=None, strict=False)
+    meta: Optional[Json] = None
+
+    @property
+    def text(self) -> Optional[str]:
+        """The text of the first item; None when it is bytes or there is none."""
+        return self.contents[0].text if self.contents else None
+
+    @property
+    def data(self) -> Optional[bytes]:
+        """The bytes of the first item; None when it is text or there is none."""
+        return self.contents[0].data if self.contents else None
 
 
 class Text(Wire):
@@ -30,39 +256,64 @@ class Text(Wire):
     """
 
     type: ClassVar[Literal["text"]] = "text"
-    FIELDS = {"text": needed(TEXT), "annotations": ANNOTATIONS, "meta": OBJECT}
-    __slots__ = tuple(FIELDS)
 
-    def __init__(self, text: str, *, annotations: Optional[Annotations] = None, meta: Optional[Json] = None) -> None:
-        self.text = text
-        self.annotations = annotations
-        self.meta = meta
-        self._start()
+    text: str
+    annotations: Optional[Annotations] = None
+    meta: Optional[Json] = None
+
+
+_MEDIA = (
+    ("image/png", ".png", rb"\x89PNG\r\n\x1a\n"),
+    ("image/jpeg", ".jpg .jpeg", rb"\xff\xd8\xff"),
+    ("image/gif", ".gif", rb"GIF8[79]a"),
+    ("image/webp", ".webp", rb"RIFF....WEBP"),
+    ("image/tiff", ".tif .tiff", rb"II\*\x00|MM\x00\*"),
+    ("image/x-icon", ".ico", rb"\x00\x00\x01\x00"),
+    ("image/avif", ".avif", rb"....ftypavi[fs]"),
+    ("image/heic", ".heic", rb"....ftyphei[cx]"),
+    ("image/svg+xml", ".svg", None),
+    ("image/bmp", ".bmp", None),
+    ("audio/wav", ".wav", rb"RIFF....WAVE"),
+    ("audio/mpeg", ".mp3", rb"ID3|\xff[\xfb\xf3\xf2]"),
+    ("audio/flac", ".flac", rb"fLaC"),
+    ("audio/mp4", ".m4a", rb"....ftypM4[AB] "),
+    ("audio/aac", ".aac", rb"\xff[\xf1\xf9]"),
+    ("audio/ogg", ".ogg .oga .opus", None),
+    ("audio/webm", ".weba", None),
+)
+"""MIME type, suffixes, and a pattern of the first bytes where they tell it for certain (a film may begin with others).
+
+A table of our own: the standard library's differs between machines, and says "audio/x-wav", which models refuse."""
+
+
+def media_type(name: str, data: bytes) -> Optional[str]:
+    """The MIME type of a picture or a sound; None when neither its bytes nor its name say it.
+
+    Args:
+        name: Of the file. Only its suffix counts, and less than the bytes: files are often named wrongly.
+        data: Its content, or the beginning of it.
+    """
+    for mime_type, _, beginning in _MEDIA:
+        if beginning is not None and re.match(beginning, data, re.DOTALL):
+            return mime_type
+    suffix = os.path.splitext(name)[1].lower()
+    return next((mime_type for mime_type, suffixes, _ in _MEDIA if suffix in suffixes.split()), None)
 
 
 class _Media(Wire):
     """What a picture and a sound have in common."""
 
-    FIELDS = {"data": needed(DATA), "mime_type": needed(TEXT), "annotations": ANNOTATIONS, "meta": OBJECT}
-    __slots__ = tuple(FIELDS)
+    data: Bytes
+    mime_type: str
+    annotations: Optional[Annotations] = None
+    meta: Optional[Json] = None
 
-    def __init__(
-        self,
-        data: Union[bytes, bytearray, memoryview],
-        mime_type: str,
-        *,
-        annotations: Optional[Annotations] = None,
-        meta: Optional[Json] = None,
-    ) -> None:
-        if isinstance(data, (str, os.PathLike)):
-            name = type(self).__name__
-            wrong = f"{name}: data must be bytes, not {type(data).__name__}"
-            raise TypeError(f"{wrong}: {name}.from_file(...) reads a file")
-        self.data = as_bytes(data)
-        self.mime_type = mime_type
-        self.annotations = annotations
-        self.meta = meta
-        self._start()
+    def __post_init__(self) -> None:
+        given: Any = self.data
+        if isinstance(given, (str, os.PathLike)):
+            name, found = type(self).__name__, type(given).__name__
+            raise TypeError(f"{name}: data must be bytes, not {found}: {name}.from_file(...) reads a file")
+        super().__post_init__()
 
     @classmethod
     def from_file(cls: type[M], path: Union[str, os.PathLike[str]], mime_type: Optional[str] = None) -> M:
@@ -80,7 +331,7 @@ class _Media(Wire):
             data = file.read()
         if mime_type is None:
             wanted, name = cls.__name__.lower(), os.path.basename(os.fspath(path))
-            mime_type = media_type(path, data)
+            mime_type = media_type(name, data)
             if mime_type is None:
                 raise ValueError(f"{name}: neither its bytes nor its suffix are known as {wanted}: say mime_type=")
             if not mime_type.startswith(f"{wanted}/"):
@@ -99,21 +350,18 @@ class Image(_Media):
     """
 
     type: ClassVar[Literal["image"]] = "image"
-    __slots__ = ()
 
 
 class Audio(_Media):
     """A sound. The arguments are those of `Image`."""
 
     type: ClassVar[Literal["audio"]] = "audio"
-    __slots__ = ()
 
 
 class ResourceLink(Resource):
     """A pointer to a resource that the client may read, listed or not. Arguments as `Resource`."""
 
     type: ClassVar[Literal["resource_link"]] = "resource_link"
-    __slots__ = ()
 
 
 class EmbeddedResource(Wire):
@@ -126,24 +374,10 @@ class EmbeddedResource(Wire):
     """
 
     type: ClassVar[Literal["resource"]] = "resource"
-    FIELDS = {
-        "resource": needed(one(contents_from_wire, TextResourceContents, BlobResourceContents)),
-        "annotations": ANNOTATIONS,
-        "meta": OBJECT,
-    }
-    __slots__ = tuple(FIELDS)
 
-    def __init__(
-        self,
-        resource: ResourceContents,
-        *,
-        annotations: Optional[Annotations] = None,
-        meta: Optional[Json] = None,
-    ) -> None:
-        self.resource = resource
-        self.annotations = annotations
-        self.meta = meta
-        self._start()
+    resource: ResourceContents
+    annotations: Optional[Annotations] = None
+    meta: Optional[Json] = None
 
     @classmethod
     def from_wire(cls, mapping: Any) -> EmbeddedResource:
@@ -180,15 +414,16 @@ class UnknownContent(Wire):
 
     Args:
         raw: The JSON object, ``type`` included.
+
+    Raises:
+        ValueError: It has no type.
     """
 
-    FIELDS = {"raw": needed(OBJECT)}
-    __slots__ = tuple(FIELDS)
+    raw: Json
 
-    def __init__(self, raw: Json) -> None:
-        self.raw = raw
-        self._start()
-        if not isinstance(raw.get("type"), str):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.raw.get("type"), str):
             raise ValueError("UnknownContent: raw must have a type")
 
     @property
@@ -212,10 +447,8 @@ class UnknownContent(Wire):
 
     @classmethod
     def from_wire(cls, mapping: Any) -> UnknownContent:
-        """Keep a decoded JSON object that has a type; `content_from_wire` sees to that."""
-        made = cls.__new__(cls)
-        made.raw, made.extra = mapping, {}
-        return made
+        """Keep a decoded JSON object that has a type."""
+        return cls(mapping)
 
     def to_wire(self) -> Json:
         """The JSON object as it came."""
@@ -225,21 +458,6 @@ class UnknownContent(Wire):
 Content = Union[Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent]
 """A block of a tool's result or of a prompt's message."""
 
-BLOCKS = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
-
-
-def block_type(mapping: Any) -> str:
-    """The type of a block that arrived.
-
-    Raises:
-        ValueError: It is no object or has no type.
-    """
-    if not isinstance(mapping, dict):
-        raise ValueError(f"content block: must be an object, not {json_type(mapping)}")
-    kind = mapping.get("type")
-    if type(kind) is not str:
-        raise ValueError("content block: type is missing or no string")
-    return kind
 
 
 def _link_or_embedded(mapping: Json) -> Content:
@@ -249,24 +467,33 @@ def _link_or_embedded(mapping: Json) -> Content:
     return ResourceLink.from_wire({"name": mapping["uri"], **mapping})
 
 
-_READERS: dict[str, Callable[[Any], Content]] = {
-    "text": Text.from_wire,
-    "image": Image.from_wire,
-    "audio": Audio.from_wire,
-    "resource_link": ResourceLink.from_wire,
-    "resource": _link_or_embedded,
-}
-_unknown = UnknownContent.from_wire
+READERS: dict[str, Callable[[Any], Any]] = {cls.type: cls.from_wire for cls in (Text, Image, Audio, ResourceLink)}
+READERS["resource"] = _link_or_embedded
+"""By ``type``."""
 
 
-def content_from_wire(mapping: Any) -> Content:
+def content_from_wire(mapping: Any, readers: Mapping[str, Callable[[Any], Any]] = READERS) -> Any:
     """Read one content block. A kind that is not known here is kept as `UnknownContent`.
 
     Raises:
         ValueError: It has no type, or a known kind lacks a member or has a wrong one.
     """
-    return _READERS.get(block_type(mapping), _unknown)(mapping)
+    if not isinstance(mapping, dict):
+        raise ValueError(f"content block: must be an object, not {base.json_type(mapping)}")
+    if type(mapping.get("type")) is not str:
+        raise ValueError("content block: type is missing or no string")
+    return readers.get(mapping["type"], UnknownContent)(mapping)
 
 
-CONTENT = needed(many(content_from_wire, *BLOCKS))
-"""The member ``content`` of a result."""
+base.add_kind(Content, content_from_wire)
+
+
+class WithContent(Wire):
+    """What has a content block, or several, in ``content``."""
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined by line feeds; empty when there are none."""
+        content = self.__dict__["content"]
+        blocks = content if isinstance(content, list) else [content]
+        return "\n".join([block.text for block in blocks if isinstance(block, Text)])

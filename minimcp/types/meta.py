@@ -13,15 +13,11 @@ _PREFIX = rf"{_LABEL}(?:\.{_LABEL})*\Z"
 _NAME = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?\Z"
 _TRACE_PARENT = r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
 
-RESERVED_LABELS = frozenset({"mcp", "modelcontextprotocol"})
-
-DEFINED_KEYS = frozenset(
-    "io.modelcontextprotocol/" + name
-    for name in (
-        "protocolVersion", "clientCapabilities", "clientInfo", "logLevel", "serverInfo", "subscriptionId",
-        "related-task", "model-immediate-response",
-    )
-)
+_DEFINED_NAMES = (
+    "protocolVersion", "clientCapabilities", "clientInfo", "logLevel", "serverInfo", "subscriptionId", "related-task",
+    "model-immediate-response",
+)  # fmt: skip
+DEFINED_KEYS = frozenset(f"io.modelcontextprotocol/{name}" for name in _DEFINED_NAMES)
 """Keys under reserved prefixes that a revision gives a meaning to; an author who sets one knows what it means."""
 
 TRACE_KEYS = ("traceparent", "tracestate", "baggage")
@@ -42,11 +38,26 @@ def check_meta(meta: Mapping[Any, Any], owner: str) -> None:
     for key, value in meta.items():
         if not isinstance(key, str):
             raise TypeError(f"{owner}: the keys of meta are strings, not {type(key).__name__}")
-        problem = _problem(key)
-        if problem is not None:
-            raise ValueError(f"{owner}: the meta key {key!r} {problem}")
-        if key in TRACE_KEYS:
-            _check_trace(key, value, owner)
+        prefix, slash, name = key.rpartition("/")
+        wrong = f"{owner}: the meta key {key!r}"
+        if not re.match(_NAME, name) or (slash and not re.match(_PREFIX, prefix)):
+            raise ValueError(f"{wrong} breaks the grammar: write it like com.example/name")
+        if is_reserved(prefix) and key not in DEFINED_KEYS:
+            raise ValueError(f"{wrong} is reserved for the protocol: use a prefix of your own, like com.example/")
+        if key in TRACE_KEYS and not isinstance(value, str):
+            raise TypeError(f"{owner}: {key} is text, not {type(value).__name__}")
+        if key == "traceparent" and not re.match(_TRACE_PARENT, value):
+            raise ValueError(f"{owner}: traceparent is written 00-<32 digits>-<16 digits>-<2 digits>, not {value!r}")
+
+
+def is_reserved(prefix: str) -> bool:
+    """Whether a prefix belongs to the protocol by the rule of any revision.
+
+    The newest rules look at the second label only (``dev.mcp``), an earlier one at every label but the last
+    (``mcp.dev``).
+    """
+    labels = prefix.lower().split(".")
+    return not {"mcp", "modelcontextprotocol"}.isdisjoint([*labels[:-1], *labels[1:2]])
 
 
 def check_identifier(identifier: Any, owner: str) -> None:
@@ -79,30 +90,3 @@ def check_extensions(given: Optional[Mapping[str, Any]]) -> dict[str, Any]:
         if not isinstance(settings, Mapping):
             raise TypeError(f"extensions: the settings of {identifier!r} are an object: write {{}} for none")
     return {identifier: dict(settings) for identifier, settings in (given or {}).items()}
-
-
-def _problem(key: str) -> Optional[str]:
-    """What is wrong with a key; None when nothing is."""
-    prefix, slash, name = key.rpartition("/")
-    if not re.match(_NAME, name) or (slash and not re.match(_PREFIX, prefix)):
-        return "breaks the grammar: write it like com.example/name"
-    if is_reserved(prefix) and key not in DEFINED_KEYS:
-        return "is reserved for the protocol: use a prefix of your own, like com.example/"
-    return None
-
-
-def is_reserved(prefix: str) -> bool:
-    """Whether a prefix belongs to the protocol by the rule of any revision.
-
-    The newest rules look at the second label only (``dev.mcp``), an earlier one at every label but the last
-    (``mcp.dev``).
-    """
-    labels = prefix.lower().split(".")
-    return not RESERVED_LABELS.isdisjoint([*labels[:-1], *labels[1:2]])
-
-
-def _check_trace(key: str, value: Any, owner: str) -> None:
-    if not isinstance(value, str):
-        raise TypeError(f"{owner}: {key} is text, not {type(value).__name__}")
-    if key == "traceparent" and not re.match(_TRACE_PARENT, value):
-        raise ValueError(f"{owner}: traceparent is written 00-<32 digits>-<16 digits>-<2 digits>, not {value!r}")

@@ -1,16 +1,18 @@
-"""Prompts: how they are listed, and what getting one gives."""
+"""Prompts: how they are listed, what getting one gives, and suggestions for the value of an argument.
+
+https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
+https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
+"""
 
 from __future__ import annotations
 
-from typing import Iterable, Optional, Union
+from typing import Any, Optional, Union
 
-from .base import Wire, check_word, listed, listed_or_none
-from .common import ICONS, Icon, Role
-from .content import BLOCKS, Content, Text, content_from_wire
-from .kinds import FLAG, OBJECT, ROLE, ROLES, TEXT, Json, blank, many, needed, one
+from .base import Converted, Items, Json, OptionalItems, Wire, json_type, member
+from .content import Content, Icon, Named, Role, Text, WithContent
 
 
-class PromptArgument(Wire):
+class PromptArgument(Named):
     """One argument of a prompt; its value is always a string.
 
     Args:
@@ -20,34 +22,17 @@ class PromptArgument(Wire):
         required: Whether it must be given.
     """
 
-    FIELDS = {"name": needed(TEXT), "title": TEXT, "description": TEXT, "required": blank(FLAG, False)}
-    __slots__ = tuple(FIELDS)
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        title: Optional[str] = None,
-        description: Optional[str] = None,
-        required: bool = False,
-    ) -> None:
-        self.name = name
-        self.title = title
-        self.description = description
-        self.required = required
-        self._start()
+    name: str
+    title: Optional[str] = None
+    description: Optional[str] = None
+    required: bool = False
 
     def to_wire(self) -> Json:
         """As `Wire.to_wire`; ``required`` is always there."""
         return {**super().to_wire(), "required": self.required}
 
-    @property
-    def display_name(self) -> str:
-        """What to show: the title, else the name."""
-        return self.title or self.name
 
-
-class Prompt(Wire):
+class Prompt(Named):
     """A prompt as ``prompts/list`` shows it.
 
     Args:
@@ -59,41 +44,19 @@ class Prompt(Wire):
         meta: The member ``_meta``.
     """
 
-    FIELDS = {
-        "name": needed(TEXT),
-        "title": TEXT,
-        "description": TEXT,
-        "arguments": many(PromptArgument.from_wire, PromptArgument),
-        "icons": ICONS,
-        "meta": OBJECT,
-    }
-    __slots__ = tuple(FIELDS)
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        title: Optional[str] = None,
-        description: Optional[str] = None,
-        arguments: Optional[Iterable[PromptArgument]] = None,
-        icons: Optional[Iterable[Icon]] = None,
-        meta: Optional[Json] = None,
-    ) -> None:
-        self.name = name
-        self.title = title
-        self.description = description
-        self.arguments = listed_or_none(arguments)
-        self.icons = listed_or_none(icons)
-        self.meta = meta
-        self._start()
-
-    @property
-    def display_name(self) -> str:
-        """What to show: the title, else the name."""
-        return self.title or self.name
+    name: str
+    title: Optional[str] = None
+    description: Optional[str] = None
+    arguments: OptionalItems[PromptArgument] = member(default=None)
+    icons: OptionalItems[Icon] = member(default=None)
+    meta: Optional[Json] = None
 
 
-class PromptMessage(Wire):
+def _as_block(content: Any) -> Any:
+    return Text(content) if isinstance(content, str) else content
+
+
+class PromptMessage(WithContent):
     """One message of a prompt: who speaks, and one block.
 
     Args:
@@ -105,20 +68,9 @@ class PromptMessage(Wire):
         ValueError: A role that does not exist.
     """
 
-    FIELDS = {"role": needed(ROLE), "content": needed(one(content_from_wire, *BLOCKS)), "meta": OBJECT}
-    __slots__ = tuple(FIELDS)
-
-    def __init__(self, role: Role, content: Union[str, Content], *, meta: Optional[Json] = None) -> None:
-        self.role: str = role
-        self.content: Content = Text(content) if isinstance(content, str) else content
-        self.meta = meta
-        self._start()
-        check_word("PromptMessage", "role", role, ROLES)
-
-    @property
-    def text(self) -> str:
-        """The text of the block; empty when it is of another kind."""
-        return self.content.text if isinstance(self.content, Text) else ""
+    role: Role
+    content: Converted[Content, Union[str, Content]] = member(convert=_as_block)
+    meta: Optional[Json] = None
 
 
 Message = PromptMessage
@@ -134,22 +86,41 @@ class GetPromptResult(Wire):
         meta: The member ``_meta``.
     """
 
-    FIELDS = {
-        "description": TEXT,
-        "messages": needed(many(PromptMessage.from_wire, PromptMessage)),
-        "meta": OBJECT,
-    }
-    DROPPED = ("resultType",)
-    __slots__ = tuple(FIELDS)
+    messages: Items[PromptMessage]
+    description: Optional[str] = None
+    meta: Optional[Json] = None
 
-    def __init__(
-        self,
-        messages: Iterable[PromptMessage],
-        description: Optional[str] = None,
-        *,
-        meta: Optional[Json] = None,
-    ) -> None:
-        self.description = description
-        self.messages = listed(messages)
-        self.meta = meta
-        self._start()
+
+class Completion(Wire):
+    """Suggestions, best first. On the wire they stand in the member ``completion`` of the result.
+
+    Args:
+        values: The suggestions. What is sent has at most 100; a completer may return more.
+        total: How many there are in all; None when not known.
+        has_more: Whether there are more; None says nothing.
+        meta: The member ``_meta`` of the result.
+    """
+
+    values: Items[str]
+    total: Optional[int] = None
+    has_more: Optional[bool] = None
+    meta: Optional[Json] = member(default=None, local=True)
+
+    @classmethod
+    def from_wire(cls, mapping: Any) -> Completion:
+        """Read the result of ``completion/complete``.
+
+        Raises:
+            ValueError: It is no such result; one line says why.
+        """
+        if not isinstance(mapping, dict):
+            raise ValueError(f"Completion: must be an object, not {json_type(mapping)}")
+        made = super().from_wire(mapping.get("completion"))
+        meta = mapping.get("_meta")
+        made.meta = meta if isinstance(meta, dict) else None
+        return made
+
+    def to_wire(self) -> Json:
+        """The result of ``completion/complete``."""
+        result: Json = {"completion": super().to_wire()}
+        return result if self.meta is None else {**result, "_meta": self.meta}

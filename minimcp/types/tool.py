@@ -1,13 +1,14 @@
-"""Tools: how they are listed, and what calling one gives."""
+"""Tools: how they are listed, and what calling one gives.
+
+https://modelcontextprotocol.io/specification/2026-07-28/server/tools
+"""
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Optional
+from typing import Any, Optional
 
-from .base import Wire, check_word, listed, listed_or_none
-from .common import ICONS, Icon
-from .content import CONTENT, Content, Text
-from .kinds import ABSENT, ANY, FLAG, OBJECT, TEXT, Json, blank, needed, one
+from .base import ABSENT, Items, Json, OptionalItems, Wire, member
+from .content import Content, Icon, Named, WithContent
 
 WRAPPED = "x-minimcp-wrapped"
 """Marks an output schema that only holds the real one, for revisions whose structured content is an object."""
@@ -24,30 +25,11 @@ class ToolAnnotations(Wire):
         open_world_hint: It deals with the outside world; None reads as True.
     """
 
-    FIELDS = {
-        "title": TEXT,
-        "read_only_hint": FLAG,
-        "destructive_hint": FLAG,
-        "idempotent_hint": FLAG,
-        "open_world_hint": FLAG,
-    }
-    __slots__ = tuple(FIELDS)
-
-    def __init__(
-        self,
-        *,
-        title: Optional[str] = None,
-        read_only_hint: Optional[bool] = None,
-        destructive_hint: Optional[bool] = None,
-        idempotent_hint: Optional[bool] = None,
-        open_world_hint: Optional[bool] = None,
-    ) -> None:
-        self.title = title
-        self.read_only_hint = read_only_hint
-        self.destructive_hint = destructive_hint
-        self.idempotent_hint = idempotent_hint
-        self.open_world_hint = open_world_hint
-        self._start()
+    title: Optional[str] = None
+    read_only_hint: Optional[bool] = None
+    destructive_hint: Optional[bool] = None
+    idempotent_hint: Optional[bool] = None
+    open_world_hint: Optional[bool] = None
 
     @property
     def read_only(self) -> bool:
@@ -70,26 +52,7 @@ class ToolAnnotations(Wire):
         return self.open_world_hint is not False
 
 
-class ToolExecution(Wire):
-    """How a tool may be run.
-
-    Args:
-        task_support: "forbidden", "optional" or "required"; None reads as "forbidden".
-
-    Raises:
-        ValueError: Another word.
-    """
-
-    FIELDS = {"task_support": TEXT}
-    __slots__ = tuple(FIELDS)
-
-    def __init__(self, task_support: Optional[str] = None) -> None:
-        self.task_support = task_support
-        self._start()
-        check_word("ToolExecution", "task_support", task_support, ("forbidden", "optional", "required"))
-
-
-class Tool(Wire):
+class Tool(Named):
     """A tool as ``tools/list`` shows it.
 
     Args:
@@ -100,46 +63,17 @@ class Tool(Wire):
         output_schema: JSON Schema of the structured content; None when there is none.
         annotations: Hints about what it does.
         icons: Pictures of it.
-        execution: How it may be run.
         meta: The member ``_meta``.
     """
 
-    FIELDS = {
-        "name": needed(TEXT),
-        "title": TEXT,
-        "description": TEXT,
-        "input_schema": needed(OBJECT),
-        "output_schema": OBJECT,
-        "annotations": one(ToolAnnotations.from_wire, ToolAnnotations),
-        "icons": ICONS,
-        "execution": one(ToolExecution.from_wire, ToolExecution),
-        "meta": OBJECT,
-    }
-    __slots__ = tuple(FIELDS)
-
-    def __init__(
-        self,
-        name: str,
-        input_schema: Json,
-        *,
-        title: Optional[str] = None,
-        description: Optional[str] = None,
-        output_schema: Optional[Json] = None,
-        annotations: Optional[ToolAnnotations] = None,
-        icons: Optional[Iterable[Icon]] = None,
-        execution: Optional[ToolExecution] = None,
-        meta: Optional[Json] = None,
-    ) -> None:
-        self.name = name
-        self.title = title
-        self.description = description
-        self.input_schema = input_schema
-        self.output_schema = output_schema
-        self.annotations = annotations
-        self.icons = listed_or_none(icons)
-        self.execution = execution
-        self.meta = meta
-        self._start()
+    name: str
+    input_schema: Json
+    title: Optional[str] = None
+    description: Optional[str] = None
+    output_schema: Optional[Json] = None
+    annotations: Optional[ToolAnnotations] = None
+    icons: OptionalItems[Icon] = member(default=None)
+    meta: Optional[Json] = None
 
     @property
     def display_name(self) -> str:
@@ -151,47 +85,23 @@ class Tool(Wire):
         """The annotations; without any, those that say nothing, whose properties give the defaults."""
         return self.annotations or ToolAnnotations()
 
-    @property
-    def task_support(self) -> str:
-        """Whether it may run as a task: "forbidden" unless it says otherwise."""
-        return (self.execution.task_support if self.execution else None) or "forbidden"
 
-
-class Outcome(Wire):
-    """What a call of a tool gave: the members that `CallToolResult` and `ToolResult` have in common."""
-
-    FIELDS = {
-        "content": CONTENT,
-        "structured_content_": blank(ANY, ABSENT),
-        "is_error": blank(FLAG, False),
-        "meta": OBJECT,
-    }
-    __slots__ = tuple(FIELDS)
-
-    content: list[Content]
-    structured_content_: Any
-    """As `structured_content`, but `ABSENT` when there is none."""
-    is_error: bool
-    meta: Optional[Json]
+class Outcome(WithContent):
+    """What `CallToolResult` and `ToolResult` have in common."""
 
     @property
     def structured_content(self) -> Any:
         """What came; None when nothing came and when null came (`has_structured_content` tells which)."""
-        return None if self.structured_content_ is ABSENT else self.structured_content_
+        return self.__dict__["structured_content"] if self.has_structured_content else None
 
     @structured_content.setter
     def structured_content(self, value: Any) -> None:
-        self.structured_content_ = value
+        self.__dict__["structured_content"] = value
 
     @property
     def has_structured_content(self) -> bool:
         """Whether there is structured content, were it null."""
-        return self.structured_content_ is not ABSENT
-
-    @property
-    def text(self) -> str:
-        """The text blocks, joined by line feeds; empty when there are none."""
-        return "\n".join([block.text for block in self.content if isinstance(block, Text)])
+        return self.__dict__["structured_content"] is not ABSENT
 
 
 class CallToolResult(Outcome):
@@ -207,21 +117,8 @@ class CallToolResult(Outcome):
         meta: The member ``_meta``.
     """
 
-    DROPPED = ("resultType",)
-    LOCAL = ("value",)
-    __slots__ = LOCAL
-
-    def __init__(
-        self,
-        content: Iterable[Content] = (),
-        *,
-        structured_content: Any = ABSENT,
-        is_error: bool = False,
-        meta: Optional[Json] = None,
-    ) -> None:
-        self.content = listed(content)
-        self.structured_content_ = structured_content
-        self.is_error = is_error
-        self.meta = meta
-        self.value: Any = None
-        self._start()
+    content: Items[Content] = member(default=(), required=True)
+    structured_content: Any = ABSENT
+    is_error: bool = False
+    meta: Optional[Json] = None
+    value: Any = member(init=False, default=None)

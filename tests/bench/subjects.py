@@ -62,7 +62,8 @@ def limit() -> Subject:
 
 
 def minimcp() -> Subject:
-    version = (CHECKOUT / "minimcp" / "version.py").read_text(encoding="utf-8").split('VERSION = "')[1].split('"')[0]
+    text = (CHECKOUT / "minimcp" / "__init__.py").read_text(encoding="utf-8")
+    version = text.split('__version__ = "')[1].split('"')[0]
     return Subject("minimcp", sys.executable, version, "from minimcp import Context, Server, ToolError")
 
 

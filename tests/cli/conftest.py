@@ -32,6 +32,7 @@ def order(
     Args:
         item: What to buy.
     '''
+    print("ordering", file=sys.stderr, flush=True)
     for step in range(1, 5):
         ctx.progress(step, 4, "step %d" % step)
     return {"item": item, "count": count, "price": price, "tags": tags, "gift": gift, "size": size, "more": more}
@@ -51,7 +52,7 @@ def slow(ctx: Context) -> str:
 @server.tool
 def pictures():
     "Show what is no text."
-    return [Text("a\\x1b[31mb"), Image(b"12345", "image/png"), ResourceLink("file:///x", "x")]
+    return [Text("a\\x1b[31mb 京"), Image(b"12345", "image/png"), ResourceLink("file:///x", "x")]
 
 @server.tool
 def nothing() -> None:
@@ -83,13 +84,12 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def minimcp(capfd: Any) -> Callable[..., Done]:
-    """Call `main` in this process; what the server's process writes to stderr is in ``err`` too."""
+    """Call `main` in this process."""
 
     def call(*arguments: str) -> Done:
         capfd.readouterr()
         code = main(arguments)
-        out, err = capfd.readouterr()
-        return Done(code, out, err)
+        return Done(code, *capfd.readouterr())
 
     return call
 
@@ -99,12 +99,12 @@ def command_line(*arguments: str, package: str = "minimcp") -> List[str]:
     return [sys.executable, "-m", package, *arguments]
 
 
-def run_process(*arguments: str, stdin: str = "", package: str = "minimcp", **options: Any) -> Done:
+def run_process(*arguments: str, package: str = "minimcp", **options: Any) -> Done:
     """Run a command as a process, bounded by three times the common wait: two Pythons start."""
-    options.setdefault("env", {**os.environ, "PYTHONPATH": str(ROOT)})
+    options = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}, "input": "", "stdout": subprocess.PIPE, **options}
     done = subprocess.run(
-        command_line(*arguments, package=package), input=stdin, capture_output=True, text=True, timeout=3 * WAIT,
-        **options,
+        command_line(*arguments, package=package), stderr=subprocess.PIPE, text=True, encoding="utf-8",
+        timeout=3 * WAIT, **options,
     )
     return Done(done.returncode, done.stdout, done.stderr)
 

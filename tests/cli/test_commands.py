@@ -1,4 +1,4 @@
-"""list, call and ping: in this process against a server in a child process."""
+"""list, call, read, prompt and ping: in this process against a server in a child process, and at a URL."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import json
 import os
 import subprocess
 import sys
-from typing import Callable
+from typing import Any, Callable, List
 
 import pytest
 
-from minimcp.cli.listing import kind
+from minimcp.cli import say
+from minimcp.cli.terminal import as_json
 
 from ..support import ROOT, WAIT
+from ..web import Peer
 from .conftest import Done, command_line, quoted, run_process
 
 LISTED = """\
@@ -24,6 +26,15 @@ shop 3, revision 2026-07-28
 order(item: string, count: integer = 1, price: number = 0.5,"""
 
 
+def _write(name: str, text: str) -> str:
+    with open(name, "w", encoding="utf-8") as file:
+        file.write(text)
+    return name
+
+
+# ------------------------------------------------------------ list
+
+
 def test_list(shop: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("list", shop)
     assert (done.code, done.err) == (0, "")
@@ -31,67 +42,15 @@ def test_list(shop: str, minimcp: Callable[..., Done]) -> None:
     assert 'size: one of "s", "m" = "m"' in done.out
     assert "\n    Order something.\n      item: What to buy.\n" in done.out
     assert "\nfail()\n    Fail.\n" in done.out
-
-
-def test_list_as_json(shop: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("list", shop, "--output", "json")
     assert [tool["name"] for tool in json.loads(done.out)["tools"]] == ["order", "fail", "slow", "pictures", "nothing"]
 
 
-def test_list_of_a_server_without_tools(shop: str, minimcp: Callable[..., Done]) -> None:
-    with open("bare.py", "w", encoding="utf-8") as file:
-        file.write("from minimcp import Server\nServer('bare').run()\n")
-    assert minimcp("list", "bare.py").out == "bare 0, revision 2026-07-28\n\nno tools\n"
+def test_list_of_a_server_without_anything(shop: str, minimcp: Callable[..., Done]) -> None:
+    bare = _write("bare.py", "from minimcp import Server\nServer('bare').run()\n")
+    assert minimcp("list", bare).out == "bare 0, revision 2026-07-28\n\nno tools\n"
     nothing = {"tools": [], "resources": [], "resourceTemplates": [], "prompts": []}
-    assert json.loads(minimcp("list", "bare.py", "--output", "json").out) == nothing
-
-
-TODO = """
-from __future__ import annotations
-import dataclasses
-import datetime
-from typing import Optional
-from minimcp import Server
-
-server = Server("todo")
-
-@dataclasses.dataclass
-class Where:
-    room: str
-
-@dataclasses.dataclass
-class Todo:
-    title: str
-    due: Optional[datetime.date]
-    where: Where
-    done: bool = False
-
-@dataclasses.dataclass
-class Tree:
-    children: list[Tree]
-
-@server.tool
-def load(todos: list[Todo], first: Todo, tree: Tree, at: datetime.datetime, sure: dict[str, int]) -> int:
-    return len(todos)
-
-server.run()
-"""
-
-
-def test_list_shows_what_objects_hold(shop: str, minimcp: Callable[..., Done]) -> None:
-    with open("todo.py", "w", encoding="utf-8") as file:
-        file.write(TODO)
-    todo = "object (title: string, due: date or null, where: object, done: boolean = false)"
-    assert minimcp("list", "todo.py").out.splitlines()[2] == (
-        f"load(todos: array of {todo}, first: {todo}, tree: object (children: array of object), at: date and time, "
-        "sure: object)"
-    )
-
-
-def test_a_schema_that_goes_round_in_circles_is_shown() -> None:
-    root = {"$defs": {"A": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#/$defs/A"}}]}}}
-    assert kind({"$ref": "#/$defs/A"}, root).startswith("integer or array of integer or array of ")
-    assert kind({"type": "string", "format": ["date"]}) == "string"
+    assert json.loads(minimcp("list", bare, "--output", "json").out) == nothing
 
 
 SHELF = """
@@ -129,15 +88,11 @@ server.run()
 @pytest.fixture
 def shelf(shop: str) -> str:
     """The file of a server with resources and prompts, next to the shop."""
-    with open("shelf.py", "w", encoding="utf-8") as file:
-        file.write(SHELF)
-    return "shelf.py"
+    return _write("shelf.py", SHELF)
 
 
 def test_list_of_resources_and_prompts(shelf: str, minimcp: Callable[..., Done]) -> None:
-    done = minimcp("list", shelf)
-    assert (done.code, done.err) == (0, "")
-    assert done.out == """\
+    assert minimcp("list", shelf) == Done(0, """\
 shelf 0, revision 2026-07-28
 
 resources:
@@ -157,88 +112,83 @@ prompts:
 greet(name, [tone])
     Greet somebody.
       tone: How it sounds.
-"""
+""", "")
     listed = json.loads(minimcp("list", shelf, "--output", "json").out)
     assert [len(listed[name]) for name in ("tools", "resources", "resourceTemplates", "prompts")] == [0, 2, 1, 1]
 
 
-def test_read(shelf: str, minimcp: Callable[..., Done]) -> None:
-    assert minimcp("read", shelf, "notes://all") == Done(0, "# n\x1b[31motes\n", "")
-    assert minimcp("read", shelf, "hello://Ada").out == "hello Ada\n"
-    said = json.loads(minimcp("read", shelf, "bin://data", "--output", "json").out)
-    assert said["contents"] == [{"uri": "bin://data", "mimeType": "application/octet-stream", "blob": "AP8K"}]
-    done = minimcp("read", shelf, "none://here")
-    assert (done.code, done.out) == (3, "") and "Resource not found: none://here" in done.err
-    assert minimcp("read", shelf).code == 2
+OLDER = """
+import json, os, sys
+ANSWERS = {
+    "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+                   "serverInfo": {"name": "older", "version": "1"}},
+    "ping": {},
+    "tools/list": {"tools": [{"name": "die", "inputSchema": {"type": "object"}}]},
+    "resources/list": "database\\ndown",
+    "prompts/list": {"prompts": []},
+}
+for line in sys.stdin:
+    asked = json.loads(line)
+    method, answer = asked["method"], ANSWERS.get(asked["method"])
+    if method == "server/discover":
+        print("validation error for ClientRequest\\n" * 90, file=sys.stderr, flush=True)
+    elif method == "tools/call":
+        print("last words\\x1b", file=sys.stderr, flush=True)
+        os._exit(9)
+    if isinstance(answer, str):
+        said = {"error": {"code": -32603, "message": answer}}
+    else:
+        said = {"result": answer} if answer is not None else {"error": {"code": -32601, "message": "Method not found"}}
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}), flush=True)
+"""
 
 
-def test_read_writes_bytes_as_they_are(shelf: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = command_line("read", shelf, "bin://data")
-    done = subprocess.run(command, capture_output=True, timeout=3 * WAIT, env=environment, check=True)
-    assert done.stdout == b"\x00\xff\n"
+def test_a_list_that_fails_is_told_and_the_others_are_shown(shop: str, minimcp: Callable[..., Done]) -> None:
+    older = _write("older.py", OLDER)
+    done = minimcp("list", older)
+    assert (done.code, done.out) == (3, "older 1, revision 2025-06-18\n\ndie()\n")
+    assert done.err.endswith(" list: resources: database | down (-32603)\n") and done.err.count("\n") == 1
+    listed = json.loads(minimcp("list", older, "--output", "json").out)
+    assert [len(listed[name]) for name in ("tools", "resources", "resourceTemplates", "prompts")] == [1, 0, 0, 0]
+    _write("older.py", OLDER.replace('"database\\ndown"', '{"resources": []}'))
+    assert minimcp("list", older) == Done(0, "older 1, revision 2025-06-18\n\ndie()\n", "")
 
 
-def test_read_shows_a_terminal_nothing_that_it_would_obey(
-    shelf: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+def test_the_stderr_of_a_server_is_shown_on_request_or_when_the_connection_fails(
+    shop: str, minimcp: Callable[..., Done]
 ) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    assert minimcp("read", shelf, "notes://all").out == "# n\\x1b[31motes\n"
-    assert minimcp("read", shelf, "bin://data").out == "[content, bin://data, application/octet-stream, 3 bytes]\n"
-
-
-def test_prompt(shelf: str, minimcp: Callable[..., Done]) -> None:
-    done = minimcp("prompt", shelf, "greet", "name=Ada=x", "tone=")
-    assert done == Done(0, "user: Ada=x, \nassistant: Hi\nuser: [image, image/png, 5 bytes]\n", "")
-    said = json.loads(minimcp("prompt", "--output", "json", shelf, "greet", "name=Ada").out)
-    assert said["messages"][0]["content"]["text"] == "Ada, plain"
-    for words, code, text in (
-        (["greet"], 3, "name"), (["nope"], 3, "Unknown prompt: nope"), (["greet", "Ada"], 2, "is not key=value"),
-        (["greet", "=Ada"], 2, "is not key=value"), ([], 2, "NAME"),
-    ):
-        done = minimcp("prompt", shelf, *words)
-        assert (done.code, done.out) == (code, "") and text in done.err
-
-
-@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
-def test_ping(shop: str, revision: str, minimcp: Callable[..., Done]) -> None:
-    done = minimcp("ping", shop, "--revision", revision)
+    older = _write("older.py", OLDER)
+    done = minimcp("ping", older)
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("shop 3 answered in ")
-    assert done.out.endswith(f" ms, revision {revision}\n")
+    assert minimcp("ping", older, "--verbose").err.count("validation error") == 90
+    done = minimcp("call", older, "die")
+    assert (done.code, done.out) == (3, "") and "last words\\x1b\n" in done.err
+    assert "exited with code 9" in done.err.splitlines()[-1]
+    assert "ordering" not in minimcp("call", shop, "order", "item=a").err
 
 
-def test_ping_as_json(shop: str, minimcp: Callable[..., Done]) -> None:
-    said = json.loads(minimcp("ping", shop, "--output", "json", "--revision", "handshake").out)
-    assert (said["serverInfo"], said["revision"]) == ({"name": "shop", "version": "3"}, "2025-11-25")
-    assert said["seconds"] > 0
+# ------------------------------------------------------------ call
 
 
-def test_call_reads_arguments_by_the_schema(shop: str, minimcp: Callable[..., Done]) -> None:
-    words = ["item=7", "count=2", "price=3", "tags=a", "tags=b", "gift=yes", "size=s", 'more={"x": 1}']
-    done = minimcp("call", shop, "order", *words, "--quiet")
-    assert (done.code, done.err) == (0, "")
-    assert json.loads(done.out) == {
-        "item": "7", "count": 2, "price": 3, "tags": ["a", "b"], "gift": True, "size": "s", "more": {"x": 1},
-    }  # fmt: skip
-
-
-def test_call_takes_options_between_arguments(shop: str, minimcp: Callable[..., Done]) -> None:
-    done = minimcp("call", "--quiet", shop, "order", "item=a", "--json", '{"item": "b", "count": 3}', "gift=on")
-    assert [json.loads(done.out)[name] for name in ("item", "count", "gift")] == ["a", 3, True]
-
-
-def test_call_takes_arguments_from_stdin(
-    shop: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("words", "expected"), [
+    (["item=7", "count=2", "price=3", "tags=a", "tags=b", "gift=yes", "size=s", 'more={"x": 1}'],
+     {"item": "7", "count": 2, "price": 3, "tags": ["a", "b"], "gift": True, "size": "s", "more": {"x": 1}}),
+    (["item=京", "--json", '{"item": "b", "count": 3}', "gift=on"], {"item": "京", "count": 3, "gift": True}),
+    (["-", "--json", '{"count": 8}', "item=y"], {"item": "y", "count": 8, "gift": True}),
+])
+def test_call_reads_arguments_by_the_schema(
+    words: List[str], expected: Any, shop: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO('{"item": "x", "count": 9, "gift": true}'))
-    done = minimcp("call", shop, "order", "-", "--json", '{"count": 8}', "item=y", "--quiet")
-    assert [json.loads(done.out)[name] for name in ("item", "count", "gift")] == ["y", 8, True]
+    done = minimcp("call", "--quiet", shop, "order", *words)
+    assert (done.code, done.err) == (0, "")
+    said = json.loads(done.out)
+    assert {name: said[name] for name in expected} == expected
 
 
 def test_call_shows_progress_on_stderr(shop: str, minimcp: Callable[..., Done]) -> None:
-    done = minimcp("call", shop, "order", "item=a")
-    assert done.err.splitlines() == [
+    assert minimcp("call", shop, "order", "item=a").err.splitlines() == [
         "[#####...............]  25% step 1",
         "[##########..........]  50% step 2",
         "[###############.....]  75% step 3",
@@ -246,32 +196,38 @@ def test_call_shows_progress_on_stderr(shop: str, minimcp: Callable[..., Done]) 
     ]
 
 
-def test_call_as_json(shop: str, minimcp: Callable[..., Done]) -> None:
+def test_what_call_prints(shop: str, minimcp: Callable[..., Done]) -> None:
+    shown = "a\x1b[31mb 京\n[image, image/png, 5 bytes]\n[resource_link, file:///x]\n"
+    assert minimcp("call", shop, "pictures").out == shown
     done = minimcp("call", shop, "pictures", "--output", "json", "--revision", "2025-06-18")
-    assert done.code == 0
     assert [block["type"] for block in json.loads(done.out)["content"]] == ["text", "image", "resource_link"]
-
-
-def test_call_names_what_is_no_text(shop: str, minimcp: Callable[..., Done]) -> None:
-    assert minimcp("call", shop, "pictures").out == "a\x1b[31mb\n[image, image/png, 5 bytes]\n[resource_link, file:///x]\n"
-
-
-def test_call_of_a_tool_that_returns_nothing(shop: str, minimcp: Callable[..., Done]) -> None:
+    assert "a\\u001b[31mb 京" in done.out, "JSON is readable, and a terminal does not obey it"
     assert minimcp("call", shop, "nothing") == Done(0, "null\n", "")
-
-
-def test_a_tools_error_is_exit_code_1(shop: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("call", shop, "fail")
-    assert (done.code, done.out) == (1, "")
-    assert done.err.endswith(" call: out of stock,\nsorry\n")
+    assert (done.code, done.out) == (1, "") and done.err.endswith(" call: out of stock,\nsorry\n")
     done = minimcp("call", shop, "fail", "--output", "json")
     assert (done.code, json.loads(done.out)["isError"]) == (1, True)
-
-
-def test_wrong_arguments_are_the_servers_to_judge(shop: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("call", shop, "order", "item=a", "cuont=2")
-    assert (done.code, done.out) == (1, "")
-    assert "cuont" in done.err
+    assert (done.code, done.out) == (1, "") and "cuont" in done.err, "wrong arguments are the server's to judge"
+
+
+@pytest.mark.parametrize(("encoding", "text", "escaped"), [
+    ("utf-8", "京 \U0001f600", "京"), ("ascii", "\\u4eac", "\\u4eac"),
+])
+def test_any_text_comes_out_in_any_encoding(encoding: str, text: str, escaped: str, shelf: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    for options, shown in (([], text), (["--output", "json"], escaped)):
+        done = run_process("prompt", shelf, "greet", "name=京 \U0001f600", *options, env=environment)
+        assert (done.code, done.err) == (0, "") and shown in done.out, done
+    assert json.loads(done.out)["messages"][0]["content"]["text"] == "京 \U0001f600, plain"
+
+
+def test_lone_surrogates_are_shown_as_escapes() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    say("a\ud800b", stream)
+    say(as_json({"a": "京 \ud800\x9b"}, indent=None), stream)
+    stream.seek(0)
+    assert stream.read() == 'a\\ud800b\n{"a": "京 \\ud800\\u009b"}\n'
 
 
 @pytest.mark.parametrize(
@@ -290,8 +246,7 @@ def test_wrong_arguments_are_the_servers_to_judge(shop: str, minimcp: Callable[.
 )
 def test_wrong_usage_of_call(words: str, said: str, shop: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("call", shop, *words)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert said in done.err
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err
 
 
 def test_a_timeout_is_exit_code_4(shop: str, minimcp: Callable[..., Done]) -> None:
@@ -303,31 +258,62 @@ def test_a_timeout_is_exit_code_4(shop: str, minimcp: Callable[..., Done]) -> No
     assert f"tools/call 'slow': no answer within {seconds} s" in done.err
 
 
-def test_a_server_that_dies_is_exit_code_3(shop: str, minimcp: Callable[..., Done]) -> None:
-    with open("dying.py", "w", encoding="utf-8") as file:
-        file.write("import os\nfrom minimcp import Server\ns = Server('dying')\n@s.tool\ndef die() -> str:\n")
-        file.write("    'Die.'\n    os._exit(9)\ns.run()\n")
-    done = minimcp("call", "dying.py", "die")
-    assert (done.code, done.out, done.err.count("\n")) == (3, "", 1)
-    assert "exited with code 9" in done.err
+# ------------------------------------------------------------ read, prompt, ping
+
+
+def test_read(shelf: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert minimcp("read", shelf, "notes://all") == Done(0, "# n\x1b[31motes\n", "")
+    assert minimcp("read", shelf, "hello://Ada").out == "hello Ada\n"
+    said = json.loads(minimcp("read", shelf, "bin://data", "--output", "json").out)
+    assert said["contents"] == [{"uri": "bin://data", "mimeType": "application/octet-stream", "blob": "AP8K"}]
+    done = minimcp("read", shelf, "none://here")
+    assert (done.code, done.out) == (3, "") and "Resource not found: none://here" in done.err
+    raw = subprocess.run(command_line("read", shelf, "bin://data"), capture_output=True, timeout=3 * WAIT, check=True)
+    assert raw.stdout == b"\x00\xff\n", "bytes are written as they are"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert minimcp("read", shelf, "notes://all").out == "# n\\x1b[31motes\n"
+    assert minimcp("read", shelf, "bin://data").out == "[content, bin://data, application/octet-stream, 3 bytes]\n"
+
+
+def test_prompt(shelf: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("prompt", shelf, "greet", "name=Ada=x", "tone=")
+    assert done == Done(0, "user: Ada=x, \nassistant: Hi\nuser: [image, image/png, 5 bytes]\n", "")
+    said = minimcp("prompt", "--output", "json", shelf, "greet", "name=京").out
+    assert json.loads(said)["messages"][0]["content"]["text"] == "京, plain" and "京" in said
+    for words, code, text in (
+        (["greet"], 3, "name"), (["nope"], 3, "Unknown prompt: nope"), (["greet", "Ada"], 2, "is not key=value"),
+        (["greet", "=Ada"], 2, "is not key=value"), ([], 2, "NAME"),
+    ):
+        done = minimcp("prompt", shelf, *words)
+        assert (done.code, done.out) == (code, "") and text in done.err
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2026-07-28"])
+def test_ping(shop: str, revision: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("ping", shop, "--revision", revision)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("shop 3 answered in ") and done.out.endswith(f" ms, revision {revision}\n")
+    said = json.loads(minimcp("ping", shop, "--output", "json", "--revision", "handshake").out)
+    assert (said["serverInfo"], said["revision"]) == ({"name": "shop", "version": "3"}, "2025-11-25")
+    assert said["seconds"] > 0
+
+
+# ------------------------------------------------------------ targets
 
 
 def test_the_commands_as_processes_with_a_command_line_as_target(shop: str) -> None:
-    target = quoted("env", "A=b", "python3", "-m", "minimcp", "run", shop)
-    assert run_process("ping", target).code == 0
+    target = quoted("env", "A=b", sys.executable, "-m", "minimcp", "run", shop)
     assert run_process("list", target).out.startswith(LISTED)
-    done = run_process("call", target, "order", "-", stdin='{"item": "x"}')
+    done = run_process("call", target, "order", "-", input='{"item": "x"}')
     assert (done.code, json.loads(done.out)["item"]) == (0, "x")
-    assert run_process("call", target, "fail").code == 1
-    assert run_process("call", target, "nix").code == 2
+    assert (run_process("call", target, "fail").code, run_process("call", target, "nix").code) == (1, 2)
 
 
 def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done]) -> None:
     servers = {"my-shop": {"command": sys.executable, "args": ["shop.py"]}, "my shop": {"command": "x", "args": 5},
                "shop.py": {"command": "no-such-program"}, "far": {"url": "ftp://example.com"}}
-    for file in ("mcp.json", "other.json"):
-        with open(file, "w", encoding="utf-8") as out:
-            json.dump({"mcpServers": servers}, out)
+    for name in ("mcp.json", "other.json"):
+        _write(name, json.dumps({"mcpServers": servers}))
     assert minimcp("ping", "my-shop").out.startswith("shop 3 answered in ")
     assert " ping: the server 'shop.py' of other.json" in minimcp("ping", "shop.py", "--config", "other.json").err
     for target, options, problem in (
@@ -335,12 +321,23 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
         ("my-shpo", ["--config", "other.json"], "other.json has no server 'my-shpo', did you mean 'my-shop'? it has"),
         ("my shop", ["--config", "other.json"], "other.json: server 'my shop': args: must be a list of strings"),
         ("my-shop", ["--config", "none.json"], "none.json: No such file or directory"),
+        ("my-shop", ["--token", "t"], "part of the config"),
     ):
         done = minimcp("list", target, *options)
-        assert done.code == 2 and f" list: {problem}" in done.err and done.err.count("\n") == 1
+        assert done.code == 2 and " list: " in done.err and problem in done.err and done.err.count("\n") == 1
     assert minimcp("ping", "no-such-program-here").code == 3
-    with open("mcp.json", "w", encoding="utf-8") as out:
-        out.write("{")
+    _write("mcp.json", "{")
     assert "mcp.json: line 1" in minimcp("ping", "my-shop").err
     assert minimcp("ping", f"{quoted(sys.executable)} no-such.py").code == 3, "a command line is no name"
     assert minimcp("ping", "shop.py").code == 0
+
+
+def test_a_url_gets_headers_and_a_token(minimcp: Callable[..., Done]) -> None:
+    with Peer() as peer:
+        done = minimcp("call", peer.url, "echo", "--header", "X-One: a:b", "--header", "x-two:", "--token", "s3cret")
+        assert done.code == 3 and "Method not found" in done.err, done
+        heard = peer.wait_for("tools/list").headers
+        assert (heard["x-one"], heard["x-two"], heard["authorization"]) == ("a:b", "", "Bearer s3cret")
+        url = peer.url
+    done = minimcp("ping", url)
+    assert done.code == 3 and "no connection" in done.err and done.err.count("\n") == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -13,11 +12,10 @@ from typing import Any, Callable, List, Tuple
 
 import pytest
 
-from minimcp.cli.chapters import CONVERSATIONS
-from minimcp.cli.demo import _in_order, demo_server
-from minimcp.cli.screen import styled, wants_colour
-from minimcp.cli.transcript import WIDTH, Recorder, Transcript
+from minimcp.cli.demo import CONVERSATIONS, WIDTH, _in_order, demo_server, shortened
+from minimcp.cli.terminal import styled, wants_colour
 from minimcp.errors import ConnectionFailed
+from minimcp.testing import Entry
 
 from ..support import ROOT, WAIT
 from .conftest import Done, run_process
@@ -33,44 +31,30 @@ def printed() -> str:
     return done.out
 
 
-def test_every_chapter_is_there_in_order(printed: str) -> None:
-    titles = [chapter.title for conversation in CONVERSATIONS for chapter in conversation.chapters]
+def test_the_chapters_and_messages_in_order(printed: str) -> None:
+    titles = [(chapter.__doc__ or "").split("\n")[0] for _, chapters in CONVERSATIONS for chapter in chapters]
     assert re.findall(r"^\d+\. (.*)$", printed, re.M) == titles
-
-
-def test_the_messages_in_order(printed: str) -> None:
-    seen = re.findall(r"^  client (-->|<--) server   (.*) \((.*)\)$", printed, re.M)
 
     def both(method: str) -> List[Tuple[str, str]]:
         return [("-->", method), ("<--", f"answer to {method}")]
 
     call, discover = both("tools/call"), both("server/discover")
     progress = ("<--", "notifications/progress")
-    assert [each[:2] for each in seen] == [
-        *discover,
-        *both("tools/list"),
-        *call,
-        call[0], progress, progress, progress, call[1],
-        *call,
-        *call,
-        *both("resources/list"), *both("resources/read"), *both("prompts/list"), *both("prompts/get"),
-        *call, *call,
+    seen = re.findall(r"^  client (-->|<--) server   (.*) \(.*\)$", printed, re.M)
+    assert seen == [
+        *discover, *both("tools/list"), *call, call[0], progress, progress, progress, call[1], *call, *call,
+        *both("resources/list"), *both("resources/read"), *both("prompts/list"), *both("prompts/get"), *call, *call,
         ("-->", "subscriptions/listen"), ("<--", "notifications/subscriptions/acknowledged"),
         *call, ("<--", "notifications/resources/updated"), ("-->", "notifications/cancelled"),
-        call[0], progress, ("-->", "notifications/cancelled"),
-        *discover,
+        call[0], progress, ("-->", "notifications/cancelled"), *discover,
         ("-->", "initialize"), ("<--", "answer to initialize"), ("-->", "notifications/initialized"),
         *call, *both("tools/list"),
-        call[0], ("<--", "elicitation/create"), ("-->", "answer to elicitation/create"), call[1],
-        *both("ping"),
-    ]  # fmt: skip
-
-
-def test_every_message_is_explained(printed: str) -> None:
+        call[0], ("<--", "elicitation/create"), ("-->", "answer to elicitation/create"), call[1], *both("ping"),
+    ]
     for block in re.split(r"^  client ", printed, flags=re.M)[1:]:
         lines = block.split("\n\n")[0].splitlines()[1:]
         assert lines[0].startswith('      {"jsonrpc": "2.0"')
-        assert lines[-1].rstrip().endswith((".", "?"))
+        assert lines[-1].rstrip().endswith((".", "?")), "every message is explained"
 
 
 def test_a_question_is_asked_in_both_ways(printed: str) -> None:
@@ -82,25 +66,19 @@ def test_a_question_is_asked_in_both_ways(printed: str) -> None:
     assert session.index('"method": "elicitation/create"') < session.index("2 loaves of rye bread are yours")
 
 
-def test_a_notice_is_shown_behind_the_answer_wherever_it_came() -> None:
-    call: Any = ("-->", {"id": 1, "method": "tools/call"})
-    done, over = ("<--", {"id": 1, "result": {}}), ("-->", {"method": "notifications/cancelled"})
-    changed: Any = ("<--", {"method": "notifications/resources/updated"})
+def test_a_notification_is_shown_behind_the_answer_wherever_it_came() -> None:
+    call, done = Entry("-->", {"method": "tools/call", "id": 1}, "tools/call"), Entry("<--", {"id": 1}, "tools/call")
+    over = Entry("-->", {"method": "notifications/cancelled"}, "notifications/cancelled")
+    changed = Entry("<--", {"method": "notifications/resources/updated"}, "notifications/resources/updated")
     for came in ([call, changed, done, over], [call, done, changed, over], [call, done, over, changed]):
-        assert _in_order(came, "notifications/resources/updated") == [call, done, changed, over]
-        assert _in_order(came, "") == came
-    assert _in_order([changed], "notifications/resources/updated") == [changed]
+        assert _in_order(came) == [call, done, changed, over]
+    assert _in_order([changed]) == [changed]
 
 
-def test_it_fits_a_terminal_and_any_encoding(printed: str) -> None:
-    assert max(map(len, printed.splitlines())) <= WIDTH
-    assert printed.isascii()
-    assert "\x1b" not in printed
-    assert "Traceback" not in printed
-
-
-def test_it_is_the_same_each_time_and_in_this_process(printed: str, minimcp: Callable[..., Done]) -> None:
+def test_it_is_the_same_each_time_and_fits_any_terminal(printed: str, minimcp: Callable[..., Done]) -> None:
     assert minimcp("demo") == Done(0, printed, "")
+    assert max(map(len, printed.splitlines())) <= WIDTH
+    assert printed.isascii() and "\x1b" not in printed and "Traceback" not in printed
 
 
 def _pythons() -> List[str]:
@@ -115,28 +93,14 @@ def _pythons() -> List[str]:
 
 @pytest.mark.parametrize("python", _pythons())
 def test_it_needs_a_python_and_nothing_else(python: str, printed: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [python, "-I", "-S", "-c", BARE.format(root=str(ROOT))],
-        capture_output=True, text=True, timeout=3 * WAIT, cwd=tmp_path, env={},
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == printed
+    command = [python, "-I", "-S", "-c", BARE.format(root=str(ROOT))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * WAIT, cwd=tmp_path, env={})
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", printed)
 
 
-def test_it_runs_as_a_copy_deep_in_another_tree(printed: str, tmp_path: Path) -> None:
-    vendored = tmp_path / "tool" / "vendored"
-    shutil.copytree(ROOT / "minimcp", vendored / "mcp_copy", ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in (vendored, vendored.parent):
-        (folder / "__init__.py").touch()
-    done = subprocess.run(
-        [sys.executable, "-S", "-m", "tool.vendored.mcp_copy", "demo"],
-        capture_output=True, text=True, timeout=3 * WAIT, cwd=tmp_path, env={},
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == printed
-
-
-def test_an_embedded_python_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_that_cannot_run_it_is_told_why(monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]) -> None:
+    done = run_process("demo", env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONOPTIMIZE": "2"})
+    assert (done.code, done.out) == (2, "") and "python -OO leaves out docstrings" in done.err
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(ConnectionFailed, match="embedded"):
         demo_server()
@@ -147,43 +111,18 @@ class _Terminal:
         return True
 
 
-def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    assert wants_colour(_Terminal())
-    assert not wants_colour(None)
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert not wants_colour(_Terminal())
-    monkeypatch.delenv("NO_COLOR")
-    monkeypatch.setenv("TERM", "dumb")
-    assert not wants_colour(_Terminal())
+@pytest.mark.parametrize(("variables", "wanted"), [
+    ({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False),
+])
+def test_colour_is_for_terminals_that_want_it(variables: Any, wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", variables)
+    assert (wants_colour(_Terminal()), wants_colour(None)) == (wanted, False)
     assert (styled("a", "bold", True), styled("a", "bold", False)) == ("\x1b[1ma\x1b[0m", "a")
 
 
-def _written(message: Any) -> List[str]:
-    lines: List[str] = []
-    Transcript(lines.append, False).messages([("<--", message)], {})
-    return lines
-
-
-def test_long_messages_are_shortened() -> None:
+def test_only_long_messages_are_shortened() -> None:
     long = {"id": 1, "result": {"list": [{"text": "long " * 50, "deep": {"er": [1]}}] * 50, "empty": [{}, []]}}
-    lines = _written(long)
-    assert len(lines) <= 7
-    assert "..." in "".join(lines)
-
-
-def test_short_messages_are_shown_whole() -> None:
-    message = {"jsonrpc": "2.0", "id": 1, "result": {"a": [1, {"b": None}], "c": "\u00e9\n"}}
-    lines = _written(message)
-    assert lines[1] == "  client <-- server   answer to what nobody asked (no. 1)"
-    assert json.loads("".join(lines[2:])) == message
-
-
-def test_a_recorder_waits_for_a_message() -> None:
-    recorder = Recorder()
-    recorder("-->", '{"method": "ping", "id": 1}')
-    assert recorder.wait_for("ping", 0)
-    assert not recorder.wait_for("pong", 0)
-    assert recorder.take() == [("-->", {"method": "ping", "id": 1})]
-    assert recorder.take() == []
+    lines = shortened(long, in_full=True)
+    assert len(lines) <= 5 and "..." in "".join(lines)
+    short = {"a": [1, {"b": None}], "c": "\u00e9\n"}
+    assert shortened(short, in_full=True) == ['{"a": [1, {"b": null}], "c": "\\u00e9\\n"}']

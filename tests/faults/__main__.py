@@ -55,8 +55,8 @@ OUR_ADAPTER = (sys.executable, str(TESTS / "faults" / "ours" / "adapter.py"))
 
 def our_name() -> str:
     """The name and version of what is tried when nothing is named; read, not imported."""
-    text = (TESTS.parent / "minimcp" / "version.py").read_text("utf-8")
-    found = re.search(r'^VERSION = "(.+)"', text, re.M)
+    text = (TESTS.parent / "minimcp" / "__init__.py").read_text("utf-8")
+    found = re.search(r'^__version__ = "(.+)"', text, re.M)
     return f"minimcp {found[1] if found else ''}".strip()
 
 

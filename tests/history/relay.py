@@ -13,10 +13,9 @@ import time
 from collections import Counter
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from minimcp.engine.memory import MemoryPipe
-from minimcp.engine.transport import Pipe
+from minimcp.engine.transport import MemoryPipe, Transport
 from minimcp.errors import ConnectionLost
-from minimcp.stdio.child import ChildPipe
+from minimcp.stdio.child import ChildTransport
 
 from ..support import WAIT
 from .record import Record
@@ -82,7 +81,7 @@ class Relay:
     """
 
     def __init__(
-        self, open_server: Callable[[], Pipe], record: Record, seed: int, breaks: Dict[str, float]
+        self, open_server: Callable[[], Transport], record: Record, seed: int, breaks: Dict[str, float]
     ) -> None:
         self.open_server, self.record = open_server, record
         self.raging = threading.Event()
@@ -93,7 +92,7 @@ class Relay:
         self._seen: "Counter[Tuple[str, Meaning]]" = Counter()
         self._lock = threading.Lock()
 
-    def open_pipe(self) -> Pipe:
+    def open_pipe(self) -> Transport:
         """The client's end of a new connection."""
         with self._lock:
             wire = _Wire(self, len(self.wires) + 1)
@@ -231,7 +230,7 @@ class _Wire:
         self.broken = self.finished = False
         self._ways = {name: _Way(self, name) for name in (TO_SERVER, TO_CLIENT)}
 
-    def open(self) -> Pipe:
+    def open(self) -> Transport:
         """Begin; the client's end."""
         for way in self._ways.values():
             for thread in way.threads:
@@ -285,8 +284,8 @@ class _Wire:
         self.close()
 
     @staticmethod
-    def _kill(end: Pipe) -> None:
-        if isinstance(end, ChildPipe):
+    def _kill(end: Transport) -> None:
+        if isinstance(end, ChildTransport):
             try:
                 os.kill(end.pid, signal.SIGKILL)
             except ProcessLookupError:

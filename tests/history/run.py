@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import minimcp
 from minimcp import CancelToken, Client, RpcError, ToolError
-from minimcp.engine.transport import Pipe
-from minimcp.stdio.child import ChildPipe, StdioServer
+from minimcp.engine.transport import Transport
+from minimcp.stdio.child import ChildTransport, StdioServer
 
 from ..support import ROOT, WAIT, eventually, held
 from .checker import ALL_ANSWERED, ANSWERS, Wrong, check
@@ -178,8 +178,8 @@ def run(plan: Plan) -> Outcome:
         server = make_server(record.note)
         command = [sys.executable, "-S", "-m", "tests.history.server", str(journal)]
 
-        def start() -> Pipe:
-            return ChildPipe.start(StdioServer(command, cwd=ROOT), grace=1.0, stderr=lambda line: None)
+        def start() -> Transport:
+            return ChildTransport.start(StdioServer(command, cwd=ROOT), grace=1.0, stderr=lambda line: None)
 
         relay = Relay(start if plan.stdio else server.open_pipe, record, plan.seed, plan.breaks)
         wrong = []

@@ -6,9 +6,10 @@ import signal
 import sys
 from typing import Any, List
 
-import minimcp
-from minimcp.engine.memory import MemoryPipe
 from minimcp.engine.outbox import Outbox
+
+import minimcp
+from minimcp.engine.transport import MemoryPipe
 
 from ..scripted import Task
 from ..striking import Struck

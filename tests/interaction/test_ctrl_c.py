@@ -7,8 +7,8 @@ from typing import Any, List
 
 import pytest
 
-from minimcp.engine.connection import Channel
-from minimcp.engine.memory import MemoryPipe
+from minimcp.engine.connection import Connection
+from minimcp.engine.transport import MemoryPipe
 
 from ..scripted import ScriptedPipe, ScriptedRole, Task
 from ..striking import struck_at
@@ -37,7 +37,7 @@ class InterruptedPipe(ScriptedPipe):
 @pytest.mark.parametrize("act", ["write", "post"])
 def test_the_rest_of_a_torn_frame_follows_though_nobody_writes_again(act: str) -> None:
     pipe = InterruptedPipe()
-    with closing(Channel(pipe, ScriptedRole(), name="test").open()) as channel:
+    with closing(Connection(pipe, ScriptedRole(), name="test").open()) as channel:
         with pytest.raises(KeyboardInterrupt):
             getattr(channel, act)(b'{"first": 1}\n')
         assert pipe.lines(1) == [{"first": 1}]
@@ -46,7 +46,7 @@ def test_the_rest_of_a_torn_frame_follows_though_nobody_writes_again(act: str) -
 @pytest.mark.parametrize("method", ["work", "initialize"])
 def test_a_call_that_is_struck_while_it_is_sent_is_cancelled_on_the_wire(method: str) -> None:
     pipe = InterruptedPipe()
-    with closing(Channel(pipe, ScriptedRole(), name="test").open()) as channel:
+    with closing(Connection(pipe, ScriptedRole(), name="test").open()) as channel:
         with pytest.raises(KeyboardInterrupt):
             channel.calls.call(method, lambda id: {})
         assert len(channel.calls.table) == 0
@@ -58,7 +58,7 @@ def test_a_notification_struck_at_any_point_leaves_the_connection_usable() -> No
     number = 0
     while True:
         ours, theirs = MemoryPipe.pair()
-        with closing(Channel(ours, ScriptedRole(), name="test").open()) as channel, closing(theirs):
+        with closing(Connection(ours, ScriptedRole(), name="test").open()) as channel, closing(theirs):
             struck = struck_at(number, lambda: channel.write(b'{"first":1}\n'))  # noqa: B023
             Task(channel.write, b'{"last":1}\n').result()
             frames: List[Any] = []

@@ -9,7 +9,7 @@ from typing import Any, List, Tuple
 
 import pytest
 
-from minimcp.schema.peers import compile_peer_check
+from minimcp.schema.checker import compile_peer_check
 
 from ..rows import for_each
 

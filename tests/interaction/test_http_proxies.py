@@ -11,7 +11,7 @@ import pytest
 import minimcp
 from minimcp import Context, HttpOptions, Server
 from minimcp.http import client as http_client, recognition
-from minimcp.http.http_running import RunningHttp
+from minimcp.http.server import RunningHttp
 
 from ..faults.toy_proxy import Habits, ToyProxy
 from ..scripted import Task, wait_for

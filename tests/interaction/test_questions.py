@@ -169,3 +169,25 @@ def test_a_visit(transport: str, revision: str) -> None:
         for visit in VISITS:
             link.host.forget()
             visit(link)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_conversation_with_a_model_may_be_dicts_in_their_form_on_the_wire(revision: str) -> None:
+    said = {"role": "assistant", "content": {"type": "text", "text": "ho"}}
+    given: List[Any] = [said, [said], ["hi", said, minimcp.SamplingMessage("user", "hey")], {**said, "content": "ho"}]
+    server, asked = minimcp.Server("talker"), []
+
+    @server.tool
+    def talk(number: int, ctx: minimcp.Context) -> str:
+        """Talk."""
+        return ctx.sample(given[number]).text
+
+    def sample(request: Any) -> str:
+        asked.append([(message.role, message.text) for message in request.messages])
+        return "fine"
+
+    with minimcp.connect(server, revision=revision, sample=sample) as client:
+        assert [client.call_tool("talk", {"number": number}).text for number in range(3)] == ["fine"] * 3
+        refused = client.call_tool("talk", {"number": 3}, raise_on_error=False)
+    assert asked == [[("assistant", "ho")]] * 2 + [[("user", "hi"), ("assistant", "ho"), ("user", "hey")]]
+    assert refused.is_error and "SamplingMessage: content must be content blocks, not a string" in refused.text

@@ -38,7 +38,7 @@ READ = [
     ("slow://progress", "slow", "text/plain"),
     ("weather://oslo/1", "exactly", "text/plain"),
     ("weather://oslo/2", '{"city":"oslo","days":2,"method":"resources/read"}', "application/json"),
-    ("weather://S%C3%A3o/3", '{"city":"S\\u00e3o","days":3,"method":"resources/read"}', "application/json"),
+    ("weather://S%C3%A3o/3", '{"city":"S\u00e3o","days":3,"method":"resources/read"}', "application/json"),
     ("weather://oslo/soon", "oslo: soon", "text/plain"),
     ("weather://oslo/02", "oslo: 02", "text/plain"),
     ("file:///a/b%20c//d", "a/b c//d", "text/plain"),

@@ -17,9 +17,9 @@ import pytest
 import minimcp
 from minimcp import Cancelled, CancelToken, ConnectionLost, Context, Limits, Server
 from minimcp.engine import connection as channel_module
-from minimcp.engine.connection import Channel
-from minimcp.engine.deadline import Deadline
-from minimcp.engine.memory import MemoryPipe
+from minimcp.engine.connection import Connection
+from minimcp.engine.timer import Deadline
+from minimcp.engine.transport import MemoryPipe
 from minimcp.errors import RequestTimeout
 
 from ..scripted import ScriptedPipe, ScriptedRole, Task, open_channel, result, wait_for
@@ -104,7 +104,7 @@ class Overtaking(ScriptedPipe):
 def test_rule_2_a_reply_that_beats_the_write() -> None:
     pipe = Overtaking()
     pipe.read = threading.Event()
-    with closing(Channel(pipe, ScriptedRole(), name="test").open()) as channel:
+    with closing(Connection(pipe, ScriptedRole(), name="test").open()) as channel:
         wait_for(pipe.read)
         for _ in range(1000):
             call = channel.calls.call("work", lambda id: {})

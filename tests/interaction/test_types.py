@@ -14,7 +14,7 @@ import pytest
 import minimcp
 from minimcp import Server
 from minimcp.schema import Mismatch, compile_check, kind_of
-from minimcp.schema.annotations import Scope
+from minimcp.schema.introspection import Scope
 from minimcp.server.tools import wrapped_schema
 
 from ..answering import R4, R5

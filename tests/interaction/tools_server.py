@@ -238,6 +238,7 @@ FAILURES = {
     "url": lambda: UrlElicitationRequired("open it", {"elicitations": []}),
     "old": lambda: RpcError(-32003, "it failed", [2]),
     "own": lambda: RpcError(7, "seven", [1]),
+    "quota": lambda: RpcError(-32050, "quota exceeded", {"left": 0}),
     "unfit": lambda: RpcError(8, "eight", {1, 2}),
     "peer": lambda: error_from_peer(-32602, "the other server says no"),
     "lost": lambda: ConnectionLost("the other server is gone"),

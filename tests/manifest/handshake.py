@@ -88,7 +88,7 @@ LIFE: Section = (
         ("LIFE-28", "1-4", "Over HTTP closing leaves no thread and no socket."),
         ("LIFE-29", "1-4", "The server's instructions reach the host."),
         ("LIFE-30", "1-4", "Requests before the handshake are refused, ping is not."),
-        ("LIFE-31", "1-4", "A second handshake is refused."),
+        ("LIFE-31", "1-4", "A second handshake opens the session anew."),
         ("LIFE-32", "1-4", "A handshake without a version string is -32602."),
     ),
 )

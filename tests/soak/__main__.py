@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import List
 
-from minimcp.engine.workers import IDLE_SECONDS
+from minimcp.engine.pool import IDLE_SECONDS
 
 from ..support import WAIT, Held, eventually, held
 from .chart import svg

@@ -7,7 +7,7 @@ import subprocess
 from typing import Any, List
 
 import minimcp
-from minimcp.http.common import HttpRequest
+from minimcp.http.headers import HttpRequest
 
 from ..support import ROOT, WAIT
 from ..transports.http_app import HANDSHAKE, call, message, post

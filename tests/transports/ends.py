@@ -11,16 +11,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from minimcp.engine.descriptors import Bell, DescriptorPipe, Sink, Source
-from minimcp.engine.lines import MAX_MESSAGE_BYTES
-from minimcp.engine.memory import MemoryPipe
-from minimcp.engine.transport import Frame, Pipe
-from minimcp.stdio.child import ChildPipe, StdioServer
+from minimcp.engine.transport import MAX_MESSAGE_BYTES, Bell, DescriptorPipe, Frame, MemoryPipe, Sink, Source, Transport
+from minimcp.stdio.child import ChildTransport, StdioServer
 from minimcp.stdio.streams import StandardStreams
 
 from ..support import WAIT
 
-Ends = Tuple[Pipe, Pipe]
+Ends = Tuple[Transport, Transport]
 
 
 class Task:
@@ -48,7 +45,7 @@ class Task:
         return self._value
 
 
-def receive_some(pipe: Pipe, count: float) -> List[Frame]:
+def receive_some(pipe: Transport, count: float) -> List[Frame]:
     """Frames until there are `count`, or the end; a failure when they do not come."""
     frames: List[Frame] = []
 
@@ -63,7 +60,7 @@ def receive_some(pipe: Pipe, count: float) -> List[Frame]:
     return frames
 
 
-def receive_all(pipe: Pipe) -> List[Frame]:
+def receive_all(pipe: Transport) -> List[Frame]:
     """Every frame up to the end."""
     return receive_some(pipe, float("inf"))
 
@@ -100,7 +97,7 @@ def blocking(limit: Optional[int], undo: ExitStack) -> Ends:
     return over(back[0], there[1], limit, nonblocking=False), over(there[0], back[1])
 
 
-def _standard(limit: Optional[int], undo: ExitStack, reading: int, writing: int) -> Pipe:
+def _standard(limit: Optional[int], undo: ExitStack, reading: int, writing: int) -> Transport:
     """This process's own streams, after its stdin and stdout were made these two descriptors."""
     saved = [os.dup(0), os.dup(1)]
     os.dup2(reading, 0)
@@ -152,7 +149,7 @@ def child(limit: Optional[int], undo: ExitStack) -> Ends:
     listener.bind(str(Path(folder) / "control"))
     listener.listen()
     command = [sys.executable, "-I", "-S", "-c", LENDER, listener.getsockname()]
-    ours = ChildPipe.start(StdioServer(command), max_message_bytes=limit)
+    ours = ChildTransport.start(StdioServer(command), max_message_bytes=limit)
     undo.callback(ours.close)
     control = undo.enter_context(listener.accept()[0])
     _, (reading, writing), _, _ = socket.recv_fds(control, 1, 2)

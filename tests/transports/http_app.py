@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from minimcp import Context, Server
 from minimcp.errors import ConnectionLost
-from minimcp.http.common import Headers, HttpRequest, ResponseWriter
 from minimcp.http.endpoint import Endpoint
+from minimcp.http.headers import Headers, HttpRequest, ResponseWriter
 from minimcp.protocol.sse import Event, EventReader
 
 from ..support import WAIT

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Iterator, List
 
 import pytest
+from minimcp.stdio.process import Process
 
 from minimcp.errors import ConnectionFailed, ConnectionLost
 from minimcp.stdio import child, stderr
-from minimcp.stdio.child import ChildPipe, StdioServer
-from minimcp.stdio.process import Process
+from minimcp.stdio.child import ChildTransport, StdioServer
 
 from ..support import WAIT, child_processes, eventually
 from .ends import Task, receive_all, receive_some
@@ -47,18 +47,18 @@ class Opener:
     """Starts servers and closes them after the test."""
 
     def __init__(self) -> None:
-        self.pipes: List[ChildPipe] = []
+        self.pipes: List[ChildTransport] = []
 
-    def __call__(self, code: str, *arguments: str, **options: Any) -> ChildPipe:
+    def __call__(self, code: str, *arguments: str, **options: Any) -> ChildTransport:
         taker = options.pop("stderr", lambda line: None)
-        self.pipes.append(ChildPipe.start(StdioServer([*PYTHON, code, *arguments], **options), stderr=taker))
+        self.pipes.append(ChildTransport.start(StdioServer([*PYTHON, code, *arguments], **options), stderr=taker))
         return self.pipes[-1]
 
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
     for name in ("SETTLE", "CONSUMER"):  # a machine may stand still; what must be quick says so
-        monkeypatch.setattr(ChildPipe, f"{name}_SECONDS", WAIT)
+        monkeypatch.setattr(ChildTransport, f"{name}_SECONDS", WAIT)
     monkeypatch.setattr(stderr, "PATIENCE_SECONDS", WAIT)
     opener = Opener()
     yield opener
@@ -74,7 +74,7 @@ def exists(pid: int) -> bool:
         return False
 
 
-def number_from(pipe: ChildPipe) -> int:
+def number_from(pipe: ChildTransport) -> int:
     """What the next line says."""
     (line,) = receive_some(pipe, 1)
     assert isinstance(line, bytes)
@@ -84,12 +84,12 @@ def number_from(pipe: ChildPipe) -> int:
 @pytest.mark.requirement("STDIO-01", "LIFE-26", "M:STD-9")
 def test_a_polite_server_ends_with_its_input(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     signals: List[int] = []
-    monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", WAIT * 3)
+    monkeypatch.setattr(ChildTransport, "CLOSE_SECONDS", WAIT * 3)
     monkeypatch.setattr(os, "killpg", lambda group, number: signals.append(number))
     pipe = serve(ECHO)
     assert pipe.send(b"x\n", WAIT) == 2
     assert pipe.receive() == [b"x"]
-    assert repr(pipe) == f"<ChildPipe {pipe.name!r} pid {pipe.pid} is still running>"
+    assert repr(pipe) == f"<ChildTransport {pipe.name!r} pid {pipe.pid} is still running>"
     pipe.close()
     assert signals == []
     assert repr(pipe).endswith("exited with code 0>")
@@ -98,7 +98,7 @@ def test_a_polite_server_ends_with_its_input(serve: Opener, monkeypatch: pytest.
 
 @pytest.mark.requirement("LIFE-26", "M:STD-9")
 def test_k20_a_server_that_ignores_everything_is_killed(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(ChildTransport, "CLOSE_SECONDS", 0.1)
     pipe = serve(STUBBORN)
     assert pipe.receive() == [b"ready"]
     pipe.close()
@@ -109,7 +109,7 @@ def test_k20_a_server_that_ignores_everything_is_killed(serve: Opener, monkeypat
 
 
 def test_k20_the_defaults() -> None:
-    assert (ChildPipe.CLOSE_SECONDS, ChildPipe.SETTLE_SECONDS) == (2.0, 0.5)
+    assert (ChildTransport.CLOSE_SECONDS, ChildTransport.SETTLE_SECONDS) == (2.0, 0.5)
 
 
 def test_a_server_that_ignores_the_end_of_input_gets_sigterm(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_a_server_that_ignores_the_end_of_input_gets_sigterm(serve: Opener, monk
 
 
 def test_k21_a_grandchild_that_holds_the_pipes_delays_nothing(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", WAIT * 3)
+    monkeypatch.setattr(ChildTransport, "CLOSE_SECONDS", WAIT * 3)
     pipe = serve(GRANDCHILD % ("", "sys.stdin.read()"))
     grandchild = number_from(pipe)
     reading = Task(pipe.receive)
@@ -142,7 +142,7 @@ def test_k21_a_grandchild_that_holds_the_pipes_delays_nothing(serve: Opener, mon
 def test_k21_a_group_that_must_be_killed_is_killed_whole(
     serve: Opener, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
-    monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(ChildTransport, "CLOSE_SECONDS", 0.1)
     pipe = serve(GRANDCHILD % (first, "time.sleep(60)"))
     grandchild = number_from(pipe)
     pipe.close()
@@ -156,14 +156,14 @@ def test_a_server_is_not_in_our_group(serve: Opener) -> None:
 
 
 def test_a_server_that_still_has_much_to_say_can_end(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", WAIT * 3)
+    monkeypatch.setattr(ChildTransport, "CLOSE_SECONDS", WAIT * 3)
     pipe = serve("import sys\nsys.stdin.read()\nsys.stdout.write('x' * 5_000_000)\nsys.exit(4)")
     pipe.close()
     assert pipe.lost("closed").exit_code == 4
 
 
 def test_a_server_that_closes_its_output_and_ends_later(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", WAIT * 3)
+    monkeypatch.setattr(ChildTransport, "CLOSE_SECONDS", WAIT * 3)
     pipe = serve("import os, sys\nos.close(1)\nsys.stdin.read()\nos._exit(5)")
     assert receive_all(pipe) == []
     pipe.close()
@@ -190,7 +190,7 @@ def test_k01_the_signal(serve: Opener) -> None:
 
 
 def test_k01_lost_while_it_runs(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChildPipe, "SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(ChildTransport, "SETTLE_SECONDS", 0.05)
     pipe = serve("import os, sys\nos.close(1)\nsys.stdin.read()")
     assert receive_all(pipe) == []
     for _ in range(3):
@@ -249,7 +249,7 @@ def test_what_was_never_sent_was_not_read(serve: Opener) -> None:
 
 
 def test_what_cannot_be_told_may_have_been_read(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChildPipe, "SETTLE_SECONDS", 0.05)  # it lives on
+    monkeypatch.setattr(ChildTransport, "SETTLE_SECONDS", 0.05)  # it lives on
 
     def refuse(*_: Any) -> None:
         raise OSError("no such request")
@@ -268,7 +268,7 @@ def test_what_cannot_be_told_may_have_been_read(serve: Opener, monkeypatch: pyte
 
 
 def test_a_grace_of_its_own(serve: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", WAIT * 3)
+    monkeypatch.setattr(ChildTransport, "CLOSE_SECONDS", WAIT * 3)
     pipe = serve(STUBBORN)
     assert pipe.grace == WAIT * 3
     pipe.grace = 0.05
@@ -311,7 +311,7 @@ def test_k09_a_flood_on_stderr(serve: Opener, monkeypatch: pytest.MonkeyPatch) -
         taken.append(len(line))
 
     flood = "import sys\nfor _ in range(20): sys.stderr.write(('x' * 1023 + chr(10)) * 1024)\n"
-    monkeypatch.setattr(ChildPipe, "STDERR_SECONDS", WAIT)
+    monkeypatch.setattr(ChildTransport, "STDERR_SECONDS", WAIT)
     pipe = serve(flood + "sys.stderr.write('the end')\nprint('alive')\nsys.stdin.read()", stderr=count)
     assert pipe.receive() == [b"alive"]
     pipe.close()
@@ -335,7 +335,7 @@ def test_k10_close_while_a_send_waits(serve: Opener) -> None:
 def test_k22_two_hundred_clients_leave_nothing() -> None:
     threads, files, before = threading.active_count(), len(os.listdir("/proc/self/fd")), child_processes()
     for _ in range(200):
-        pipe = ChildPipe.start(StdioServer(["cat"]))
+        pipe = ChildTransport.start(StdioServer(["cat"]))
         assert pipe.send(b"x\n", WAIT) == 2
         assert pipe.receive() == [b"x"]
         pipe.close()
@@ -346,7 +346,7 @@ def test_k22_two_hundred_clients_leave_nothing() -> None:
 
 def test_many_clients_at_once() -> None:
     def run() -> bytes:
-        pipe = ChildPipe.start(StdioServer(["cat"]))
+        pipe = ChildTransport.start(StdioServer(["cat"]))
         pipe.send(b"x\n", WAIT)
         line = pipe.receive()[0]
         pipe.close()
@@ -394,7 +394,7 @@ def test_k23_what_cannot_start_leaves_nothing(case: str, tmp_path: Path) -> None
     server, words = failures(tmp_path)[case]
     threads, files = threading.active_count(), sorted(os.listdir("/proc/self/fd"))
     with pytest.raises(ConnectionFailed, match="cannot start ") as raised:
-        ChildPipe.start(server)
+        ChildTransport.start(server)
     assert words in str(raised.value)
     assert "secret" not in str(raised.value)
     assert raised.value.__cause__ is not None
@@ -410,7 +410,7 @@ def test_without_a_thread_for_stderr_the_server_is_ended(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(ConnectionFailed, match="can't start new thread"):
-        ChildPipe.start(StdioServer(["cat"]))
+        ChildTransport.start(StdioServer(["cat"]))
     assert child_processes() == frozenset()
     assert sorted(os.listdir("/proc/self/fd")) == files
 
@@ -429,7 +429,7 @@ def test_without_descriptors_nothing_starts() -> None:
             for number in taken[:free]:
                 os.close(number)
         try:
-            ChildPipe.start(StdioServer(["cat"])).close()
+            ChildTransport.start(StdioServer(["cat"])).close()
         except ConnectionFailed as error:
             failed += "Too many open files" in str(error)
         finally:
@@ -443,7 +443,7 @@ def test_without_descriptors_nothing_starts() -> None:
 
 def test_what_stderr_may_be() -> None:
     with pytest.raises(TypeError, match="not int"):
-        ChildPipe.start(StdioServer(["cat"]), stderr=3)
+        ChildTransport.start(StdioServer(["cat"]), stderr=3)
 
 
 def test_env_cwd_and_the_name(serve: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -498,7 +498,7 @@ def test_a_fork_lets_the_server_live(serve: Opener, monkeypatch: pytest.MonkeyPa
 
 def test_a_fork_that_closes_sends_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     files = sorted(os.listdir("/proc/self/fd"))
-    pipe = ChildPipe.start(StdioServer([*PYTHON, STUBBORN]))
+    pipe = ChildTransport.start(StdioServer([*PYTHON, STUBBORN]))
     assert pipe.receive() == [b"ready"]
     real = os.getpid()
     with monkeypatch.context() as patch:

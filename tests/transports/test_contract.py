@@ -10,7 +10,7 @@ from typing import Callable, List
 
 import pytest
 
-from minimcp.engine.transport import Frame, Pipe, TooLong
+from minimcp.engine.transport import Frame, TooLong, Transport
 from minimcp.errors import ConnectionLost
 
 from ..support import WAIT, eventually
@@ -19,7 +19,7 @@ from .ends import Connector, Task, receive_all, receive_some
 BIG = 20 * 1024 * 1024
 
 
-def send_all(pipe: Pipe, data: bytes) -> None:
+def send_all(pipe: Transport, data: bytes) -> None:
     """Hand over everything, however little goes at once."""
     view = memoryview(data)
     while view:

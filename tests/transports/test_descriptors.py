@@ -10,8 +10,8 @@ from typing import Any, Iterator, List, Optional, Tuple
 
 import pytest
 
-from minimcp.engine import descriptors
-from minimcp.engine.descriptors import Bell, Sink, Source, close_quietly, enlarge
+from minimcp.engine import transport
+from minimcp.engine.transport import Bell, Sink, Source, close_quietly, enlarge
 from minimcp.errors import ConnectionLost
 
 from ..support import WAIT, eventually
@@ -102,7 +102,7 @@ def test_a_source_that_only_seemed_ready(ends: Any, monkeypatch: pytest.MonkeyPa
             os.write(writing, b"now")
         return True
 
-    monkeypatch.setattr(descriptors.Descriptor, "wait", wait)
+    monkeypatch.setattr(transport.Descriptor, "wait", wait)
     assert source.read() == b"now"
     assert len(waits) == 2
 
@@ -195,7 +195,7 @@ def test_without_poll_a_read_and_a_write_end_with_the_peer(monkeypatch: pytest.M
     waiting = Task(receive_all, pipe)
     assert pipe.send(b"x\n", WAIT) == 2
     assert os.read(there[0], 100) == b"x\n"
-    monkeypatch.setattr(descriptors, "LEAVING_SECONDS", 0.0)
+    monkeypatch.setattr(transport, "LEAVING_SECONDS", 0.0)
     pipe.close()
     os.close(back[1])
     assert waiting.result() == []
@@ -205,7 +205,7 @@ def test_without_poll_a_read_and_a_write_end_with_the_peer(monkeypatch: pytest.M
 def test_what_is_no_pipe_is_not_enlarged(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with open(tmp_path / "file", "wb") as file:
         enlarge(file.fileno())
-    monkeypatch.setattr(descriptors, "fcntl", None)
+    monkeypatch.setattr(transport, "fcntl", None)
     enlarge(-1)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp.engine.deadline import Deadline
+from minimcp.engine.timer import Deadline
 from minimcp.http import client as http_client, posting, recognition
 from minimcp.protocol.messages import Json
 from minimcp.protocol.sse import EventReader
@@ -74,7 +74,7 @@ def test_an_answer_as_events_with_progress_before_it(monkeypatch: pytest.MonkeyP
             seen: List[float] = []
             assert client.call_tool("t", on_progress=lambda item, seen=seen: seen.append(item.progress)).text == "done"
             assert seen == [0, 1, 2]
-            assert eventually(lambda: not client._channel._pipe._calls)  # type: ignore[attr-defined]
+            assert eventually(lambda: not client._sessions.newest.session._pipe._calls)  # type: ignore[attr-defined]
     assert len(peer._socks) == 1  # the connection was kept, for streams too
 
 
@@ -229,7 +229,7 @@ def test_a_body_and_an_event_above_the_limit_are_refused() -> None:
             wire.chunk(b"data: " + b"x" * 200_000)
         wire.sock.recv(1)
 
-    with Peer({"tools/call": large}) as peer, connect(peer, max_message_bytes=100_000) as client:
+    with Peer({"tools/call": large}) as peer, connect(peer, limits=minimcp.Limits(message_bytes=100_000)) as client:
         for name in ("told", "untold", "event"):
             with pytest.raises(minimcp.ProtocolViolation, match="longer than 100000 bytes, the max_message_bytes"):
                 client.call_tool(name)
@@ -246,7 +246,7 @@ def test_data_of_the_limit_is_taken_by_both_ways() -> None:
             wire.chunk(b"data: " + data + b"\n\n")
             wire.end()
 
-    with Peer({"tools/call": exactly}) as peer, connect(peer, max_message_bytes=1000) as client:
+    with Peer({"tools/call": exactly}) as peer, connect(peer, limits=minimcp.Limits(message_bytes=1000)) as client:
         for way in ("body", "event"):
             assert client.call_tool(f"{way}-1000").text == "done"
             with pytest.raises(minimcp.ProtocolViolation, match="longer than 1000 bytes"):
@@ -261,8 +261,8 @@ def test_an_error_does_not_lead_back_to_itself() -> None:
         wire.stream()
         wire.chunk(b"data: " + b"x" * 200_000)
 
-    with Peer({"tools/call": large}) as peer, connect(peer, max_message_bytes=100_000) as client:
-        pipe: Any = client._channel._pipe
+    with Peer({"tools/call": large}) as peer, connect(peer, limits=minimcp.Limits(message_bytes=100_000)) as client:
+        pipe: Any = client._sessions.newest.session._pipe
         take, pipe._take = pipe._take, lambda frames: (taken.extend(frames), take(frames))
         with pytest.raises(minimcp.ProtocolViolation):
             client.call_tool("t")
@@ -639,7 +639,7 @@ def test_giving_up_ends_the_wait_before_resuming() -> None:
     with Peer({"tools/call": call}, handshake=True) as peer, connect(peer) as client:
         with pytest.raises(minimcp.RequestTimeout):
             client.call_tool("t", timeout=0.2)
-        assert eventually(lambda: not client._channel._pipe._calls)  # type: ignore[attr-defined]
+        assert eventually(lambda: not client._sessions.newest.session._pipe._calls)  # type: ignore[attr-defined]
         assert len(peer.all("GET")) == 1
 
 
@@ -649,7 +649,7 @@ def test_an_event_on_the_stream_for_notices_that_is_too_long_ends_only_that(capl
         wire.chunk(b"data: " + b"x" * 200_000)
         wire.sock.recv(1)
 
-    with Peer({"GET": get}, handshake=True) as peer, connect(peer, max_message_bytes=100_000) as client:
+    with Peer({"GET": get}, handshake=True) as peer, connect(peer, limits=minimcp.Limits(message_bytes=100_000)) as client:
         assert eventually(lambda: "the stream for notices has ended" in caplog.text)
         assert client.call_tool("t").text == "done"
 
@@ -760,7 +760,7 @@ def test_a_session_that_is_never_known_is_begun_anew_once() -> None:
         for _ in range(2):
             found = client.call_tools([("t", {}), ("t", {})], return_exceptions=True)
             assert all(isinstance(each, minimcp.ConnectionLost) for each in found)
-            assert client._channel.wait_until_ended(WAIT)
+            assert client._sessions.newest.session.wait_until_ended(WAIT)
         assert len(peer.all("initialize")) == 1 + 1 + 2
 
 

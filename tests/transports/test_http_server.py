@@ -7,12 +7,12 @@ import threading
 from typing import Any
 
 import pytest
+from minimcp.http.http_server_settings import Refusal
 
 from minimcp import Context, Limits, Server
-from minimcp.http.common import HttpRequest
 from minimcp.http.endpoint import Endpoint
-from minimcp.http.http_framing import RequestStream
-from minimcp.http.http_server_settings import Refusal
+from minimcp.http.framing import RequestStream
+from minimcp.http.headers import HttpRequest
 
 from ..support import WAIT, eventually
 from .http_app import (
@@ -62,17 +62,17 @@ class OneConnection:
     """Serves requests that come as the bytes of one connection, so that what is known of one head serves the next."""
 
     def __init__(self, core: Endpoint) -> None:
-        self.core, self.stream = core, RequestStream(body_bytes=None)
+        self.core, self.parser = core, RequestParser(body_bytes=None)
 
     def send(self, request: HttpRequest, **changed: str) -> int:
         """The status of the response to a request with some of its headers changed."""
         headers = {**request.headers, **{name.replace("_", "-"): value for name, value in changed.items()}}
         lines = [f"{request.method} {request.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         lines.append(f"Content-Length: {len(request.body)}\r\n\r\n")
-        self.stream.feed("\r\n".join(lines).encode() + request.body)
-        head, body = self.stream.head(), self.stream.body()
+        self.parser.feed("\r\n".join(lines).encode() + request.body)
+        head, body = self.parser.head, self.parser.body
         assert head is not None and body == request.body
-        self.stream.forward()
+        self.parser.next()
         return serve(self.core, HttpRequest(head.method, head.path, head.headers, body)).status
 
 

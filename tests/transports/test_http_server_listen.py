@@ -7,8 +7,8 @@ from typing import Any, Iterator
 import pytest
 
 from minimcp import Context, EventStore, Server
-from minimcp.http.common import HttpRequest
 from minimcp.http.endpoint import Endpoint
+from minimcp.http.headers import HttpRequest
 
 from ..support import WAIT, eventually
 from .http_app import Recording, Served, Shaken, Stage, core_of, serve, stage_server

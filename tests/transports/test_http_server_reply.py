@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from minimcp import Cancelled, Context, InternalError, Serial, Server
-from minimcp.engine.exchange import Exchange, Route
 from minimcp.http.http_server_reply import status_of
 from minimcp.http.http_server_stream import Stream
+
+from minimcp import Cancelled, Context, InternalError, Serial, Server
+from minimcp.engine.requests import IncomingRequest, Route
 
 from ..support import WAIT
 from .http_app import Recording, Served, Shaken, Stage, alone, call, core_of, serve, stage_server
@@ -76,7 +76,7 @@ def test_so_is_one_that_waits_for_its_executor(server: Server, stage: Stage) -> 
 def test_what_cannot_be_started_is_refused(
     server: Server, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
 ) -> None:
-    def fail(exchange: Exchange) -> None:
+    def fail(exchange: IncomingRequest) -> None:
         raise error
 
     monkeypatch.setattr(server._registry.tools.get("add"), "route", Route(lambda exchange: {}, start=fail))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from minimcp import Context, HttpOptions, Server
-from minimcp.http.common import HttpRequest
 from minimcp.http.endpoint import Endpoint
+from minimcp.http.headers import HttpRequest
 from minimcp.http.sessions import Sessions
 
 from ..support import WAIT, eventually

@@ -8,8 +8,7 @@ from typing import List, Optional, Union
 
 import pytest
 
-from minimcp.engine.lines import LineSplitter
-from minimcp.engine.transport import Frame, TooLong
+from minimcp.engine.transport import Frame, LineSplitter, TooLong
 
 Seen = List[Union[bytes, int]]
 

@@ -8,9 +8,9 @@ from typing import Optional
 
 import pytest
 
-from minimcp.engine.connection import Channel
-from minimcp.engine.deadline import Deadline
-from minimcp.engine.memory import MemoryPipe, _Gate
+from minimcp.engine.connection import Connection
+from minimcp.engine.timer import Deadline
+from minimcp.engine.transport import MemoryPipe, _Gate
 from minimcp.errors import ConnectionLost
 
 from ..scripted import ScriptedRole
@@ -115,7 +115,7 @@ def test_an_answer_that_came_before_the_peer_left_is_not_lost_to_a_write_that_fa
             return super().wait(WAIT)
 
     ours, peer = MemoryPipe.pair()
-    channel = Channel(ours, ScriptedRole(), name="test", trace=hold)
+    channel = Connection(ours, ScriptedRole(), name="test", trace=hold)
     monkeypatch.setattr(channel, "_read_out", Awaited())
     channel.open()
     try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from minimcp.http.mirror import Mirror
 
 import minimcp
-from minimcp.http.mirror import Mirror
-from minimcp.protocol.eras import VERSION_KEY
+from minimcp.protocol.lifecycle import VERSION_KEY
 from minimcp.types import Tool
 
 from ..answering import AnsweringPipe, discovered, result

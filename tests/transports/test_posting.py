@@ -10,7 +10,7 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp.engine.deadline import Deadline
+from minimcp.engine.timer import Deadline
 from minimcp.errors import ConnectionLost, RequestTimeout
 from minimcp.http import recognition
 from minimcp.http.client import HttpPipe
@@ -65,7 +65,7 @@ def test_a_message_that_is_not_taken_is_a_warning(caplog: pytest.LogCaptureFixtu
         client.notify("notifications/gone")
         peer.wait_for("notifications/bad")
         peer.wait_for("notifications/gone")
-        client._channel._pipe.ready(Deadline(WAIT))
+        client._sessions.newest.session._pipe.ready(Deadline(WAIT))
     assert "a message was not taken: bad (-32600)" in caplog.text and "did not arrive: POST" in caplog.text
 
 
@@ -81,7 +81,7 @@ def test_the_server_must_take_the_word_that_all_is_well() -> None:
 def test_no_thread_for_a_request_is_the_end_of_that_one_only(monkeypatch: pytest.MonkeyPatch) -> None:
     with Peer() as peer, connect(peer) as client:
         client.call_tool("t")
-        workers = client._channel._pipe._workers  # type: ignore[attr-defined]
+        workers = client._sessions.newest.session._pipe._workers  # type: ignore[attr-defined]
         assert eventually(lambda: " 0 running" in repr(workers)), "the thread of the first call would take the second"
         workers.close()
         with no_threads(monkeypatch), pytest.raises(ConnectionLost, match="no more threads"):

@@ -10,10 +10,10 @@ import threading
 from typing import List
 
 import pytest
-
-from minimcp.engine.descriptors import Bell
-from minimcp.stdio import process as process_module
 from minimcp.stdio.process import Process
+
+from minimcp.engine.transport import Bell
+from minimcp.stdio import process as process_module
 
 from ..support import WAIT, child_processes, eventually
 from .ends import Task

@@ -6,10 +6,10 @@ import json
 from typing import Any, Iterator, List
 
 import pytest
+from minimcp.http.sse_server import _MOST_BYTES, _MOST_WAITING, SsePipe, SseServer
 
 from minimcp import ConnectionLost, Context, Server
-from minimcp.http.common import HttpRequest
-from minimcp.http.sse_server import _MOST_BYTES, _MOST_WAITING, SsePipe, SseServer
+from minimcp.http.headers import HttpRequest
 
 from ..support import WAIT, eventually
 from .http_app import Recording, Served, Stage, message

@@ -9,10 +9,10 @@ import threading
 from typing import Any, Callable, Iterator, List, Tuple
 
 import pytest
-
-from minimcp.engine.descriptors import Bell, Source, close_quietly
-from minimcp.stdio import stderr as stderr_module
 from minimcp.stdio.stderr import Stderr, consumer_of
+
+from minimcp.engine.transport import Bell, Source, close_quietly
+from minimcp.stdio import stderr as stderr_module
 
 from ..support import WAIT, eventually
 from .ends import Task

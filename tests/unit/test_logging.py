@@ -11,11 +11,10 @@ import pytest
 
 import minimcp
 from minimcp import Context, Server
-from minimcp.engine.workers import here
+from minimcp.engine.pool import here
 from minimcp.server.logging import LogHandler
 
 from ..answering import R4
-from ..scripted import RecordingOutlet
 from .requests import exchange, sent
 
 NAME = "tests.log_handler"
@@ -129,7 +128,7 @@ class FailsAsText:
         raise RuntimeError("no text")
 
 
-class LosingOutlet(RecordingOutlet):
+class LosingOutlet(RecordingSink):
     def send(self, line: bytes) -> None:
         raise minimcp.ConnectionLost("gone")
 
@@ -145,7 +144,7 @@ def test_it_never_raises_and_never_comes_back(
     assert "RuntimeError: no text" in capsys.readouterr().err, "as logging reports it, on stderr"
     logger.error("goes on")
     assert len(said(request_here)) == 2
-    here.exchange = exchange(log_rank=0, outlet=LosingOutlet())
+    here.exchange = exchange(log_rank=0, sink=LosingOutlet())
     logger.error("to nobody")
     assert "Traceback" not in capsys.readouterr().err
 

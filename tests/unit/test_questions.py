@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from minimcp import CapabilityNotSupported
-from minimcp.protocol.eras import Peer, lacks
+from minimcp.protocol.lifecycle import Peer, lacks
 from minimcp.protocol.versions import BY_NAME
 from minimcp.server.questions import Elicit, ElicitUrl, ListRoots, Question, Sample
 from minimcp.types import (

@@ -15,7 +15,7 @@ import pytest
 
 import minimcp
 from minimcp import Context, Limits, Server
-from minimcp.engine.memory import MemoryPipe
+from minimcp.engine.transport import MemoryPipe
 
 from ..answering import R1, R3, R4, R5, REVISIONS
 from ..scripted import Task, dumps, notice, request, wait_for

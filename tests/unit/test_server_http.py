@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 import pytest
 
 from minimcp import Context, HttpOptions, Limits, Server
-from minimcp.http.http_running import RunningHttp
+from minimcp.http.server import RunningHttp
 from minimcp.protocol.sse import EventReader
 
 from ..scripted import Task

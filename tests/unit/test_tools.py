@@ -200,7 +200,7 @@ def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
     made.add(echo, timeout=0.01, executor=main)
     of = config(main=main)
     late, quick = (exchange(params={"name": "echo"}, of=of) for _ in range(2))
-    outlet: Any = late.outlet
+    outlet: Any = late.sink
     start = made.get("echo").route.start
     assert start is not None
     start(late)

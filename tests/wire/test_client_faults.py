@@ -15,7 +15,7 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp.stdio.child import ChildPipe
+from minimcp.stdio.child import ChildTransport
 
 from ..support import WAIT, eventually
 from .clients import (  # noqa: F401
@@ -123,7 +123,7 @@ def test_k01_a_last_answer_without_a_line_feed_is_an_answer(scripted: Script) ->
 def test_k01_a_server_that_closes_its_output_has_left(
     scripted: Script, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ChildPipe, "SETTLE_SECONDS", 0.05)  # it lives on, until its input ends
+    monkeypatch.setattr(ChildTransport, "SETTLE_SECONDS", 0.05)  # it lives on, until its input ends
     server = scripted()
     with server.connect(revision) as client:
         with pytest.raises(minimcp.ConnectionLost):
@@ -216,7 +216,7 @@ def test_k06_fifty_megabytes_in_one_answer(scripted: Script) -> None:
 
 def test_k08_a_line_above_the_limit_is_skipped_within_the_limits_memory(scripted: Script) -> None:
     server = scripted()
-    with server.connect("handshake", max_message_bytes=1 << 20) as client:
+    with server.connect("handshake", limits=minimcp.Limits(message_bytes=1 << 20)) as client:
         lives(client)
         with memory_below(1 + 8):
             result = client.call_tool("no-newline-flood", {"bytes": 64 << 20, "text": "after"}, timeout=NEVER)
@@ -225,7 +225,7 @@ def test_k08_a_line_above_the_limit_is_skipped_within_the_limits_memory(scripted
 
 def test_k08_an_answer_above_the_limit_is_lost_and_the_connection_is_not(scripted: Script) -> None:
     server = scripted()
-    with server.connect("handshake", max_message_bytes=1 << 20) as client:
+    with server.connect("handshake", limits=minimcp.Limits(message_bytes=1 << 20)) as client:
         with pytest.raises(minimcp.ProtocolViolation, match="max_message_bytes"):
             client.call_tool("big", {"bytes": 2 << 20}, timeout=NEVER)
         lives(client)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
+from minimcp.stdio.process import Process
 
 import minimcp
-from minimcp.stdio.child import ChildPipe
-from minimcp.stdio.process import Process
+from minimcp.stdio.child import ChildTransport
 
 from ..support import child_processes, eventually, open_descriptors
 from .clients import (  # noqa: F401
@@ -93,14 +93,14 @@ def test_k20_a_server_that_ignores_that_too_is_killed_and_reaped(
 
 def test_k20_how_long_a_server_gets() -> None:
     """What the catalogue asks for; the two before this wait for less."""
-    assert ChildPipe.CLOSE_SECONDS == 2
+    assert ChildTransport.CLOSE_SECONDS == 2
 
 
 @pytest.mark.parametrize("start", ["grandchild", "escaped"])
 def test_k21_a_grandchild_that_holds_the_pipes_does_not_hold_up_close(
     scripted: Script, start: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ChildPipe, "STDERR_SECONDS", 0.1)  # its end would not come in a longer time either
+    monkeypatch.setattr(ChildTransport, "STDERR_SECONDS", 0.1)  # its end would not come in a longer time either
     server = scripted(start=start)
     client = server.connect("handshake")
     with wall_below(1):
@@ -113,7 +113,7 @@ def test_k21_a_grandchild_does_not_hide_that_the_server_died(
     scripted: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("SETTLE", "STDERR"):  # the end of stderr would not come in a longer time either
-        monkeypatch.setattr(ChildPipe, f"{name}_SECONDS", 0.1)
+        monkeypatch.setattr(ChildTransport, f"{name}_SECONDS", 0.1)
     server = scripted(start="grandchild")
     with server.connect("handshake") as client:
         with pytest.raises(minimcp.ConnectionLost) as caught:

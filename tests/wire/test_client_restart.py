@@ -14,7 +14,7 @@ from typing import List
 import pytest
 
 import minimcp
-from minimcp.stdio.child import ChildPipe
+from minimcp.stdio.child import ChildTransport
 
 from ..scripted import Task
 from ..support import WAIT, child_processes, eventually
@@ -23,9 +23,9 @@ from .clients import ERAS, MODERN, Script, lives, make_scripted  # noqa: F401
 
 def kill(client: minimcp.Client, pid: int) -> None:
     """Kill a server and wait until the client knows."""
-    channel = client._channel
+    session = client._sessions.newest.session
     os.kill(pid, signal.SIGKILL)
-    assert channel.wait_until_ended(WAIT)
+    assert session.wait_until_ended(WAIT)
 
 
 @pytest.mark.requirement("M:STD-12")
@@ -47,7 +47,7 @@ def test_a_server_killed_between_calls_is_started_anew_by_the_next(scripted: Scr
 @pytest.mark.parametrize("tool", ["exit-mid-call", "half-line-exit", "close-stdout"])
 def test_a_server_that_dies_in_a_call(scripted: Script, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if tool == "close-stdout":
-        monkeypatch.setattr(ChildPipe, "SETTLE_SECONDS", 0.05)  # it lives on, until its input ends
+        monkeypatch.setattr(ChildTransport, "SETTLE_SECONDS", 0.05)  # it lives on, until its input ends
     server = scripted()
     with server.connect(MODERN, restart=True, timeout=WAIT) as client:
         held = [Task(client.call_tool, "hold") for _ in range(3)]

@@ -9,7 +9,7 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp.stdio.child import ChildPipe
+from minimcp.stdio.child import ChildTransport
 
 from ..support import ROOT, eventually
 from .clients import ERAS, InThread, wall_below
@@ -72,7 +72,7 @@ def parting(tmp_path: Path) -> Parting:
 def test_a_server_whose_handlers_heed_cancel_exits_when_its_client_closes(
     parting: Parting, monkeypatch: pytest.MonkeyPatch, revision: str
 ) -> None:
-    monkeypatch.setattr(ChildPipe, "CLOSE_SECONDS", NEVER)  # it has to go by itself
+    monkeypatch.setattr(ChildTransport, "CLOSE_SECONDS", NEVER)  # it has to go by itself
     client = parting.connect(revision=revision)
     calls = [InThread(client.call_tool, "sleep") for _ in range(3)]
     assert eventually(lambda: parting.notes() == ["asleep"] * 3)
@@ -91,7 +91,7 @@ def test_an_answer_above_the_servers_own_limit_is_an_error_at_once(parting: Part
 
 
 def test_an_answer_above_the_clients_limit_ends_its_call_at_once(parting: Parting) -> None:
-    with parting.connect(revision="handshake", max_message_bytes=10_000) as client:
+    with parting.connect(revision="handshake", limits=minimcp.Limits(message_bytes=10_000)) as client:
         with pytest.raises(minimcp.ProtocolViolation, match="10000 bytes.*max_message_bytes"):
             client.call_tool("length", {"size": 50_000})
         assert client.call_tool("length", {"size": 1000}).text == "x" * 1000

@@ -17,8 +17,8 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 from minimcp import Context, Limits, Server
-from minimcp.http.common import HttpRequest
-from minimcp.http.http_running import RunningHttp
+from minimcp.http.headers import HttpRequest
+from minimcp.http.server import RunningHttp
 from minimcp.protocol.sse import EventReader
 from tests.rows import for_each
 from tests.support import WAIT, eventually, open_descriptors

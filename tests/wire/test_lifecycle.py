@@ -133,21 +133,28 @@ def test_requests_that_hurry_past_initialized_are_served(serve: Serve) -> None:
 
 @pytest.mark.requirement("LIFE-31")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
-def test_a_second_initialize_is_refused(serve: Serve, revision: str) -> None:
+def test_a_second_initialize_opens_the_session_anew(serve: Serve, revision: str) -> None:
+    """Bridges pass on the handshakes of several clients."""
     server = serve(revision)
-    for offer in (revision, "2024-11-05"):
-        assert server.ask("initialize", hello(offer))["error"]["code"] == REQUEST
-    assert server.text("about")  # and changes nothing
-    assert revision in server.text("about")
+    assert server.ask("initialize", hello("5"))["result"]["protocolVersion"] == NEWEST
+    assert server.ask("initialize", {})["error"]["code"] == PARAMS  # and changes nothing
+    assert NEWEST in server.text("about")
+    for offer in (*HANDSHAKES, revision):
+        assert server.result("initialize", hello(offer))["protocolVersion"] == offer
+        server.notify("notifications/initialized")
+        assert offer in server.text("about")
+    server.revision = revision
+    server.call("grow", {"name": "late"})
+    assert [message["method"] for message in server.fence()] == ["notifications/tools/list_changed"]
     server.lives()
 
 
 @pytest.mark.requirement("LIFE-31")
-def test_a_second_initialize_is_refused_before_initialized_too(serve: Serve) -> None:
+def test_a_second_initialize_before_initialized(serve: Serve) -> None:
     server = serve()
     server.write(request(1, "initialize", hello("2025-06-18")), request(2, "initialize", hello("2025-11-25")))
     assert server.answer(1)["result"]["protocolVersion"] == "2025-06-18"
-    assert server.answer(2)["error"]["code"] == REQUEST
+    assert server.answer(2)["result"]["protocolVersion"] == "2025-11-25"
 
 
 @pytest.mark.requirement("LIFE-12")

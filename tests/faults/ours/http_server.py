@@ -11,7 +11,6 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
@@ -31,7 +30,7 @@ sys.argv[1:] = [json.dumps(GIVEN)]
 from minimcp.transports import http_running  # noqa: E402
 
 from minimcp import Context  # noqa: E402
-from minimcp.http.http_connection import Timing  # noqa: E402
+from minimcp.http.server import Timeouts
 from tests.wire.servers.plain import server  # noqa: E402
 
 
@@ -50,12 +49,8 @@ def spoil(ctx: Context) -> str:
     raise ValueError("secret words of a traceback")
 
 
-def impatient(**usual: Any) -> Timing:
-    """What a peer has time for; no option of the library's says all of it, and no test waits that long."""
-    return Timing(**{**usual, **{name: TERMS[name] for name in TIMES if name in TERMS}})
-
-
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    http_running.Timing = impatient  # type: ignore[misc, assignment]
+    times = {name: TERMS[name] for name in TIMES if name in TERMS}
+    RunningHttp.__init__.__kwdefaults__["timeouts"] = Timeouts(**times)  # no option of the library says this
     server.run("http", port=int(os.environ.get("FAULTS_PORT", "0")), legacy_sse=True)

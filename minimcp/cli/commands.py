@@ -1,0 +1,338 @@
+"""The commands that talk to a server: ``list``, ``call``, ``read``, ``prompt`` and ``ping``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import deque
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
+
+from .. import Client, Text, Tool, connect
+from ..client.config import Servers, read_servers
+from ..errors import ConnectionFailed, ConnectionLost, McpError, MethodNotFound, RequestTimeout
+from . import Parser, UsageError, clean, complain, exit_code, one_line, say, tell
+from .terminal import Asker, ProgressBar, as_json
+from .values import parameters, properties, read_object, read_pairs, required, split_pair
+
+TARGET_HELP = 'a file (server.py), a URL, a name in mcp.json, or a command line in quotes ("python -m server --flag")'
+
+CONFIG_FILE = "mcp.json"
+"""Where names are looked up when no ``--config`` is given, in the current folder."""
+
+ENDINGS = "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or connection, 4 timeout."
+
+STDERR_LINES = 40
+"""Lines of a server's stderr that are shown when the connection fails."""
+
+STDIN = "-"
+
+
+# ------------------------------------------------------------ what the commands share
+
+
+def _parser(prog: str, description: str) -> Parser:
+    parser = Parser(prog, description, ENDINGS)
+    parser.add_argument("target", metavar="TARGET", help=TARGET_HELP)
+    parser.add_argument("--config", metavar="FILE",
+                        help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it has it)")
+    parser.add_argument("--header", action="append", type=_header, metavar='"Name: value"',
+                        help="send this with every request to a URL; may be given several times")
+    parser.add_argument("--token", help="send this bearer token with every request to a URL")
+    parser.add_argument("--timeout", type=_seconds, default=60.0, metavar="SECONDS",
+                        help="for connecting, and again for each call (default: 60)")
+    parser.add_argument("--revision", default="auto", metavar="NAME",
+                        help='"auto" finds out (default), "handshake" uses the newest revision with a handshake, '
+                             "a date asks for exactly that revision")
+    parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
+    parser.add_argument("--verbose", action="store_true",
+                        help="show what a server process writes to stderr (default: its end, if the connection fails)")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if 0 < float(text) < 1e9:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise argparse.ArgumentTypeError(f'{text!r} is not "Name: value"')
+    return name.strip(), value.strip()
+
+
+@contextmanager
+def _connected(options: argparse.Namespace, elicit: Optional[Asker] = None) -> Iterator[Client]:
+    """A client of the server that the command line names.
+
+    What the server writes to stderr is held back: servers that do not know ``server/discover`` may write pages about
+    it. It is shown when the connection fails, from its opening on if that has succeeded.
+
+    Args:
+        options: From `_parser`.
+        elicit: Answers the server's questions to the user; None declares that it may not ask any.
+
+    Raises:
+        UsageError: The target names nothing that can be a server.
+        McpError: As `connect`.
+    """
+    held: deque[str] = deque(maxlen=STDERR_LINES)
+    is_url = options.target.lower().startswith(("http://", "https://"))
+    try:
+        try:
+            config = _config(options)
+            client = connect(
+                options.target, config=config, revision=options.revision, timeout=options.timeout,
+                connect_timeout=options.timeout, elicit=elicit, auth=options.token,
+                headers=None if options.header is None else dict(options.header),
+                stderr=None if options.verbose or (is_url and config is None) else held.append,
+            )
+        except (TypeError, ValueError) as error:
+            raise UsageError(str(error)) from None
+        with client:
+            held.clear()
+            yield client
+    except (ConnectionFailed, ConnectionLost, RequestTimeout):
+        for line in held:
+            tell(clean(line))
+        raise
+
+
+def _config(options: argparse.Namespace) -> Optional[Servers]:
+    """The config that has the target: the one named, or the current folder's if it knows a word that is no file."""
+    target, path = options.target, options.config
+    if path is None and (os.path.exists(target) or len(target.split()) != 1 or not os.path.isfile(CONFIG_FILE)):
+        return None
+    try:
+        servers = read_servers(path or CONFIG_FILE)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    return servers if path is not None or target in servers else None
+
+
+def _server_name(client: Client) -> str:
+    info = client.server_info
+    return "a server without a name" if info is None else one_line(f"{info.name} {info.version}")
+
+
+def _indented(text: Optional[str], by: int = 4) -> Iterator[str]:
+    for line in clean(text or "").strip().splitlines():
+        yield (" " * by + line).rstrip()
+
+
+def _block_text(block: Any) -> str:
+    """One content block as text; one that is no text is named, as bytes of a resource are."""
+    if isinstance(block, Text):
+        return clean(block.text) if sys.stdout.isatty() else block.text
+    data = getattr(block, "data", None)
+    words = [getattr(block, "type", "content"), getattr(block, "uri", None), getattr(block, "mime_type", None)]
+    words.append(f"{len(data)} bytes" if isinstance(data, bytes) else None)
+    return clean(f"[{', '.join(str(word) for word in words if word)}]")
+
+
+# ------------------------------------------------------------ list
+
+
+def list_command(arguments: Sequence[str], prog: str) -> int:
+    """Show what a server offers; a list that fails is told on stderr, and the others are shown."""
+    about = "Show the tools, resources and prompts of a server, with their arguments."
+    options = _parser(prog, about).parse_args(arguments)
+    lists: dict[str, Sequence[Any]] = {}
+    code = 0
+    with _connected(options) as client:
+        for name, capability, fetch in (
+            ("tools", "tools", client.list_tools),
+            ("resources", "resources", client.list_resources),
+            ("resourceTemplates", "resources", client.list_resource_templates),
+            ("prompts", "prompts", client.list_prompts),
+        ):
+            lists[name] = []
+            try:
+                if capability in client.capabilities:
+                    lists[name] = fetch()
+            except ConnectionLost:
+                raise
+            except McpError as error:
+                if isinstance(error, MethodNotFound):
+                    continue  # many servers have resources and no method for templates
+                complain(prog, f"{name}: {error}")
+                code = max(code, exit_code(error))
+        if options.output == "json":
+            say(as_json({name: [each.to_wire() for each in items] for name, items in lists.items()}))
+            return code
+        heading = [f"{_server_name(client)}, revision {client.revision}", *_indented(client.instructions, 2)]
+    sections = ["\n".join(heading)]
+    if not any(lists.values()) and not code:
+        sections.append("no tools")
+    for title, name, lines in (
+        ("", "tools", _tool_lines),  # most servers have nothing else
+        ("resources:\n\n", "resources", _resource_lines),
+        ("resource templates:\n\n", "resourceTemplates", _resource_lines),
+        ("prompts:\n\n", "prompts", _prompt_lines),
+    ):
+        if lists[name]:
+            sections.append(title + "\n".join(line for each in lists[name] for line in lines(each)))
+    say("\n\n".join(sections))
+    return code
+
+
+def _signature(tool: Tool) -> str:
+    """A tool as a line of Python would declare it: ``price(bread: string, loaves: integer = 1)``."""
+    return one_line(f"{tool.name}({parameters(tool.input_schema, tool.input_schema)})")
+
+
+def _tool_lines(tool: Any) -> Iterator[str]:
+    yield _signature(tool)
+    yield from _indented(tool.description)
+    for name, schema in properties(tool.input_schema).items():
+        text = schema.get("description") if isinstance(schema, Mapping) else None
+        if isinstance(text, str):
+            yield f"      {one_line(name)}: {one_line(text)}"
+
+
+def _resource_lines(shown: Any) -> Iterator[str]:
+    size = getattr(shown, "size", None)
+    details = [shown.display_name, shown.mime_type, None if size is None else f"{size} bytes"]
+    uri = shown.uri if hasattr(shown, "uri") else shown.uri_template
+    yield one_line(f"{uri} ({', '.join(word for word in details if word)})")
+    yield from _indented(shown.description)
+
+
+def _prompt_lines(prompt: Any) -> Iterator[str]:
+    fields = prompt.arguments or []
+    shown = [each.name if each.required else f"[{each.name}]" for each in fields]
+    yield one_line(f"{prompt.name}({', '.join(shown)})")
+    yield from _indented(prompt.description)
+    for each in fields:
+        if each.description:
+            yield f"      {one_line(each.name)}: {one_line(each.description)}"
+
+
+# ------------------------------------------------------------ call
+
+
+def call_command(arguments: Sequence[str], prog: str) -> int:
+    """Call a tool."""
+    parser = _parser(prog, "Call a tool and print what it gives. A tool's own error goes to stderr.")
+    parser.add_argument("tool", metavar="TOOL", help="its name")
+    parser.add_argument(
+        "arguments", nargs="*", default=[], metavar="key=value",
+        help="an argument, read as the tool's schema asks (a list: JSON, or the key several times); "
+             "a lone - takes a JSON object from stdin",
+    )
+    parser.add_argument("--json", metavar="OBJECT", help="the arguments as one JSON object; key=value goes over it")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar on stderr")
+    options = parser.parse_intermixed_args(arguments)
+    values: dict[str, Any] = {}
+    if STDIN in options.arguments:
+        values.update(read_object(sys.stdin.read(), "stdin"))
+    if options.json is not None:
+        values.update(read_object(options.json, "--json"))
+    bar = ProgressBar(options.quiet)
+    with _connected(options, elicit=Asker(bar.end)) as client:
+        tool = _find_tool(client, options.tool)
+        values.update(read_pairs([word for word in options.arguments if word != STDIN], tool.input_schema))
+        _check_required(tool, values)
+        try:
+            result = client.call_tool(tool.name, values, on_progress=bar, raise_on_error=False)
+        finally:
+            bar.end()
+    if options.output == "json":
+        say(as_json(result.to_wire()))
+    elif result.is_error:
+        tell(f"{prog}: {clean(result.text) or 'the tool failed and does not say why'}")
+    elif not result.content and result.has_structured_content:
+        say(as_json(result.structured_content))
+    else:
+        for block in result.content:
+            say(_block_text(block))
+    return 1 if result.is_error else 0
+
+
+def _find_tool(client: Client, name: str) -> Tool:
+    tools = {tool.name: tool for tool in client.list_tools()}
+    if name in tools:
+        return tools[name]
+    near = _near_misses(name, tools)
+    hint = f", did you mean {near}? It" if near else ": it"
+    raise UsageError(f"the server has no tool {name!r}{hint} has {', '.join(tools) or 'none'}")
+
+
+def _near_misses(name: str, known: Iterable[str]) -> str:
+    """What the user may have meant by a name, in words; empty when no known name is similar."""
+    known = list(known)
+    near = dict.fromkeys([*get_close_matches(name, known), *(each for each in known if name.lower() in each.lower())])
+    return " or ".join(list(near)[:3])
+
+
+def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
+    """Check that nothing required is missing; everything else about the arguments the server says better."""
+    missing = [name for name in required(tool.input_schema) if name not in values]
+    if missing:
+        known = properties(tool.input_schema)
+        meant = {name: _near_misses(name, missing) for name in values if name not in known}
+        swaps = ", ".join([f"{near} instead of {name}" for name, near in meant.items() if near])
+        hint = f" (did you mean {swaps}?)" if swaps else ""
+        are = "is" if len(missing) == 1 else "are"
+        raise UsageError(f"{', '.join(missing)} {are} missing{hint}: {_signature(tool)}")
+
+
+# ------------------------------------------------------------ read, prompt, ping
+
+
+def read_command(arguments: Sequence[str], prog: str) -> int:
+    """Read a resource."""
+    parser = _parser(prog, "Read a resource and print it. Bytes are written as they are, but not to a terminal.")
+    parser.add_argument("uri", metavar="URI", help="as the server lists it, or made from a template")
+    options = parser.parse_args(arguments)
+    with _connected(options, elicit=Asker()) as client:
+        result = client.read_resource(options.uri)
+    if options.output == "json":
+        say(as_json(result.to_wire()))
+        return 0
+    on_terminal, raw = sys.stdout.isatty(), getattr(sys.stdout, "buffer", None)
+    for item in result.contents:
+        if item.text is not None:
+            say(clean(item.text) if on_terminal else item.text)
+        elif on_terminal or raw is None:
+            say(_block_text(item))
+        else:
+            sys.stdout.flush()
+            raw.write(item.data)
+    return 0
+
+
+def prompt_command(arguments: Sequence[str], prog: str) -> int:
+    """Get a prompt."""
+    parser = _parser(prog, "Get a prompt and print its messages.")
+    parser.add_argument("name", metavar="NAME", help="of the prompt")
+    parser.add_argument("arguments", nargs="*", default=[], metavar="key=value", help="an argument; all are text")
+    options = parser.parse_intermixed_args(arguments)
+    texts = dict(split_pair(word) for word in options.arguments)
+    with _connected(options, elicit=Asker()) as client:
+        result = client.get_prompt(options.name, texts)
+    if options.output == "json":
+        say(as_json(result.to_wire()))
+    else:
+        for message in result.messages:
+            say(f"{clean(message.role)}: {_block_text(message.content)}")
+    return 0
+
+
+def ping_command(arguments: Sequence[str], prog: str) -> int:
+    """Ping a server."""
+    options = _parser(prog, "Ask whether a server is there, and how fast it answers.").parse_args(arguments)
+    with _connected(options) as client:
+        seconds = client.ping()
+        info, revision, name = client.server_info, client.revision, _server_name(client)
+    if options.output == "json":
+        described = {} if info is None else info.to_wire()
+        say(as_json({"seconds": seconds, "revision": revision, "serverInfo": described}, indent=None))
+    else:
+        say(f"{name} answered in {seconds * 1000:.1f} ms, revision {revision}")
+    return 0

@@ -1,0 +1,234 @@
+"""``minimcp run``: find the server object in a Python file and serve it; with ``--reload`` anew when a file changes."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from argparse import SUPPRESS, ArgumentTypeError
+from contextlib import redirect_stdout, suppress
+from importlib.util import module_from_spec, spec_from_file_location
+from typing import Any, Mapping, Sequence
+
+from ..server.decorators import has_marks
+from ..server.server import Server
+from . import Parser, UsageError, complain, tell
+
+LOOK_SECONDS = 1.0
+"""Interval at which ``--reload`` looks at the files."""
+
+END_SECONDS = 15.0
+"""How long a child may take to close its server; then it is killed."""
+
+
+def run_command(arguments: Sequence[str], prog: str) -> int:
+    """Serve the server object, or plain class, in a file."""
+    parser = Parser(prog, "Serve the server object, or plain class, in a Python file: to the program that started it, "
+                          "over stdin and stdout, or over HTTP, until Ctrl-C.")
+    parser.add_argument(
+        "file", metavar="FILE[:NAME]", help="the file, and the variable that holds the server if there are several"
+    )
+    parser.add_argument("--http", type=_address, metavar="[HOST:]PORT",
+                        help="serve over Streamable HTTP there, and say at which URL; port 0 takes a free one. A host "
+                             "that other machines reach needs the server's allowed_hosts (default: 127.0.0.1)")
+    parser.add_argument("--sse", action="store_true",
+                        help="serve clients that know only HTTP+SSE too, at /sse of the same port")
+    parser.add_argument("--reload", action="store_true", help="start anew when the file or a module beside it changes")
+    parser.add_argument("--until-stdin-ends", action="store_true", help=SUPPRESS)
+    options = parser.parse_args(arguments)
+    for name in ("sse", "reload"):
+        if getattr(options, name) and options.http is None:
+            raise UsageError(f"--{name} goes with --http, as in --http 8000 --{name}")
+    path, colon, name = options.file.rpartition(":")
+    if not colon or not name.isidentifier() or os.path.isfile(options.file):
+        path, name = options.file, ""
+    if options.reload and not options.until_stdin_ends:  # its child serves
+        return _reload(path, arguments, *options.http)
+    server = find_server(load(path), name, path)
+    if options.http is None:
+        server.run()
+        return 0
+    host, port = options.http
+    if options.until_stdin_ends:
+        threading.Thread(target=_end_with_stdin, name="minimcp-cli-stdin", daemon=True).start()
+    try:
+        server.run("http", host=host, port=port, legacy_sse=options.sse)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        complain(prog, f"cannot listen at {host}, port {port}: {error.strerror or error}")
+        return 3
+    return 0
+
+
+def _address(text: str) -> tuple[str, int]:
+    """``[HOST:]PORT``; an address of IPv6 stands in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 1 << 16 and bool(host) == bool(colon)):
+        raise ArgumentTypeError(f"{text!r} is no [HOST:]PORT, as in 8000 or 127.0.0.1:8000")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+# ------------------------------------------------------------ the server in a file
+
+
+def load(path: str) -> Mapping[str, Any]:
+    """Import a file as a module and return its variables. What it prints meanwhile goes to stderr.
+
+    Raises:
+        UsageError: There is no such file, or it cannot be imported.
+    """
+    full = os.path.abspath(path)
+    if not os.path.isfile(full):
+        raise UsageError(f"there is no file {path!r}")
+    name = os.path.splitext(os.path.basename(path))[0]
+    if name in sys.modules:
+        name += "_served"
+    spec = spec_from_file_location(name, full)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, os.path.dirname(full))
+    try:
+        with redirect_stdout(sys.stderr):  # stdout belongs to the protocol
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == full]
+        line = lines[-1] if lines else getattr(error, "lineno", None)
+        where = f"line {line}: " if line else ""
+        raise UsageError(f"{path} cannot be imported: {where}{type(error).__name__}: {error}") from error
+    return vars(module)
+
+
+def find_server(variables: Mapping[str, Any], name: str, path: str) -> Any:
+    """The server to serve: a server object, or one made of a plain object or of a class that needs no arguments.
+
+    Args:
+        variables: Of the file.
+        name: Of the variable; empty takes the only server there is.
+        path: Of the file, for the message.
+
+    Raises:
+        UsageError: There is none, there are several, or the named one is no server.
+    """
+    found = _servers(variables)
+    if name:
+        if name not in variables:
+            known = f": its servers are {', '.join(found)}" if found else ""
+            raise UsageError(f"{path} has no variable {name!r}{known}")
+        found = {name: variables[name]}
+    if not found:
+        raise UsageError(f"{path} has no server object: write  server = Server(\"name\")  at its top level")
+    if len(found) > 1:
+        raise UsageError(f"{path} has several servers, say which: {', '.join(f'{path}:{each}' for each in found)}")
+    ((name, value),) = found.items()
+    kind = value if isinstance(value, type) else type(value)
+    if _is_server(value):
+        return value
+    if not has_marks(kind):
+        raise UsageError(f"{name!r} in {path} is no server but {type(value).__name__}")
+    try:
+        if value is kind:
+            value = _made(kind)
+        return Server.of(value)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{name!r} in {path} cannot be served: {error}") from error
+
+
+def _made(kind: type) -> Any:
+    try:
+        inspect.signature(kind).bind()
+    except TypeError as error:
+        made = f"{kind.__name__.lower()} = {kind.__name__}(...)"
+        way = f"give it a default, or put an object into a variable: {made}"
+        raise ValueError(f"{kind.__name__}() is {error}: {way}") from error
+    tell(f"serving {kind.__name__}(), a class of {kind.__module__}")
+    return kind()
+
+
+def _is_server(value: Any) -> bool:
+    """Whether this is a server object, of this package or of a copy under another name."""
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in ("run", "start_http"))
+
+
+def _servers(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Server objects by the first name that each has; without any, plain objects to serve, or else classes of them."""
+    module = variables.get("__name__")
+    for fits in (
+        _is_server,
+        lambda value: not isinstance(value, type) and has_marks(type(value)),
+        lambda value: isinstance(value, type) and value.__module__ == module and has_marks(value),
+    ):
+        found: dict[int, str] = {}
+        for name, value in variables.items():
+            if fits(value):
+                found.setdefault(id(value), name)
+        if found:
+            return {name: variables[name] for name in found.values()}
+    return {}
+
+
+# ------------------------------------------------------------ --reload
+
+
+def _reload(path: str, arguments: Sequence[str], host: str, port: int) -> int:
+    """Serve in a child process until Ctrl-C or SIGTERM; start a new child when a file has changed.
+
+    A child ends when its stdin does: that works on every system, and also when this process is killed.
+    """
+    if port == 0:  # the same for all children
+        with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            port = probe.getsockname()[1]
+    package = __name__.partition(".cli.")[0]
+    command = [sys.executable, "-m", package, "run", *arguments, "--http", f"{host}:{port}", "--until-stdin-ends"]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # bytecode tells changes apart by whole seconds
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    while True:
+        before = look(path)
+        # In a session of its own, where Ctrl-C at the terminal does not reach it: this process ends it, once.
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
+        try:
+            ended = False
+            while look(path).get(path) is None or look(path) == before:
+                if child.poll() is not None and not ended:
+                    ended = True
+                    tell("it has ended; it is started again when a file changes")
+                time.sleep(LOOK_SECONDS)
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            assert child.stdin is not None
+            child.stdin.close()
+            try:
+                child.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                child.kill()
+        tell(f"{path} or a module beside it has changed")
+
+
+def look(path: str) -> Mapping[str, tuple[int, int]]:
+    """The time of change and size of a file, of the modules beside it and of those in packages beside it."""
+    files = [path]
+    for folder, inner, names in os.walk(os.path.dirname(path) or "."):
+        inner[:] = [each for each in inner if os.path.isfile(os.path.join(folder, each, "__init__.py"))]
+        files += [os.path.join(folder, each) for each in names if each.endswith(".py")]
+    seen = {}
+    for file in files:
+        with suppress(OSError):  # an editor is replacing it
+            status = os.stat(file)
+            seen[file] = (status.st_mtime_ns, status.st_size)
+    return seen
+
+
+def _end_with_stdin() -> None:
+    """End this process, as by a signal, when the one that started it closes the pipe or is gone."""
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,197 @@
+"""``minimcp vendor``: copy this package into another tree, or look at such a copy.
+
+A copy has a file `MANIFEST` beside its own, with the version and a hash of each of them. Every other file in its folder
+counts as a difference, except what Python compiles. No symbolic link in it is followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from argparse import SUPPRESS
+from keyword import iskeyword
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Iterator, NamedTuple, Sequence
+
+from .. import __version__ as VERSION
+from . import Parser, UsageError, one_line, say
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+"""The folder of the package that runs now."""
+
+MANIFEST = "vendored.json"
+
+ENDINGS = "Exit codes: 0 done, or the copy is whole and unchanged, 1 it is not, 2 wrong usage, 3 it cannot be written."
+
+BOTH_ROLES = {"LICENSE", "__init__.py", "py.typed", "errors.py", "protocol", "types", "schema", "engine", "stdio"}
+"""What a server and a client need over stdio, beside the folder of that role."""
+
+LEFT_OUT = b'raise ImportError(f"{__name__} is not in this copy: vendor it without --only")\n'
+"""Stands in a copy where a folder or a module was left out."""
+
+NO_FILE = b"no plain file"
+
+
+class Copy(NamedTuple):
+    """What a manifest says."""
+
+    version: str
+    only: str
+    """"server", "client", or "" for the whole package."""
+    files: dict[str, str]
+    """Hashes by path, with forward slashes."""
+
+    def __str__(self) -> str:
+        return f"minimcp {self.version}{f' ({self.only})' if self.only else ''}"
+
+
+def vendor_command(arguments: Sequence[str], prog: str) -> int:
+    """Copy the package, or check a copy."""
+    parser = Parser(prog, "Copy this package into a tree of your own, or look at such a copy.", ENDINGS)
+    parser.add_argument("folder", metavar="DIR", help="the copy; the last part of this path is the name to import")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--only", choices=("server", "client"), default="",
+                        help="copy what this role needs over stdin and stdout, with the standard library alone: leave "
+                             "out the other role, HTTP, the command line and what tests servers")
+    either.add_argument("--core", action="store_true", help=SUPPRESS)
+    either.add_argument("--check", action="store_true",
+                        help="copy nothing; say which version DIR is, and what in it is missing, changed or added")
+    options = parser.parse_args(arguments)
+    if options.core:
+        raise UsageError("there is no --core any more: write --only server, or --only client")
+    if options.check:
+        copy = read_manifest(options.folder)
+        found = differences(options.folder, copy)
+        for line in found:
+            say(one_line(line))
+        say(f"{options.folder} is {copy}, {'but not as it was copied' if found else 'whole and unchanged'}")
+        return 1 if found else 0
+    target = os.path.abspath(options.folder)
+    _check_target(target, options.folder)
+    copy = write_copy(target, options.only)
+    say(f"{options.folder} is now {copy}, {len(copy.files)} files; {MANIFEST} lists them for --check")
+    return 0
+
+
+def _check_target(target: str, shown: str) -> None:
+    """Check that a copy may go there: there is nothing, or an earlier copy that nobody has changed."""
+    name = os.path.basename(target)
+    if not name.isidentifier() or iskeyword(name):
+        raise UsageError(f"no statement can import a package called {name!r}: use letters, digits and _")
+    if not os.path.isdir(os.path.dirname(target)):
+        raise UsageError(f"there is no folder {os.path.dirname(target)}")
+    if os.path.join(os.path.realpath(target), "").startswith(os.path.join(os.path.realpath(PACKAGE), "")):
+        raise UsageError(f"{shown} is this package itself, or lies in it")
+    if os.path.islink(target) or (os.path.exists(target) and not os.path.isdir(target)):
+        raise UsageError(f"{shown} is there already, and is no folder")
+    if os.path.isdir(target) and os.listdir(target):
+        found = differences(target, read_manifest(target))
+        if found:
+            raise UsageError(f"{shown} was changed since it was copied ({found[0]}): see --check, or delete it")
+
+
+def own_files(only: str) -> dict[str, bytes]:
+    """The files of the package that runs now, by path.
+
+    Args:
+        only: "server" or "client" for what that role needs, with `LEFT_OUT` in the place of the rest; "" for all.
+
+    Raises:
+        UsageError: The package lies in no folder, as in an archive; or it is a copy itself, and was changed.
+    """
+    if not os.path.isdir(PACKAGE):
+        raise UsageError("this package lies in no folder that could be copied")
+    if os.path.lexists(os.path.join(PACKAGE, MANIFEST)) and differences(PACKAGE, read_manifest(PACKAGE)):
+        raise UsageError(f"{PACKAGE} is a copy that was changed: copy the original")
+    found = {}
+    for path, data in _files(PACKAGE):
+        top = path.split("/")[0]
+        if not only or top in BOTH_ROLES or top == only:
+            if path.endswith((".py", "py.typed", "LICENSE")):
+                found[path] = data
+        elif path in (f"{top}/__init__.py", "testing.py"):
+            found[path] = LEFT_OUT
+    return found
+
+
+def _files(folder: str, inside: str = "") -> Iterator[tuple[str, bytes]]:
+    """The files in a folder and the folders below it, except what Python compiles and the manifest.
+
+    What is no plain file, such as a symbolic link, has `NO_FILE` as its content.
+    """
+    for entry in os.scandir(os.path.join(folder, inside)):
+        path = inside + entry.name
+        if not entry.is_dir(follow_symlinks=False):
+            if path != MANIFEST:
+                yield path, Path(entry.path).read_bytes() if entry.is_file(follow_symlinks=False) else NO_FILE
+        elif entry.name != "__pycache__":
+            yield from _files(folder, path + "/")
+
+
+def read_manifest(folder: str) -> Copy:
+    """What a folder says of itself; a manifest that makes no sense names no file.
+
+    Raises:
+        UsageError: It has no manifest, or is no folder.
+    """
+    path = os.path.join(folder, MANIFEST)
+    if not os.path.isdir(folder):
+        raise UsageError(f"{folder} is no folder")
+    if os.path.islink(path) or not os.path.isfile(path):
+        raise UsageError(f"{folder} is no copy made by this command: it has no {MANIFEST}")
+    try:
+        given: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        given = None
+    version, only, files = (given.get(name) if isinstance(given, dict) else None for name in Copy._fields)
+    if isinstance(version, str) and isinstance(files, dict):
+        return Copy(version, only if isinstance(only, str) else "", files)
+    return Copy("of no known version", "", {})
+
+
+def differences(folder: str, copy: Copy) -> list[str]:
+    """What is not as the manifest says, a line for each file; empty when the copy is whole and unchanged."""
+    found = {path: _hash(data) for path, data in _files(folder)}
+    lines = [(path, "added") for path in found if path not in copy.files]
+    lines += [(path, "missing") for path in copy.files if path not in found]
+    lines += [(path, "changed") for path in found if path in copy.files and found[path] != copy.files[path]]
+    return [f"{what}: {path}" for path, what in sorted(lines)] or ([] if copy.files else [f"changed: {MANIFEST}"])
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()  # version control may have changed the line ends
+
+
+def write_copy(folder: str, only: str) -> Copy:
+    """Put a copy of the package that runs now into a folder, in the place of an earlier copy.
+
+    The new copy is made beside the folder and then takes its place: a reader sees the old one or the new one.
+
+    Args:
+        folder: An absolute path; either it does not exist, or it is empty, or an earlier copy.
+        only: As `own_files`.
+
+    Raises:
+        UsageError: As `own_files`.
+        OSError: It cannot be written; what was there is still there.
+    """
+    files = own_files(only)
+    copy = Copy(VERSION, only, {path: _hash(data) for path, data in sorted(files.items())})
+    manifest = json.dumps({"package": "minimcp", **copy._asdict()}, indent=1).encode()
+    made, old = f"{folder}.new-{os.getpid()}", f"{folder}.old-{os.getpid()}"
+    os.mkdir(made)
+    try:
+        for path, data in {**files, MANIFEST: manifest}.items():
+            os.makedirs(os.path.dirname(os.path.join(made, path)), exist_ok=True)
+            Path(made, path).write_bytes(data)
+        if os.path.isdir(folder):
+            os.rename(folder, old)
+        os.rename(made, folder)
+    finally:
+        rmtree(made, ignore_errors=True)
+        if os.path.isdir(old) and not os.path.isdir(folder):
+            os.rename(old, folder)
+    rmtree(old, ignore_errors=True)
+    return copy

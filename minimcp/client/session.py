@@ -1,0 +1,447 @@
+"""`ClientSession`: one connection of a client to its server, whatever the transport.
+
+A `Client` sends requests and notifications and opens streams of changes through this interface and knows nothing of
+lines, processes and POSTs. `ConnectionSession` implements it over a connection that carries lines (stdio, in memory,
+HTTP+SSE).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from copy import copy
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
+
+from ..engine.connection import Connection
+from ..engine.limits import Limits
+from ..engine.pool import waiting
+from ..engine.requests import CancelToken, IncomingRequest, PendingCall
+from ..engine.timer import Deadline
+from ..engine.transport import Transport
+from ..errors import Cancelled, CapabilityNotSupported, error_from_peer
+from ..protocol.messages import Failure, Id, Json, Notification, encode, exception_of
+from ..schema.hints import explained
+from ..schema.signature import refuse_async
+from ..types import Progress
+from .host import ClientHandler, Era
+
+log = logging.getLogger("minimcp.client")
+
+Params = Mapping[str, Json]
+Result = dict[str, Json]
+Outcome = Union[Result, Exception]
+Cancel = Optional[CancelToken]
+OnProgress = Callable[[Progress], Any]
+OnMessage = Callable[[Notification], None]
+
+AT_ONCE = 64
+"""Requests that are written together at most when many are sent at once."""
+
+
+class ClientSession:
+    """One connection of a client. Thread-safe; a transport implements what raises `NotImplementedError`.
+
+    Args:
+        name: Shown in messages: the command, the URL, "memory".
+        handler: What is done with the server's own messages.
+
+    Attributes:
+        mirror: What is to know of the tools that are listed, because their arguments travel in headers too: an object
+            with ``admitted(tools)``, which returns those that can be called. None where there are no headers.
+    """
+
+    mirror: Any = None
+    stderr_tail: str = ""
+    """The last lines of the server process's stderr; empty where there is no process."""
+    in_order = True
+    """Whether what the server sends on several streams comes in the order in which it was sent."""
+
+    def __init__(self, name: str, handler: ClientHandler) -> None:
+        self.name, self.handler = name, handler
+
+    # ------------------------------------------------------------ its beginning and end
+
+    def agree(self, era: Era) -> None:
+        """This is spoken from now on. Called before the server hears that all is well and may ask questions."""
+        self.era = self.handler.era = era
+
+    def ready(self, deadline: Deadline) -> None:
+        """Wait until what was sent so far has arrived, and until all ways are open that messages come by.
+
+        Raises:
+            RequestTimeout: The deadline came first.
+        """
+
+    @property
+    def cause(self) -> Optional[BaseException]:
+        """Why the connection has ended; None while it lives."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Return if the connection lives. Raises ConnectionLost: it has ended, or this process is a fork."""
+        if self.cause is not None:
+            raise copy(self.cause)
+
+    def need(self, capability: str) -> None:
+        """Return if the server declares this. Raises CapabilityNotSupported: it does not."""
+        if not self.era.peer.supports(capability):
+            self.check()
+            raise CapabilityNotSupported(f"{self.name}: the server declares no {capability}")
+
+    @property
+    def pending(self) -> int:
+        """How many requests of ours wait for their answer."""
+        raise NotImplementedError
+
+    def stop(self, cause: Exception) -> None:
+        """End every request with this exception and refuse new ones, before `close`. Never blocks."""
+        raise NotImplementedError
+
+    def wait_until_ended(self, seconds: Optional[float]) -> bool:
+        """Wait until the connection has ended. Blocks: for so many seconds at most; None for ever."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End the connection. Idempotent, from any thread. Blocks: up to 4 s, until a server process has ended."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """End the connection without waiting for anything: for a finalizer."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ messages
+
+    def request(
+        self, method: str, params: Params, deadline: Deadline, cancel: Cancel = None,
+        on_progress: Optional[OnProgress] = None,
+    ) -> Result:
+        """Send one request and wait for its result. Nothing is sent again, no question is answered.
+
+        Args:
+            method: Of the request.
+            params: Without the envelope of the era, which is added; before `agree` they are sent as they are.
+            deadline: When to give up; stands while the host answers a question that belongs to this request.
+            cancel: Ends the wait from another thread; None for a request that nobody cancels.
+            on_progress: Called by the waiting thread with each `Progress`, in order; None asks for none.
+
+        Raises:
+            RpcError: The server answered an error.
+            RequestTimeout, Cancelled: As named; the server was told.
+            ConnectionLost: The connection has ended; `SessionGone` and `Busy` say that the server did not run it.
+            ProtocolViolation: The answer was none.
+            TypeError, ValueError: An argument cannot be what it is.
+
+        Blocks: until then.
+        """
+        raise NotImplementedError
+
+    def request_all(
+        self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Cancel = None
+    ) -> list[Outcome]:
+        """Send many requests at once; their results, or what `request` would raise, in the same order.
+
+        Arguments as `request`, for all of them together.
+
+        Raises:
+            Cancelled: The token was cancelled before anything was sent.
+            ConnectionLost: Not all of them could be sent.
+            TypeError, ValueError: Some params are no JSON; nothing was sent.
+        """
+        raise NotImplementedError
+
+    def notify(self, method: str, params: Params, deadline: Deadline) -> None:
+        """Send a notification. Raises ConnectionLost. Blocks: until the server has taken it, or the deadline."""
+        raise NotImplementedError
+
+    def open_stream(
+        self, method: str, params: Params, on_message: OnMessage, on_end: Callable[[Outcome], None]
+    ) -> Callable[[], None]:
+        """Send a request that stays open, such as `subscriptions/listen`.
+
+        Args:
+            method: As `request`.
+            params: As `request`.
+            on_message: Called with each notification that names this request, in order, by a reading thread: be quick.
+            on_end: Called once, on any thread, with the result or with what `request` would raise.
+
+        Returns:
+            A function that ends the request, telling the server; `on_end` gets `Cancelled` then. Idempotent.
+
+        Raises:
+            ConnectionLost: The connection has ended.
+        """
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ shared by all transports
+
+    def wait_for(
+        self, done: Callable[[], bool], woken: threading.Event, deadline: Deadline, cancel: Cancel = None
+    ) -> bool:
+        """Wait for something of this process's own; False when the deadline came first.
+
+        Args:
+            done: Whether it has come; asked again each time that `woken` was set.
+            woken: Set by whoever changes what `done` looks at.
+            deadline: When to give up.
+            cancel: Ends the wait; None never does.
+
+        Raises:
+            Cancelled: The token was cancelled.
+            ConnectionLost: The connection has ended.
+        """
+        tokens = [self.handler.ended] if cancel is None else [self.handler.ended, cancel]
+        forget = [token.on_cancel(woken.set) for token in tokens]
+        try:
+            with waiting():
+                while not done():
+                    if cancel is not None and cancel.cancelled:
+                        raise Cancelled(cancel.reason or "cancelled")
+                    self.check()
+                    if not woken.wait(deadline.wait()) and deadline.expired:
+                        return False
+                    woken.clear()
+            return True
+        finally:
+            for each in forget:
+                each()
+
+    def sleep(self, deadline: Deadline, cancel: Cancel = None) -> None:
+        """Wait until a deadline. Raises as `wait_for`."""
+        self.wait_for(lambda: False, threading.Event(), deadline, cancel)
+
+    def add_envelope(self, params: Params, id: Id, on_progress: Optional[OnProgress] = None) -> dict[str, Json]:
+        """The params as they are sent, for an implementation of `request`."""
+        era = self.handler.era
+        if era is None:
+            return dict(params)
+        return era.add_envelope(params, {} if on_progress is None else {"progressToken": id})
+
+    def result_of(self, method: str, answer: Union[Result, Failure]) -> Result:
+        """What `request` returns for an answer, or raises, for an implementation of it."""
+        era = self.handler.era
+        if isinstance(answer, Failure):
+            if era is None:
+                raise error_from_peer(answer.code, answer.message, answer.data)
+            raise exception_of(answer, method, era.revision)
+        return answer if era is None else era.strip_envelope(method, answer)
+
+    def __repr__(self) -> str:
+        state = 'open' if self.cause is None else 'closed'
+        return f"<{type(self).__name__} {self.name!r} {state}, {self.pending} outgoing>"
+
+
+def check_token(cancel: Cancel) -> None:
+    """Return if something with this ``cancel=`` may begin.
+
+    Raises:
+        TypeError: It is no token.
+        Cancelled: It is cancelled.
+    """
+    if cancel is not None:
+        if not isinstance(cancel, CancelToken):
+            raise TypeError(f"cancel is a CancelToken or None, not {shown(cancel)}")
+        if cancel.cancelled:
+            raise Cancelled(cancel.reason or "the token was cancelled before the call")
+
+
+def deadline_of(name: str, seconds: Optional[float]) -> Deadline:
+    """The deadline that an argument names.
+
+    Args:
+        name: Of the argument, for the message.
+        seconds: Its value; None never comes.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is negative.
+    """
+    try:
+        if seconds is not None and not seconds >= 0:
+            raise ValueError(f"{name} is at least 0 seconds, not {seconds}; None waits for ever")
+        return Deadline(seconds)
+    except TypeError:
+        raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None
+
+
+def shown(value: object) -> str:
+    """A wrong argument, for a message: "the str 'x'"."""
+    return f"the {type(value).__name__} {repr(value):.60}"
+
+
+def progress_reader(on_progress: OnProgress) -> Callable[[Any], None]:
+    """What takes the params of progress notifications and calls a user's function.
+
+    Raises:
+        TypeError: It is no function, or async.
+    """
+    if not callable(on_progress):
+        raise TypeError(f"on_progress is a function that takes a Progress, or None, not {shown(on_progress)}")
+    refuse_async(on_progress, "on_progress")
+
+    def take(params: Any) -> None:
+        try:
+            item = Progress.from_wire(params)
+        except ValueError as error:
+            log.debug("<-- a progress notification that is none: %s", error)
+            return
+        on_progress(item)
+
+    return take
+
+
+class ConnectionSession(ClientSession):
+    """A client's connection that carries lines: stdio, in memory, HTTP+SSE. Open as soon as it is made.
+
+    Args:
+        transport: How bytes travel; it is owned from now on.
+        handler: As `ClientSession`.
+        limits: What the connection may cost.
+        trace: As `tracer` makes it; None for no trace.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        handler: ClientHandler,
+        limits: Limits,
+        trace: Optional[Callable[[str, bytes], None]] = None,
+    ) -> None:
+        super().__init__(transport.name, handler)
+        self._transport = transport
+        handler.serve = self._serve
+        self._connection = Connection(transport, handler, limits=limits, pool=handler.host.pool, trace=trace)
+        self._calls = self._connection.calls
+        self._connection.open()
+
+    # ------------------------------------------------------------ its beginning and end
+
+    def agree(self, era: Era) -> None:
+        super().agree(era)
+        self._transport.agreed(era.revision)
+
+    @property
+    def cause(self) -> Optional[BaseException]:
+        return self._calls.cause
+
+    @property
+    def pending(self) -> int:
+        return len(self._calls)
+
+    @property
+    def stderr_tail(self) -> str:  # type: ignore[override]
+        return getattr(self._transport, "stderr_tail", "")
+
+    def stop(self, cause: Exception) -> None:
+        self._calls.close(cause)
+
+    def wait_until_ended(self, seconds: Optional[float]) -> bool:
+        return self._connection.wait_until_ended(seconds)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def abandon(self) -> None:
+        self._connection.abandon()
+
+    # ------------------------------------------------------------ messages
+
+    def request(
+        self, method: str, params: Params, deadline: Deadline, cancel: Cancel = None,
+        on_progress: Optional[OnProgress] = None,
+    ) -> Result:
+        if cancel is not None:
+            check_token(cancel)
+        on_item = None if on_progress is None else progress_reader(on_progress)
+        try:
+            call = self._calls.start(
+                method, lambda id: self.add_envelope(params, id, on_progress), on_item, deadline=deadline
+            )
+        except (TypeError, ValueError) as error:
+            raise explained(method, params, error) from None
+        return self._result(call, params, deadline, cancel)
+
+    def _result(self, call: PendingCall, params: Params, deadline: Deadline, cancel: Cancel) -> Result:
+        """Wait for the answer of a request that was sent."""
+        about = params.get("name", params.get("uri"))
+        if cancel is None:
+            return self.result_of(call.method, self._calls.wait(call, deadline, about=about))
+        forget = cancel.on_cancel(lambda: self._calls.end(call, Cancelled(cancel.reason or "cancelled")))
+        try:
+            answer = self._calls.wait(call, deadline, about=about)
+        finally:
+            forget()
+        if cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
+            raise Cancelled(cancel.reason or "cancelled")
+        return self.result_of(call.method, answer)
+
+    def request_all(
+        self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Cancel = None
+    ) -> list[Outcome]:
+        check_token(cancel)
+        outcomes: list[Outcome] = []
+        calls = self._start_all(method, params, deadline)
+        try:
+            for call, one in zip(calls, params):
+                try:
+                    outcomes.append(self._result(call, one, deadline, cancel))
+                except Exception as error:
+                    outcomes.append(error)
+        except BaseException:  # such as Ctrl-C: the server need not go on with the rest
+            for call in calls[len(outcomes) :]:
+                self._calls.end(call, Cancelled("the caller gave up"))
+            raise
+        return outcomes
+
+    def _start_all(self, method: str, params: Sequence[Params], deadline: Deadline) -> list[PendingCall]:
+        def make(one: Params) -> Callable[[Id], Result]:
+            def make_params(id: Id) -> Result:
+                making.append(one)
+                return self.add_envelope(one, id)
+
+            return make_params
+
+        making: list[Params] = []
+        try:
+            return self._calls.start_all([(method, make(one)) for one in params], deadline=deadline)
+        except (TypeError, ValueError) as error:
+            raise explained(method, making[-1], error) from None
+
+    def notify(self, method: str, params: Params, deadline: Deadline) -> None:
+        self._connection.send(encode(Notification(method, dict(params))), deadline)
+
+    def open_stream(
+        self, method: str, params: Params, on_message: OnMessage, on_end: Callable[[Outcome], None]
+    ) -> Callable[[], None]:
+        def make_params(id: Id) -> Result:
+            self.handler.streams[id] = on_message
+            return self.add_envelope(params, id)
+
+        call = self._calls.start(method, make_params)
+
+        def wait() -> None:
+            ending: Outcome
+            try:
+                ending = self.result_of(method, self._calls.wait(call, Deadline(None)))
+            except Exception as error:
+                ending = error
+            self.handler.streams.pop(call.id, None)
+            on_end(ending)
+
+        threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
+
+        def end() -> None:
+            self.handler.streams.pop(call.id, None)
+            self._calls.end(call, Cancelled("the stream was closed"))
+
+        return end
+
+    # ------------------------------------------------------------ the server's requests
+
+    def _serve(self, request: IncomingRequest) -> Result:
+        """Answer a question of the server; the deadlines of all requests that wait stand meanwhile."""
+        resume = self._calls.pause_all()
+        request.on_cancel(resume)
+        try:
+            return self.handler.host.serve(request)
+        finally:
+            resume()

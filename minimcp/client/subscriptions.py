@@ -1,0 +1,517 @@
+"""What a client listens to: streams of changes that a program opens, and the client's own one in the background.
+
+With a handshake a server sends notifications unasked, and a stream is a filter over them; where requests stand alone
+each stream is a request that stays open, and its notifications name it.
+https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from copy import copy
+from functools import partial
+from random import uniform
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
+
+from ..engine.pool import waiting
+from ..engine.timer import Deadline
+from ..errors import (
+    Cancelled,
+    CapabilityNotSupported,
+    ConnectionLost,
+    McpError,
+    ProtocolViolation,
+    RequestTimeout,
+    RpcError,
+    one_line,
+)
+from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN
+from ..protocol.messages import Json, Notification
+from ..types import CHANGES, Change
+from ..types.notifications import covering
+from .host import Host
+from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, deadline_of, shown
+
+log = logging.getLogger("minimcp.client")
+
+MOST_WAITING = 10_000
+"""Changes that wait for whoever iterates; beyond that one of a collection stands for all that lies in it."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Seconds before a background stream that the server ended is opened again: at first, and at most."""
+
+STEADY = 30.0
+"""Seconds after which the end of a background stream is no repetition of the one before."""
+
+BACKGROUND_SECONDS = 5.0
+"""What a server gets to agree to the background stream where no call of the program waits for it."""
+
+OVERLAP_SECONDS = 1.0
+"""How long a stream stays open when another has taken its place, where each has a connection of its own: what the
+server sent on it before may still be on its way."""
+
+UNSUBSCRIBE_SECONDS = 2.0
+"""What a server gets to hear of the subscriptions that end with a stream."""
+
+LISTS = {
+    "tools_list_changed": ("tools", "toolsListChanged"),
+    "prompts_list_changed": ("prompts", "promptsListChanged"),
+    "resources_list_changed": ("resources", "resourcesListChanged"),
+}
+"""Member of a `Filter` to the capability that it needs and its name on the wire."""
+
+
+class Filter(NamedTuple):
+    """What a listen is about: what was asked for, or what the server agreed to."""
+
+    tools_list_changed: bool = False
+    prompts_list_changed: bool = False
+    resources_list_changed: bool = False
+    resource_subscriptions: tuple[str, ...] = ()
+
+    def to_wire(self) -> dict[str, Json]:
+        """As the params of the request have it."""
+        wire: dict[str, Json] = {member: True for name, (_, member) in LISTS.items() if getattr(self, name)}
+        if self.resource_subscriptions:
+            wire["resourceSubscriptions"] = list(self.resource_subscriptions)
+        return wire
+
+    @classmethod
+    def from_wire(cls, params: Mapping[str, Json]) -> Filter:
+        """What an acknowledgement names; what is not understood counts as not honoured."""
+        honored = params.get("notifications")
+        honored = honored if isinstance(honored, dict) else {}
+        uris = honored.get("resourceSubscriptions")
+        known = tuple(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else ()
+        return cls.of(lambda name: honored.get(LISTS[name][1]) is True, known)
+
+    @classmethod
+    def of(cls, listed: Callable[[str], bool], uris: Iterable[str] = ()) -> Filter:
+        """A filter for those lists that a function says yes to, by the member's name."""
+        return cls(**{name: listed(name) for name in LISTS}, resource_subscriptions=tuple(uris))
+
+
+class Changes:
+    """A stream of changes, as `Client.listen` gives it: iterate it, or take one change at a time.
+
+    A context manager that ends the stream. One thread at a time takes changes; any thread may close. ``honored`` is the
+    `Filter` that the server agreed to.
+
+    Args:
+        check: Raises ConnectionLost where the connection has ended.
+        forward: Gets the notifications instead (of the background stream); None keeps changes for whoever iterates.
+    """
+
+    def __init__(self, check: Callable[[], None], forward: Optional[OnMessage] = None) -> None:
+        self.honored: Optional[Filter] = None
+        self._check, self._forward = check, forward
+        self._end: Callable[[], None] = lambda: None
+        """Ends the stream on the wire; set by whoever opened it, and called once."""
+        self._ending: Optional[Outcome] = None
+        self._closed = self._ended = False
+        self._changed = threading.Condition()
+        self._waiting: dict[tuple[str, Optional[str]], Change] = {}
+
+    # ------------------------------------------------------------ for a program
+
+    def next(self, timeout: Optional[float] = None) -> Change:
+        """The next change.
+
+        Args:
+            timeout: Seconds to wait; None waits for ever.
+
+        Raises:
+            RequestTimeout: Nothing changed in this time.
+            ConnectionLost: The stream has ended, or is closed.
+        """
+        deadline = deadline_of("timeout", timeout)
+        with waiting(), self._changed:
+            while not self._closed and not self._waiting and self._ending is None:
+                self._check()
+                if not self._changed.wait(deadline.wait()) and deadline.expired and not self._waiting:
+                    raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
+            if self._closed:
+                raise ConnectionLost("the stream is closed")
+            if self._waiting:
+                return self._waiting.pop(next(iter(self._waiting)))
+        self._finish()
+        ending = self._ending
+        if isinstance(ending, ConnectionLost):
+            raise copy(ending)
+        if isinstance(ending, RpcError):
+            raise ConnectionLost(f"the server ended the stream: {ending.message} ({ending.code})")
+        raise ConnectionLost(f"the stream has ended{f': {ending}' if isinstance(ending, Exception) else ''}")
+
+    def __iter__(self) -> Iterator[Change]:
+        return self
+
+    def __next__(self) -> Change:
+        try:
+            return self.next()
+        except ConnectionLost:
+            if self._closed or isinstance(self._ending, dict):
+                raise StopIteration from None
+            raise
+
+    def close(self) -> None:
+        """End the stream: whoever iterates stops. Idempotent, any thread."""
+        self._closed = True
+        self._finish()
+
+    def _finish(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._end()
+
+    def __enter__(self) -> Changes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Changes {'open' if self._ending is None and not self._closed else 'ended'} {self.honored}>"
+
+    # ------------------------------------------------------------ for a reading thread
+
+    def _take(self, notification: Notification) -> None:
+        """A notification that names this stream has come."""
+        if self._ending is not None:
+            return
+        if self.honored is None:
+            if notification.method != ACKNOWLEDGED:
+                what = "a stream begins with notifications/subscriptions/acknowledged"
+                self._end_with(ProtocolViolation(what, notification.params))
+                return
+            with self._changed:
+                self.honored = Filter.from_wire(notification.params)
+                self._changed.notify_all()
+        elif self._forward is not None:
+            self._forward(notification)
+        else:
+            self._put(notification, lambda change: True)
+
+    def _take_unasked(self, notification: Notification) -> None:
+        """A notification that names no stream has come: kept if it is about what this filter wants."""
+        if notification.method in CHANGES:
+            self._put(notification, self._wants)
+
+    def _wants(self, change: Change) -> bool:
+        if change.uri is None:
+            return bool(getattr(self.honored, change.kind, False))
+        return self._covering(change.uri) is not None
+
+    def _covering(self, uri: str) -> Optional[str]:
+        assert self.honored is not None
+        return covering(frozenset(self.honored.resource_subscriptions), uri)
+
+    def _put(self, notification: Notification, wants: Callable[[Change], bool]) -> None:
+        """Keep a change until somebody takes it, once; when very many wait, as a change of the collection around it."""
+        try:
+            change = Change.from_notice(notification.method, notification.params)
+        except ValueError as error:
+            log.debug("<-- a notification that tells of no change: %s", error)
+            return
+        if not wants(change):
+            return
+        with self._changed:
+            if change.uri is not None and len(self._waiting) >= MOST_WAITING:
+                uri = self._covering(change.uri)
+                if uri is None:
+                    log.debug("<-- %s is not subscribed to, and too much waits already: dropped", one_line(change.uri))
+                    return
+                change = change if uri == change.uri else Change(change.kind, uri)
+            self._waiting.setdefault((change.kind, change.uri), change)
+            self._changed.notify_all()
+
+    # ------------------------------------------------------------ for whoever opened it
+
+    def _end_with(self, ending: Outcome) -> None:
+        """The stream has ended; only the first ending counts."""
+        with self._changed:
+            if self._ending is None:
+                self._ending = ending
+            self._changed.notify_all()
+
+    def _begin(self, deadline: Deadline) -> bool:
+        """Wait until the server has agreed, or the stream has ended; False when the deadline came first."""
+        with waiting(), self._changed:
+            while self.honored is None and self._ending is None:
+                if not self._changed.wait(deadline.wait()) and deadline.expired:
+                    return False
+        return True
+
+
+class Subscriptions:
+    """What a client listens to on one connection. Thread-safe.
+
+    Args:
+        session: The connection.
+        host: Gets what the background stream brings.
+    """
+
+    def __init__(self, session: ClientSession, host: Host) -> None:
+        self._session, self._host = session, host
+        self._lists = Filter.of(lambda name: f"on_{LISTS[name][0]}_changed" in host.functions)
+        self._lock = threading.Lock()
+        """Held while something changes that the server is to tell of, also during its requests."""
+        self._waiting: list[threading.Event] = []
+        """Of the threads that wait for the lock."""
+        self._uris: set[str] = set()
+        self._listened: Counter[str] = Counter()
+        """In a session: how many streams of the program listen to a resource."""
+        self._background: Optional[Changes] = None
+        self._pause = FIRST_PAUSE
+
+    @property
+    def subscribed(self) -> tuple[str, ...]:
+        """The resources that `subscribe` has asked for."""
+        return tuple(sorted(self._uris))
+
+    @property
+    def has_background(self) -> bool:
+        """Whether one of the session's pending requests is the background stream."""
+        return self._background is not None
+
+    @contextmanager
+    def _locked(self, deadline: Deadline, cancel: Cancel = None) -> Iterator[None]:
+        """Hold the lock. Raises RequestTimeout, and as `ClientSession.wait_for`."""
+        woken = threading.Event()
+        self._waiting.append(woken)
+        try:
+            taken = self._session.wait_for(lambda: self._lock.acquire(False), woken, deadline, cancel)
+        finally:
+            self._waiting.remove(woken)
+        if not taken:
+            raise RequestTimeout(f"{self._session.name}: an earlier call about subscriptions takes too long")
+        try:
+            yield
+        finally:
+            self._lock.release()
+            for each in list(self._waiting):
+                each.set()
+
+    # ------------------------------------------------------------ streams of the program
+
+    def listen(self, wanted: Filter, deadline: Deadline, cancel: Cancel) -> Changes:
+        """Open a stream; arguments and errors as `Client.listen`."""
+        session = self._session
+        session.check()
+        check_token(cancel)
+        for uri in wanted.resource_subscriptions:
+            _check_uri(uri)
+        if session.era.revision.handshake:
+            return self._filter(wanted, deadline, cancel)
+        return self._open(wanted, deadline, cancel)
+
+    def _open(
+        self, wanted: Filter, deadline: Deadline, cancel: Cancel = None, forward: Optional[OnMessage] = None
+    ) -> Changes:
+        """Send the request and wait for the acknowledgement."""
+        session, token, began = self._session, cancel, time.monotonic()
+        stream = Changes(session.check, forward)
+
+        def end(ending: Outcome) -> None:
+            stream._end_with(ending)
+            self._reopen(stream, began)
+
+        forget = None
+        if token is not None:
+            forget = token.on_cancel(lambda: stream._end_with(Cancelled(token.reason or "cancelled")))
+        try:
+            stream._end = session.open_stream(LISTEN, {"notifications": wanted.to_wire()}, stream._take, end)
+            if not stream._begin(deadline):
+                what = f"{session.name}: {LISTEN}: no acknowledgement within {deadline.seconds:g} s"
+                raise RequestTimeout(what)
+            ending = stream._ending
+            if stream.honored is None or isinstance(ending, Cancelled):
+                early = ConnectionLost("the server ended the stream before it began")
+                raise copy(ending) if isinstance(ending, Exception) else early
+        except BaseException:
+            stream.close()
+            raise
+        finally:
+            if forget is not None:
+                forget()
+        return stream
+
+    # ------------------------------------------------------------ filters, in a session
+
+    def _filter(self, wanted: Filter, deadline: Deadline, cancel: Cancel) -> Changes:
+        session, handler = self._session, self._session.handler
+        uris = wanted.resource_subscriptions if session.era.peer.supports("resources.subscribe") else ()
+        stream = Changes(session.check)
+        stream.honored = self._declared(wanted)._replace(resource_subscriptions=uris)
+        subscribed: list[str] = []
+
+        def end() -> None:
+            handler.listeners.pop(stream, None)
+            forget()
+            stream._end_with(Cancelled("the stream was closed"))
+            if subscribed:
+                self._unsubscribe_all(subscribed)
+
+        stream._end = end
+        handler.listeners[stream] = stream._take_unasked
+        forget = handler.ended.on_cancel(lambda: stream._end_with(_loss(session)))
+        try:
+            if uris:
+                with self._locked(deadline, cancel):
+                    for uri in dict.fromkeys(uris):
+                        session.request("resources/subscribe", {"uri": uri}, deadline, cancel)
+                        self._listened[uri] += 1
+                        subscribed.append(uri)
+            session.check()
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    def _unsubscribe_all(self, uris: Sequence[str]) -> None:
+        """A stream has ended: unsubscribe from what nobody else wants; one that fails stops no other."""
+        deadline = Deadline(UNSUBSCRIBE_SECONDS)
+        try:
+            with self._locked(deadline):
+                self._listened.subtract(uris)
+                self._listened = +self._listened
+                for uri in uris:
+                    if uri not in self._listened and uri not in self._uris and self._session.cause is None:
+                        try:
+                            self._session.request("resources/unsubscribe", {"uri": uri}, deadline)
+                        except McpError as error:
+                            log.debug("resources/unsubscribe of %s: %s", one_line(uri), error)
+        except McpError as error:
+            log.debug("resources/unsubscribe: %s", error)
+
+    # ------------------------------------------------------------ the client's own
+
+    def subscribe(self, uri: str, deadline: Deadline, cancel: Cancel = None) -> None:
+        """Hear of a resource from now on; arguments and errors as `Client.subscribe`."""
+        self._check(uri, cancel)
+        with self._locked(deadline, cancel):
+            if self._session.era.revision.handshake:
+                self._session.request("resources/subscribe", {"uri": uri}, deadline, cancel)
+            elif uri not in self._uris:
+                self._replace({*self._uris, uri}, deadline, cancel)
+            self._uris.add(uri)
+
+    def unsubscribe(self, uri: str, deadline: Deadline, cancel: Cancel = None) -> None:
+        """Hear of it no more; arguments and errors as `Client.unsubscribe`."""
+        self._check(uri, cancel)
+        with self._locked(deadline, cancel):
+            if self._session.era.revision.handshake:
+                if not self._listened[uri]:
+                    self._session.request("resources/unsubscribe", {"uri": uri}, deadline, cancel)
+            elif uri in self._uris:
+                self._replace(self._uris - {uri}, deadline, cancel)
+            self._uris.discard(uri)
+
+    def _check(self, uri: str, cancel: Cancel) -> None:
+        self._session.check()
+        check_token(cancel)
+        _check_uri(uri)
+        self._session.need("resources.subscribe")
+
+    def open_background(self, deadline: Deadline, uris: Sequence[str] = ()) -> None:
+        """Open the client's own stream, if it wants to hear of anything and the server declares that it says so.
+
+        Args:
+            deadline: For all of it.
+            uris: Resources that were subscribed to on a connection before this one.
+
+        Raises:
+            McpError: It could not be opened.
+        """
+        if self._session.era.revision.handshake:
+            for uri in uris:
+                self.subscribe(uri, deadline)
+        elif uris or any(self._declared(self._lists)):
+            deadline = deadline.within(BACKGROUND_SECONDS)
+            with self._locked(deadline):
+                self._uris.update(uris)  # before: that one is refused now must not end the others
+                try:
+                    self._replace(set(uris), deadline)
+                except BaseException:
+                    self._uris.clear()
+                    raise
+
+    def _declared(self, wanted: Filter) -> Filter:
+        """Those lists of a filter whose changes the server declares to tell."""
+        supports = self._session.era.peer.supports
+        return Filter.of(lambda name: getattr(wanted, name) and supports(f"{LISTS[name][0]}.listChanged"))
+
+    def _replace(self, uris: set[str], deadline: Deadline, cancel: Cancel = None) -> None:
+        """Open a background stream with this set of resources, and then close the one before. Under the lock.
+
+        While both are open a change may be told twice; none goes unheard.
+        """
+        wanted = self._declared(self._lists)._replace(resource_subscriptions=tuple(sorted(uris)))
+        old, new = self._background, None
+        if any(wanted):
+            new = self._open(wanted, deadline, cancel, self._host.tell)
+            assert new.honored is not None
+            refused = (uris - self._uris).difference(new.honored.resource_subscriptions)
+            if refused:
+                new.close()
+                what = f"{self._session.name}: the server does not tell of changes of {one_line(min(refused))}"
+                raise CapabilityNotSupported(what)
+        self._background = new
+        if old is None:
+            return
+        if new is not None and old._ending is not None and old.honored is not None:
+            still = tuple(uri for uri in old.honored.resource_subscriptions if uri in uris)
+            self._missed(old.honored._replace(resource_subscriptions=still))
+        if new is None or self._session.in_order:
+            old.close()
+        else:
+            closing = threading.Timer(OVERLAP_SECONDS, old.close)
+            closing.daemon = True
+            closing.start()
+
+    def _reopen(self, stream: Changes, began: float) -> None:
+        """A stream has ended. If it was in the background, open another, after a pause that grows with each attempt."""
+        if time.monotonic() - began > STEADY:
+            self._pause = FIRST_PAUSE
+        while self._session.cause is None:
+            try:
+                with self._locked(Deadline(None)):  # whoever opens a stream holds it until that is in its place
+                    if stream is not self._background:
+                        return
+                self._session.sleep(Deadline(self._pause * uniform(0.5, 1.0)))
+                self._pause = min(2 * self._pause, LONGEST_PAUSE)
+                deadline = Deadline(BACKGROUND_SECONDS)
+                with self._locked(deadline):
+                    if stream is self._background:
+                        self._replace(set(self._uris), deadline)
+            except McpError as error:
+                if self._session.cause is None:
+                    log.warning("%s: the stream of changes cannot be opened: %s", self._session.name, error)
+
+    # ------------------------------------------------------------ gaps
+
+    def missed_all(self) -> None:
+        """There was a gap before this connection: whatever the host listens to may have changed."""
+        self._missed(self._lists._replace(resource_subscriptions=self.subscribed))
+
+    def _missed(self, gap: Filter) -> None:
+        """Notifications may have gone unheard: call the callbacks for whatever they were about."""
+        for name in filter(partial(getattr, gap), LISTS):
+            self._host.forget(name)
+            self._host.call(f"on_{LISTS[name][0]}_changed")
+        for uri in gap.resource_subscriptions:
+            self._host.forget("resource_updated", uri)
+            self._host.call("on_resource_updated", uri)
+
+
+def _check_uri(uri: Any) -> None:
+    if not isinstance(uri, str):
+        raise TypeError(f"the URI of a resource is a str, not {shown(uri)}")
+
+
+def _loss(session: ClientSession) -> Exception:
+    cause = session.cause
+    return cause if isinstance(cause, Exception) else ConnectionLost(f"{session.name}: closed")

@@ -1,0 +1,1059 @@
+"""Requests in both directions: our calls that wait for an answer, and the peer's requests on their way to one.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic
+https://modelcontextprotocol.io/specification/2025-03-26/basic (arrays of messages)
+https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from copy import copy
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
+
+from ..errors import (
+    Cancelled,
+    CapabilityNotSupported,
+    ConnectionLost,
+    InternalError,
+    InvalidRequest,
+    RequestTimeout,
+    RpcError,
+    one_line,
+)
+from ..protocol.lifecycle import Peer
+from ..protocol.messages import (
+    Failure,
+    Id,
+    InvalidMessage,
+    Json,
+    Message,
+    Notification,
+    Request,
+    Response,
+    encode,
+    encode_batch,
+    encode_result,
+    failure,
+    to_json,
+    wire_failure,
+)
+from .limits import Limits
+from .pool import Job, here, waiting
+from .timer import NEVER, Deadline, Timeout
+
+log = logging.getLogger("minimcp.requests")
+
+NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
+"""Methods of calls that are given up without telling the peer."""
+
+AT_ONCE = 64
+"""Requests that are joined for one write when many are sent at once."""
+
+Result = dict[str, Json]
+Ending = Union[Result, Failure, BaseException]
+"""How a call ended: the result, the peer's error, or the exception that its caller gets."""
+
+MakeParams = Callable[[Id], Result]
+Line = Union[bytes, Callable[[], Optional[bytes]]]
+"""A line to be written; or a function that makes it, called when it is about to be written."""
+
+
+class CancelToken:
+    """Given to calls as ``cancel=``; one token may serve many calls. Thread-safe."""
+
+    # Without a lock, because a signal handler may cancel in the middle of `on_cancel`: whoever pops an entry runs it.
+    def __init__(self) -> None:
+        self._callbacks: dict[object, Callable[[], object]] = {}
+        self._cancelled = False
+        self.reason: Optional[str] = None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelled
+
+    def cancel(self, reason: Optional[str] = None) -> None:
+        """End every call that has this token, now and later; they raise `Cancelled`. Idempotent.
+
+        Args:
+            reason: Told to the servers and in the exception; None gives none.
+        """
+        if self._cancelled:
+            return
+        self.reason, self._cancelled = reason, True
+        for key in list(self._callbacks):
+            callback = self._callbacks.pop(key, None)
+            try:
+                if callback is not None:
+                    callback()
+            except Exception as error:  # none may keep the others from being called
+                log.error("a callback of on_cancel failed: %r", error, exc_info=error)
+
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Have `callback` called by the thread that cancels; at once if that has happened. What it raises is logged.
+
+        Returns:
+            A function that takes this back.
+        """
+        key = object()
+        self._callbacks[key] = callback
+        if self._cancelled and self._callbacks.pop(key, None) is not None:
+            callback()
+        return lambda: self._forget(key)
+
+    def _forget(self, key: object) -> None:
+        self._callbacks.pop(key, None)
+
+    def __repr__(self) -> str:
+        return f"<CancelToken {'cancelled' if self._cancelled else 'open'}>"
+
+
+# ------------------------------------------------------------ our calls
+
+
+class PendingCall:
+    """One of our requests that waits for its answer: a mailbox for progress and, at last, exactly one ending.
+
+    Args:
+        id: Of the request.
+        method: Of the request.
+        on_item: Called with the params of each progress notification by the thread that waits, in order and before the
+            ending; None drops them.
+        box: Shared by calls that one thread waits for; None makes one.
+    """
+
+    def __init__(
+        self,
+        id: Id,
+        method: str,
+        on_item: Optional[Callable[[Any], None]] = None,
+        box: Optional[SimpleQueue[Any]] = None,
+    ) -> None:
+        self.id, self.method, self.on_item = id, method, on_item
+        self.box: SimpleQueue[Any] = SimpleQueue() if box is None else box
+        self.ending: Optional[Ending] = None
+        self.deadline = NEVER
+
+    @property
+    def ended(self) -> bool:
+        """Whether the ending has come."""
+        return self.ending is not None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended, and not by a result."""
+        return isinstance(self.ending, (Failure, BaseException))
+
+    def end(self, ending: Ending) -> None:
+        """Put the ending in; only who took this call out of its table may do so, and so only once."""
+        self.ending = ending
+        self.box.put(self)
+
+    def put(self, item: Any) -> None:
+        """Add progress (the reader's thread)."""
+        if self.on_item is not None:
+            self.box.put(item)
+
+    def wake(self) -> None:
+        """Have the thread that waits look at its deadline again."""
+        self.box.put(None)
+
+    def wait(self, deadline: Deadline) -> Optional[Ending]:
+        """Wait for the ending, and call `on_item` for every item before it; None when the deadline comes first.
+
+        Raises what the callback raises; the call is pending still then.
+        """
+        while True:
+            try:
+                item: Any = self.box.get(self.ending is None, deadline.wait())
+            except Empty:
+                if self.ending is not None or deadline.expired:
+                    break
+                continue
+            if item is self:
+                break
+            if item is not None and not isinstance(item, PendingCall) and self.on_item is not None:
+                self.on_item(item)
+        return self.ending
+
+    def __repr__(self) -> str:
+        return f"<PendingCall {self.id!r} {self.method} {'ended' if self.ended else 'waiting'}>"
+
+
+class _Table:
+    """Calls that wait, by id; shared by `Calls` that go different ways to one peer.
+
+    Each step is one operation on a dict, which the interpreter does whole: whoever pops an entry ends that call. So a
+    signal handler may cancel calls, or close a connection, in the middle of anything.
+    """
+
+    def __init__(self) -> None:
+        self.calls: dict[Id, PendingCall] = {}
+        self.ids = count(1)
+        self.causes: list[BaseException] = []
+
+
+class Calls:
+    """Our requests on one connection. Thread-safe.
+
+    A call is in the table before its line is written, and leaves it by exactly one of answer, error, timeout, cancel
+    and loss.
+
+    Args:
+        name: Of the connection, for messages.
+        send: Writes a line before a deadline, or returns False. Raises ConnectionLost.
+        post: Has a line written by another thread; never blocks.
+        remark: What else is known when no answer comes, as the end of a message; empty when nothing is.
+        beside: Other calls to the same peer, whose answers come the same way; None for a peer of its own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        send: Callable[[bytes, Deadline], bool],
+        post: Callable[[bytes], object],
+        *,
+        remark: Callable[[], str] = str,
+        beside: Optional[Calls] = None,
+    ) -> None:
+        self.name = name
+        self._send, self._post, self._remark = send, post, remark
+        self._table: _Table = _Table() if beside is None else beside._table
+
+    @property
+    def cause(self) -> Optional[BaseException]:
+        """Why no more calls are possible; None while they are."""
+        causes = self._table.causes
+        return causes[0] if causes else None
+
+    def __len__(self) -> int:
+        return len(self._table.calls)
+
+    def find(self, id: Id) -> Optional[PendingCall]:
+        """The waiting call with this id (of this very type), or None."""
+        return self._table.calls.get(id)
+
+    def waiting(self) -> list[PendingCall]:
+        """The calls that wait now, oldest first."""
+        return list(self._table.calls.values())
+
+    # ------------------------------------------------------------ one call
+
+    def request(
+        self,
+        method: str,
+        make_params: MakeParams,
+        deadline: Deadline,
+        *,
+        on_progress: Optional[Callable[[Any], None]] = None,
+        cancel: Optional[CancelToken] = None,
+        tell: bool = True,
+        about: Json = None,
+    ) -> Union[Result, Failure]:
+        """Send a request and wait for its answer.
+
+        Args:
+            method: What to call.
+            make_params: Makes the params, given the request's id.
+            deadline: When to give up.
+            on_progress: Called with the params of each progress notification by this thread; None drops them.
+            cancel: Ends the call from another thread; None for one that nobody cancels.
+            tell: Whether the peer hears of it when this side gives up.
+            about: The name of the tool, or what else the call is about, for the message of a timeout.
+
+        Returns:
+            The result, or the peer's error.
+
+        Raises:
+            RequestTimeout: The deadline came first.
+            Cancelled: The token was cancelled.
+            ConnectionLost: The connection has ended.
+            ProtocolViolation: The answer was no answer.
+            ValueError, TypeError: The params are no JSON.
+
+        Blocks: until then.
+        """
+        call = self.start(method, make_params, on_progress, deadline=deadline)
+        if cancel is None:
+            return self.wait(call, deadline, tell=tell, about=about)
+        token = cancel
+        forget = token.on_cancel(lambda: self.end(call, Cancelled(token.reason or "cancelled"), tell=tell))
+        try:
+            return self.wait(call, deadline, tell=tell, about=about)
+        finally:
+            forget()
+
+    def start(
+        self,
+        method: str,
+        make_params: MakeParams,
+        on_item: Optional[Callable[[Any], None]] = None,
+        *,
+        deadline: Deadline = NEVER,
+    ) -> PendingCall:
+        """Send a request; `wait` waits for its answer. Arguments and errors as `request`.
+
+        Blocks: while more waits to be written than may, until the deadline; the call has timed out then.
+        """
+        return self.start_all([(method, make_params)], on_item, deadline=deadline)[0]
+
+    def start_all(
+        self,
+        requests: Sequence[tuple[str, MakeParams]],
+        on_item: Optional[Callable[[Any], None]] = None,
+        *,
+        deadline: Deadline = NEVER,
+    ) -> list[PendingCall]:
+        """Send several requests, as few writes; as `start`. Of none of them anything is sent if one is no JSON."""
+        calls: list[PendingCall] = []
+        lines: list[bytes] = []
+        box: Optional[SimpleQueue[Any]] = SimpleQueue() if len(requests) > 1 and on_item is None else None
+        sent = False
+        try:
+            for method, make_params in requests:
+                call = PendingCall(next(self._table.ids), method, on_item, box)
+                self.add(call)
+                calls.append(call)
+                lines.append(encode(Request(call.id, method, make_params(call.id))))
+            sent = True
+            for first in range(0, len(lines), AT_ONCE):
+                if not self._send(b"".join(lines[first : first + AT_ONCE]), deadline):
+                    for call in calls[first:]:
+                        self.end(call, self._timeout(call, deadline, None), tell=False)
+                    break
+        except BaseException as error:
+            lost = isinstance(error, ConnectionLost)
+            if lost and all(call.ended and not isinstance(call.ending, BaseException) for call in calls) and calls:
+                return calls  # answered already: what could not be written came behind
+            for call in calls:
+                self.end(call, Cancelled("the caller gave up"), tell=sent and not lost)
+            raise
+        return calls
+
+    def add(self, call: PendingCall) -> None:
+        """Register a call that is about to be sent.
+
+        Raises:
+            BaseException: The cause, when no more calls are possible.
+        """
+        self._table.calls[call.id] = call
+        if self._table.causes:
+            self._table.calls.pop(call.id, None)
+            raise copy(self._table.causes[0])
+
+    def wait(
+        self, call: PendingCall, deadline: Deadline, *, tell: bool = True, about: Json = None
+    ) -> Union[Result, Failure]:
+        """Wait for the answer to a request that was started. Arguments, result and errors as `request`."""
+        call.deadline = deadline
+        try:
+            with waiting():
+                ending = call.wait(deadline)
+        except BaseException:
+            self.end(call, Cancelled("the caller gave up"), tell=tell)
+            raise
+        if ending is None:
+            self.end(call, self._timeout(call, deadline, about), tell=tell)
+            ending = call.wait(NEVER)
+        if isinstance(ending, BaseException):
+            raise copy(ending)  # a loss ends many calls: each caller gets an exception, and a traceback, of its own
+        assert ending is not None
+        return ending
+
+    def wait_all(self, calls: Sequence[PendingCall], deadline: Deadline) -> Union[list[Result], Failure]:
+        """Wait for the answers to all requests of one `start_all`.
+
+        Returns:
+            The results; or an error of the peer, as soon as there is one.
+
+        Raises: as `wait`, as soon as one of the calls gives reason to.
+        """
+        left = sum(not call.ended for call in calls)
+        with waiting():
+            while left and not any(call.failed for call in calls):
+                try:
+                    left -= calls[0].box.get(timeout=deadline.wait()) is not None
+                except Empty:
+                    if deadline.expired:
+                        break
+        results = []
+        for call in [call for call in calls if call.failed] or calls:
+            outcome = self.wait(call, deadline)
+            if isinstance(outcome, Failure):
+                return outcome
+            results.append(outcome)
+        return results
+
+    def _timeout(self, call: PendingCall, deadline: Deadline, about: Json) -> RequestTimeout:
+        called = f"{call.method} {about[:100]!r}" if isinstance(about, str) else call.method
+        return RequestTimeout(f"{self.name}: {called}: no answer within {deadline.seconds:g} s{self._remark()}")
+
+    def end_late(self, call: PendingCall, about: Json = None) -> None:
+        """End a call whose deadline has come, for a thread that waits by other means. Never blocks."""
+        self.end(call, self._timeout(call, call.deadline, about))
+
+    def new_id(self) -> Id:
+        """An id that was never used on this connection."""
+        return next(self._table.ids)
+
+    # ------------------------------------------------------------ their ends
+
+    def settle(self, id: Id, ending: Ending) -> bool:
+        """End the call with this id; False when there is none. Never blocks, any thread."""
+        call = self._table.calls.pop(id, None)
+        if call is None:
+            return False
+        call.end(ending)
+        return True
+
+    def end(self, call: PendingCall, ending: Exception, *, tell: bool = True) -> bool:
+        """End a call from this side; False when it has ended already. Never blocks, any thread.
+
+        Args:
+            call: The call.
+            ending: What its caller gets.
+            tell: Whether the peer is told, which so need not go on with it.
+        """
+        if not self.settle(call.id, ending):
+            return False
+        if tell and self.cause is None and call.method not in NEVER_CANCELLED:
+            self._post(_cancellation(call, ending))
+        return True
+
+    def close(self, cause: BaseException) -> bytes:
+        """End every call and refuse new ones with this cause, or an earlier one; the lines that tell the peer."""
+        self._table.causes.append(cause)
+        ended = [call for call in self.waiting() if self.settle(call.id, self._table.causes[0])]
+        return b"".join([_cancellation(call, cause) for call in ended if call.method not in NEVER_CANCELLED])
+
+    def wake_all(self) -> None:
+        """Have every caller look at its deadline again."""
+        for call in self.waiting():
+            call.wake()
+
+    def pause_all(self) -> Callable[[], None]:
+        """Let the deadlines of all calls that wait stand, while the host answers a question; returns what ends that."""
+        deadlines = {id(call.deadline): call.deadline for call in self.waiting() if call.deadline is not NEVER}
+        for deadline in deadlines.values():
+            deadline.pause()
+
+        def resume() -> None:
+            while deadlines:
+                deadlines.popitem()[1].resume()
+            self.wake_all()
+
+        return resume
+
+
+def _cancellation(call: PendingCall, reason: BaseException) -> bytes:
+    params = {"requestId": call.id, "reason": one_line(str(reason))}
+    return encode(Notification("notifications/cancelled", params))
+
+
+# ------------------------------------------------------------ the peer's requests
+
+Handler = Callable[["IncomingRequest"], Union[Result, str]]
+"""What serves a method: from the request to the result, as an object or as JSON text that was made before."""
+
+NO_HEADERS: Mapping[str, str] = {}
+"""Of requests that came by other ways than HTTP."""
+
+LATER: Any = object()
+"""Returned by a handler whose answer comes later: somebody calls `Sink.respond` then."""
+
+
+class Route(NamedTuple):
+    """Where the requests of one method, or of one tool, go."""
+
+    handle: Handler
+    """Serves them."""
+
+    immediate: bool = False
+    """Whether they are answered by the thread that reads (pings, lists): ``handle`` must not block then."""
+
+    start: Optional[Callable[[IncomingRequest], None]] = None
+    """Takes the request and has it run elsewhere; None runs it in the pool. Called by the thread that reads, so it must
+    not block. An RpcError that it raises is the answer."""
+
+
+class RequestCap:
+    """How many requests of one server are begun and unfinished, on all its connections. Thread-safe.
+
+    Args:
+        limit: How many may be; None means no limit.
+    """
+
+    def __init__(self, limit: Optional[int]) -> None:
+        self._limit, self._begun, self._lock = limit, 0, threading.RLock()
+
+    def take(self) -> Optional[RpcError]:
+        """One more begins; the error that refuses it when there are too many."""
+        with self._lock:
+            if self._limit is not None and self._begun >= self._limit:
+                return InternalError(f"more than {self._limit} requests run already")
+            self._begun += 1
+            return None
+
+    def give_back(self) -> None:
+        """One has finished."""
+        with self._lock:
+            self._begun -= 1
+
+
+class RunningRequests:
+    """The requests of one peer that are not answered yet. Thread-safe.
+
+    Args:
+        limits: Of the connection or session.
+        cap: Of the server; None makes one for these alone.
+    """
+
+    def __init__(self, limits: Limits, cap: Optional[RequestCap] = None) -> None:
+        self._limits = limits
+        self._cap = RequestCap(limits.requests) if cap is None else cap
+        self.renew_in_fork()
+
+    def renew_in_fork(self) -> None:
+        """Forget all requests: who serves them is in another process."""
+        self._requests: dict[object, IncomingRequest] = {}
+        self._queued = self._begun = 0
+        self._abandoned = self._awaited = False
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+
+    def add(self, request: IncomingRequest, key: object = None) -> None:
+        """Take a request in.
+
+        Args:
+            request: The request.
+            key: What `cancel` names it by, and no two have; None is its id.
+
+        Raises:
+            InvalidRequest: The key is in use.
+            InternalError: Too many bytes wait already.
+        """
+        request.key = request.request.id if key is None else key
+        limit = self._limits.backlog_bytes
+        with self._lock:
+            if request.key in self._requests:
+                raise InvalidRequest(f"the id {request.request.id!r} is in use")
+            if limit is not None and self._queued + request.size > limit:
+                raise InternalError("too many requests wait already")
+            self._queued += request.size
+            self._requests[request.key] = request
+
+    def begin(self, request: IncomingRequest) -> Optional[RpcError]:
+        """A request is about to run, or to wait in an executor's queue; an error refuses it. Idempotent."""
+        with self._lock:
+            if request.begun:
+                return None
+            self._queued -= request.size
+            self._begun += 1
+            request.begun, request.counted = True, False
+        if request.route.immediate:
+            return None
+        refusal = self._cap.take()
+        request.counted = refusal is None
+        return refusal
+
+    def finish(self, request: IncomingRequest) -> None:
+        """A request that was begun has run to its end, or waits for its answer without a thread."""
+        if request.counted:
+            request.counted = False
+            self._cap.give_back()
+        with self._lock:
+            self._begun -= 1
+            self._tell()
+
+    def claim(self, request: IncomingRequest) -> bool:
+        """Whether the caller may answer this request, or has to drop it: true once."""
+        with self._lock:
+            if self._requests.get(request.key) is not request:
+                return False  # its key may be another one's by now
+            del self._requests[request.key]
+            self._tell()
+            return True
+
+    def _tell(self) -> None:
+        if self._awaited and not (self._requests or self._begun):
+            self._changed.notify_all()
+
+    def fitting(self, request: IncomingRequest, line: bytes, beside: int = 0) -> bytes:
+        """An answer, or in its place an error if it is longer than a message may be.
+
+        Args:
+            request: What it answers.
+            line: The answer.
+            beside: Bytes of the message that are taken already.
+        """
+        limit, size = self._limits.message_bytes, len(line) - 1 + beside
+        if limit is None or size <= limit:
+            return line
+        log.warning("the answer to %s has %d bytes: an error is sent in its place", request.request.method, size)
+        reason = f"the answer is longer than {limit} bytes, the max_message_bytes of its sender: ask for less"
+        return encode(failure(request.request.id, InternalError(reason)))
+
+    def cancel(self, key: object, reason: Optional[str]) -> None:
+        """The peer does not want an answer any more."""
+        request = self._requests.get(key)
+        if request is None or request.request.method == "initialize" or not self.claim(request):
+            log.debug("cancelled: %s is unknown or finished", one_line(key))
+            return
+        log.info("<-- cancelled %s %s: %s", request.request.method, one_line(key), one_line(reason))
+        request.cancel(reason)
+        request.sink.respond(request, b"", wait=False)  # an array does not wait for it
+
+    def interrupt(self, reason: str) -> None:
+        """Cancel everything that runs; who answers all the same is heard."""
+        for request in list(self._requests.values()):
+            request.cancel(reason)
+
+    def abandon(self, reason: str) -> None:
+        """Cancel everything that runs: nobody hears its answer."""
+        for request in list(self._requests.values()):
+            if self.claim(request):
+                request.cancel(reason)
+        with self._lock:
+            self._abandoned = True
+            self._changed.notify_all()
+
+    def wait_until_empty(self, deadline: Deadline) -> bool:
+        """Wait until nothing runs, or what runs is abandoned; False when the deadline comes first."""
+        with self._changed:
+            self._awaited = True
+            return self._changed.wait_for(
+                lambda: self._abandoned or not (self._requests or self._begun), deadline.wait()
+            )
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+
+class Sink:
+    """Where everything goes that belongs to an incoming request: over stdio the connection, over HTTP its response.
+
+    Attributes:
+        requests: Those that go here and are not answered yet.
+        root: The sink that an array of requests was received by; else the sink itself.
+    """
+
+    requests: RunningRequests
+
+    @property
+    def root(self) -> Sink:  # noqa: D102
+        return self
+
+    def send(self, line: bytes) -> None:
+        """Send a notification or a question. Raises ConnectionLost. Blocks: while more waits for the peer than may."""
+        raise NotImplementedError
+
+    def post(self, line: Line) -> None:
+        """Have a line written by another thread, after those that wait there. Never blocks, never raises."""
+        raise NotImplementedError
+
+    def deliver(self, line: bytes, wait: bool) -> None:
+        """Write an answer, or have it written (``wait`` is False: never blocks). Never raises."""
+        raise NotImplementedError
+
+    def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> bool:
+        """Give the one answer of a request; False when another was given, or it was cancelled. Never raises.
+
+        Args:
+            request: The request.
+            line: The answer.
+            wait: Whether this thread may wait for the peer.
+        """
+        if not self.requests.claim(request):
+            return False
+        self.deliver(self.requests.fitting(request, line), wait)
+        return True
+
+    def calls(self) -> Calls:
+        """The calls to the peer that belong to the request.
+
+        Raises:
+            CapabilityNotSupported: Nothing can be asked on the way that this request came.
+        """
+        raise CapabilityNotSupported("the client cannot be asked on this connection")
+
+    def spawn(self, job: Job) -> None:
+        """Run something on a thread that nothing waits for."""
+        raise NotImplementedError
+
+    def release(self, seconds: float) -> bool:
+        """Close the response, for which the client comes back after so many seconds; False where it cannot do that."""
+        return False
+
+    def closing_message(self, id: Id) -> Optional[bytes]:
+        """What follows the answer of a request that stayed open; None where the end of the response says it."""
+        return None
+
+
+class Batch(Sink):
+    """The sink of the requests of one array: their answers leave together, when the last one is there.
+
+    Args:
+        sink: Where they leave.
+        lines: Answers that are there already.
+        ids: Of the requests in the array.
+    """
+
+    def __init__(self, sink: Sink, lines: list[bytes], ids: list[Id]) -> None:
+        self._sink, self._lines, self.requests = sink, lines, sink.requests
+        self._lock = threading.RLock()
+        self._open: list[Optional[Id]] = [*ids, None]  # None: the array itself is still being read
+        self.send, self.post, self.deliver = sink.send, sink.post, sink.deliver  # type: ignore[method-assign]
+        self.calls, self.spawn, self.closing_message = sink.calls, sink.spawn, sink.closing_message  # type: ignore[method-assign]
+
+    @property
+    def root(self) -> Sink:
+        return self._sink
+
+    def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> bool:
+        claimed = self.requests.claim(request)
+        self._collect(request.request.id, line if claimed else None, wait, request)
+        return claimed
+
+    def refuse(self, id: Id, line: bytes) -> None:
+        """Answer a request that was not taken in. Never blocks."""
+        self._collect(id, line, False)
+
+    def complete(self) -> None:
+        """The array is read to its end. Never blocks."""
+        self._collect(None, None, False)
+
+    def _collect(
+        self, id: Optional[Id], line: Optional[bytes], wait: bool, request: Optional[IncomingRequest] = None
+    ) -> None:
+        with self._lock:
+            if id not in self._open:
+                return  # answered before, because its time was over
+            self._open.remove(id)
+            if line is not None:
+                beside = sum(map(len, self._lines)) + 2
+                self._lines.append(line if request is None else self.requests.fitting(request, line, beside))
+            whole = encode_batch(self._lines) if not self._open and self._lines else None
+        if whole is not None:
+            self._sink.deliver(whole, wait)
+
+
+def why_no_batch(items: list[Union[Message, InvalidMessage]], *, taken: bool, limit: Optional[int]) -> Optional[str]:
+    """Why an array of messages is refused whole; None when it is not.
+
+    Args:
+        items: Its elements, decoded.
+        taken: Whether arrays may arrive now.
+        limit: How many messages it may hold; None means no limit.
+    """
+    answers = any(type(item) is Response or type(item) is Failure for item in items)
+    questions = any(type(item) is Request or type(item) is Notification for item in items)
+    if not taken:
+        return "a message is one object, not an array"
+    if not items:
+        return "an array of messages is not empty"
+    if limit is not None and len(items) > limit:
+        return f"an array holds at most {limit} messages"
+    return "an array holds questions or answers, not both" if answers and questions else None
+
+
+class NotificationQueue:
+    """Notifications of changes on their way to one peer: while it does not read, each kind waits at most once.
+
+    Thread safety: all methods, from any thread; none waits for the peer.
+
+    Args:
+        post: Of the sink.
+        held: Whether everything waits until `release`.
+    """
+
+    def __init__(self, post: Callable[[Line], None], *, held: bool = False) -> None:
+        self._post, self._held = post, held
+        self._waiting: dict[object, bytes] = {}
+        self._lock = threading.RLock()
+
+    def put(self, key: object, line: bytes) -> None:
+        """Have a line sent; it takes the place of one that still waits under the same key."""
+        with self._lock:
+            first = not self._waiting and not self._held
+            self._waiting[key] = line
+        if first:
+            self._post(self._take)
+
+    def release(self) -> None:
+        """From now on lines are sent; those that were held are sent now."""
+        with self._lock:
+            self._held = False
+            waits = bool(self._waiting)
+        if waits:
+            self._post(self._take)
+
+    def _take(self) -> Optional[bytes]:
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        return b"".join(waiting.values()) or None
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a line waits under this key."""
+        return key in self._waiting
+
+    def __len__(self) -> int:
+        """How many lines wait."""
+        return len(self._waiting)
+
+
+class IncomingRequest:
+    """One request of the peer, and the border where exceptions become errors on the wire.
+
+    Args:
+        request: As it came.
+        peer: Who sends it.
+        route: Who serves it.
+        sink: Where everything goes that belongs to it.
+        size: Bytes of its message.
+        server: Of the features that serve it.
+        headers: Of the HTTP request that it came by.
+
+    Attributes:
+        cancelled: Turns true once; any thread may read it.
+        reason: Why it was cancelled.
+        finished: Whether its handler has returned.
+        timeout: The handler's time, if that is limited.
+        asker: Answers what the handler asks the client, from the first question on.
+        withdraw: Takes it out of the executor's queue that it waits in; None when it waits in none.
+        interrupted: Whether a KeyboardInterrupt ended its handler.
+    """
+
+    key: object = None
+    begun = counted = cancelled = finished = interrupted = False
+    reason: Optional[str] = None
+    timeout: Optional[Timeout] = None
+    asker: Any = None
+    withdraw: Optional[Callable[[], None]] = None
+    _last_progress: Optional[float] = None
+
+    def __init__(
+        self,
+        request: Request,
+        peer: Peer,
+        route: Route,
+        sink: Sink,
+        size: int = 0,
+        server: Any = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
+        self.request, self.peer, self.route, self.sink, self.size = request, peer, route, sink, size
+        self.server, self.headers = server, headers
+        meta = request.params.get("_meta")
+        token = meta.get("progressToken") if type(meta) is dict else None
+        self.progress_token: Optional[Id] = token if type(token) is int or type(token) is str else None
+        self._lock, self._progress_lock = threading.RLock(), threading.RLock()
+        self._wakers: list[Callable[[], object]] = []
+        self._callbacks: list[Callable[[], None]] = []
+
+    # ------------------------------------------------------------ running
+
+    def run(self) -> None:
+        """Run the handler and give the answer. Never raises."""
+        requests, wait = self.sink.requests, not self.route.immediate
+        outer = getattr(here, "request", None)
+        try:
+            refusal = requests.begin(self)
+            if refusal is not None:
+                raise refusal
+            if self.cancelled:
+                raise Cancelled("cancelled before it began")
+            here.request = self
+            result = self.route.handle(self)
+            if result is LATER:
+                here.request = outer
+                requests.finish(self)
+                return
+            id = self.request.id
+            line = encode_result(id, result) if type(result) is str else encode(Response(id, result))  # type: ignore[arg-type]
+        except BaseException as error:
+            self.interrupted = self.interrupted or isinstance(error, KeyboardInterrupt)
+            line = self._failed(error)
+        here.request = outer
+        self.finished = True
+        self.sink.respond(self, line, wait)
+        requests.finish(self)
+
+    def _failed(self, error: BaseException) -> bytes:
+        found = wire_failure(self.request.id, error, self.peer.revision, self.request.method)
+        try:
+            return encode(found)
+        except Exception as unfit:  # the error's data is no JSON
+            log.error("the data of an error of %s is no JSON: %s", self.request.method, unfit)
+            return encode(Failure(found.id, found.code, found.message))
+
+    # ------------------------------------------------------------ what a handler sends and asks
+
+    def send(self, method: str, params: Result) -> None:
+        """Send a notification that belongs to this request; after the answer it is dropped.
+
+        Raises:
+            Cancelled: The request was cancelled.
+            ConnectionLost: The peer is gone.
+        """
+        self.check()
+        if not self.finished:
+            self.sink.send(encode(Notification(method, params)))
+
+    def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
+        """Report progress, if the caller asked for it; a report that does not increase is dropped.
+
+        Raises:
+            TypeError, ValueError: ``done`` or ``total`` is no finite number, or ``message`` no text.
+            Cancelled, ConnectionLost: As `send`.
+        """
+        self.check()
+        token = self.progress_token
+        if token is None or self.finished:
+            return
+        line = f'{_PROGRESS}{to_json(token)},"progress":{_number(done)}'
+        if total is not None:
+            line = f'{line},"total":{_number(total)}'
+        if message is not None and self.peer.revision.progress_message:
+            if not isinstance(message, str):
+                raise TypeError(f"a progress message is a str, not {type(message).__name__}")
+            line = f'{line},"message":{to_json(message)}'
+        with self._progress_lock:  # orders the reports of one handler's threads, and guards nothing else
+            if self._last_progress is not None and done <= self._last_progress:
+                log.debug("progress %r of %s does not increase: dropped", done, self.request.method)
+                return
+            self._last_progress = done
+            self.sink.send(f"{line}}}}}\n".encode())
+
+    def asker_made_by(self, make: Callable[[IncomingRequest, Any], Any]) -> Any:
+        """The asker; the first who wants it makes it, and gives it the lock that guards what it remembers."""
+        with self._lock:
+            if self.asker is None:
+                self.asker = make(self, threading.Lock())
+            return self.asker
+
+    def ask(self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]) -> Union[list[Result], Failure]:
+        """Ask the peer: all questions are sent before the first answer is waited for.
+
+        The handler's own time stands meanwhile. When one question fails, the others are withdrawn.
+
+        Args:
+            questions: Method and params of each.
+            seconds: How long all the answers together may take; None waits for ever.
+
+        Returns:
+            The result of each; or an error of the peer, as soon as there is one.
+
+        Raises:
+            RuntimeError: The request is answered already.
+            CapabilityNotSupported: Nothing can be asked on the way that this request came.
+            Cancelled: The request was cancelled; the peer is told that the questions are too.
+            RequestTimeout: Not all answers came in time.
+            ConnectionLost: The peer is gone.
+            ProtocolViolation: An answer was no answer.
+        """
+        if self.finished:
+            raise RuntimeError(f"{self.request.method} is answered already: nothing can be asked for it")
+        calls = self.sink.calls()
+        pending: list[PendingCall] = []
+
+        def withdraw() -> None:
+            for call in pending:
+                calls.end(call, Cancelled(self.reason or "the request was cancelled"))
+
+        self._wakers.append(withdraw)
+        if self.timeout is not None:
+            self.timeout.pause()
+        try:
+            self.check()
+            requests = [(method, lambda id, params=params: params) for method, params in questions]
+            pending = calls.start_all(requests)
+            deadline = Deadline(seconds)
+            if self.cancelled:  # it may have come between the check and the sending
+                withdraw()
+            return calls.wait_all(pending, deadline) if pending else []
+        finally:
+            self._wakers.remove(withdraw)
+            withdraw()  # what was asked together with a question that failed
+            if self.timeout is not None:
+                self.timeout.resume()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; the thread does not count in its pool meanwhile.
+
+        Raises:
+            Cancelled: The request was cancelled before the time was over.
+        """
+        woken = threading.Event()
+        self._wakers.append(woken.set)
+        deadline = Deadline(seconds)
+        try:
+            with waiting():
+                while not self.cancelled and not deadline.expired:
+                    woken.wait(deadline.wait())
+        finally:
+            self._wakers.remove(woken.set)
+        self.check()
+
+    # ------------------------------------------------------------ cancelling
+
+    def check(self) -> None:
+        """Return if the request still runs. Raises Cancelled: it was cancelled, or its time is over."""
+        if self.cancelled:
+            raise Cancelled(self.reason or "the request was cancelled")
+
+    def cancel(self, reason: Optional[str] = None) -> None:
+        """Set the flag and wake what waits for it. Never blocks."""
+        if self.cancelled:
+            return
+        self.reason, self.cancelled = reason, True
+        for wake in list(self._wakers):
+            wake()
+        withdraw = self.withdraw
+        if withdraw is not None:
+            withdraw()
+        self._call_back()
+
+    def _call_back(self) -> None:
+        while self._callbacks:
+            try:
+                callback = self._callbacks.pop(0)
+            except IndexError:  # pragma: no cover - another thread has it
+                return
+            self.sink.spawn(callback)
+
+    def expire(self, line: bytes, reason: str) -> None:
+        """The handler's time is over: give this answer, unless another was given, and cancel what still runs."""
+        if self.sink.respond(self, line, False):
+            self.cancel(reason)
+
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        """Have `callback` run on a thread of its own when the request is cancelled; at once if it is already."""
+        self._callbacks.append(callback)
+        if self.cancelled:
+            self._call_back()
+
+    def __repr__(self) -> str:
+        state = "cancelled" if self.cancelled else "finished" if self.finished else "open"
+        return f"<IncomingRequest {self.request.method} {self.request.id!r} {state}>"
+
+
+_PROGRESS = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":'
+"""Written by hand, because a tool may report very often: encoding an object takes three times as long."""
+
+
+def _number(value: float) -> str:
+    """A finite number as JSON."""
+    if type(value) is int:
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"progress is a number, not {type(value).__name__}")
+    return to_json(float(value) if isinstance(value, float) else int(value))
+
+
+def current_request() -> Optional[IncomingRequest]:
+    """The request whose handler runs on this thread; None on any other thread."""
+    return getattr(here, "request", None)

@@ -1,0 +1,181 @@
+"""HTTP+SSE, the client's side, and `agree_over_http`, which finds out what a server with a URL speaks.
+
+HTTP+SSE came before Streamable HTTP, and many servers still speak it.
+
+One stream, which the client asks for first, brings everything that the server says; its first event names the URL that
+messages are posted to. The end of the stream is the end of the connection.
+https://modelcontextprotocol.io/specification/2024-11-05/basic/transports
+https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable, TypeVar, Union
+from urllib.parse import urljoin
+
+from ..client.negotiation import Plan
+from ..client.session import ClientSession, Result
+from ..engine.requests import PendingCall
+from ..engine.timer import NEVER, Deadline
+from ..errors import ConnectionFailed, ConnectionLost, McpError, ProtocolViolation, UnsupportedRevision, one_line
+from ..protocol.messages import Failure, Notification, Request
+from ..protocol.sse import MEDIA_TYPE, EventReader
+from .client import ERROR_BYTES, POST_HEADERS, HttpServer, HttpSession, is_message
+from .fetch import AbortableRequest, Response, same_origin
+from .headers import VERSION_HEADER, media_type
+
+ENDPOINT_SECONDS = 10.0
+"""What the server gets to name the URL for messages."""
+
+OLDER = frozenset({400, 404, 405})
+"""Statuses with which a server refuses `initialize` that may know HTTP+SSE only."""
+
+MOST_KNOWN = 1000
+
+T = TypeVar("T")
+
+_known: dict[str, type[HttpSession]] = {}
+"""By URL: servers that want the handshake, and over what. A server without a handshake is probed all the same."""
+
+
+class SseSession(HttpSession):
+    """A connection over HTTP+SSE; arguments and errors as `HttpSession`."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._named = threading.Event()
+        """The endpoint is known, or will never be."""
+        self._endpoint = ""
+        http = AbortableRequest()
+        self._aside.add(http)
+        threading.Thread(target=self._read, args=(http,), name=f"minimcp-{self.name}", daemon=True).start()
+
+    def ready(self, deadline: Deadline) -> None:
+        """The stream is open already."""
+
+    def _read(self, http: AbortableRequest) -> None:
+        """Read the stream until it ends, and hand over what it brings."""
+        reason = "the server ended the event stream"
+        try:
+            self._read_stream(http)
+        except Exception as error:
+            reason = str(error)
+        finally:
+            self._lose(ConnectionLost(reason if self.name in reason else f"{self.name}: {reason}"))
+            self._named.set()
+
+    def _read_stream(self, http: AbortableRequest) -> None:
+        response = self._fetcher.send(http, "GET", {"Accept": MEDIA_TYPE})
+        try:
+            kind = media_type(response.headers.get("Content-Type"))[0]
+            if response.status != 200 or kind != MEDIA_TYPE:
+                shown = f"HTTP {response.status} with {one_line(kind) or 'no content type'}"
+                raise ProtocolViolation(f"{self.name}: no event stream but {shown}: {one_line(response.start(200))}")
+            reader = EventReader(self._limits.message_bytes)
+            data = response.read()
+            while data:
+                for event in reader.feed(data):
+                    if event.event == "endpoint" and not self._endpoint:
+                        self._endpoint = self._url_for_messages(event.data)
+                        self._named.set()
+                    elif is_message(event):
+                        self._receive(event.data.encode(), None)
+                data = response.read()
+        finally:
+            response.close()
+
+    def _url_for_messages(self, named: str) -> str:
+        """A server must not send messages, and what proves who we are, elsewhere."""
+        url = urljoin(self._url, named.strip())
+        if not same_origin(url, self._url) or any(char <= " " for char in url):
+            where = one_line(named)
+            raise ProtocolViolation(f"{self.name}: messages are posted to the same origin, not to {where}", named)
+        return url
+
+    def _post(self, http: AbortableRequest, message: Union[Request, Notification, None], line: bytes) -> Response:
+        """As `HttpSession`; waits for the endpoint first."""
+        self._named.wait(ENDPOINT_SECONDS)
+        if not self._endpoint:
+            unnamed = f"{self.name}: no endpoint for messages was named within {ENDPOINT_SECONDS:g} s"
+            raise self.cause or ConnectionLost(unnamed)
+        if self._trace is not None:
+            self._trace("-->", line.rstrip(b"\n"))
+        headers = dict(POST_HEADERS)
+        if self.handler.era is not None:
+            headers[VERSION_HEADER] = self.handler.era.revision.name
+        return self._fetcher.send(http, "POST", headers, line, self._endpoint)
+
+    def _answer(self, call: Any) -> Union[Result, Failure]:
+        """Post a request; its answer comes in the stream."""
+        response = self._post(call.http, call.request, call.line)
+        try:
+            if response.status >= 300:
+                found = self.error_of(response)
+                if isinstance(found, Exception):
+                    raise found
+                return found
+            response.start(ERROR_BYTES)
+        finally:
+            response.close()
+        ending = PendingCall.wait(call, NEVER)
+        if isinstance(ending, BaseException):
+            raise ending
+        assert ending is not None
+        return ending
+
+
+def agree_over_http(
+    server: HttpServer,
+    make: Callable[[type[HttpSession]], HttpSession],
+    agree: Callable[[ClientSession, Plan], T],
+    plan: Plan,
+) -> T:
+    """Connect in the newest way that the server knows: without a handshake, with one, over HTTP+SSE.
+
+    The probe itself is judged as over any transport. An outage is never a verdict.
+
+    Args:
+        server: Where.
+        make: Makes a session of this class.
+        agree: Agrees over a session, and closes it when that fails.
+        plan: What this client may speak.
+
+    Raises:
+        ConnectionFailed: It cannot be reached, or refuses; or there is nothing that speaks the protocol.
+        AuthorizationError: It wants to know who asks.
+        McpError: As `negotiate`.
+    """
+    plan = plan._replace(probe_timeout=None)
+    known = _known.get(server.url) if plan.per_request and plan.handshake else None
+    if known is not None:
+        try:
+            return _agreed(server, agree, plan.without_probe(), make(known))
+        except (ConnectionFailed, ProtocolViolation, UnsupportedRevision):
+            _known.pop(server.url, None)  # it may have become another server since
+    session = make(HttpSession)
+    try:
+        return _agreed(server, agree, plan, session)
+    except (ProtocolViolation, ConnectionFailed) as error:
+        if session.refused is None:
+            raise
+        if session.refused not in OLDER:
+            raise ConnectionFailed(str(error)) from error
+        first = error
+    try:
+        return _agreed(server, agree, plan.without_probe(), make(SseSession))
+    except McpError as error:
+        raise ConnectionFailed(f"{first}; and over HTTP+SSE: {error}") from error
+
+
+def _agreed(server: HttpServer, agree: Callable[[ClientSession, Plan], T], plan: Plan, session: HttpSession) -> T:
+    """Agree over this session, and remember what is to be remembered."""
+    try:
+        found = agree(session, plan)
+    except ConnectionLost as lost:
+        raise ConnectionFailed(str(lost)) from lost
+    if session.era.revision.handshake and (plan.per_request or isinstance(session, SseSession)):  # else not asked
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        _known[server.url] = type(session)
+    return found

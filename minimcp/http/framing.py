@@ -1,0 +1,382 @@
+"""HTTP/1.1 without sockets or threads: bytes to requests, responses to bytes.
+
+Strict: what two programs could read in two ways is refused and ends the connection. A proxy in front of us might have
+read it the other way, and would take the rest of one client's request for the response to another's.
+https://www.rfc-editor.org/rfc/rfc9112
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Iterable, NamedTuple, Optional
+
+from .headers import Headers, HttpResponse
+
+HEADER_BYTES = 32 * 1024
+"""Of a request's head, and of a trailer."""
+
+LINE_BYTES = 8 * 1024
+"""Of the request line, and of each header."""
+
+HEADER_COUNT = 100
+"""Headers of one request."""
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH"})
+REASONS = {status.value: status.phrase for status in HTTPStatus}
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
+
+_FRAMING = frozenset({"host", "content-length", "transfer-encoding"})
+_SINGLE = _FRAMING | {"content-type", "expect"}
+_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_REQUEST_LINE = re.compile(rf"({_TOKEN}) ([!-\"$-~]+) HTTP/([0-9]\.[0-9])")
+_HEADER = re.compile(rf"({_TOKEN}):([\t -~\x80-\xff]*)")
+_ABSOLUTE = re.compile(r"https?://([^/?]+)(/?.*)", re.IGNORECASE)
+_HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=\-]*(?::[0-9]*)?|\[[0-9A-Fa-f:.]+\](?::[0-9]*)?")
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;[\t -~\x80-\xff]*)?")
+_BARE_LINE_END = re.compile(rb"(?<!\r)\n|\r(?=[^\n])")
+_CHUNK_LINE_BYTES, _CHUNK_COST, _CHUNK_EXCESS = 1024, 16, 256 * 1024
+
+_NO_BODY = frozenset({204, 304})
+_OURS = frozenset({"connection", "content-length", "date", "transfer-encoding"})
+
+
+class BadRequest(Exception):
+    """A request is refused, after which nothing more can be read from its connection.
+
+    Args:
+        status: Of the response.
+        reason: One sentence for the peer, with nothing of what it sent.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.response = HttpResponse(
+            status, [("Content-Type", "text/plain; charset=utf-8")], reason.encode() + b"\n"
+        )
+
+
+class Head(NamedTuple):
+    """The head of one request.
+
+    Args:
+        method: One of `METHODS`.
+        path: With the query; ``*`` or an authority where the method allows them.
+        headers: All of them.
+        http11: Whether the peer speaks HTTP/1.1, not 1.0.
+        keep_alive: Whether it wants to send more on this connection.
+        length: Bytes of the body; None when it comes in chunks.
+        expects_continue: Whether it waits for status 100 before it sends the body.
+    """
+
+    method: str
+    path: str
+    headers: Headers
+    http11: bool
+    keep_alive: bool
+    length: Optional[int]
+    expects_continue: bool
+
+
+# ------------------------------------------------------------ heads of requests
+
+
+def parse_head(block: bytes) -> Head:
+    """The head in these bytes, which end before the empty line.
+
+    Raises:
+        BadRequest: It is none, or has more than one meaning.
+    """
+    first, *lines = block.decode("latin-1").split("\r\n")
+    found = _REQUEST_LINE.fullmatch(first)
+    if found is None:
+        raise BadRequest(400, "the request line is malformed")
+    method, target, version = found.groups()
+    if version not in ("1.1", "1.0"):
+        raise BadRequest(505, "HTTP/1.1 and HTTP/1.0 are spoken here")
+    if len(first) > LINE_BYTES:
+        raise BadRequest(414, f"the request line is longer than {LINE_BYTES} bytes")
+    if method not in METHODS:
+        raise BadRequest(501, "no such method is known")
+    if len(lines) > HEADER_COUNT:
+        raise BadRequest(431, f"there are more than {HEADER_COUNT} headers")
+    values: dict[str, list[str]] = {}
+    for line in lines:
+        name, value = _header(line)
+        values.setdefault(name, []).append(value)
+    for name in _SINGLE & values.keys():
+        if len(values[name]) > 1:
+            raise BadRequest(400, f"there is more than one {name}")
+    http11, headers = version == "1.1", Headers.of(values)
+    path = _path(method, target, headers.get("host"), http11)
+    expects = headers.get("expect", "").lower() if http11 else ""
+    if expects not in ("", "100-continue"):
+        raise BadRequest(417, "only 100-continue can be expected")
+    return Head(method, path, headers, http11, _keeps_alive(headers, http11), _length(headers, http11), bool(expects))
+
+
+@lru_cache(256)  # a client sends the same ones with every request: a fifth of the time of a short call
+def _header(line: str) -> tuple[str, str]:
+    """The name of a header, in lower case, and its value."""
+    found = _HEADER.fullmatch(line)
+    if found is None:
+        raise BadRequest(400, "a header is malformed")
+    if len(line) > LINE_BYTES:
+        raise BadRequest(431, f"a header is longer than {LINE_BYTES} bytes")
+    name = found[1].lower()
+    if "_" in name and name.replace("_", "-") in _FRAMING:
+        raise BadRequest(400, "a header looks like another one")
+    return name, found[2].strip(" \t")
+
+
+def _path(method: str, target: str, host: Optional[str], http11: bool) -> str:
+    if (host is None and http11) or (host is not None and not _HOST.fullmatch(host)):
+        raise BadRequest(400, "a request names its host, as a host")
+    if target.startswith("/"):
+        return target
+    found = _ABSOLUTE.fullmatch(target)
+    if found is not None:
+        if found[1].lower() != (host or found[1]).lower():
+            raise BadRequest(400, "the target is on another host than the Host header says")
+        return found[2] if found[2].startswith("/") else "/" + found[2]
+    if (method, target) == ("OPTIONS", "*") or (method == "CONNECT" and ":" in target and _HOST.fullmatch(target)):
+        return target
+    raise BadRequest(400, "the target is malformed")
+
+
+def _length(headers: Headers, http11: bool) -> Optional[int]:
+    coding, length = headers.get("transfer-encoding"), headers.get("content-length")
+    if coding is not None:
+        if length is not None:
+            raise BadRequest(400, "Content-Length and Transfer-Encoding contradict each other")
+        if not http11 or coding.lower() != "chunked":
+            raise BadRequest(501 if http11 and "chunked" not in coding.lower() else 400, "only chunked is decoded")
+        return None
+    if length is None:
+        return 0
+    if not (length.isascii() and length.isdigit()):
+        raise BadRequest(400, "Content-Length is a number of bytes in decimal digits")
+    return int(length) if len(length) < 20 else 10**20  # so many digits that converting them takes long
+
+
+def _keeps_alive(headers: Headers, http11: bool) -> bool:
+    options = [option.strip(" \t") for option in ",".join(headers.all("connection")).lower().split(",")]
+    return "close" not in options and (http11 or "keep-alive" in options)
+
+
+# ------------------------------------------------------------ requests
+
+
+class RequestParser:
+    """Cuts what one peer sends into requests: `feed` it bytes, read `head` and `body`, and go on with `next`.
+
+    Args:
+        header_bytes: Of one head, at most.
+        body_bytes: Of one body, at most; None for any size.
+
+    Thread safety: one thread at a time. `feed` and `next` raise `BadRequest` when a request is refused.
+    """
+
+    head: Optional[Head]
+    """Of this request; None until all of it has come."""
+
+    body: Optional[bytes]
+    """Of this request, decoded; None until all of it has come."""
+
+    def __init__(self, *, header_bytes: int = HEADER_BYTES, body_bytes: Optional[int]) -> None:
+        self._bytes = bytearray()
+        self._searched = 0  # how many of them have been searched for the end of the head
+        self._header_bytes, self._body_bytes = header_bytes, body_bytes
+        self.head, self.body = None, None
+        self._chunks: Optional[_ChunkedBody] = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether bytes of a request have come."""
+        return bool(self.head or self._bytes)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that are kept for what has not come whole."""
+        return len(self._bytes) + (len(self._chunks.body) if self._chunks is not None else 0)
+
+    def feed(self, data: bytes) -> None:
+        """Take what the peer sent."""
+        self._bytes += data
+        self._advance()
+
+    def next(self) -> None:
+        """Drop this request, and go on to the one after it."""
+        self.head, self.body, self._chunks = None, None, None
+        self._advance()
+
+    def _advance(self) -> None:
+        if self.head is None and self._bytes:
+            block = self._take_head_block()
+            if block is not None:
+                self.head = parse_head(block)
+                self._check_size(self.head.length or 0)
+        if self.head is not None and self.body is None:
+            self.body = self._take_chunks() if self.head.length is None else self._take_bytes(self.head.length)
+
+    def _take_head_block(self) -> Optional[bytes]:
+        data = self._bytes
+        while data.startswith(b"\r\n"):  # some old clients end a body with a line end that is not in its length
+            del data[:2]
+            self._searched = 0
+        end = data.find(b"\r\n\r\n", max(0, self._searched - 3))
+        if (len(data) if end < 0 else end) > self._header_bytes:
+            status = 431 if b"\r\n" in data[: self._header_bytes] else 414
+            raise BadRequest(status, f"a head has at most {self._header_bytes} bytes (max_header_bytes)")
+        if end < 0:
+            # What can be no request is refused before its end, which may never come.
+            first = data[:1]
+            if _BARE_LINE_END.search(data, max(0, self._searched - 1)) or (first != b"\r" and b"" < first <= b" "):
+                raise BadRequest(400, "a request begins with its method, and its lines end with CR and LF")
+            self._searched = len(data)
+            return None
+        self._searched = 0
+        block = bytes(data[:end])
+        del data[: end + 4]
+        return block
+
+    def _take_bytes(self, length: int) -> Optional[bytes]:
+        if len(self._bytes) < length:
+            return None
+        body = bytes(self._bytes[:length])
+        del self._bytes[:length]
+        return body
+
+    def _take_chunks(self) -> Optional[bytes]:
+        if self._chunks is None:
+            self._chunks = _ChunkedBody(self._header_bytes)
+        complete = self._chunks.take(self._bytes)
+        self._check_size(len(self._chunks.body) + self._chunks.missing)
+        return bytes(self._chunks.body) if complete else None
+
+    def _check_size(self, size: int) -> None:
+        if self._body_bytes is not None and size > self._body_bytes:
+            raise BadRequest(413, f"a body has at most {self._body_bytes} bytes (max_body_bytes)")
+
+
+class _LineRule(NamedTuple):
+    """What the next line of a chunked body may be: its longest length, and how a longer one is refused."""
+
+    most: int
+    status: int
+    reason: str
+
+
+_SIZE_LINE = _LineRule(_CHUNK_LINE_BYTES, 400, "a chunk's size is malformed")
+_DATA_END = _LineRule(0, 400, "a chunk is longer than its size")
+
+
+class _ChunkedBody:
+    """Decodes a chunked body.
+
+    Args:
+        trailer_bytes: Of what follows the last chunk, at most.
+    """
+
+    def __init__(self, trailer_bytes: int) -> None:
+        self.body = bytearray()
+        self.missing = 0  # bytes of this chunk
+        self._excess = 0
+        self._trailer_line = _LineRule(trailer_bytes, 431, "the trailer is too long")
+        self._rule: Optional[_LineRule] = _SIZE_LINE  # None at the end
+
+    def take(self, data: bytearray) -> bool:
+        """Move what is here of the body out of `data`; whether it is complete."""
+        at = 0
+        while self._rule is not None:
+            piece = data[at : at + self.missing]
+            self.body += piece
+            self.missing -= len(piece)
+            at += len(piece)
+            end = data.find(b"\r\n", at, at + self._rule.most + 2)
+            if end < 0 and not self.missing and len(data) - at > self._rule.most + 1:
+                raise BadRequest(self._rule.status, self._rule.reason)
+            if end < 0 or self.missing:
+                break
+            self._rule = self._after(self._rule, bytes(data[at:end]))
+            at = end + 2
+        del data[:at]
+        return self._rule is None
+
+    def _after(self, rule: _LineRule, line: bytes) -> Optional[_LineRule]:
+        """Take one line, which `rule` says how to read; the rule of the next one."""
+        if rule is _DATA_END:
+            return _SIZE_LINE
+        if rule is _SIZE_LINE:
+            found = _CHUNK_SIZE.fullmatch(line)
+            if found is None:
+                raise BadRequest(400, "a chunk's size is malformed")
+            self.missing = int(found[1], 16)
+            # Each chunk costs time: what its frame is longer than its data may not add up to much.
+            self._excess = max(0, self._excess + len(line) + _CHUNK_COST - self.missing)
+            if self._excess > _CHUNK_EXCESS:
+                raise BadRequest(400, "the chunks are too small")
+            return _DATA_END if self.missing else self._trailer_line
+        if not line:
+            return None
+        header = _HEADER.fullmatch(line.decode("latin-1"))
+        if header is None or header[1].lower() in _FRAMING:
+            raise BadRequest(400, "a trailer is malformed")
+        return rule._replace(most=rule.most - len(line))
+
+
+# ------------------------------------------------------------ responses
+
+
+def response_head(
+    status: int, headers: Iterable[tuple[str, str]], *, length: Optional[int], keep_alive: bool, http11: bool
+) -> bytes:
+    """The head of a response.
+
+    Args:
+        status: The code.
+        headers: Pairs; those that frame the body are made here.
+        length: Bytes of the body; None when it comes in chunks or, for a peer of HTTP/1.0, ends with the connection.
+        keep_alive: Whether the connection is used again.
+        http11: Whether the peer speaks HTTP/1.1.
+
+    Raises:
+        ValueError: A header would be two, or none.
+    """
+    lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}"]
+    for name, value in headers:
+        line = f"{name}: {value}"
+        if _HEADER.fullmatch(line) is None:
+            raise ValueError(f"this is no header: {line!r}")
+        if name.lower() not in _OURS:
+            lines.append(line)
+    if not keep_alive:
+        lines.append("Connection: close")
+    elif not http11:
+        lines.append("Connection: keep-alive")
+    if status not in _NO_BODY and length is not None:
+        lines.append(f"Content-Length: {length}")
+    elif status not in _NO_BODY and http11:
+        lines.append("Transfer-Encoding: chunked")
+    lines += [f"Date: {_date(int(time.time()))}", "", ""]
+    return "\r\n".join(lines).encode("latin-1")
+
+
+@lru_cache(1)
+def _date(second: int) -> str:
+    return formatdate(second, usegmt=True)
+
+
+def chunk(data: bytes) -> bytes:
+    """One piece of a body, which is not empty, as a chunk."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def has_body(method: str, status: int) -> bool:
+    """Whether the response to a request of this method has the bytes of its body."""
+    return method != "HEAD" and status not in _NO_BODY

@@ -1,0 +1,179 @@
+"""HTTP+SSE, the server's side: an event stream down, and POSTs up. Deprecated since 2025-03-26.
+
+Together the two are one connection like any other, so each client gets a transport. It lasts as long as its stream.
+https://modelcontextprotocol.io/specification/2024-11-05/basic/transports
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from functools import partial
+from typing import Any, Callable, Mapping, Optional
+from urllib.parse import parse_qs
+
+from ..engine.pool import waiting
+from ..engine.transport import Frame, Transport
+from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
+from .admission import HttpError
+from .endpoint import body_of, check_body, serve_safely
+from .headers import HostPolicy, HttpRequest, HttpResponse, ResponseWriter, accepts
+from .options import HttpOptions
+from .streams import SHORT_BYTES, STREAM_HEADERS
+
+STREAM_PATH, MESSAGES_PATH = "/sse", "/messages"
+_ID = "session_id"
+_MOST_WAITING, _MOST_BYTES = 1000, 16 * 1024 * 1024
+"""Of messages that wait to be read, in number and together; one of any length always may."""
+
+
+class SseTransport(Transport):
+    """One client's connection: what it posts comes in, events go out.
+
+    Args:
+        writer: Of the event stream, which has begun.
+        headers: Of the request that opened the stream.
+    """
+
+    def __init__(self, writer: ResponseWriter, headers: Mapping[str, str]) -> None:
+        self.name, self.headers = "sse", headers
+        self._writer = writer
+        self._frames: list[Frame] = []
+        self._bytes = 0
+        self._arrived = threading.Condition()
+        self._write_lock = threading.Lock()
+        self._ended = threading.Event()
+
+    def put(self, body: bytes) -> bool:
+        """A message was posted; False when so many wait that this one is not taken."""
+        with self._arrived:
+            if len(self._frames) >= _MOST_WAITING or (self._frames and self._bytes + len(body) > _MOST_BYTES):
+                return False
+            self._frames.append(body)
+            self._bytes += len(body)
+            self._arrived.notify()
+        return True
+
+    def receive(self) -> list[Frame]:
+        with self._arrived:
+            self._arrived.wait_for(lambda: self._frames or self._ended.is_set())
+            frames, self._frames, self._bytes = self._frames, [], 0
+        return [] if self._ended.is_set() else frames
+
+    def send(self, data: bytes, seconds: float) -> int:
+        """As `Transport.send`: all, or nothing where that would wait and may not."""
+        data = bytes(data)
+        events = b"".join(format_event(line, event="message") for line in data.splitlines())
+        if not seconds and (len(events) > SHORT_BYTES or not self._writer.has_room()):
+            return 0
+        self._write(events)
+        return len(data)
+
+    def _write(self, data: bytes) -> None:
+        with self._write_lock:
+            if self._ended.is_set():
+                raise self.lost("the event stream has ended")
+            self._writer.write(data)
+
+    def is_heard(self) -> bool:
+        return not self._ended.is_set()
+
+    def close(self) -> None:
+        with self._arrived:
+            self._ended.set()
+            self._arrived.notify_all()
+
+    def hold(self, keepalive: Optional[float]) -> None:
+        """Keep the stream open until the connection ends, with a comment whenever so many seconds have passed."""
+        with waiting():
+            while not self._ended.wait(keepalive):
+                self._write(KEEP_ALIVE)
+
+
+class SseServer:
+    """Serves clients that know nothing newer. Thread-safe.
+
+    Args:
+        connect: Serves a transport from now on, on threads of its own.
+        options: As of the server at the other path.
+        max_streams: Clients at the same time; None means no limit.
+    """
+
+    def __init__(
+        self, connect: Callable[[Transport], Any], options: HttpOptions, max_streams: Optional[int]
+    ) -> None:
+        self._connect, self._options, self._most = connect, options, max_streams
+        self._policy = HostPolicy(options.allowed_hosts, options.allowed_origins)
+        self._transports: dict[str, SseTransport] = {}
+        self._lock = threading.Lock()
+        self._closing = False
+
+    def check(self, request: HttpRequest) -> Optional[HttpResponse]:
+        """The response that refuses a request by its head alone; None when its body is wanted. Never blocks."""
+        try:
+            self._check(request)
+        except HttpError as error:
+            return error.response()
+        return None
+
+    def _check(self, request: HttpRequest) -> None:
+        refusal = self._policy.refusal(request.headers)
+        if refusal is not None:
+            raise HttpError(*refusal)
+        path = request.path.partition("?")[0]
+        verb = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}.get(path)
+        if verb is None:
+            raise HttpError(404, f"there is nothing here: the stream is at {STREAM_PATH}", code=None)
+        if request.method != verb:
+            raise HttpError(405, f"this is served with {verb}", (("Allow", verb),), code=None)
+        if self._closing:
+            raise HttpError(503, "the server is closing")
+        if verb == "POST":
+            check_body(request, self._options.body_bytes)
+
+    def serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        """Serve one request on this thread; returns when the response is complete."""
+        serve_safely(partial(self._serve, request, writer), request, writer)
+
+    def _serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        self._check(request)
+        if request.method == "GET":
+            self._stream(request, writer)
+        else:
+            query = request.path.partition("?")[2]
+            self._message(request, writer, parse_qs(query).get(_ID, [""])[0])
+
+    def _stream(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        if not accepts(request.headers, MEDIA_TYPE):
+            raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
+        id, transport = secrets.token_urlsafe(32), SseTransport(writer, request.headers)
+        with self._lock:
+            if self._most is not None and len(self._transports) >= self._most:
+                raise HttpError(503, f"no more than {self._most} streams may be open here (Limits.streams)")
+            self._transports[id] = transport
+        try:
+            writer.begin(200, list(STREAM_HEADERS))
+            writer.write(format_event(f"{MESSAGES_PATH}?{_ID}={id}", event="endpoint"))
+            writer.on_gone(transport.close)
+            self._connect(transport)
+            transport.hold(self._options.keepalive)
+        finally:
+            self._transports.pop(id, None)
+            transport.close()
+            writer.end()
+
+    def _message(self, request: HttpRequest, writer: ResponseWriter, id: str) -> None:
+        transport = self._transports.get(id)
+        if transport is None:
+            raise HttpError(404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one")
+        if not transport.put(body_of(request, self._options.body_bytes)):
+            raise HttpError(503, "too many messages of this session wait already")
+        writer.send(202, [], b"")
+
+    def close(self) -> None:
+        """Take no more requests, and end all streams."""
+        self._closing = True
+        for transport in list(self._transports.values()):
+            transport.close()
+
+

@@ -1,0 +1,757 @@
+"""The bundled HTTP/1.1 server: threads and sockets of the standard library alone.
+
+- The server's thread accepts connections and waits, in a selector, for those that are idle or slow: these cost no
+  thread. Every `SWEEP_SECONDS` it looks at their deadlines, and at who has left while a request runs.
+- A worker thread has a connection while a request is served, and `LINGER_SECONDS` after that for the next one.
+- An endpoint looks at a head before its body is waited for, and serves each request once, with its whole body.
+
+Meant for programs of one machine, or behind a proxy: no TLS.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import select
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from functools import partial
+from typing import Any, Callable, NamedTuple, Optional, Union
+
+from ..engine.pool import Pool
+from ..engine.timer import LONGEST_WAIT, Deadline
+from ..errors import ConnectionLost
+from .framing import CONTINUE, LAST_CHUNK, BadRequest, Head, RequestParser, chunk, has_body, response_head
+from .headers import LOOPBACK, HttpRequest, HttpResponse, ResponseWriter
+from .legacy_sse import MESSAGES_PATH, STREAM_PATH
+from .options import HttpOptions
+
+BACKLOG = 1024
+"""Connections that the system keeps until they are accepted, if it allows so many; the next one waits a second."""
+
+SWEEP_SECONDS = 0.1
+"""How often deadlines are looked at, and whether peers have left, as long as there are connections."""
+
+LINGER_SECONDS = 0.05
+"""How long a worker waits for the next request before it leaves that to the server's thread."""
+
+CROWD = 64
+"""With more requests than this at the same time no worker waits for the next request of a connection."""
+
+HALF_BODIES = 16
+"""Bodies that have not come whole may have as many bytes together as so many of the longest; short ones always may."""
+
+CUT_SECONDS = 0.3
+"""What responses that were told to end get to do so, before their connections are cut."""
+
+END_SECONDS = 0.5
+"""What requests get to end, after their connections were cut."""
+
+PAUSE_SECONDS = 0.5
+"""When the next connection is accepted, after the system had no descriptor for one."""
+
+SPARE_CONNECTIONS = 64
+"""Connections beyond the most, for as long as it takes to refuse them."""
+
+_PIECE_BYTES = 64 * 1024
+_SEND_FLAGS: int = getattr(socket, "MSG_NOSIGNAL", 0)
+_SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_log = logging.getLogger("minimcp.http")
+
+READY, IDLE, HEAD, BODY, LEAVING, CLOSED = "ready", "idle", "head", "body", "leave", "closed"
+"""What is awaited of a peer: nothing, as its request is here; the first byte of the next one; the rest of a head; the
+rest of a body; that it closes its side; nothing any more."""
+
+
+class Timeouts(NamedTuple):
+    """Seconds that a peer has.
+
+    Args:
+        head: To send the head of a request, from its first byte or from the beginning of the connection.
+        body: To send the body.
+        idle: To begin with the next request.
+        write: To take 64 KiB.
+        leave: To close its side, after we have closed ours.
+    """
+
+    head: float = 10.0
+    body: float = 30.0
+    idle: float = 5.0
+    write: float = 30.0
+    leave: float = 1.0
+
+
+class Writer(ResponseWriter):
+    """The response to one request on a connection.
+
+    A peer that has only stopped sending counts as gone, but is still sent a whole response.
+
+    Args:
+        connection: Where it goes.
+        head: Of the request.
+    """
+
+    def __init__(self, connection: Connection, head: Head) -> None:
+        self.gone = self.begun = False
+        self._connection, self._head = connection, head
+        self._ended = self._keep_alive = self._has_body = False
+        self._callbacks: list[Callable[[], None]] = []
+        self._state_lock = threading.Lock()
+        self._write_lock = threading.Lock()  # held while writing, so that no piece comes apart
+
+    def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        with self._write_lock:
+            data = self._start(status, headers, len(body))
+            self._ended = True
+            shown = body if self._has_body else b""
+            self._put(data + shown[:_PIECE_BYTES])
+            if len(shown) > _PIECE_BYTES:
+                self._put(memoryview(shown)[_PIECE_BYTES:])  # so much is not copied
+
+    def begin(self, status: int, headers: list[tuple[str, str]]) -> None:
+        with self._write_lock:
+            self._check_open()
+            self._put(self._start(status, headers, None))
+
+    def _start(self, status: int, headers: list[tuple[str, str]], length: Optional[int]) -> bytes:
+        if self.begun:
+            raise RuntimeError("one request has one response, and this one has begun")
+        http11 = self._head.http11
+        keep = self._head.keep_alive and not self._connection.server.closing and (http11 or length is not None)
+        data = response_head(status, headers, length=length, keep_alive=keep, http11=http11)
+        self.begun, self._keep_alive, self._has_body = True, keep, has_body(self._head.method, status)
+        return data
+
+    def write(self, data: bytes) -> None:
+        with self._write_lock:
+            self._check_open()
+            if not self.begun:
+                raise RuntimeError("a response begins with its head")
+            if data and self._has_body:
+                self._put(chunk(data) if self._head.http11 else data)
+
+    def has_room(self) -> bool:
+        try:
+            return wait(self._connection.socket, 0, to_write=True)
+        except (OSError, ValueError):
+            return True  # it is closed
+
+    def end(self) -> None:
+        with self._write_lock:
+            if not self.begun or self._ended:
+                return
+            self._ended = True
+            if self.gone:
+                self._keep_alive = False  # pieces may be missing
+            elif self._head.http11 and self._has_body:
+                try:
+                    self._put(LAST_CHUNK)
+                except ConnectionLost:
+                    pass  # the next request will show it
+
+    def _put(self, data: Union[bytes, memoryview]) -> None:
+        try:
+            self._connection.send(data)
+        except OSError as error:
+            self._keep_alive = False
+            self.lose()
+            raise ConnectionLost(f"{self._connection.client}: {error}") from error
+
+    def _check_open(self) -> None:
+        if self.gone or self._ended:
+            reason = "the peer is gone" if self.gone else "the response has ended"
+            raise ConnectionLost(f"{self._connection.client}: {reason}")
+
+    def finish(self) -> bool:
+        """The endpoint has returned: whether the response is complete, and the connection goes on."""
+        try:
+            if not (self.begun or self.gone):
+                self.send(500, [("Content-Type", "text/plain; charset=utf-8")], b"Internal Server Error\n")
+        except ConnectionLost:
+            pass
+        with self._write_lock:
+            complete, self._ended = self._ended, True
+        return complete and self._keep_alive
+
+    def lose(self) -> None:
+        """The peer is gone: run the callbacks of `on_gone`. Idempotent, from any thread."""
+        with self._state_lock:
+            self.gone = True
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks if not self._ended else ():
+            try:
+                callback()
+            except Exception as error:
+                _log.error("a callback of on_gone raised %r", error, exc_info=error)
+
+    def on_gone(self, callback: Callable[[], None]) -> None:
+        with self._state_lock:
+            self._callbacks.append(callback)
+        if self.gone:
+            self.lose()
+
+
+class _Refused(BadRequest):
+    """An endpoint refuses a request whose body has not come."""
+
+    def __init__(self, response: HttpResponse) -> None:
+        super().__init__(response.status, "")
+        self.response = response
+
+
+class Connection:
+    """An accepted socket, its requests one after the other, and their responses.
+
+    Thread safety: it belongs to one thread at a time, the server's or the worker that runs `work`; only `cut` and
+    what a `Writer` calls may come from others. Only the server's thread closes the socket.
+
+    Args:
+        sock: Not blocking.
+        client: The peer's address, as text.
+        server: Accepted it.
+    """
+
+    def __init__(self, sock: socket.socket, client: str, server: RunningHttp) -> None:
+        self.socket, self.client, self.server = sock, client, server
+        self.parser = RequestParser(body_bytes=server.max_body_bytes)
+        self.writer: Optional[Writer] = None  # of the request that is served now
+        self.thread = ""  # that serves it
+        self.phase, self.due = HEAD, 0.0  # what the server's thread waits for, and until when
+        self.held_bytes = 0  # counted of a body that has not come whole
+        self._checked = False  # whether the endpoint has looked at this request's head
+
+    def receive(self) -> Optional[bytes]:
+        """What the peer sent; None when that is nothing yet, empty when it has closed."""
+        try:
+            return self.socket.recv(_PIECE_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError:
+            return b""
+
+    def advance(self, data: bytes) -> str:
+        """Take what `receive` gave; what is awaited then.
+
+        Raises:
+            BadRequest: The request is refused.
+        """
+        if data:
+            self.parser.feed(data)
+            return self._awaited()
+        if self.parser.begun:
+            raise BadRequest(400, "the request ends in the middle")
+        return CLOSED
+
+    def _awaited(self) -> str:
+        head = self.parser.head
+        if head is None:
+            return HEAD if self.parser.begun else IDLE
+        if self.parser.body is not None:
+            return READY
+        if not self._checked:
+            self._checked = True
+            request = HttpRequest(*head[:3], b"", self.client)
+            refusal = self.server.endpoint_of(request).check(request)
+            if refusal is not None:
+                raise _Refused(refusal)
+            if head.expects_continue:
+                self._send_some(CONTINUE)
+        return BODY
+
+    def work(self) -> str:
+        """Serve the request that is here, and those that follow at once; what is awaited then."""
+        self.thread = threading.current_thread().name
+        try:
+            while self._serve():
+                awaited = self._next()
+                if awaited != READY:
+                    return awaited
+        except BadRequest as refused:
+            self.refuse(refused)
+        except Exception as error:  # a fault of ours
+            _log.error("%s: %r ended its connection", self.client, error, exc_info=error)
+        return LEAVING
+
+    def _serve(self) -> bool:
+        """Whether the connection goes on after this request."""
+        head, body = self.parser.head, self.parser.body
+        assert head is not None
+        self.writer = writer = Writer(self, head)
+        try:
+            request = HttpRequest(*head[:3], body, self.client)
+            self.server.endpoint_of(request).serve(request, writer)
+        except ConnectionLost:
+            pass  # the writer knows
+        except BaseException as error:
+            _log.error("%s: %r was raised while a request was served", self.client, error, exc_info=error)
+        finally:
+            self.writer = None
+        return writer.finish()
+
+    def _next(self) -> str:
+        """Go on to the next request, and wait a moment for it; what is awaited then."""
+        self._checked = False
+        self.parser.next()
+        awaited, deadline = self._awaited(), time.monotonic() + LINGER_SECONDS
+        # A long body that has not come is left to the server's thread, which counts it.
+        while awaited in (IDLE, HEAD, BODY) and self.parser.buffered <= _PIECE_BYTES and not self.server.is_busy:
+            if not wait(self.socket, max(0.0, deadline - time.monotonic())):
+                break
+            data = self.receive()
+            if data is not None:
+                awaited = self.advance(data)
+        return awaited
+
+    def has_left(self) -> bool:
+        """Whether the peer has closed its side, or cut the connection."""
+        try:
+            if not self.socket.recv(1, socket.MSG_PEEK):
+                return True
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
+        if not hasattr(select, "POLLRDHUP"):
+            return False
+        poller = select.poll()  # what it sent before, for the next request, hides that it has closed
+        poller.register(self.socket, select.POLLRDHUP)
+        return bool(poller.poll(0))
+
+    def refuse(self, refusal: BadRequest) -> None:
+        """Send the last response, as far as the peer takes it at once; never raises."""
+        _log.debug("%s: refused: %s", self.client, refusal)
+        status, headers, body = refusal.response.status, refusal.response.headers, refusal.response.body
+        head = response_head(status, headers, length=len(body), keep_alive=False, http11=True)
+        shown = self.parser.head is None or has_body(self.parser.head.method, status)
+        self._send_some(head + body if shown else head)
+
+    def send(self, data: Union[bytes, memoryview]) -> None:
+        """Send all of it. Blocks: until the peer takes it, `Timeouts.write` seconds for each 64 KiB.
+
+        Raises:
+            OSError: The peer is gone, or does not take it in time.
+        """
+        rest, taken, deadline = memoryview(data), 0, Deadline(self.server.timeouts.write)
+        while True:
+            try:
+                sent = self.socket.send(rest, _SEND_FLAGS)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            rest = rest[sent:]
+            if not rest:
+                return
+            taken += sent
+            if taken >= _PIECE_BYTES:
+                taken, deadline = 0, Deadline(deadline.seconds)
+            if not wait(self.socket, deadline.wait(), to_write=True):
+                raise TimeoutError(f"it took less than {_PIECE_BYTES} bytes in {deadline.seconds:g} s")
+
+    def _send_some(self, data: bytes) -> None:
+        try:
+            self.socket.send(data, _SEND_FLAGS)
+        except OSError:
+            pass  # it takes nothing now, or has left
+
+    def cut(self, how: int = socket.SHUT_RDWR) -> None:
+        """Shut the socket down, from any thread: who reads or writes here is woken."""
+        try:
+            self.socket.shutdown(how)
+        except OSError:
+            pass  # the peer was faster
+
+
+class RunningHttp:
+    """A server of MCP that listens, from its construction to `close`; a context manager.
+
+    Args:
+        http: Serves Streamable HTTP: an `Endpoint`, or what has its `check`, `serve` and `close`; None when that is
+            not served.
+        sse: Serves HTTP+SSE: an `SseServer`; None when that is not served.
+        options: Of both.
+        path: Of the first.
+        host: The name or address to listen at; IPv6 too.
+        port: 0 takes a free one.
+        write_timeout: Seconds after which a client that takes nothing is lost; None waits for a day.
+        drain_grace: Seconds that running requests get at `close`.
+        timeouts: What else clients have time for; None takes the defaults.
+
+    Raises:
+        ValueError: Other machines could reach it there, and `allowed_hosts` does not say by which names.
+        OSError: It cannot listen there; the message says why.
+
+    Thread safety: all methods, from any thread. ``url`` is where clients connect, ``port`` where it listens.
+    """
+
+    def __init__(
+        self,
+        http: Any,
+        sse: Any,
+        options: HttpOptions,
+        *,
+        path: str = "/mcp",
+        host: str = "127.0.0.1",
+        port: int = 0,
+        write_timeout: Optional[float] = 30.0,
+        drain_grace: float = 5.0,
+        timeouts: Optional[Timeouts] = None,
+    ) -> None:
+        if host not in LOOPBACK and options.allowed_hosts is None:
+            raise ValueError(
+                f"other machines reach {host!r}: say by which names in allowed_hosts, as in ['example.com'], "
+                "or ['*'] for any"
+            )
+        self._http, self._sse, self._grace = http, sse, drain_grace
+        self.max_body_bytes, self._max_connections = options.body_bytes, options.max_connections
+        write = LONGEST_WAIT if write_timeout is None else write_timeout
+        self.timeouts = (timeouts or Timeouts())._replace(write=write)
+        self._waits = self.timeouts._asdict()
+        self._listener: Optional[socket.socket] = listen(host, port)
+        self.port: int = self._listener.getsockname()[1]
+        path = STREAM_PATH if http is None else path
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}{path}"
+        self.closing = False
+        self._name = f"minimcp-http-{self.port}"
+        self._workers = Pool(None, name=self._name)
+        self._kept: set[Connection] = set()  # in the selector: idle, slow or leaving
+        self._lent: set[Connection] = set()  # to workers
+        self._held_bytes = 0  # of bodies that have not come whole
+        self._sweep_at = 0.0
+        self._accept_at: Optional[float] = None  # after a pause
+        self._cut_at: Optional[float] = None
+        self._was_cut = False
+        self._ended = threading.Event()
+        self._calls: deque[Callable[[], None]] = deque()
+        self._waker_lock = threading.Lock()
+        self._woken, self._waker = socket.socketpair()
+        for each in (self._woken, self._waker):
+            each.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._woken, selectors.EVENT_READ, partial(self._woken.recv, 4096))
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        threading.Thread(target=self._run, name=f"{self._name}-reader", daemon=True).start()
+
+    def __enter__(self) -> RunningHttp:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.ended else "closing" if self.closing else "open"
+        return f"<RunningHttp {self.url} {state}, {len(self._lent)} requests, {len(self._kept)} waiting>"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is closed."""
+        return self._ended.is_set()
+
+    def close(self, grace: Optional[float] = None, reason: Optional[str] = None) -> None:
+        """Take no more requests, let running ones end, and cut what is left then. Idempotent, from any thread.
+
+        Blocks: until that is done; on a thread that serves a request it does not wait for the connections' end.
+
+        Args:
+            grace: Seconds that running requests get; None takes ``drain_grace``.
+            reason: Why they are cancelled before that, for their handlers; None lets them run.
+        """
+        if self._sse is not None:
+            self._sse.close()
+        if self._http is not None:
+            self._http.close(self._grace if grace is None else grace, reason)
+        if self.ended:
+            return
+        self._call(self._begin_end)
+        if not threading.current_thread().name.startswith(self._name + "-"):
+            self._ended.wait(CUT_SECONDS + 2 * END_SECONDS)
+
+    def renew(self) -> None:
+        """This process is a fork of the one that serves: close descriptors, and nothing else."""
+        for connection in (*self._kept, *self._lent):
+            connection.socket.close()
+        for each in (self._listener, self._selector, self._woken, self._waker):
+            if each is not None:
+                each.close()
+        self._ended = threading.Event()
+        self._ended.set()
+
+    # ------------------------------------------------------------ for connections
+
+    def endpoint_of(self, request: HttpRequest) -> Any:
+        """Who serves a request."""
+        older = request.path.partition("?")[0] in (STREAM_PATH, MESSAGES_PATH)
+        return self._sse if self._http is None or (older and self._sse is not None) else self._http
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether workers have better to do than to wait for the next request of a connection."""
+        return self.closing or len(self._lent) > CROWD
+
+    def _call(self, function: Callable[[], None]) -> None:
+        """Have something done by the server's thread; if that has ended, here."""
+        self._calls.append(function)
+        with self._waker_lock:
+            try:
+                self._waker.send(b"!")
+            except OSError:
+                pass  # it is woken already, or has ended
+        if self.ended:
+            self._do_calls()
+
+    def _work(self, connection: Connection) -> None:
+        awaited = connection.work()
+        self._call(partial(self._take_back, connection, awaited))
+
+    # ------------------------------------------------------------ the server's thread
+
+    def _run(self) -> None:
+        try:
+            while self._kept or self._lent or not self.closing:
+                watches = self._kept or self._lent or self._accept_at is not None
+                ready = self._selector.select(SWEEP_SECONDS if watches else None)
+                now = time.monotonic()
+                for key, _ in ready:
+                    key.data()
+                self._do_calls()
+                if self._sweep_at <= now:
+                    self._sweep_at = now + SWEEP_SECONDS
+                    self._sweep(now)
+        except Exception as error:  # a fault of ours
+            _log.error("%r ended: %r", self, error, exc_info=error)
+        finally:
+            self._let_go()
+
+    def _do_calls(self) -> None:
+        while self._calls:
+            self._calls.popleft()()
+
+    def _sweep(self, now: float) -> None:
+        """Look at all deadlines, and at who has left. What came before `now` has been read."""
+        for connection in [each for each in self._kept if each.due <= now]:
+            if connection.phase == LEAVING or not connection.parser.begun:
+                self._drop(connection)
+            else:
+                self._refuse(connection, BadRequest(408, "the request did not come in time"))
+        for connection in self._lent:
+            writer = connection.writer
+            if writer is not None and not writer.gone and connection.has_left():
+                writer.lose()
+        if self._accept_at is not None and self._accept_at <= now and self._listener is not None:
+            self._accept_at = None
+            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        if self._cut_at is not None and self._cut_at <= now:
+            self._cut(now)
+
+    def _accept(self) -> None:
+        for _ in range(BACKLOG):
+            try:
+                accepted = accept(self._listener, self.timeouts.write) if self._listener is not None else None
+            except OSError as error:
+                _log.warning("no connection is accepted for %s s: %s", PAUSE_SECONDS, error)
+                self._make_room()
+                self._selector.unregister(self._listener)  # type: ignore[arg-type]
+                self._accept_at = time.monotonic() + PAUSE_SECONDS
+                return
+            if accepted is None:
+                return
+            self._welcome(Connection(*accepted, self))
+
+    def _welcome(self, connection: Connection) -> None:
+        most, connections = self._max_connections, len(self._kept) + len(self._lent)
+        if most is None or connections < most or self._make_room():
+            self._keep(connection, HEAD)
+        elif connections < most + SPARE_CONNECTIONS:
+            self._refuse(connection, BadRequest(503, "there are too many connections (max_connections)"))
+        else:
+            connection.socket.close()
+
+    def _make_room(self) -> bool:
+        """Close an idle connection for a new one, if there is one; first those that never sent a byte."""
+        idle = [each for each in self._kept if each.phase in (IDLE, HEAD) and not each.parser.begun]
+        if idle:
+            self._drop(min(idle, key=lambda each: (each.phase == IDLE, each.due)))
+        return bool(idle)
+
+    def _read(self, connection: Connection) -> None:
+        """Something came on a connection that is kept."""
+        data = connection.receive()
+        if connection.phase == LEAVING:
+            if data == b"":
+                self._drop(connection)
+        elif data is not None:
+            try:
+                self._await(connection, connection.advance(data))
+            except BadRequest as refusal:
+                self._refuse(connection, refusal)
+            except Exception as error:  # a fault of ours ends one connection, not all of them
+                _log.error("%s: %r was raised while a request was read", connection.client, error, exc_info=error)
+                self._drop(connection)
+
+    def _take_back(self, connection: Connection, awaited: str) -> None:
+        """A worker has done with a connection."""
+        self._lent.discard(connection)
+        if self.ended or (self.closing and awaited != LEAVING):
+            awaited = CLOSED
+        self._await(connection, awaited)
+
+    def _await(self, connection: Connection, awaited: str) -> None:
+        """Have a connection go, or stay, where what is awaited of its peer is seen."""
+        size = connection.parser.buffered if awaited == BODY else 0
+        self._hold(connection, size)
+        most = self.max_body_bytes
+        if awaited == READY:
+            self._release(connection)
+            self._lent.add(connection)
+            self._workers.spawn(partial(self._work, connection))
+        elif awaited == CLOSED:
+            self._drop(connection)
+        elif awaited == LEAVING:
+            self._leave(connection)
+        elif most is not None and self._held_bytes > HALF_BODIES * most and size > _PIECE_BYTES:
+            self._refuse(connection, BadRequest(503, f"{HALF_BODIES} long bodies are on their way (max_body_bytes)"))
+        elif connection not in self._kept or connection.phase != awaited:
+            self._keep(connection, awaited)
+
+    def _hold(self, connection: Connection, size: int) -> None:
+        self._held_bytes += size - connection.held_bytes
+        connection.held_bytes = size
+
+    def _keep(self, connection: Connection, phase: str) -> None:
+        """Wait for something of a peer, from now on."""
+        connection.phase, connection.due = phase, time.monotonic() + self._waits[phase]
+        if connection not in self._kept:
+            self._kept.add(connection)
+            self._selector.register(connection.socket, selectors.EVENT_READ, partial(self._read, connection))
+
+    def _release(self, connection: Connection) -> None:
+        if connection in self._kept:
+            self._kept.discard(connection)
+            self._selector.unregister(connection.socket)
+
+    def _refuse(self, connection: Connection, refusal: BadRequest) -> None:
+        connection.refuse(refusal)
+        self._leave(connection)
+
+    def _leave(self, connection: Connection) -> None:
+        """Close our side; to close the other one while the peer still sends could destroy our last words."""
+        self._hold(connection, 0)
+        connection.cut(socket.SHUT_WR)
+        self._keep(connection, LEAVING)
+
+    def _drop(self, connection: Connection) -> None:
+        self._hold(connection, 0)
+        self._lent.discard(connection)
+        self._release(connection)
+        connection.socket.close()
+
+    # ------------------------------------------------------------ the end
+
+    def _begin_end(self) -> None:
+        if self.closing:
+            return
+        self.closing = True
+        self._cut_at = time.monotonic() + CUT_SECONDS
+        self._stop_listening()
+        for connection in [each for each in self._kept if each.phase != LEAVING]:
+            self._drop(connection)
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            if self._accept_at is None:
+                self._selector.unregister(self._listener)
+            self._listener.close()
+            self._listener = None
+
+    def _cut(self, now: float) -> None:
+        """Cut what is left; when that has not helped, leave it behind."""
+        if self._was_cut:
+            names = ", ".join(sorted(connection.thread for connection in self._lent))
+            _log.warning("%r: these do not end, and are left behind: %s", self, names)
+            self._lent.clear()
+        self._was_cut, self._cut_at = True, now + END_SECONDS
+        for connection in list(self._kept):
+            self._drop(connection)
+        for connection in self._lent:
+            connection.cut()
+            if connection.writer is not None:
+                connection.writer.lose()
+
+    def _let_go(self) -> None:
+        self.closing = True
+        self._stop_listening()
+        for connection in list(self._kept):
+            self._drop(connection)
+        self._workers.close()
+        self._selector.close()
+        with self._waker_lock:
+            self._woken.close()
+            self._waker.close()
+            self._ended.set()
+        self._do_calls()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, which does not block.
+
+    Args:
+        host: A name or an address; the first one of a name.
+        port: 0 takes a free one.
+
+    Raises:
+        OSError: It cannot listen there; the message says why.
+        TypeError: The port is no int.
+        ValueError: The port is none.
+    """
+    if not isinstance(port, int):
+        raise TypeError(f"port is a number from 0 to 65535, not the {type(port).__name__} {port!r}")
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port is 0 to 65535, not {port}")
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        both = host == "::" and socket.has_dualstack_ipv6()
+        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=both)
+    except OSError as error:
+        words = error.strerror or str(error)
+        if error.errno == errno.EADDRINUSE:
+            words = "another program listens there; choose another port, or 0 for a free one"
+        raise OSError(error.errno, f"cannot listen on port {port} of {host}: {words}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def accept(listener: socket.socket, silence: float) -> Optional[tuple[socket.socket, str]]:
+    """The next connection and the peer's address, as text; None when there is none now.
+
+    Args:
+        listener: From `listen`.
+        silence: Seconds after which a peer is gone that does not confirm what it is sent, where the system knows that.
+
+    Raises:
+        OSError: The system has no descriptor or no memory for it, now.
+    """
+    try:
+        sock, address = listener.accept()
+    except OSError as error:
+        if error.errno in _SCARCE:
+            raise
+        return None  # there is none, or it has left meanwhile
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(silence * 1000))
+    except OSError:
+        pass  # it has left already, which will be seen
+    return sock, f"{address[0]}:{address[1]}"
+
+
+def wait(sock: socket.socket, seconds: float, *, to_write: bool = False) -> bool:
+    """Whether a socket can be read from, or written to, or is closed, within this time."""
+    if not hasattr(select, "poll"):  # pragma: no cover - Windows
+        reading, writing = ((), (sock,)) if to_write else ((sock,), ())
+        return any(select.select(reading, writing, writing, seconds))
+    poller = select.poll()
+    poller.register(sock, select.POLLOUT if to_write else select.POLLIN)
+    return bool(poller.poll(seconds * 1000))

@@ -1,0 +1,432 @@
+"""How two peers agree on what they speak: the two eras of the protocol, a server's session, a client's probe.
+
+`Handshake`: `initialize` once, then both sides may send requests. `PerRequest`: every request carries its revision and
+the client's capabilities in its ``_meta``, and only clients send requests. No thread, no lock, no clock, no I/O.
+https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
+https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
+
+from ..errors import (
+    CapabilityNotSupported,
+    HeaderMismatch,
+    InvalidParams,
+    InvalidRequest,
+    ProtocolViolation,
+    RpcError,
+    UnsupportedRevision,
+    one_line,
+)
+from .messages import Json, Request
+from .versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
+
+_PREFIX = "io.modelcontextprotocol/"
+VERSION_KEY = _PREFIX + "protocolVersion"
+CAPABILITIES_KEY = _PREFIX + "clientCapabilities"
+CLIENT_KEY = _PREFIX + "clientInfo"
+SERVER_KEY = _PREFIX + "serverInfo"
+LOG_LEVEL_KEY = _PREFIX + "logLevel"
+SUBSCRIPTION_KEY = _PREFIX + "subscriptionId"
+
+LISTEN = "subscriptions/listen"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+"""The request that stays open, and the first notification on its stream."""
+
+INPUT_REQUIRED = "input_required"
+"""The ``resultType`` of a result that holds questions to the client."""
+
+LOG_LEVELS = {
+    "debug": 0, "info": 1, "notice": 2, "warning": 3, "error": 4, "critical": 5, "alert": 6, "emergency": 7,
+}
+"""The levels of the protocol and their rank, rising."""
+
+
+class Peer:
+    """What the other side said about itself, for one session or for one request.
+
+    Args:
+        revision: That is spoken with it.
+        info: Its name and version; None where it gave none.
+        capabilities: What it declared; None is nothing.
+        log_rank: The lowest rank of log messages that it wants; None wants none.
+
+    ``session`` is a dict that lives as long as a handshake session; None where there is no session. ``principal`` names
+    who was authenticated; None where nobody is.
+    """
+
+    def __init__(
+        self, revision: Revision, *, info: Optional[Mapping[str, Json]] = None,
+        capabilities: Optional[Mapping[str, Json]] = None, log_rank: Optional[int] = None,
+    ) -> None:  # fmt: skip
+        self.revision, self.log_rank = revision, log_rank
+        self.info: Mapping[str, Json] = info or {}
+        self.capabilities: Mapping[str, Json] = capabilities or {}
+        self.session: Optional[dict[str, Any]] = {} if revision.handshake else None
+        self.principal: Optional[str] = None
+
+    def supports(self, name: str) -> bool:
+        """Whether a capability was declared, by its dotted name: ``"elicitation.url"``, ``"ext:com.example/x"``.
+
+        A capability is an object, maybe an empty one, and some parts of one are ``true``; other values declare nothing.
+        Elicitation without any mode is elicitation by forms.
+        """
+        if name == "elicitation.form":
+            modes = self.capabilities.get("elicitation")
+            return isinstance(modes, dict) and (isinstance(modes.get("form"), dict) or "url" not in modes)
+        path = _path(name)
+        value: Any = self.capabilities
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        return isinstance(value, dict) or (value is True and len(path) > 1 and path[0] != "extensions")
+
+    def __repr__(self) -> str:
+        return f"<Peer {self.info.get('name', 'unnamed')!r} {self.revision.name}>"
+
+
+def _path(capability: str) -> list[str]:
+    return ["extensions", capability[4:]] if capability.startswith("ext:") else capability.split(".")
+
+
+def lacks(name: str, who: str) -> CapabilityNotSupported:
+    """The error that says which capability a client would have to declare."""
+    needed: dict[str, Json] = {}
+    for step in reversed(_path(name)):
+        needed = {step: needed}
+    return CapabilityNotSupported(f"{who} needs a client with {name}", {"requiredCapabilities": needed})
+
+
+def log_rank(level: Json) -> int:
+    """The rank of a level that a peer names.
+
+    Raises:
+        InvalidParams: It is none of the protocol's.
+    """
+    if level == "warn":
+        level = "warning"  # taken, never sent: a widely read paraphrase of the specification has it
+    if not isinstance(level, str) or level not in LOG_LEVELS:
+        raise InvalidParams(f"level is one of {', '.join(LOG_LEVELS)}")
+    return LOG_LEVELS[level]
+
+
+# ---------------------------------------------------------------- the two eras
+
+
+@dataclass(eq=False)
+class Handshake:
+    """One session that `initialize` has opened.
+
+    Args:
+        revision: What was agreed on.
+        peer: What the other side said about itself.
+        instructions: What the server says to the model (client); None where it says nothing.
+    """
+
+    revision: Revision
+    peer: Peer
+    instructions: Optional[str] = None
+
+    @classmethod
+    def opened_by(cls, params: Mapping[str, Json], served: Sequence[Revision], *, strict: bool) -> Handshake:
+        """The server's half of `initialize`: agree on a revision.
+
+        Args:
+            params: The request's.
+            served: What this server speaks, oldest first.
+            strict: Refuse an unknown revision instead of offering the newest one here.
+
+        Raises:
+            InvalidParams: A member is missing or of the wrong kind, or `strict` and the revision is not served.
+            UnsupportedRevision: This server speaks no revision with a handshake.
+        """
+        wanted = params.get("protocolVersion")
+        names = [revision.name for revision in reversed(served)]
+        refused = {"supported": names, "requested": wanted}
+        with_handshake = [revision for revision in served if revision.handshake]
+        if not with_handshake:
+            raise UnsupportedRevision(f"this server has no initialize: it speaks {', '.join(names)}", refused)
+        if not isinstance(wanted, str):
+            raise InvalidParams("protocolVersion is a string")
+        revision = next((revision for revision in with_handshake if revision.name == wanted), with_handshake[-1])
+        if strict and revision.name != wanted:
+            raise InvalidParams("Unsupported protocol version", refused)
+        info, capabilities = params.get("clientInfo"), params.get("capabilities")
+        for name, value in (("clientInfo", info), ("capabilities", capabilities)):
+            if not isinstance(value, dict):
+                raise InvalidParams(f"{name} is an object")
+        rank = LOG_LEVELS["info"]  # until the client names a level, the server chooses
+        return cls(revision, Peer(revision, info=info, capabilities=capabilities, log_rank=rank))
+
+    @staticmethod
+    def opening(revision: Revision, info: Mapping[str, Json], capabilities: Mapping[str, Json]) -> dict[str, Json]:
+        """The client's half: the params of `initialize`."""
+        described = {name: value for name, value in info.items() if name in NEWEST_HANDSHAKE.implementation_members}
+        return {"protocolVersion": revision.name, "capabilities": dict(capabilities), "clientInfo": described}
+
+    @classmethod
+    def from_result(cls, result: Mapping[str, Json], wanted: Sequence[Revision]) -> Handshake:
+        """The client's half: the session that a result of `initialize` opens.
+
+        Raises:
+            ProtocolViolation: The result lacks what it must have.
+            UnsupportedRevision: The server answered a revision that is not wanted.
+        """
+        name, info, capabilities = (result.get(key) for key in ("protocolVersion", "serverInfo", "capabilities"))
+        if not isinstance(name, str) or not isinstance(info, dict) or not isinstance(capabilities, dict):
+            raise ProtocolViolation("initialize answers protocolVersion, capabilities and serverInfo", result)
+        revision = BY_NAME.get(name)
+        if revision is None or revision not in wanted or not revision.handshake:
+            raise _nothing_in_common([name], wanted)
+        instructions = result.get("instructions")
+        peer = Peer(revision, info=info, capabilities=capabilities)
+        return cls(revision, peer, instructions if isinstance(instructions, str) else None)
+
+    def add_envelope(self, params: Mapping[str, Json], meta: Mapping[str, Json]) -> dict[str, Json]:
+        """The params as this era sends them (client); `meta` is what the call itself wants to carry."""
+        return {**params, "_meta": {**params.get("_meta", {}), **meta}} if meta else dict(params)
+
+    def strip_envelope(self, method: str, result: dict[str, Json]) -> dict[str, Json]:
+        """A result as it came, checked for what this era demands (client)."""
+        return result
+
+    def is_asking(self, result: Mapping[str, Json]) -> bool:
+        """Whether a result is no result but questions to the client (client)."""
+        return False
+
+
+@dataclass(eq=False)
+class PerRequest:
+    """Requests that stand alone.
+
+    Args:
+        revision: What this client speaks, or the newest that this server does.
+        peer: The server, as it described itself (client).
+        envelope: What every request carries in ``_meta`` (client).
+        instructions: What the server says to the model (client); None where it says nothing.
+    """
+
+    revision: Revision
+    peer: Peer
+    envelope: dict[str, Json] = field(default_factory=dict)
+    instructions: Optional[str] = None
+
+    @staticmethod
+    def is_enveloped(request: Request) -> bool:
+        """Whether a request carries its own revision; a bare ``_meta`` does not make one."""
+        meta = request.params.get("_meta")
+        return type(meta) is dict and VERSION_KEY in meta
+
+    @staticmethod
+    def envelope_for(
+        revision: Revision, info: Optional[Mapping[str, Json]], capabilities: Mapping[str, Json]
+    ) -> dict[str, Json]:
+        """What every request of a client carries in ``_meta``."""
+        envelope: dict[str, Json] = {VERSION_KEY: revision.name, CAPABILITIES_KEY: dict(capabilities)}
+        if info is not None:
+            envelope[CLIENT_KEY] = dict(info)
+        return envelope
+
+    def add_envelope(self, params: Mapping[str, Json], meta: Mapping[str, Json]) -> dict[str, Json]:
+        """The params as this era sends them (client); `meta` is what the call itself wants to carry."""
+        return {**params, "_meta": {**params.get("_meta", {}), **meta, **self.envelope}}
+
+    def adopt(self, error: UnsupportedRevision) -> bool:
+        """Whether a request that was refused for its revision is worth sending once more (client).
+
+        The newest revision that the server names and this library speaks is used from now on; it may be the one that
+        was refused.
+        """
+        revision = _newest(_supported(error), REVISIONS, handshake=False)
+        if revision is not None:
+            self.revision = revision
+            self.envelope = {**self.envelope, VERSION_KEY: revision.name}
+        return revision is not None
+
+    def strip_envelope(self, method: str, result: dict[str, Json]) -> dict[str, Json]:
+        """A result as it came, checked for what this era demands (client).
+
+        Raises:
+            ProtocolViolation: It says it is a kind of result that this client does not know, or not from this method.
+        """
+        kind = result.get("resultType", "complete")
+        if kind != "complete" and (kind != INPUT_REQUIRED or method not in self.revision.asking_methods):
+            raise ProtocolViolation(f"a result of {method} is complete, not {one_line(kind)}", result)
+        return result
+
+    def is_asking(self, result: Mapping[str, Json]) -> bool:
+        """Whether a result is no result but questions to the client (client)."""
+        return result.get("resultType") == INPUT_REQUIRED
+
+
+# ---------------------------------------------------------------- a server's session
+
+
+class Offer:
+    """What a server offers on every connection: its revisions and how strictly it takes them.
+
+    Args:
+        revisions: Oldest first.
+        strict_version: Refuse an unknown revision at `initialize` instead of offering another.
+        accept_batches: Take arrays of messages in every revision.
+    """
+
+    def __init__(
+        self, revisions: Sequence[Revision], *, strict_version: bool = False, accept_batches: bool = False
+    ) -> None:
+        self.revisions = tuple(revisions)
+        self.strict_version, self.accept_batches = strict_version, accept_batches
+        self.per_request = {revision.name: revision for revision in revisions if not revision.handshake}
+        self.has_handshake = any(revision.handshake for revision in revisions)
+        self.names = [revision.name for revision in reversed(self.revisions)]
+
+
+class ServerSession:
+    """One connection, as its server sees it.
+
+    Both eras are served on one connection at once: each message says by itself which one it belongs to.
+
+    Thread safety: used by the reader's thread only.
+    """
+
+    def __init__(self, offer: Offer) -> None:
+        self.offer = offer
+        self.era: Optional[Handshake] = None
+
+    def admit(self, request: Request) -> Peer:
+        """Who sends this request.
+
+        A second `initialize` opens the session anew: bridges pass on those of several clients. What is in flight goes
+        on for the peer that it came from.
+
+        Raises:
+            RpcError: It cannot be served at this point, or not in the revision that it names.
+        """
+        offer, meta = self.offer, request.params.get("_meta")
+        enveloped = type(meta) is dict and VERSION_KEY in meta
+        if request.method == "initialize" and (offer.has_handshake or not enveloped):
+            self.era = Handshake.opened_by(request.params, offer.revisions, strict=offer.strict_version)
+            return self.era.peer
+        if enveloped:
+            return self.admit_alone(request)
+        if self.era is not None:
+            return self.era.peer
+        if request.method == "ping" and offer.has_handshake:
+            return Peer(next(revision for revision in offer.revisions if revision.handshake))
+        if offer.per_request:
+            return self.admit_alone(request)  # which says what is missing
+        raise InvalidRequest(f"{request.method} before initialize")
+
+    def admit_alone(self, request: Request) -> Peer:
+        """Who sends a request, by its own words only.
+
+        Raises:
+            InvalidParams: What every request must carry is missing or of the wrong kind.
+            UnsupportedRevision: Its revision is not served.
+        """
+        meta = request.params.get("_meta")
+        if type(meta) is not dict or VERSION_KEY not in meta or CAPABILITIES_KEY not in meta:
+            present = meta if type(meta) is dict else {}
+            missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in present]
+            raise InvalidParams(f"every request carries {' and '.join(missing)} in params._meta")
+        version, capabilities, info = meta[VERSION_KEY], meta[CAPABILITIES_KEY], meta.get(CLIENT_KEY)
+        if type(version) is not str:
+            raise InvalidParams(f"{VERSION_KEY} is a string")
+        if type(capabilities) is not dict:
+            raise InvalidParams(f"{CAPABILITIES_KEY} is an object")
+        revision = self.offer.per_request.get(version)
+        if revision is None:
+            supported = [name for name in self.offer.names if name != version]
+            data = {"supported": supported, "requested": version}
+            raise UnsupportedRevision(f"this server does not speak {version[:40]}", data)
+        rank = log_rank(meta[LOG_LEVEL_KEY]) if LOG_LEVEL_KEY in meta else None
+        return Peer(revision, info=info if type(info) is dict else None, capabilities=capabilities, log_rank=rank)
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether an array may arrive now."""
+        return self.offer.accept_batches or (self.era is not None and self.era.revision.batches)
+
+    @property
+    def error_without_id(self) -> bool:
+        """How an error is written now whose request's id could not be read."""
+        return not self.offer.has_handshake if self.era is None else self.era.revision.error_without_id
+
+
+# ---------------------------------------------------------------- a client's probe
+
+
+class Verdict(NamedTuple):
+    """What a client does after its probe.
+
+    ``next`` is "per-request" (go on with ``revision``), "again" (probe once more with ``revision``), "handshake" (send
+    `initialize`), or "fail" (with ``error``).
+    """
+
+    next: str
+    revision: Optional[Revision] = None
+    error: Optional[Exception] = None
+
+
+def judge_probe(answer: Union[Mapping[str, Json], BaseException, None], wanted: Sequence[Revision]) -> Verdict:
+    """The client's verdict on the answer to `server/discover`.
+
+    Args:
+        answer: The result, the exception that came instead, or None for silence.
+        wanted: What this client may speak, oldest first.
+    """
+    if isinstance(answer, (HeaderMismatch, CapabilityNotSupported)):
+        return Verdict("fail", error=answer)
+    if isinstance(answer, UnsupportedRevision):
+        return _judge_versions(_supported(answer), wanted, "again")
+    if isinstance(answer, RpcError):
+        reason = f"it answered server/discover with: {answer}"
+    elif answer is None or isinstance(answer, BaseException):
+        reason = "it did not answer server/discover"
+    else:
+        versions = answer.get("supportedVersions")
+        names = isinstance(versions, list) and versions and all(isinstance(name, str) for name in versions)
+        if names and isinstance(answer.get("capabilities"), dict):
+            return _judge_versions(versions, wanted, "per-request")
+        reason = "its answer to server/discover makes no sense"
+    if any(revision.handshake for revision in wanted):
+        return Verdict("handshake")
+    ours = ", ".join(revision.name for revision in wanted)
+    return Verdict("fail", error=UnsupportedRevision(f"the server does not seem to speak {ours}: {reason}"))
+
+
+def _judge_versions(theirs: Json, wanted: Sequence[Revision], agreed: str) -> Verdict:
+    """The verdict on the revisions that a server names; `agreed` is what comes next with one of the newer era."""
+    revision = _newest(theirs, wanted, handshake=False)
+    if revision is not None:
+        return Verdict(agreed, revision)
+    if _newest(theirs, wanted, handshake=True) is not None:
+        return Verdict("handshake")
+    return Verdict("fail", error=_nothing_in_common(theirs, wanted))
+
+
+def _nothing_in_common(theirs: Json, wanted: Sequence[Revision]) -> UnsupportedRevision:
+    ours = [revision.name for revision in wanted]
+    spoken = ", ".join(map(str, theirs)) if isinstance(theirs, list) and theirs else "nothing that it would name"
+    text = f"the server speaks {one_line(spoken)}; this client {', '.join(ours)}"
+    return UnsupportedRevision(text, {"supported": theirs, "requested": ours})
+
+
+def _supported(error: RpcError) -> Json:
+    return error.data.get("supported") if isinstance(error.data, dict) else None
+
+
+def _newest(names: Json, wanted: Sequence[Revision], *, handshake: bool) -> Optional[Revision]:
+    """The newest wanted revision of an era that a peer names."""
+    names = names if isinstance(names, list) else []
+    common = [revision for revision in wanted if revision.handshake is handshake and revision.name in names]
+    return common[-1] if common else None
+
+
+def server_info(result: Mapping[str, Json]) -> Optional[Mapping[str, Json]]:
+    """How a result says who made it; None when it does not, or not in the right shape."""
+    meta = result.get("_meta")
+    info = meta.get(SERVER_KEY) if isinstance(meta, dict) else None
+    return info if isinstance(info, dict) and isinstance(info.get("name"), str) else None

@@ -1,0 +1,201 @@
+"""What functions and classes say about themselves: annotations, evaluated alike on every Python, and docstrings.
+
+Annotations are evaluated here and not by `typing.get_type_hints`, which knows no ``X | Y`` on 3.9, leaves recursive
+names as they are, and refuses what is no type with a message that does not say what to write instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import typing
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+# ------------------------------------------------------------ annotations
+
+
+class Scope(NamedTuple):
+    """Where the names of an annotation are looked up, and what its type variables stand for.
+
+    It evaluates text that the author of a function wrote, never anything that a peer sent.
+    """
+
+    globals: Mapping[str, Any] = vars(typing)
+    locals: Mapping[str, Any] = {}
+    variables: Mapping[Any, Any] = {}
+
+    @classmethod
+    def of_class(cls, owner: type, variables: Mapping[Any, Any]) -> Scope:
+        """The scope of the annotations in the body of `owner`: its module, its body, its own name."""
+        parameters = {each.__name__: each for each in getattr(owner, "__type_params__", ())}
+        module = vars(sys.modules[owner.__module__]) if owner.__module__ in sys.modules else {}
+        return cls(module, {**vars(owner), **parameters, owner.__name__: owner}, variables)
+
+    def resolve(self, annotation: Any) -> Any:
+        """The annotation; strings and forward references are evaluated.
+
+        Raises:
+            TypeError: A name in it is not known here, or it is no expression.
+        """
+        globals_ = dict(self.globals)
+        while isinstance(annotation, (str, typing.ForwardRef)):
+            if isinstance(annotation, typing.ForwardRef):
+                module = sys.modules.get(getattr(annotation, "__forward_module__", None) or "")
+                globals_.update(vars(module) if module else {})
+                annotation = annotation.__forward_arg__
+            annotation = _evaluated(annotation, globals_, self.locals)
+        return annotation
+
+    def resolved(self, annotation: Any) -> Any:
+        """The annotation, without names and type variables that have no meaning outside of this scope."""
+        annotation = self.resolve(annotation)
+        if isinstance(annotation, typing.TypeVar):
+            return self.variables.get(annotation, annotation)
+        inner = getattr(annotation, "__parameters__", ())
+        if isinstance(annotation, type) or not inner:
+            return annotation
+        return annotation[tuple(self.variables.get(each, each) for each in inner)]
+
+
+def _evaluated(text: str, globals_: Dict[str, Any], locals_: Mapping[str, Any]) -> Any:
+    try:
+        try:
+            return eval(text, globals_, locals_)
+        except TypeError:
+            if "|" not in text:
+                raise
+            return eval(_with_unions(text), {**globals_, "__Union__": Union}, locals_)
+    except NameError as error:
+        reason = f"{error} (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
+        raise TypeError(f"the annotation {text!r} cannot be resolved: {reason}") from error
+    except SyntaxError as error:
+        raise TypeError(f"the annotation {text!r} cannot be resolved: it is no expression ({error.msg})") from error
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise TypeError(f"the annotation {text!r} cannot be resolved: {reason}") from error
+
+
+class _UnionOfBars(ast.NodeTransformer):
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.BitOr):
+            return node
+        both = ast.Tuple([node.left, node.right], ast.Load())
+        return ast.Subscript(ast.Name("__Union__", ast.Load()), both, ast.Load())
+
+
+def _with_unions(text: str) -> Any:
+    """Code for `text` in which ``X | Y`` is ``Union[X, Y]``: 3.9 has no ``|`` for types, no Python for strings."""
+    tree = _UnionOfBars().visit(ast.parse(text.strip(), mode="eval"))
+    return compile(ast.fix_missing_locations(tree), "<annotation>", "eval")
+
+
+def annotations_of(owner: Any) -> Mapping[str, Any]:
+    """The annotations of a class's own body or of a function, as they are written; names need not be known yet."""
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        return annotationlib.get_annotations(owner, format=annotationlib.Format.FORWARDREF)
+    if isinstance(owner, type):
+        return typing.cast("Mapping[str, Any]", vars(owner).get("__annotations__", {}))
+    return typing.cast("Mapping[str, Any]", owner.__annotations__)
+
+
+def parameters_of(function: Any) -> Dict[str, inspect.Parameter]:
+    """The parameters of a function or class; the names in their annotations need not be known yet."""
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        return dict(inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF).parameters)
+    return dict(inspect.signature(function).parameters)
+
+
+def is_union(annotation: Any) -> bool:
+    """Whether it is a `Union`, an `Optional` or ``X | Y``."""
+    origin = typing.get_origin(annotation)
+    return origin is Union or getattr(origin, "__name__", "") == "UnionType"
+
+
+# ------------------------------------------------------------ docstrings
+
+_PARAMETERS = {
+    "args", "arguments", "parameters", "params", "arg", "argument", "parameter", "inputs", "input parameters",
+    "attributes", "fields",  # of a class
+    *(f"{which} {what}" for which in ("other", "keyword", "required", "optional")
+      for what in ("args", "arguments", "parameters")),
+}  # fmt: skip
+_SECTIONS = _PARAMETERS | {
+    "example", "examples", "note", "notes", "raises", "references", "return", "returns",
+    "see also", "todo", "warning", "warnings", "warns", "yield", "yields",
+}  # fmt: skip
+_SPHINX = re.compile(
+    r"[:@](?:(param|parameter|arg|argument|keyword|key|kwarg)|type|raises?|except|exception|returns?|rtype|yields?|ytype"
+    r"|[ic]?var|vartype|meta)(?:\s+([^:]*))?:\s*(.*)"
+)
+_NAME = r"[`*]{0,2}\*{0,2}(\w+)[`*]{0,2}"
+_TYPE = r"(?:\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))?"
+_GOOGLE = re.compile(rf"(?:[-*+]\s+)?{_NAME}{_TYPE}(?:\s*:|\s+(?:-{{1,2}}|\u2013|\u2014)(?=\s))\s*(.*)")
+_NUMPY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+_UNDERLINE = re.compile(r"(--+|==+)$")
+_DECORATION = re.compile(r"(?:#+\s+|\*\*)(.*?):?(?:\*\*)?:?$")
+
+
+def read_docstring(text: Optional[str]) -> Tuple[str, Dict[str, str]]:
+    """The description, and the text of each parameter, of a docstring in Google's, NumPy's or Sphinx's style.
+
+    Args:
+        text: As it stands in the source; None or empty gives nothing.
+    """
+    lines = inspect.cleandoc((text or "").replace("\r\n", "\n").replace("\r", "\n")).split("\n")
+    description: List[str] = []
+    parameters: Dict[str, List[str]] = {}
+    section, underlined, margin = "", False, -1
+    entry: List[str] = []  # the names that the line before told about
+    fence = ""
+    for index, line in enumerate(lines):
+        heads = bool(line.strip()) and not line.startswith(" ")
+        next_is_underline = index + 1 < len(lines) and bool(_UNDERLINE.match(lines[index + 1]))
+        mark = line.strip()[:3]
+        if mark in ("```", "~~~") and (heads or not section):
+            closed = any(later.strip().startswith(mark) for later in lines[index + 1 :])
+            fence = "" if fence == mark else mark if closed and not fence else fence
+        found = _SPHINX.match(line) if heads and not fence else None
+        if found:
+            section, underlined, margin, entry = "params", False, -1, []
+            if found[1] and found[2]:
+                entry = [found[2].split()[-1].lstrip("*")]
+                parameters[entry[0]] = [found[3]]
+            continue
+        title = _section_at(line, next_is_underline) if heads and not fence else ""
+        if title:
+            section, underlined, margin, entry = title, next_is_underline, -1, []
+            continue
+        if section and underlined and _UNDERLINE.match(line):
+            continue
+        if margin < 0 and line:
+            margin = len(line) - len(line.lstrip())
+        flush = section in _PARAMETERS and heads and not underlined and bool(margin == 0 and _GOOGLE.match(line))
+        if section and (next_is_underline if underlined and heads else heads and not underlined and not flush):
+            section = ""
+        if not section:
+            description.append(line)
+        elif section in _PARAMETERS:
+            pattern = _NUMPY if underlined else _GOOGLE
+            found = pattern.match(line[margin:]) if line[margin : margin + 1].strip() and margin >= 0 else None
+            if found:
+                entry = [name.strip().lstrip("*") for name in found[1].split(",")]
+                parameters.update((name, ["" if underlined else found[2]]) for name in entry)
+            else:
+                for name in entry:
+                    parameters[name].append(line)
+    joined = {name: " ".join(" ".join(texts).split()) for name, texts in parameters.items()}
+    return "\n".join(description).strip(), {name: text for name, text in joined.items() if text}
+
+
+def _section_at(line: str, underlined: bool) -> str:
+    """The name of the section that a line opens; empty when it opens none."""
+    decorated = _DECORATION.match(line)
+    name = (decorated[1] if decorated else line.rstrip(":")).strip().lower()
+    return name if name in _SECTIONS and (decorated or underlined or line.endswith(":")) else ""

@@ -1,0 +1,108 @@
+"""What arrives without being asked for: progress, log messages, changes of a list or a resource."""
+
+from __future__ import annotations
+
+from typing import AbstractSet, Any, Optional, Union
+
+from ..protocol.lifecycle import LOG_LEVELS
+from .base import Json, Wire, member, one_of
+
+
+class Progress(Wire):
+    """How far a request has got.
+
+    Args:
+        progress: Grows from report to report, in any unit.
+        total: The value at the end, in the same unit; None when not known.
+        message: What is being done, for people.
+        progress_token: Which request it is about: what that request carried as its token.
+        meta: The member ``_meta``.
+    """
+
+    progress: float
+    total: Optional[float] = None
+    message: Optional[str] = None
+    progress_token: Union[str, int, None] = None
+    meta: Optional[Json] = None
+
+
+class LogMessage(Wire):
+    """A log message of the server.
+
+    Args:
+        level: One of `LOG_LEVELS`, or "warn"; from a peer it is kept as it came.
+        data: Any JSON value.
+        logger: The name of the logger; None says nothing.
+        meta: The member ``_meta``.
+
+    Raises:
+        ValueError: There is no such level.
+    """
+
+    level: str = member(convert=lambda level: "warning" if level == "warn" else level, check=one_of(tuple(LOG_LEVELS)))
+    data: Any
+    logger: Optional[str] = None
+    meta: Optional[Json] = None
+
+
+CHANGES = {
+    "notifications/tools/list_changed": "tools_list_changed",
+    "notifications/prompts/list_changed": "prompts_list_changed",
+    "notifications/resources/list_changed": "resources_list_changed",
+    "notifications/resources/updated": "resource_updated",
+}
+"""Method of the notification to the kind of `Change`."""
+
+
+class Change(Wire):
+    """Something on the server changed.
+
+    Args:
+        kind: One of the values of `CHANGES`.
+        uri: Of the resource that was updated; None for a list.
+        meta: The member ``_meta`` of the notification.
+    """
+
+    kind: str
+    uri: Optional[str] = None
+    meta: Optional[Json] = None
+
+    @classmethod
+    def from_notice(cls, method: str, params: Optional[Json]) -> Change:
+        """Read a notification.
+
+        Raises:
+            ValueError: The method tells of no change, or a member is missing or of a wrong type.
+        """
+        if method not in CHANGES:
+            raise ValueError(f"{method} tells of no change")
+        made = cls.from_wire({**(params or {}), "kind": CHANGES[method]})
+        if made.kind == "resource_updated" and made.uri is None:
+            raise ValueError("Change: uri is missing")
+        return made
+
+    def to_wire(self) -> Json:
+        """The params of the notification; the kind stands in its method."""
+        made = super().to_wire()
+        del made["kind"]
+        return made
+
+
+def covering(subscribed: AbstractSet[str], uri: str) -> Optional[str]:
+    """The subscription that a change of a resource is for: of the resource itself, or of a collection that it lies in.
+
+    Args:
+        subscribed: URIs of resources and collections.
+        uri: Of the resource that changed.
+
+    Returns:
+        The closest of them; None when there is none.
+    """
+    if uri in subscribed:
+        return uri
+    while "/" in uri:
+        uri = uri.rpartition("/")[0]
+        for collection in (f"{uri}/", uri):
+            if collection in subscribed:
+                return collection
+    return None

@@ -1,0 +1,152 @@
+"""Questions of a server on the command line: at a terminal they are put to the user, elsewhere declined."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from typing import Any, Callable, Iterator
+
+import pytest
+
+from minimcp import ElicitRequest
+from minimcp.cli.terminal import Asker
+from minimcp.types import Implementation
+
+from ..answering import R4, R5
+from ..support import WAIT
+from .conftest import Done, run_process
+
+CURIOUS = """
+from minimcp import Context, Server
+
+server = Server("curious")
+FORM = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "title": "Your name", "description": "As on the ticket.", "minLength": 2},
+        "seats": {"type": "integer", "minimum": 1, "default": 2},
+        "window": {"type": "boolean", "default": False},
+        "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
+        "extras": {"type": "array", "items": {"type": "string", "enum": ["tea", "cake", "jam"]}},
+        "note": {"type": "string"},
+    },
+    "required": ["name", "size"],
+}
+
+@server.tool
+def book(ctx: Context) -> dict:
+    "Ask for everything."
+    ctx.progress(1, 2)
+    answer = ctx.elicit("Who\\x1b[31m travels?", FORM)
+    return {"action": answer.action, "content": answer.content}
+
+@server.tool
+def pay(ctx: Context) -> str:
+    "Ask to open a URL."
+    return ctx.elicit_url("Pay, please", "https://pay.example/1").action
+
+@server.resource("ask://me")
+def me(ctx: Context) -> str:
+    "Ask when read."
+    return ctx.elicit("Name?", {"name": str}).require()["name"]
+
+@server.prompt
+def greet(ctx: Context) -> str:
+    "Ask for a prompt."
+    return "Hello, " + ctx.elicit("Name?", {"name": str}).require()["name"]
+
+server.run()
+"""
+
+
+@pytest.fixture
+def curious(shop: str) -> str:
+    """The file of a server that asks, next to the shop."""
+    with open("curious.py", "w", encoding="utf-8") as file:
+        file.write(CURIOUS)
+    return "curious.py"
+
+
+@pytest.fixture
+def types(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], object]]:
+    """What a user types at the terminal that stdin is then."""
+    keys, screen = os.openpty()
+    with open(screen, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield lambda text: os.write(keys, text.encode())
+    os.close(keys)
+
+
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_a_form_is_filled_in_field_by_field(
+    curious: str, revision: str, minimcp: Callable[..., Done], types: Callable[[str], object]
+) -> None:
+    types("\nA\nAda\nmany\n3\nY\nm\nl\ntea, jam\n\n")
+    done = minimcp("call", curious, "book", "--revision", revision, "--quiet")
+    assert done.code == 0, done.err
+    content = {"name": "Ada", "seats": 3, "window": True, "size": "l", "extras": ["tea", "jam"]}
+    assert json.loads(done.out) == {"action": "accept", "content": content}
+    assert done.err == (
+        "curious asks: Who\\x1b[31m travels?\n"
+        "(Enter takes what stands in brackets, Ctrl-D cancels)\n"
+        "  As on the ticket.\n"
+        "  Your name (string):   expected at least 2 characters, got 0\n"
+        "  Your name (string):   expected at least 2 characters, got 1\n"
+        "  Your name (string): "
+        "  seats (integer) [2]:   seats: expected integer, got 'many'\n"
+        "  seats (integer) [2]:   window (boolean) [false]:   size (s = Small, l = Large): "
+        "  size: expected s or l, got 'm'\n"
+        '  size (s = Small, l = Large):   extras (array of one of "tea", "cake", "jam") []:   note (string) []: '
+    )
+
+
+@pytest.mark.parametrize(("typed", "words", "printed", "shown"), [
+    ("y\n", ["call", "pay"], "accept\n", "if you trust pay.example:\nhttps://pay.example/1\nAgree? [y/N] "),
+    ("\n", ["call", "pay"], "decline\n", ""), ("\x04", ["call", "pay"], "cancel\n", "\ncancelled\n"),
+    ("Ada\n", ["read", "ask://me"], "Ada\n", ""), ("Ada\n", ["prompt", "greet"], "user: Hello, Ada\n", ""),
+    ("Ada\n\x04", ["call", "book"], '{"action":"cancel","content":null}\n', ""),
+])
+def test_yes_no_and_the_end_of_input(
+    typed: str, words: Any, printed: str, shown: str, curious: str, minimcp: Callable[..., Done],
+    types: Callable[[str], object],
+) -> None:
+    types(typed)
+    done = minimcp(words[0], curious, words[1])
+    assert (done.code, done.out) == (0, printed) and shown in done.err
+
+
+def test_without_a_terminal_everything_is_declined(curious: str) -> None:
+    done = run_process("call", curious, "book", "--quiet")
+    assert (done.code, json.loads(done.out)) == (0, {"action": "decline", "content": None})
+    assert done.err == "curious asks: Who\\x1b[31m travels?\ndeclined: stdin is no terminal at which to ask\n"
+    assert run_process("read", curious, "ask://me").code == 3
+
+
+def test_forms_that_are_odd(types: Callable[[str], object], capfd: Any) -> None:
+    types("y\n5\n[6]\nx\nn\n")
+    assert Asker()(ElicitRequest("?", {"type": "object"})).content == {}, "without fields it asks yes or no"
+    odd = {"a": True, "b": {"type": "array", "items": {"type": "integer"}}, "c": {"$schema": "x:y", "type": "string"}}
+    answer = Asker()(ElicitRequest("?", {"type": "object", "properties": odd, "required": "a"}))
+    assert answer.content == {"a": 5, "b": [6], "c": "x"}, "what we cannot check the server does"
+    request = ElicitRequest("?", mode="url", url="nonsense")
+    request.server = Implementation("a\nb", "1")
+    assert Asker()(request).action == "decline"
+    assert "a | b asks: ?\nOpen this yourself, if you trust it:\nnonsense\n" in capfd.readouterr().err
+
+
+def test_questions_come_one_at_a_time(types: Callable[[str], object], capfd: Any) -> None:
+    asker, answers = Asker(), []  # type: ignore[var-annotated]
+    form = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    threads = [
+        threading.Thread(target=lambda: answers.append(asker(ElicitRequest("?", form)).content["x"])) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    types("1\n2\n")
+    for thread in threads:
+        thread.join(WAIT)
+    assert sorted(answers) == [1, 2]
+    said = "the server asks: ?\n(Enter takes what stands in brackets, Ctrl-D cancels)\n  x (integer) []: "
+    assert capfd.readouterr().err == 2 * said

@@ -1,0 +1,360 @@
+# ruff: noqa: E501
+"""What the table of types does not show: refusals at registration, results that do not fit, values of no known type."""
+
+from __future__ import annotations
+
+import collections
+import datetime as dt
+import enum
+import json
+from dataclasses import InitVar, dataclass, field
+from decimal import Decimal
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar, Dict, Iterator, List, Literal, NamedTuple, Optional, Set, Tuple, Union
+
+import attrs
+import jsonschema
+import pydantic
+import pytest
+
+from minimcp.schema import Kind, Limits, Mismatch, kind_of, write_any
+from minimcp.schema.introspection import Scope
+
+from ..interaction.types_table import load
+from ..rows import for_each
+
+SPACE = load(as_strings=False)
+
+
+def kind(text: str, **options: Any) -> Kind:
+    return kind_of(text, scope=Scope(SPACE), **options)
+
+
+def unwritten(made: Kind, value: Any) -> str:
+    with pytest.raises(Mismatch) as caught:
+        made.write(value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def unread(made: Kind, value: Any) -> str:
+    with pytest.raises(Mismatch) as caught:
+        made.read(value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@dataclass
+class NeedsInit:
+    a: InitVar[int]
+
+
+@dataclass
+class Holder:
+    data: bytes
+
+
+class NoMembers(enum.Enum):
+    pass
+
+
+@for_each(
+    ("annotation", "words"),
+    [
+        (bytes, ["bytes have no JSON form", "Image(data, mime_type)"]),
+        (List[bytearray], ["bytes have no JSON form"]),
+        (complex, ["complex has no JSON form", "dataclass"]),
+        (Holder, ["field 'data' of Holder", "bytes"]),
+        (NeedsInit, ["'a'", "InitVar needs a default"]),
+        (NoMembers, ["NoMembers has no members"]),
+        (Set[List[int]], ["a set cannot hold a list", "list[...]"]),
+        (Dict[float, int], ["a dict key cannot be a number"]),
+        (collections.OrderedDict, ["OrderedDict has no JSON form: write dict[...]"]),
+        (3, ["3 is not a type", "write Literal[3]"]),
+        ("Colour.RED", ["write Literal[Colour.RED]"]),
+        ([int], ["write list[int]"]),
+        ([], ["write list[...]"]),
+        ((int, str), ["write tuple[int, str], or Union[int, str] for one of them"]),
+        ({"a": int}, ["a TypedDict with these fields", "dict[str, ...]"]),
+        (any, ["write typing.Any"]),
+        (dt, ["the module datetime is not a type", "write datetime.datetime"]),
+        (json, ["the module json is not a type with a JSON form"]),
+        (Limits(ge=1), ["write Annotated[int, Limits(ge=1)]"]),
+        (print, ["is not a type with a JSON form"]),
+        (ClassVar[int], ["ClassVar[int] is not a type with a JSON form"]),
+        (collections.deque, ["deque has no JSON form: write list[...]"]),
+        (Iterator[int], ["Iterator has no JSON form: write list[...]"]),
+        (Literal[()], ["Literal[()] allows no value"]),
+        ("Literal[b'x']", ["Literal[b'x'] has no JSON form"]),
+        ("Annotated[int, Limits(min_length=1)]", ["Limits(min_length=1) limits a length", "an integer has none"]),
+        ("Annotated[str, Limits(ge=1)]", ["Limits(ge=1) cannot limit a string"]),
+        ("Annotated[int, Limits(pattern='a')]", ["cannot limit an integer"]),
+        ("Annotated[dt.date, at.Ge(dt.date(1999, 1, 1))]", ["ge is a finite number, not datetime.date(1999, 1, 1)"]),
+        ("Annotated[int, Limits(ge='1')]", ["ge is a finite number, not '1'"]),
+        ("Annotated[int, Limits(le=float('nan'))]", ["le is a finite number, not nan"]),
+        ("Annotated[str, Limits(min_length=-1)]", ["min_length is a whole number from 0 on, not -1"]),
+        ("Annotated[str, Limits(min_length=3, max_length=2)]", ["no value is at least 3 and at most 2"]),
+        ("Annotated[int, Limits(ge=2, le=1)]", ["no value is at least 2 and at most 1"]),
+        ("''", ["the annotation '' cannot be resolved: it is no expression"]),
+        ("int[3]", ["'int[3]'", "cannot be resolved"]),
+        ("Nowhere", ["'Nowhere'", "TYPE_CHECKING"]),
+    ],
+)
+def test_types_without_json_form_say_what_to_write_instead(annotation: Any, words: List[str]) -> None:
+    with pytest.raises(TypeError) as caught:
+        kind_of(annotation, scope=Scope(SPACE))
+    assert [word for word in words if word not in str(caught.value)] == [], str(caught.value)
+
+
+def test_without_a_scope_the_names_of_typing_are_known() -> None:
+    assert kind_of("Optional[int]").read(None) is None
+    with pytest.raises(TypeError, match="cannot be resolved"):
+        kind_of("Point")
+
+
+@pytest.mark.parametrize("text", ["'Point' | None", "('Point' | None) if 1 + 1 else None"])
+def test_bars_between_strings_are_unions_everywhere(text: str) -> None:
+    assert kind(text).read({"x": 1, "y": 2}) == SPACE["Point"](1.0, 2.0)
+
+
+@for_each(
+    ("text", "value", "message"),
+    [
+        ("int", 1.5, "expected an integer, got the number 1.5"),
+        ("int", 1 << 2000, None),
+        ("float", float("nan"), "expected a number, got the number nan"),
+        ("str", b"x", "expected a string, got a value of type bytes"),
+        ("List[int]", "12", "expected a list, got the string '12'"),
+        ("List[int]", 5, "expected a list, got the number 5"),
+        ("List[int]", [1, None], "[1]: expected an integer, got null"),
+        ("Tuple[int, str]", (1,), "expected a tuple of 2, got a list of 1"),
+        ("Tuple[int, str]", (1, 2), "[1]: expected a string, got the number 2"),
+        ("Dict[str, int]", [], "expected a dict, got an empty list"),
+        ("Dict[str, int]", {"a": "x"}, "a: expected an integer, got the string 'x'"),
+        ("Dict[str, int]", {2: 1}, "the name 2: expected a string, got the number 2"),
+        ("Dict[str, int]", {None: 1}, "the name None: expected a string, got null"),
+        ("Dict[int, int]", {"a": 1}, "the name 'a': expected an integer as key, got the string 'a'"),
+        ("Point", {"x": 1, "y": 2}, "expected a Point, got an object with x, y"),
+        ("Movie", {"title": 1, "year": 2}, "title: expected a string, got the number 1"),
+        ("Movie", {"title": "x"}, "year is missing: expected an integer, got nothing"),
+        ("Optional[Point]", 3, "expected an object with x and y or null, got the number 3"),
+        ("dt.date", "1999-12-31", "expected a date, got the string '1999-12-31'"),
+        ("dt.date", dt.datetime(1999, 12, 31), "expected a date, got a value of type datetime"),
+        ("dt.timedelta", 3, "expected a timedelta, got the number 3"),
+        ("Decimal", Decimal("nan"), "expected a finite Decimal, got a value of type Decimal"),
+        ("Colour", "blue", "expected one of 'red' or 'green', got the string 'blue'"),
+        ("Colour", [], "expected one of 'red' or 'green', got an empty list"),
+        ("Model", {"a": 1}, "expected a Model, got an object with a"),
+        ("Annotated[int, Limits(ge=1)]", 0, "expected a number of at least 1, got the number 0"),
+        ("Set[Decimal]", {Decimal("1E+2")}, None),
+    ],
+)
+def test_a_result_of_another_type_is_told(text: str, value: Any, message: Optional[str]) -> None:
+    made = kind(text, writing=True)
+    if message is None:
+        made.write(value)
+    else:
+        assert unwritten(made, value) == message
+
+
+def test_members_of_a_set_that_are_written_alike_are_no_set() -> None:
+    class Same(enum.Enum):
+        A = 1
+
+    made = kind_of(Set[Union[Same, int]])
+    assert "written alike" in unwritten(made, {Same.A, 1})
+
+
+@dataclass
+class Base:
+    a: int
+
+
+@dataclass
+class Derived(Base):
+    b: int
+
+
+def test_a_union_writes_the_value_by_its_own_class() -> None:
+    assert kind_of(Union[Base, Derived]).write(Derived(1, 2)) == {"a": 1, "b": 2}
+    assert kind_of(Base).write(Derived(1, 2)) == {"a": 1}
+    moment = dt.datetime(1999, 12, 31, 12)
+    assert kind_of(Union[dt.date, dt.datetime]).write(moment) == "1999-12-31T12:00:00"
+    both = kind_of(Union[Path, PurePosixPath])
+    assert both.write(PurePosixPath("a")) == "a"
+    assert "anyOf" not in kind_of("Union['int', int]").schema
+
+
+def test_ambiguous_unions_do_not_double_their_work_per_level() -> None:
+    value: Any = None
+    for _ in range(60):
+        value = {"child": value, "x": "s"}
+    made = kind("Union[Left, Right]")
+    found = made.read(value)
+    assert type(found).__name__ == "Right"
+    innermost = value
+    while innermost["child"]:
+        innermost = innermost["child"]
+    innermost["x"] = None
+    assert "child" in unread(made, value)
+
+
+def test_what_a_constructor_refuses_does_not_fit() -> None:
+    even = kind("List[Even]")
+    assert even.read([{"number": 2}])
+    assert unread(even, [{"number": 3}]) == "[0]: expected an object with number that is valid: 3 is odd"
+
+    @dataclass
+    class Silent:
+        a: int
+
+        def __post_init__(self) -> None:
+            raise ValueError
+
+    assert unread(kind_of(Silent), {"a": 1}).endswith("that is valid: ValueError")
+    assert unread(kind("Picky"), {"n": 1}) == "n: Value error, odd"
+    assert unread(kind("Picky"), {"n": "1"}) == "n: expected an integer, got the string '1'"
+    assert "multi" not in unread(kind("Checked"), {"a": 1.5})
+
+
+def test_fields_that_are_made_and_not_given_are_in_the_result_only() -> None:
+    area = SPACE["Area"](3.0)
+    assert kind("Area", writing=True).write(area) == {"side": 3.0, "size": 9.0}
+    assert "size" not in kind("Area").schema["properties"]
+    assert kind("Area").read({"side": 3}) == area
+    assert kind("Attrs", writing=True).schema["required"] == ["a", "b", "c", "d"]
+
+
+def test_two_classes_of_one_name_have_two_definitions() -> None:
+    def make(type_: Any) -> Any:
+        return dataclass(type("Same", (), {"__annotations__": {"a": type_}, "__module__": __name__}))
+
+    class Item(pydantic.BaseModel):
+        x: int
+
+    class Outer(pydantic.BaseModel):
+        item: Item
+
+    first, second = make(int), make(str)
+    made = kind_of(Tuple[first, second, Outer, Item])  # type: ignore[valid-type]
+    assert sorted(made.schema["$defs"]) == ["Item", "Item_2", "Outer", "Same", "Same_2"]
+    value = [{"a": 1}, {"a": "x"}, {"item": {"x": 1}}, {"x": 2}]
+    assert jsonschema.Draft202012Validator(made.schema).is_valid(value)
+    assert made.read(value) == (first(1), second("x"), Outer(item=Item(x=1)), Item(x=2))
+
+
+def test_keyword_only_fields_and_own_constructors() -> None:
+    @dataclass(init=False)
+    class Own:
+        a: int
+        nothing: None
+
+        def __init__(self, *, nothing: None, a: int) -> None:
+            self.a, self.nothing = a, nothing
+
+    own = kind_of(Own)
+    assert own.read({"a": 1, "nothing": None}).a == 1
+    assert unread(own, {"a": 1, "nothing": 1}) == "nothing: expected null, got the number 1"
+    Plain = collections.namedtuple("Plain", "a b")  # noqa: PYI024
+    assert kind_of(Plain).read({"a": 1, "b": []}) == Plain(1, [])
+
+    @attrs.define
+    class Noted:
+        """Noted.
+
+        Attributes:
+            a: The first.
+        """
+
+        a: int = 3
+
+    assert kind_of(Noted).schema["properties"]["a"] == {"type": "integer", "description": "The first.", "default": 3}
+
+
+class Point3(NamedTuple):
+    x: float
+
+
+class Unknown:
+    pass
+
+
+@for_each(
+    ("value", "written"),
+    [
+        (None, None),
+        ("a", "a"),
+        (1.5, 1.5),
+        ([1, (2, {"a": dt.date(1999, 12, 31)})], [1, [2, {"a": "1999-12-31"}]]),
+        ({1: Base(1)}, {"1": {"a": 1}}),
+        (collections.OrderedDict(a=Decimal("1.0")), {"a": "1.0"}),
+        (collections.defaultdict(int, a=1), {"a": 1}),
+        (Point3(1.0), {"x": 1.0}),
+        ({1}, [1]),
+        (SPACE["Colour"].RED, "red"),
+        (SPACE["Level"].HIGH, 2),
+        (SPACE["Model"](a=1), {"a": 1, "b": [], "when": None}),
+        (PurePosixPath("a"), "a"),
+    ],
+)
+def test_values_nobody_declared_are_written_by_their_own_type(value: Any, written: Any) -> None:
+    assert write_any(value) == written
+    assert kind_of(Any).write(value) == written
+    json.dumps(written)
+
+
+@for_each(
+    ("value", "message"),
+    [
+        (b"x", "bytes have no JSON form"),
+        (object(), "a bare object has no JSON form"),
+        ([Unknown()], "[0]: Unknown has no JSON form"),
+        (float("inf"), "expected a number, got the number inf"),
+        ({True: 1}, "expected a string, got true"),
+    ],
+)
+def test_values_without_json_form_are_refused(value: Any, message: str) -> None:
+    with pytest.raises(Mismatch) as caught:
+        write_any(value)
+    assert message in str(caught.value)
+
+
+def test_kinds_and_limits_show_what_they_are() -> None:
+    assert repr(kind("int")) == "<Kind an integer>"
+    assert repr(Limits(ge=1, pattern="x")) == "Limits(ge=1, pattern='x')"
+    assert [type(kind(name).write(SPACE["Level"].HIGH)) for name in ("int", "float")] == [int, float]
+
+
+def test_defaults_that_factories_make_are_in_the_schema_when_they_are_empty() -> None:
+    @dataclass
+    class Made:
+        a: List[int] = field(default_factory=list)
+        b: Dict[str, int] = field(default_factory=dict)
+        c: Set[int] = field(default_factory=set)
+        d: List[int] = field(default_factory=lambda: [1])
+
+    made = kind_of(Made)
+    shown = {name: field.get("default") for name, field in made.schema["properties"].items()}
+    assert shown == {"a": [], "b": {}, "c": [], "d": None}
+    assert made.read({}).a is not made.read({}).a
+    assert not any("default" in each for each in kind_of(Made, writing=True).schema["properties"].values())
+
+
+@dataclass
+class Traveller:
+    address: Address
+    friends: List[Traveller]
+
+
+@dataclass
+class Address:
+    city: City
+
+
+@dataclass
+class City:
+    name: str
+
+
+def test_a_definition_stands_behind_those_that_it_refers_to() -> None:
+    assert list(kind_of(List[Traveller]).schema["$defs"]) == ["City", "Address", "Traveller"]

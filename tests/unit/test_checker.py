@@ -1,0 +1,337 @@
+# ruff: noqa: E501
+"""Any JSON Schema as a compiled check: our words, the words and dialects of `jsonschema`, and the bounds."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import sys
+from typing import Any, Dict, List, Tuple
+
+import jsonschema
+import pytest
+from hypothesis import given, strategies as st
+
+from minimcp.schema import checker, compile_check, compile_peer_check
+
+from ..drawn import drawn
+from ..rows import for_each
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+NODE = {
+    "$defs": {"node": {"type": "object", "properties": {"n": {"type": "integer"}, "kids": {"items": {"$ref": "#/$defs/node"}}}}},
+    "$ref": "#/$defs/node",
+}
+
+WORDS: List[Tuple[Any, List[Any], List[Tuple[Any, str]]]] = [
+    (True, [1, None], []),
+    (False, [], [(1, "expected nothing here, got the number 1")]),
+    ({}, [1], []),
+    ({"type": "integer"}, [1, 1.0], [(True, "expected an integer, got true"), (1.5, "expected an integer, got the number 1.5")]),
+    ({"type": ["string", "null"]}, ["a", None], [(1, "expected a string or null, got the number 1")]),
+    ({"type": ["integer", "number"]}, [1.5], [("x", "expected an integer or a number, got the string 'x'")]),
+    ({"enum": ["red", "green", 1]}, ["red", 1.0], [
+        ("gren", "expected one of 'red', 'green' or 1 (did you mean 'green'?), got the string 'gren'"),
+        (True, "expected one of 'red', 'green' or 1, got true")]),
+    ({"enum": []}, [], [(1, "expected nothing, got the number 1")]),
+    ({"const": {"a": [1, True]}}, [{"a": [1.0, True]}], [({"a": [1, 1]}, "expected an object with a, got an object with a")]),
+    ({"minimum": 1, "maximum": 3}, [1, 3, "x"], [(0, "expected a number of at least 1, got the number 0"), (4, "expected a number of at most 3, got the number 4")]),
+    ({"exclusiveMinimum": 1, "exclusiveMaximum": 3}, [2], [(1, "expected a number above 1, got the number 1"), (3, "expected a number below 3, got the number 3")]),
+    ({"multipleOf": 0.1}, [0.3, "x"], [(0.35, "expected a multiple of 0.1, got the number 0.35")]),
+    ({"multipleOf": 5}, [10], [(11, "expected a multiple of 5, got the number 11")]),
+    ({"minLength": 1, "maxLength": 2}, ["a", 5], [("", "expected at least 1 character, got 0"), ("abc", "expected at most 2 characters, got 3")]),
+    ({"pattern": "^a"}, ["ab", 5], [("b", "expected a string that matches ^a, got the string 'b'")]),
+    ({"minItems": 1, "maxItems": 2}, [[1], {}], [([], "expected at least 1 item, got 0"), ([1, 2, 3], "expected at most 2 items, got 3")]),
+    ({"uniqueItems": True}, [[1, True, "a", [1], {"a": 1}], "aa"], [([1, 1.0], "expected a list without duplicates, got the same item twice")]),
+    ({"uniqueItems": False}, [[1, 1]], []),
+    ({"minProperties": 1, "maxProperties": 1}, [{"a": 1}], [({}, "expected at least 1 field, got 0")]),
+    ({"properties": {"a": {"type": "string"}}, "required": ["a"]}, [{"a": "x", "b": 1}, 5], [
+        ({}, "a is missing: expected a string, got nothing"), ({"a": 1}, "a: expected a string, got the number 1")]),
+    ({"properties": {"a": True, "b": {"type": ["null", "integer"]}, "c": {"required": ["d"]}}, "required": ["a", "b"]}, [{"a": 1, "b": 2}], [
+        ({}, "a is missing: expected a value, got nothing"), ({"a": 1}, "b is missing: expected null or an integer, got nothing"),
+        ({"a": 1, "b": 2, "c": {}}, "c.d is missing: expected a value, got nothing")]),
+    ({"properties": {"city": {}}, "patternProperties": {"^x": {"type": "null"}}, "additionalProperties": False}, [{"city": 1, "xy": None}, 1], [
+        ({"citty": 1}, "unknown field 'citty', did you mean 'city'?"), ({"other": 1}, "unknown field 'other'"), ({"x": 1}, "x: expected null, got the number 1")]),
+    ({"properties": {"a": {"additionalProperties": False}}}, [{"a": {}}], [({"a": {"b": 1}}, "a: unknown field 'b'")]),
+    ({"additionalProperties": {"type": "integer"}}, [{"a": 1}], [({"a b": "x"}, "['a b']: expected an integer, got the string 'x'")]),
+    ({"patternProperties": {"^x": {"type": "null"}}}, [5, {"y": 1}], []),
+    ({"propertyNames": {"maxLength": 1}}, [{"a": 1}, 5], [({"ab": 1}, "the name 'ab': expected at most 1 character, got 2")]),
+    ({"items": {"type": "integer"}}, [[1], 5], [([1, "x"], "[1]: expected an integer, got the string 'x'")]),
+    ({"prefixItems": [{"type": "integer"}], "items": False}, [[1], [], 5], [(["x"], "[0]: expected an integer, got the string 'x'"), ([1, 2], "[1]: expected nothing here, got the number 2")]),
+    ({"allOf": [{"type": "integer"}, {"minimum": 2}]}, [2], [(1, "expected a number of at least 2, got the number 1")]),
+    ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, [1, "a"], [(None, "expected an integer or a string, got null")]),
+    ({"anyOf": [{"minLength": 2}, {"properties": {"a": False}}]}, ["ab"], []),
+    ({"anyOf": [{"type": "integer"}, {"type": "object", "required": ["a"]}]}, [{"a": 1}], [
+        ({}, "fits none of 2 forms (expected an integer, got an empty object; a is missing: expected a value, got nothing)")]),
+    ({"oneOf": [{"type": "integer"}, {"minimum": 2}]}, [1, "x", 2.5], [(3, "fits 2 of 2 forms, but must fit exactly one"), (1.5, "expected an integer or a number of at least 2, got the number 1.5")]),
+    ({"not": {"type": "integer"}}, ["x"], [(1, "expected something else, got the number 1")]),
+    (NODE, [{"n": 1, "kids": [{"n": 2}]}], [({"kids": [{"n": 1}, {"n": "x"}]}, "kids[1].n: expected an integer, got the string 'x'")]),
+    ({"$anchor": "me", "items": {"$ref": "#me"}, "type": "array", "default": {"$anchor": 3}}, [[[]]], [([[1]], "[0][0]: expected a list, got the number 1")]),
+    ({"x-parts": {"a/b c": [{"type": "null"}]}, "$ref": "#/x-parts/a~1b%20c/0"}, [None], [(1, "expected null, got the number 1")]),
+    ({"$ref": "#"}, [], [(1, "the schema refers to itself without end")]),
+    ({"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "integer"}, "unused": True}}, [1], [("x", "expected an integer, got the string 'x'")]),
+    ({"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "integer"}}}, [1], [("x", "expected an integer, got the string 'x'")]),
+    ({"x-anything": 1, "format": "date", "title": "t", "type": "string"}, ["no date"], []),
+    ({"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://example.com/s", "type": "null"}, [None], [(1, "expected null, got the number 1")]),
+    ({"$schema": DRAFT_7, "items": {"type": "null"}, "$ref": "#/definitions/x", "definitions": {"x": {}}}, [[1]], []),
+    ({"$schema": DRAFT_7, "items": {"type": "null"}}, [[None]], [([1], "[0]: expected null, got the number 1")]),
+    ({"$schema": DRAFT_7, "prefixItems": [False]}, [[1]], []),
+]  # fmt: skip
+
+
+@pytest.mark.requirement("M:SCH-1", "M:SCH-9", "M:SCH-10", "JSCH-01")
+@for_each(("schema", "fits", "refused"), WORDS)
+def test_each_word(schema: Any, fits: List[Any], refused: List[Tuple[Any, str]]) -> None:
+    check = compile_check(schema, where="test")
+    assert [check(value) for value in fits] == [None] * len(fits)
+    assert [check(value) for value, _ in refused] == [message for _, message in refused]
+
+
+@pytest.mark.requirement("JSCH-06", "M:SCH-11")
+@for_each(
+    "schema",
+    [
+        3, {"type": "strin"}, {"type": []}, {"type": ["null", "null"]}, {"type": 3}, {"enum": "x"}, {"minimum": "1"},
+        {"multipleOf": 0}, {"minLength": -1}, {"minLength": 1.5}, {"pattern": "("}, {"pattern": 1}, {"uniqueItems": 1},
+        {"properties": []}, {"properties": {"a": 3}}, {"required": "a"}, {"required": [1]}, {"items": [{}]},
+        {"allOf": []}, {"anyOf": {}}, {"title": 1}, {"$defs": {"a": {"type": "x"}}}, {"$defs": []}, {"$ref": 1},
+        {"$ref": "#/$defs/a"}, {"$ref": "#none"}, {"allOf": [{}], "$ref": "#/allOf/1"}, {"if": 3}, {"$ref": "#/title/x", "title": "t"},
+    ],
+)  # fmt: skip
+def test_an_invalid_schema_is_refused_when_it_is_compiled(schema: Any) -> None:
+    with pytest.raises(ValueError, match="^tool 't': "):
+        compile_check(schema, where="tool 't'")
+
+
+@pytest.mark.requirement("JSCH-01", "JSCH-03", "JSCH-04", "JSCH-02", "M:SCH-3")
+def test_other_words_and_dialects_are_left_to_jsonschema() -> None:
+    needs = compile_check({"dependentRequired": {"a": ["b"]}}, where="test")
+    assert needs({"a": 1, "b": 1}) is None
+    assert needs({"a": 1}) == "'b' is a dependency of 'a'"
+    older = compile_check({"$schema": DRAFT_7, "items": [{"type": "integer"}]}, where="test")
+    assert older(["x"]) == "[0]: 'x' is not of type 'integer'"
+    for name in ("2019-09", "2020-12"):
+        uri = f"https://json-schema.org/draft/{name}/schema"
+        assert compile_check({"$schema": uri, "if": True, "then": False}, where="test")(1)
+    assert compile_check({"$schema": DRAFT_7, "$ref": "#/definitions/a", "type": "null", "definitions": {"a": {}}}, where="t")(1) is None
+    inner = {"items": {"$id": "https://example.com/a", "type": "integer"}}
+    assert compile_check(inner, where="test")(["x"])
+    meta = compile_check({"$ref": "https://json-schema.org/draft/2020-12/schema"}, where="test")
+    assert meta({"type": "string"}) is None
+    assert meta({"type": 3})
+
+
+@pytest.mark.requirement("JSCH-05", "M:SCH-2")
+@for_each("dialect", ["x:y", "http://json-schema.org/draft-03/schema#", 3, ["x"]])
+def test_an_unknown_dialect_is_refused_by_name(dialect: Any) -> None:
+    with pytest.raises(ValueError, match="dialect .* is not supported; these are: https"):
+        compile_check({"$schema": dialect}, where="test")
+
+
+@pytest.mark.requirement("JSCH-08", "M:SCH-4", "M:SCH-6")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "http://127.0.0.1:9/x.json"},
+        {"items": {"$ref": "other.json#/a"}},
+        {"$id": "https://example.com/a", "$ref": "b"},
+        {"$dynamicRef": "https://example.com/b"},
+        {"$schema": DRAFT_7, "if": True, "items": [{"$ref": "#/nowhere"}]},
+    ],
+)
+def test_nothing_is_fetched_and_a_dangling_reference_is_refused(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_socket(*arguments: Any) -> None:
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr("socket.socket.connect", no_socket)
+    with pytest.raises(ValueError, match="leads nowhere"):
+        compile_check(schema, where="test")
+
+
+def bomb(last: Any, **words: Any) -> Dict[str, Any]:
+    definitions: Dict[str, Any] = {f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(60)}
+    return {"$ref": "#/$defs/a0", "$defs": {**definitions, "a60": last}, **words}
+
+
+@pytest.mark.requirement("M:SCH-7")
+def test_schemas_that_repeat_their_work_without_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = compile_check(bomb({"type": "integer"}), where="test")
+    assert check(1) is None
+    assert check("x") == "expected an integer, got the string 'x'"
+    monkeypatch.setattr(checker, "MAX_STEPS", 500)
+    foreign = compile_check(bomb({"properties": {"x": True}}, unevaluatedProperties=False), where="test")
+    assert foreign({"x": 1}) == checker.TOO_MUCH
+    assert compile_check(bomb({}, **{"if": True}), where="test")(1) == checker.TOO_MUCH
+
+
+def test_a_check_of_a_peer_s_schema_is_given_up_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "MAX_STEPS", 500)
+    schema = {"items": {"anyOf": [{"const": number} for number in range(200)]}}
+    check = compile_peer_check(schema, where="x")
+    assert check([199] * 5) == checker.TOO_MUCH and check([100]) is None and check([200]) not in (None, checker.TOO_MUCH)
+    assert compile_check(schema, where="x")([199] * 5) is None, "an author's own schema may"
+    small = compile_peer_check({"items": {"anyOf": [{"type": "null"}, {"type": "string"}]}}, where="x")
+    assert small([None] * 5000) is None, "a large value may take more steps"
+    for word, value in (("uniqueItems", True), ("const", [0]), ("patternProperties", {f"^{n}": True for n in range(600)})):
+        many = compile_peer_check({"allOf": [{word: value}] * 60 + [True]}, where="x")
+        assert many({"a": 1} if word == "patternProperties" else [0] * (60 - 59 * (word == "const"))) in (
+            checker.TOO_MUCH, "expected a list without duplicates, got the same item twice", None
+        )  # fmt: skip
+
+
+QUICK = [
+    "", "abc", r"^\d{4}-\d\d$", "[a-z]+", "a{2,}", "a{2,5}b", "(?:ab){0}c".replace("{0}", ""), "a+?", "(a|b|c|d|e|f)", r"\(\*\+",
+    "[(+*]+", "[]a]+", r"[\]]*", "^https?://.+", "a{x", r"\\+", "x{3}", "[^\\]]+,", "^[A-Z]{2}[0-9]{3}$", r"^\w+\.$",
+]  # fmt: skip
+SLOW = [
+    "(a+)+$", "^(a|a?)+$", "(a*)*", "(a|b)+", "((a+)b)*", "(a?){50}", r"(a)\1", "(?(1)a|b)", "(?#x)", "(?P=x)", "a+b+", "a{1,9}b*",
+    "(?=a+)b", "(?i:ab)", "(?P<x>a)", "(a|a)(a|a)(a|a)(a|a)(a|a)", "a?" * 30, "(?:a{1,2}){3,}", "(a|b){2}", "(?:a|b)?",
+]  # fmt: skip
+
+
+@for_each("pattern", QUICK)
+def test_patterns_that_are_run(pattern: str) -> None:
+    re.compile(pattern)
+    assert checker.is_quick(pattern)
+
+
+@for_each("pattern", SLOW)
+def test_patterns_that_might_take_for_ever_are_not_run(pattern: str) -> None:
+    assert not checker.is_quick(pattern)
+
+
+@drawn(60)
+@given(st.text("ab()|*+?{}[]^$\\.12,", max_size=12), st.text("ab1", max_size=14))
+def test_no_pattern_that_is_run_is_slow(pattern: str, value: str) -> None:
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, OverflowError, FutureWarning):
+        return
+    if checker.is_quick(pattern):
+        compiled.search(value * 20)
+
+
+def test_only_the_pattern_that_is_not_run_is_unchecked(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", logger="minimcp.schema")
+    slow = {"type": "string", "pattern": "(a+)+$"}
+    check = compile_peer_check(slow, where="x")
+    assert check("a" * 60 + "b") is None and check(1) == "expected a string, got the number 1"
+    assert "the pattern '(a+)+$' is not run on a text of 61 characters" in caplog.text
+    assert compile_check(slow, where="x")("b") == "expected a string that matches (a+)+$, got the string 'b'"
+    quick = compile_peer_check({"pattern": "^a+$"}, where="x")
+    assert quick("b") and quick("b" * checker.MAX_TEXT) and quick("b" * (checker.MAX_TEXT + 1)) is None
+    members = {"patternProperties": {"^(x+)+$": {"type": "null"}}, "additionalProperties": False}
+    named = compile_peer_check(members, where="x")
+    assert named({"xx": 1}) is None and named({"y": 1}) is None, "nobody knows which names match"
+    assert compile_check(members, where="x")({"y": 1}) == "unknown field 'y'"
+    foreign = compile_peer_check({**slow, **FOREIGN}, where="x")
+    assert foreign("a" * 60 + "b") is None and foreign(1) == "1 is not of type 'string'"
+
+
+FOREIGN = {"if": True}
+"""A word that is left to jsonschema."""
+
+
+@for_each(
+    ("schema", "words"),
+    [
+        ({"properties": {f"a{n}": {"type": "null"} for n in range(6000)}}, "too large"),
+        ({"$defs": {f"a{n}": {"$anchor": f"a{n}"} for n in range(101)}}, "too large"),
+        ({"patternProperties": {"a": {}}}, "patternProperties of a peer are not checked"),
+        ({"$ref": "http://example.com/x"}, "leads nowhere"),
+    ],
+)
+def test_what_jsonschema_is_not_given(schema: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=f"^x: .*{words}"):
+        compile_peer_check({**schema, **FOREIGN}, where="x")
+
+
+def test_our_words_judge_inside_of_jsonschema() -> None:
+    for compile_ in (compile_check, compile_peer_check):
+        check = compile_({"items": {"uniqueItems": True, "multipleOf": 0.1, "pattern": "^x"}, **FOREIGN}, where="x")
+        assert check([[1, True, {"a": 1}], 0.3, "x", {}]) is None
+        assert check([[1, 1.0]]) == "[0]: expected a list without duplicates, got the same item twice"
+        assert check([0.35]) == "[0]: expected a multiple of 0.1, got the number 0.35"
+        assert check(["y"]) == "[0]: expected a string that matches ^x, got the string 'y'"
+        assert compile_({"uniqueItems": False, **FOREIGN}, where="x")([1, 1]) is None
+
+
+@pytest.mark.requirement("M:SCH-7")
+def test_deep_schemas_and_values_do_not_overflow_the_stack() -> None:
+    deep: Any = {"type": "integer"}
+    for _ in range(10_000):
+        deep = {"allOf": [deep]}
+    with pytest.raises(ValueError, match="nests deeper than 256"):
+        compile_check(deep, where="test")
+    chain: Dict[str, Any] = {f"a{i}": {"$ref": f"#/$defs/a{i + 1}"} for i in range(10_000)}
+    check = compile_check({"$ref": "#/$defs/a0", "$defs": {**chain, "a10000": {}}}, where="test")
+    assert check(1) == "the value nests too deep"
+    value: Any = []
+    for _ in range(sys.getrecursionlimit()):
+        value = [value]
+    assert compile_check({"items": {"$ref": "#"}}, where="test")(value) == "the value nests too deep"
+    monster = {"if": True, "items": {"$ref": "#"}}
+    assert compile_check(monster, where="test")(value) == checker.TOO_MUCH
+
+
+def test_a_schema_too_deep_for_jsonschema_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_deep(schema: Any) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(jsonschema.Draft202012Validator, "check_schema", too_deep)
+    with pytest.raises(ValueError, match="nests too deep"):
+        compile_check({"if": True}, where="test")
+
+
+def test_without_jsonschema_our_own_words_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def blocked(name: str, *arguments: Any, **options: Any) -> Any:
+        if name.partition(".")[0] in ("jsonschema", "referencing"):
+            raise ImportError(f"No module named {name!r}")
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", blocked)
+    assert compile_check({"type": "integer"}, where="test")("x")
+    with pytest.raises(ImportError, match="tool 't': .* pip install jsonschema"):
+        compile_check({"if": True}, where="tool 't'")
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["a", "x", "y", "content", "child", "must", "value", "start", "name", "7"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=6,
+)
+PARTS = st.sampled_from(
+    [{"type": "integer"}, {"type": ["string", "null"]}, {"minimum": 0}, {"maxLength": 1}, {"const": 1}, {"enum": [True, "a", []]},
+     {"required": ["a"]}, {"additionalProperties": False, "properties": {"a": {}}}, {"uniqueItems": True}, {"maxItems": 1}, True, False]
+)  # fmt: skip
+SCHEMAS = st.recursive(
+    PARTS,
+    lambda inner: st.fixed_dictionaries({}, optional={
+        "items": inner, "prefixItems": st.lists(inner, min_size=1, max_size=2), "properties": st.dictionaries(st.sampled_from("axy"), inner),
+        "additionalProperties": inner, "anyOf": st.lists(inner, min_size=1, max_size=2), "oneOf": st.lists(inner, min_size=1, max_size=2),
+        "allOf": st.lists(inner, min_size=1, max_size=2), "not": inner, "patternProperties": st.dictionaries(st.sampled_from(["^a", "y$"]), inner),
+        "propertyNames": inner,
+    }),
+    max_leaves=5,
+)  # fmt: skip
+
+
+@drawn(60)
+@given(schema=SCHEMAS, value=JSON)
+def test_our_words_and_jsonschema_agree(schema: Any, value: Any) -> None:
+    found = compile_check(schema, where="test")(value)
+    assert (found is None) == jsonschema.Draft202012Validator(schema).is_valid(value)
+    assert "\n" not in (found or "")

@@ -1,0 +1,230 @@
+"""`Client`: its facts, its calls where a script shows more than a server could, and its end."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+import minimcp
+from minimcp.client import client as module, client as tool_calls
+from minimcp.types import Implementation
+
+from ..answering import R1, R4, R5, Answering, discovered, error, initialized, result, silence
+from ..support import WAIT, eventually, let_go, run_python
+
+
+def test_facts() -> None:
+    with minimcp.connect(Answering({"initialize": initialized(R1, tools={}, vendor=1)}), revision=R1) as client:
+        assert client.revision == R1 and isinstance(client.revision, str)
+        assert client.server_info == Implementation("scripted", "0")
+        assert client.capabilities == {"tools": {}, "vendor": 1} and client.instructions is None
+        assert client.stderr_tail == "" and repr(client).startswith(f"<Client {R1} on <ConnectionSession")
+    stamp = {"io.modelcontextprotocol/serverInfo": {"name": "new", "version": "2", "icons": 5}}
+    with minimcp.connect(Answering({"server/discover": discovered(_meta=stamp)})) as client:
+        assert client.revision == R5
+        assert client.server_info == Implementation("new", "2"), "as far as it can be read"
+    with minimcp.connect(Answering({"server/discover": discovered()})) as client:
+        assert client.server_info is None
+
+
+def test_a_call_of_a_tool() -> None:
+    server = Answering({"tools/call": [
+        result(content=[{"type": "text", "text": "hello"}], structuredContent=[1], other=2),
+        result(content=[], isError=True),
+        result(content=[{"type": "text", "text": "why"}], isError=True),
+        result(content="no list"),
+        error(-32602, "unknown"),
+    ]})
+    with minimcp.connect(server, revision=R4) as client:
+        done = client.call_tool("t", {"a": 1})
+        assert (done.text, done.structured_content, done.value, done.extra) == ("hello", [1], [1], {"other": 2})
+        assert server.pipe.messages[-1]["params"] == {"name": "t", "arguments": {"a": 1}}
+        with pytest.raises(minimcp.ToolError, match="t failed"):
+            client.call_tool("t")
+        assert server.pipe.messages[-1]["params"] == {"name": "t"}
+        with pytest.raises(minimcp.ToolError, match="why") as caught:
+            client.call_tool("t")
+        assert caught.value.result.is_error
+        with pytest.raises(minimcp.ProtocolViolation, match="tools/call"):
+            client.call_tool("t")
+        with pytest.raises(minimcp.InvalidParams) as unknown:
+            client.call_tool("t")
+        assert unknown.value.from_peer
+
+
+WRAPPED = {"type": "object", "properties": {"result": {"type": "integer"}}, "x-minimcp-wrapped": True}
+
+
+def wrapping(*lists: Any) -> Answering:
+    """A server whose tools return wrapped values; `lists` are its answers to `tools/list`."""
+    schemas = {"mine": WRAPPED, "foreign": {"type": "object"}}
+    listed = [{"name": name, "inputSchema": {}, "outputSchema": schema} for name, schema in schemas.items()]
+    return Answering({
+        "tools/call": result(content=[], structuredContent={"result": 3}),
+        "tools/list": list(lists) or result(tools=listed),
+    })
+
+
+def test_a_wrapped_value_is_unwrapped_though_nobody_listed_the_tools() -> None:
+    server = wrapping()
+    with minimcp.connect(server, revision=R4, timeout=WAIT) as client:
+        assert [client.call_tool(name).value for name in ("mine", "foreign", "mine")] == [3, {"result": 3}, 3]
+        assert server.pipe.methods().count("tools/list") == 1
+        assert client.call_tool("unlisted").value == {"result": 3} == client.call_tool("unlisted").value
+        assert server.pipe.methods().count("tools/list") == 2, "once for each tool that no list knows"
+    server = wrapping()
+    with minimcp.connect(server, revision=R4, timeout=WAIT) as client:
+        assert [each.value for each in client.call_tools([("mine", None), ("foreign", None)])] == [3, {"result": 3}]
+        assert server.pipe.methods().count("tools/list") == 1
+
+
+@pytest.mark.parametrize("answer", [error(-32603), silence, result(tools=5)])
+def test_a_result_is_kept_when_the_tools_cannot_be_listed(
+    answer: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "minimcp.client")
+    monkeypatch.setattr(tool_calls, "LOOK_UP_SECONDS", 0.05 if answer is silence else WAIT)
+    server = wrapping(answer)
+    with minimcp.connect(server, revision=R4) as client:
+        for _ in range(2):
+            assert client.call_tool("mine", timeout=WAIT).value == {"result": 3}
+        assert server.pipe.methods().count("tools/list") == 1
+    assert len(caplog.records) == 1 and "mine" in caplog.text
+
+
+def test_what_is_no_call_is_told_before_anything_is_sent() -> None:
+    pairs = "call_tools takes pairs of a tool's name and its arguments"
+    wrong: Any = [
+        (lambda client: client.call_tools(["x"]), f"{pairs}.*not 'x'"),
+        (lambda client: client.call_tools("xy"), f"{pairs}.*not 'x'"),
+        (lambda client: client.call_tools(["xy"]), f"{pairs}.*not 'xy'"),
+        (lambda client: client.call_tools(("t", {})), f"{pairs}.*not 't'"),
+        (lambda client: client.call_tools([("t",)]), pairs),
+        (lambda client: client.call_tools([("t", {}, 1)]), pairs),
+        (lambda client: client.call_tools([5]), f"{pairs}.*not 5"),
+        (lambda client: client.call_tools([("t", {}), ("t", [1])]), "arguments of 't' are a dict.*not the list"),
+        (lambda client: client.call_tool("t", [("a", 1)]), "'t' are a dict by parameter name.*not the list"),
+        (lambda client: client.call_tool("t", "a=1"), "arguments of 't' are a dict.*not the str 'a=1'"),
+        (lambda client: client.call_tool(5), "name is a str, not the int 5"),
+        (lambda client: client.submit("t"), r"submit takes a method.*submit\(client\.call_tool, .*not the str 't'"),
+    ]
+    server = Answering()
+    with minimcp.connect(server, revision=R4) as client:
+        for call, text in wrong:
+            with pytest.raises(TypeError, match=text):
+                call(client)
+        assert len(server.pipe.methods()) == 2 and "0 outgoing" in repr(client)
+
+
+@pytest.mark.requirement("M:LOG-1")
+def test_a_log_level_travels_as_the_era_wants() -> None:
+    old = Answering({"logging/setLevel": result()})
+    with minimcp.connect(old, revision=R4) as client:
+        client.set_log_level("error")
+    assert old.pipe.messages[-1] == {
+        "jsonrpc": "2.0", "id": 2, "method": "logging/setLevel", "params": {"level": "error"},
+    }
+    new = Answering({"x": result()}, modern=True)
+    with minimcp.connect(new) as client:
+        client.set_log_level("error")
+        client.request("x")
+    assert new.pipe.messages[-1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == "error"
+    assert "logging/setLevel" not in new.pipe.methods()
+
+
+def test_notifications_and_pings() -> None:
+    for modern in (False, True):
+        server = Answering({"ping": result()}, modern=modern)
+        with minimcp.connect(server, revision=R5 if modern else R4) as client:
+            client.notify("notifications/vendor", {"a": 1})
+            client.notify("notifications/bare")
+            assert 0 <= client.ping() < WAIT
+            assert server.pipe.methods()[-3:] == [
+                "notifications/vendor", "notifications/bare", "server/discover" if modern else "ping",
+            ]
+        with pytest.raises(minimcp.ConnectionLost):
+            client.notify("notifications/bare")
+        client.close()
+
+
+def test_messages_by_hand_are_checked_before_they_are_sent() -> None:
+    server = Answering()
+    with minimcp.connect(server, revision=R4) as client:
+        by_hand: Any = client
+        sent = server.pipe.methods()
+        for send in (by_hand.request, by_hand.notify):
+            for params, shown in (([1], "the list"), (5, "the int 5"), ([], "the list"), ("", "the str")):
+                with pytest.raises(TypeError, match=f"the params of x are a dict or None, not {shown}"):
+                    send("x", params)
+            with pytest.raises(TypeError, match="a method is a str, not the int 5"):
+                send(5)
+        assert server.pipe.methods() == sent
+
+
+def test_a_client_that_is_collected_open_warns() -> None:
+    server = Answering()
+    held = [minimcp.connect(server, revision=R4)]
+    assert let_go(held, "unclosed <Client")
+    assert eventually(lambda: server.pipe.closed)
+
+
+def test_open_clients_are_closed_at_exit() -> None:
+    idle, busy = Answering(), Answering({"x": lambda message: None})
+    first, second = (minimcp.connect(each, revision=R4) for each in (idle, busy))
+    waiting = second.submit(second.request, "x")
+    assert eventually(lambda: "x" in busy.pipe.methods())
+    module._close_at_exit()
+    assert idle.pipe.closed and not busy.pipe.closed, "a thread that waits would print its loss as it dies"
+    second.close()
+    assert isinstance(waiting.exception(WAIT), minimcp.ConnectionLost)
+    first.close()
+
+
+LEFT_OPEN = """
+import sys, minimcp
+server = minimcp.Server("left")
+@server.tool
+def echo(text: str) -> str:
+    "Echo."
+    return text
+if "serve" in sys.argv:
+    server.run()
+else:
+    client = minimcp.connect([sys.executable, __file__, "serve"])
+    print(client.call_tool("echo", {"text": "hello"}).text)
+"""
+
+
+def test_a_program_that_forgets_to_close_ends_quietly(tmp_path: Any) -> None:
+    script = tmp_path / "left.py"
+    script.write_text(LEFT_OPEN, encoding="utf-8")
+    done = run_python(["-W", "error", str(script)], env={"PYTHONPATH": "."})
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"hello\n", b"")
+
+
+# ---------------------------------------------------------------- the farewell that the specification does not have
+
+
+@pytest.mark.requirement("SEED-01")
+@pytest.mark.parametrize("answer", [result(), error(-32601), result(odd=1), silence])
+def test_a_client_says_farewell_where_it_is_told_to(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHUTDOWN_SECONDS", 0.05 if answer is silence else WAIT)
+    server = Answering({"shutdown": answer})
+    with minimcp.connect(server, revision="handshake", send_shutdown=True) as client:
+        client.close()
+    assert server.pipe.methods().count("shutdown") == 1, "closing twice says it once"
+
+
+@pytest.mark.requirement("SEED-01")
+def test_no_client_says_farewell_of_itself_or_without_a_session() -> None:
+    for server, options in (
+        (Answering({}), {"revision": "handshake"}),
+        (Answering(modern=True), {"send_shutdown": True}),
+    ):
+        minimcp.connect(server, **options).close()
+        assert "shutdown" not in server.pipe.methods()
+    lost = minimcp.connect(Answering({}), revision="handshake", send_shutdown=True)
+    lost._sessions.newest.session.close()
+    lost.close()

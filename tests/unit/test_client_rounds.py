@@ -1,0 +1,421 @@
+"""Calls whose results are questions: what is asked, what is sent again, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from typing import Any, Dict, List
+
+import pytest
+
+import minimcp
+from minimcp import CancelToken, Refused
+from minimcp.client import input_rounds as module
+from minimcp.engine import timer as deadlines
+
+from ..answering import R4, R5, Answering, error, result, silence
+from ..rows import for_each
+from ..scripted import Task, notice, wait_for
+from ..support import WAIT, MovedTime, eventually
+
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+ELICIT = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": FORM}}
+SAMPLE = {
+    "method": "sampling/createMessage",
+    "params": {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5},
+}
+ROOTS = {"method": "roots/list"}
+DONE = result(resultType="complete", content=[{"type": "text", "text": "done"}])
+
+
+def asks(state: Any = None, /, **questions: Any) -> Any:
+    """Answers with questions."""
+    members: Dict[str, Any] = {"resultType": "input_required"}
+    if questions:
+        members["inputRequests"] = questions
+    if state is not None:
+        members["requestState"] = state
+    return result(**members)
+
+
+def connected(answers: Any, **host: Any) -> "tuple[minimcp.Client, Any]":
+    """A client, and the server whose `tools/call` answers these, one after the other."""
+    answers = {"tools/call": answers} if isinstance(answers, list) or callable(answers) else answers
+    server = Answering(answers, modern=True)
+    host.setdefault("timeout", WAIT)
+    return minimcp.connect(server, **host), server
+
+
+def legs(server: Any, method: str = "tools/call") -> List[Dict[str, Any]]:
+    """What was sent, without the envelope."""
+    sent = [message["params"] for message in server.pipe.messages if message.get("method") == method]
+    return [{name: value for name, value in params.items() if name != "_meta"} for params in sent]
+
+
+def person(request: Any) -> Dict[str, str]:
+    return {"name": "Ada"}
+
+
+ADA = {"action": "accept", "content": {"name": "Ada"}}
+
+HOST: Dict[str, Any] = {"elicit": person, "sample": lambda request: "ho", "roots": ["file:///r"]}
+
+
+@pytest.mark.requirement(
+    "M:MRTR-C1", "M:MRTR-C2", "M:MRTR-C3", "M:MRTR-C4", "M:MRTR-C11", "M:ROOT-1", "M:SAM-1", "M:BASE-10"
+)
+def test_every_question_is_answered_and_the_call_sent_again() -> None:
+    state = '{"looks": "like JSON", "\u2603": "' + "x" * 1_000_000 + '"}'
+    client, server = connected([asks(state, a=ELICIT, b=SAMPLE, c=ROOTS), DONE], **HOST)
+    with client:
+        called = client.call_tool("t", {"x": [1]}, on_progress=lambda report: None)
+    assert called.text == "done"
+    first, second = legs(server)
+    assert first == {"name": "t", "arguments": {"x": [1]}}
+    assert second == {
+        **first,
+        "requestState": state,
+        "inputResponses": {
+            "a": ADA,
+            "b": {
+                "role": "assistant", "content": {"type": "text", "text": "ho"}, "model": "unknown",
+                "stopReason": "endTurn",
+            },
+            "c": {"roots": [{"uri": "file:///r"}]},
+        },
+    }
+    sent = [message for message in server.pipe.messages if message["method"] == "tools/call"]
+    ids = [message["id"] for message in sent]
+    assert ids[0] != ids[1] and ids == [message["params"]["_meta"]["progressToken"] for message in sent]
+    assert all("method" in message for message in server.pipe.messages), "a client sends no answers of its own"
+
+
+@pytest.mark.requirement("M:MRTR-C5", "M:MRTR-C9")
+def test_only_the_latest_round_is_sent() -> None:
+    client, server = connected([asks("1", a=ELICIT), asks(b=ELICIT), asks("3"), asks(None, d=ROOTS), DONE], **HOST)
+    with client:
+        client.call_tool("t")
+    assert [{name: value for name, value in leg.items() if name != "name"} for leg in legs(server)] == [
+        {},
+        {"requestState": "1", "inputResponses": {"a": ADA}},
+        {"inputResponses": {"b": ADA}},
+        {"requestState": "3"},
+        {"inputResponses": {"d": {"roots": [{"uri": "file:///r"}]}}},
+    ]
+
+
+@pytest.mark.requirement("M:MRTR-C7")
+def test_a_call_that_is_only_put_off_is_sent_again_soon() -> None:
+    moments: List[float] = []
+    answers = [asks(str(number)) for number in range(5)]
+
+    def answer(message: Any) -> Any:
+        moments.append(time.monotonic())
+        return answers.pop(0)(message) if answers else DONE(message)
+
+    client, server = connected(answer)
+    with client:
+        assert client.call_tool("t").text == "done"
+    pauses = [later - sooner for sooner, later in zip(moments, moments[1:])]
+    assert all(pause >= least - 0.01 for pause, least in zip(pauses, (0.05, 0.1, 0.2, 0.25, 0.25)))
+    assert [leg.get("requestState") for leg in legs(server)] == [None, "0", "1", "2", "3", "4"]
+
+
+@pytest.mark.requirement("M:MRTR-C8", "M:SAM-9")
+def test_a_server_that_always_asks() -> None:
+    client, server = connected([asks("s", a=ELICIT)], **HOST)
+    with client, pytest.raises(minimcp.ProtocolViolation, match="at most 10 times") as caught:
+        client.call_tool("t")
+    assert len(legs(server)) == 11 and caught.value.peer_message["requestState"] == "s"
+    client, server = connected([asks("s", a=ELICIT)] * 10 + [DONE], **HOST)
+    with client:
+        assert client.call_tool("t").text == "done"
+
+
+@pytest.mark.requirement("M:MRTR-C10", "M:SAM-11")
+def test_a_refusal_reaches_the_caller_and_nothing_more_is_sent(caplog: pytest.LogCaptureFixture) -> None:
+    gate, begun, seen = threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
+
+    def elicit(request: Any) -> Any:
+        wait_for(begun)
+        raise Refused("not today")
+
+    def sample(request: Any) -> Any:
+        seen.append(request)
+        begun.set()
+        wait_for(gate)
+
+    client, server = connected([asks("s", a=ELICIT, b=SAMPLE)], elicit=elicit, sample=sample)
+    with client:
+        with pytest.raises(Refused, match="not today"):
+            client.call_tool("t")
+        assert not caplog.records
+        assert eventually(lambda: seen and seen[0].cancelled), "nobody waits for the other one"
+        gate.set()
+    client, server = connected([asks(a=ELICIT)], elicit=lambda request: 5)
+    with client, pytest.raises(Refused, match="the handler for elicitation/create failed: elicit returns a dict"):
+        client.call_tool("t")
+    assert len(legs(server)) == 1 and "elicit returns a dict" in caplog.text
+
+
+@pytest.mark.requirement("M:MRTR-C12", "M:SAM-3", "M:ROOT-1")
+def test_what_was_not_declared_is_a_violation_and_nobody_is_asked() -> None:
+    asked: List[Any] = []
+    tools = {**SAMPLE["params"], "tools": []}  # type: ignore[dict-item]
+    url = {"method": "elicitation/create", "params": {"mode": "url", "message": "?", "url": "https://x.y"}}
+    for question, said in (
+        (ROOTS, "only what the client declares, not roots/list"),
+        ({"method": "tasks/get", "params": {}}, "declares, not tasks/get"),
+        ({"method": "ping"}, "declares, not ping"),
+        (url, "does not declare elicitation by url"),
+        ({"method": "sampling/createMessage", "params": tools}, "does not declare sampling.tools"),
+        ({"method": "sampling/createMessage", "params": {}}, "messages is missing"),
+        ({"method": "elicitation/create"}, "message is missing"),
+        ({"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "string"}}},
+         "not 'object'"),
+    ):
+        host: Dict[str, Any] = {"elicit": asked.append, "sample": asked.append, "elicitation": ("form",)}
+        client, server = connected([asks("s", a=ELICIT, b=question)], **host)
+        with client, pytest.raises(minimcp.ProtocolViolation, match=said):
+            client.call_tool("t")
+        assert asked == [] and len(legs(server)) == 1
+
+
+@for_each(
+    "members",
+    [
+        {},
+        {"inputRequests": {}},
+        {"inputRequests": None, "requestState": None},
+        {"inputRequests": [ELICIT]},
+        {"inputRequests": "a"},
+        {"inputRequests": {"a": None}},
+        {"inputRequests": {"a": [ELICIT]}},
+        {"inputRequests": {"a": {"method": 5}}},
+        {"inputRequests": {"a": {"method": "elicitation/create", "params": []}}},
+        {"requestState": 5},
+        {"requestState": {}},
+        {"inputRequests": {"a": ELICIT}, "requestState": 5},
+    ],
+)
+def test_questions_that_make_no_sense(members: Any) -> None:
+    client, server = connected([result(resultType="input_required", **members), DONE], **HOST)
+    with client, pytest.raises(minimcp.ProtocolViolation, match="tools/call"):
+        client.call_tool("t")
+    assert len(legs(server)) == 1
+
+
+@pytest.mark.requirement("M:BASE-18")
+def test_which_methods_may_ask() -> None:
+    done = result(a=1)
+    for method in ("tools/call", "prompts/get", "resources/read"):
+        client, server = connected({method: [asks("s", a=ELICIT), done]}, **HOST)
+        with client:
+            assert client.request(method, {"p": 1}) == {"a": 1}
+        assert legs(server, method)[1] == {"p": 1, "requestState": "s", "inputResponses": {"a": ADA}}
+    client, server = connected({"completion/complete": [asks("s", a=ELICIT), done]}, **HOST)
+    with client, pytest.raises(minimcp.ProtocolViolation, match="not input_required"):
+        client.request("completion/complete")
+    server = Answering({"tools/call": asks("s", a=ELICIT)})
+    with minimcp.connect(server, revision=R4, **HOST) as client:
+        assert client.request("tools/call")["resultType"] == "input_required", "a word like any other there"
+
+
+@pytest.mark.requirement("M:MRTR-C14")
+def test_a_host_may_keep_the_questions_and_go_on_later() -> None:
+    client, server = connected([asks("1", a=ELICIT), asks(None, b=ELICIT), DONE], **HOST)
+    with client:
+        kept = client.request("tools/call", {"name": "t"}, raw=True)
+        assert kept == {"resultType": "input_required", "inputRequests": {"a": ELICIT}, "requestState": "1"}
+        answers = {"a": {"action": "decline"}}
+        params = {"name": "t", "inputResponses": answers, "requestState": kept["requestState"]}
+        assert client.request("tools/call", params)["content"][0]["text"] == "done"
+    assert legs(server)[1:] == [params, {"name": "t", "inputResponses": {"b": ADA}}]
+
+
+def test_errors_between_rounds() -> None:
+    refused = error(-32602, "no", {"reason": "invalid_request_state"})
+    client, server = connected([asks("s", a=ELICIT), refused], **HOST)
+    with client, pytest.raises(minimcp.RequestStateRejected):
+        client.call_tool("t")
+    assert len(legs(server)) == 2
+    client, server = connected([asks("s", a=ELICIT), error(-32022, data={"supported": [R5]}), DONE], **HOST)
+    with client:
+        assert client.call_tool("t").text == "done"
+    assert legs(server)[1] == legs(server)[2]
+
+
+# ---------------------------------------------------------------- many at once
+
+
+def test_of_many_at_once_each_has_its_own_rounds() -> None:
+    def answer(message: Any) -> Any:
+        params = message["params"]
+        if params["name"] == "plain" or "inputResponses" in params:
+            return DONE(message)
+        return asks(params["name"], a=ROOTS if params["name"] == "roots" else ELICIT)(message)
+
+    def elicit(request: Any) -> Any:
+        return person(request)
+
+    client, server = connected(answer, elicit=elicit)
+    with client:
+        names = ["ask", "plain", "roots", "ask"]
+        outcomes = client.call_tools([(name, None) for name in names], return_exceptions=True)
+        assert [getattr(each, "text", type(each)) for each in outcomes] == [
+            "done", "done", minimcp.ProtocolViolation, "done",
+        ]
+    assert len(legs(server)) == 6
+
+
+# ---------------------------------------------------------------- while a handler answers
+
+
+class Slow:
+    """A handler that is told when to answer."""
+
+    def __init__(self) -> None:
+        self.begun, self.gate = threading.Event(), threading.Event()
+        self.requests: List[Any] = []
+
+    def elicit(self, request: Any) -> Any:
+        self.requests.append(request)
+        self.begun.set()
+        wait_for(self.gate)
+        return person(request)
+
+
+@pytest.mark.requirement("M:ELI-23")
+@for_each("many", [False, True])
+def test_a_cancel_ends_the_wait_at_once(many: bool) -> None:
+    slow, token = Slow(), CancelToken()
+    client, server = connected([asks("s", a=ELICIT)], handlers=slow)
+    with client:
+        call: Any = client.call_tools if many else client.call_tool
+        task = Task(partial(call, [("a", None)] if many else "a", cancel=token))
+        wait_for(slow.begun)
+        token.cancel("enough")
+        with pytest.raises(minimcp.Cancelled, match="enough"):
+            task.result()
+        assert eventually(lambda: slow.requests[0].cancelled) and "0 outgoing" in repr(client)
+        slow.gate.set()
+    assert len(legs(server)) == 1 and "notifications/cancelled" not in server.pipe.methods()
+    assert not token._callbacks
+
+
+def test_no_more_handlers_run_at_once_than_the_host_allows() -> None:
+    """A server that asks a thousand things in one result gets no thousand threads."""
+    slow, many = Slow(), {f"q{number}": ELICIT for number in range(20)}
+    two = minimcp.Limits(workers=2)
+    client, server = connected([asks("s", **many), asks("s", **many), DONE], handlers=slow, limits=two)
+    with client:
+        token = CancelToken()
+        task = Task(lambda: client.call_tool("a", cancel=token))
+        assert eventually(lambda: len(slow.requests) == 2)
+        token.cancel()
+        with pytest.raises(minimcp.Cancelled):
+            task.result()
+        slow.gate.set()
+        assert client.call_tool("b").text == "done"
+        assert len(slow.requests) == 2 + 20, "nobody waits for the others of the first call"
+
+
+def test_a_close_ends_the_wait_at_once() -> None:
+    slow = Slow()
+    client, server = connected([asks("s", a=ELICIT)], handlers=slow)
+    with client:
+        task = Task(client.call_tool, "a")
+        wait_for(slow.begun)
+        client.close()
+        with pytest.raises(minimcp.ConnectionLost):
+            task.result()
+        assert eventually(lambda: slow.requests[0].cancelled)
+        slow.gate.set()
+    assert "notifications/cancelled" not in server.pipe.methods(), "nothing that was sent is open"
+
+
+def test_a_pause_ends_with_cancel_and_close_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE", 6 * WAIT)
+    token = CancelToken()
+    client, server = connected([asks("s")])
+    with client:
+        first = Task(lambda: client.call_tool("a", cancel=token))
+        second = Task(client.call_tool, "a")
+        assert eventually(lambda: len(legs(server)) == 2)
+        token.cancel()
+        with pytest.raises(minimcp.Cancelled):
+            first.result()
+        with pytest.raises(minimcp.RequestTimeout):
+            server.answers["tools/call"] = [asks("s"), silence]
+            client.call_tool("a", timeout=0.05)
+        client.close()
+        with pytest.raises(minimcp.ConnectionLost):
+            second.result()
+
+
+@pytest.mark.requirement("M:MRTR-C11", "M:CAN-7")
+def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, moved = Slow(), MovedTime()
+    monkeypatch.setattr(deadlines, "time", moved)
+    client, server = connected([asks("s", a=ELICIT), silence, DONE], handlers=slow)
+    with client:
+        def later() -> None:
+            """It is later than the call may last, and it looks at the clock."""
+            moved.ahead += 2 * WAIT
+            client._sessions.newest.session._calls.table.wake_all()  # type: ignore[attr-defined]
+
+        task = Task(lambda: client.call_tool("a", timeout=WAIT))
+        wait_for(slow.begun)
+        later()
+        assert not threading.Event().wait(0.1) and task.thread.is_alive()
+        slow.gate.set()
+        assert eventually(lambda: len(legs(server)) == 2)
+        assert not threading.Event().wait(0.1) and task.thread.is_alive(), "it has its time still"
+        later()
+        with pytest.raises(minimcp.RequestTimeout):
+            task.result()
+        assert len(legs(server)) == 2
+        server.answers["tools/call"] = [asks("s", a=ELICIT), DONE]
+        assert client.call_tool("a", timeout=WAIT).text == "done"
+
+
+def test_a_handler_calls_back() -> None:
+    outcomes: List[Any] = []
+
+    def sample(request: Any) -> str:
+        outcomes.append(client.request("inner", timeout=WAIT))
+        try:
+            client.request("silent", timeout=0.05)
+        except minimcp.RequestTimeout:
+            outcomes.append("timeout")
+        outcomes.append(client.call_tool("inner").text)
+        return "ho"
+
+    def answer(message: Any) -> Any:
+        params = message["params"]
+        if "inputResponses" in params:
+            return DONE(message)
+        return asks(None, a=ELICIT if params["name"] == "inner" else SAMPLE)(message)
+
+    client, _ = connected({"tools/call": answer, "inner": result(a=1), "silent": silence}, elicit=person, sample=sample)
+    with client:
+        assert client.call_tool("outer").text == "done"
+    assert outcomes == [{"a": 1}, "timeout", "done"]
+
+
+# ---------------------------------------------------------------- what goes wrong underneath
+
+
+def test_progress_of_every_round_reaches_the_caller() -> None:
+    seen: List[Any] = []
+
+    def answer(message: Any) -> Any:
+        token = message["params"]["_meta"]["progressToken"]
+        server.pipe.give(notice("notifications/progress", progressToken=token, progress=len(legs(server))))
+        return asks("s", a=ELICIT)(message) if len(legs(server)) == 1 else DONE(message)
+
+    client, server = connected(answer, **HOST)
+    with client:
+        client.call_tool("t", on_progress=lambda report: seen.append(report.progress))
+    assert seen == [1, 2]

@@ -1,0 +1,405 @@
+"""What a client listens to: how streams are opened, replaced, opened again and given up, against a scripted server."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+
+import minimcp
+from minimcp import (
+    Cancelled,
+    CancelToken,
+    CapabilityNotSupported,
+    ConnectionLost,
+    InternalError,
+    MethodNotFound,
+    ProtocolViolation,
+    RequestTimeout,
+)
+from minimcp.client.subscriptions import Filter, Stream
+from minimcp.engine.timer import Deadline
+
+from ..answering import R4, Answer, error, result, silence
+from ..listening import ACKNOWLEDGED, LISTEN, PROMPTS, RESOURCES, TOOLS, UPDATED, Host, about, agree
+from ..scripted import Task, cancelled, notice, wait_for
+from ..support import WAIT, eventually, let_go
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses that a test can wait for, and time for a server that answers."""
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(module, "BACKGROUND_SECONDS", WAIT)
+
+
+@contextmanager
+def opened(host: Host, **keywords: Any) -> Iterator[Any]:
+    with minimcp.connect(host, timeout=WAIT, **keywords) as client:
+        yield client
+
+
+# ---------------------------------------------------------------- how a stream begins
+
+Make = Callable[[Any], List[Any]]
+
+FAULTS: Dict[str, Any] = {
+    "silence": (
+        lambda id: [notice("notifications/other")], RequestTimeout,
+        "subscriptions/listen: no acknowledgement within 0.1 s",
+    ),
+    "unknown": (lambda id: [failed(id, -32601, "Method not found")], MethodNotFound, "Method not found"),
+    "full": (lambda id: [failed(id, -32603, "too many")], InternalError, "too many"),
+    "over": (lambda id: [ended(id)], ConnectionLost, "ended the stream before it began"),
+    "cancelled": (lambda id: [cancelled(id)], ConnectionLost, "the server ended the stream"),
+    "early": (lambda id: [about(id, TOOLS), agree(id)], ProtocolViolation, "a stream begins with"),
+    "other-id": (lambda id: [agree(str(id))], RequestTimeout, "no acknowledgement"),
+    "no-id": (lambda id: [notice(ACKNOWLEDGED, notifications={})], RequestTimeout, "no acknowledgement"),
+    "nonsense": (lambda id: [{"jsonrpc": "2.0", "id": id}], ProtocolViolation, "result"),
+}
+"""What a server does about a listen, and what comes of it."""
+
+
+def ended(id: Any) -> Dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "result": {}}
+
+
+def failed(id: Any, code: int, text: str) -> Dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}}
+
+
+@pytest.mark.requirement("M:SUB-2", "M:SUB-16", "M:STD-6")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_stream_that_does_not_begin_leaves_nothing(fault: str) -> None:
+    make, kind, said = FAULTS[fault]
+    host = Host()
+    host.answers[LISTEN] = [host.gives(make), host.agree]
+    with opened(host) as client:
+        with pytest.raises(kind, match=said) as caught:
+            client.listen(tools_list_changed=True, timeout=0.1 if kind is RequestTimeout else WAIT)
+        assert type(caught.value) is kind
+        assert not client._sessions.newest.session.handler.streams and "0 outgoing" in repr(client)
+        told_of = fault in ("silence", "early", "other-id", "no-id")
+        assert host.closed() == host.listens() if told_of else not host.calls("notifications/cancelled")
+        with client.listen(tools_list_changed=True) as changes:
+            host.pipe.give(about(host.listens()[1], TOOLS))
+            assert changes.next(WAIT).kind == "tools_list_changed"
+
+
+@pytest.mark.parametrize("session", [True, False])
+def test_a_stream_that_is_given_up_before_it_begins(session: bool) -> None:
+    host = Host(silence, session=session, **{"resources/subscribe": silence} if session else {})
+    with opened(host, revision=R4 if session else "auto") as client:
+        token = CancelToken()
+        task = Task(lambda: client.listen(resource_subscriptions=["a://1", "a://2"], cancel=token))
+        method = "resources/subscribe" if session else LISTEN
+        assert eventually(lambda: host.calls(method))
+        token.cancel("enough")
+        with pytest.raises(Cancelled, match="enough"):
+            task.result()
+        assert host.closed() == [host.calls(method)[0]["id"]]
+        with pytest.raises(Cancelled, match="enough"):
+            client.listen(tools_list_changed=True, cancel=token)
+        assert len(host.calls(method)) == 1 and not client._sessions.newest.session.handler.listeners
+
+
+@pytest.mark.parametrize("session", [True, False])
+def test_wrong_arguments_are_told_before_anything_is_sent(session: bool) -> None:
+    host = Host(session=session)
+    with opened(host, revision=R4 if session else "auto") as client:
+        before = len(host.pipe.messages)
+        for wrong in (
+            {"resource_subscriptions": "a://1"}, {"resource_subscriptions": [5]}, {"resource_subscriptions": [b"a"]},
+            {"cancel": True}, {"timeout": "soon"},
+        ):
+            with pytest.raises(TypeError):
+                client.listen(**wrong)
+        for ask in (client.subscribe, client.unsubscribe):
+            with pytest.raises(TypeError, match="a str, not the int 5"):
+                ask(5)
+            with pytest.raises(TypeError, match="CancelToken"):
+                ask("a://1", cancel=5)
+        assert len(host.pipe.messages) == before
+
+
+def test_a_connection_that_is_lost_while_a_stream_begins() -> None:
+    host = Host(silence)
+    with opened(host) as client:
+        task = Task(lambda: client.listen(tools_list_changed=True))
+        host.listens()
+        host.pipe.end()
+        with pytest.raises(ConnectionLost, match="the peer closed"):
+            task.result()
+        for ask in (lambda: client.listen(tools_list_changed=True), lambda: client.subscribe("a://1")):
+            with pytest.raises(ConnectionLost, match="the peer closed"):
+                ask()
+        assert not client._sessions.newest.session.handler.streams
+
+
+# ---------------------------------------------------------------- sessions
+
+
+@pytest.mark.requirement("RES-13", "M:SUB-24", "M:SUB-12")
+def test_what_a_session_subscribes_to_is_shared() -> None:
+    host = Host(session=True)
+    with opened(host, revision=R4) as client:
+        client.subscribe("a://1")
+        with client.listen(resource_subscriptions=["a://1", "a://2", "a://2"]) as first:
+            assert first.honored == Filter(resource_subscriptions=("a://1", "a://2", "a://2"))
+            with client.listen(resource_subscriptions=["a://2"]):
+                client.unsubscribe("a://1")
+            assert ("unsubscribe", "a://2") not in host.subscriptions()
+            assert ("unsubscribe", "a://1") not in host.subscriptions(), "a stream listens to it"
+        assert host.subscriptions()[-2:] == [("unsubscribe", "a://1"), ("unsubscribe", "a://2")]
+        client.subscribe("a://3")
+        with client.listen(resource_subscriptions=["a://3"]):
+            pass
+        assert host.subscriptions()[-1] == ("subscribe", "a://3")
+        client.unsubscribe("a://3")
+        assert host.subscriptions()[-1] == ("unsubscribe", "a://3")
+        assert not client._sessions.newest.subscriptions._listened and not client._sessions.newest.subscriptions._uris
+
+
+@pytest.mark.requirement("M:SUB-24", "M:SUB-12")
+def test_what_a_session_does_not_offer_is_not_honoured() -> None:
+    host = Host(session=True, capabilities={"tools": {}, "resources": {"listChanged": True}})
+    with opened(host, revision=R4) as client:
+        with client.listen(True, True, True, ["a://1"]) as changes:
+            assert changes.honored == Filter(resources_list_changed=True)
+        assert not host.subscriptions()
+        for ask in (client.subscribe, client.unsubscribe):
+            with pytest.raises(CapabilityNotSupported, match=r"resources\.subscribe"):
+                ask("a://1")
+
+
+def test_a_subscription_of_a_session_that_fails_takes_the_others_back() -> None:
+    host = Host(session=True, **{"resources/subscribe": [result(), error(-32602, "no such"), result()]})
+    with opened(host, revision=R4) as client:
+        with pytest.raises(minimcp.InvalidParams, match="no such"):
+            client.listen(resource_subscriptions=["a://1", "a://2", "a://3"])
+        assert host.subscriptions() == [("subscribe", "a://1"), ("subscribe", "a://2"), ("unsubscribe", "a://1")]
+        assert not client._sessions.newest.session.handler.listeners
+
+
+def test_an_unsubscription_that_fails_stops_no_other() -> None:
+    host = Host(session=True, **{"resources/unsubscribe": [error(-32603, "no"), result()]})
+    with opened(host, revision=R4) as client:
+        client.listen(resource_subscriptions=["a://1", "a://2", "a://3"]).close()
+        assert host.subscriptions()[3:] == [("unsubscribe", f"a://{number}") for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("answer", [silence, error(-32603, "no")])
+def test_a_server_that_does_not_let_go_keeps_nobody_long(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNSUBSCRIBE_SECONDS", 0.2)
+    host = Host(session=True, **{"resources/unsubscribe": answer})
+    with opened(host, revision=R4) as client:
+        changes = client.listen(resource_subscriptions=[f"a://{number}" for number in range(100)])
+        Task(changes.close).result()
+        assert client.ping() >= 0 and list(changes) == []
+        client.subscribe("a://1")
+
+
+def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
+    host = Host(session=True, **{"resources/subscribe": silence})
+    with opened(host, revision=R4) as client:
+        first, second = CancelToken(), CancelToken()
+        slow = Task(lambda: client.subscribe("a://1", cancel=first))
+        assert eventually(lambda: host.subscriptions())
+        with pytest.raises(RequestTimeout, match="an earlier call about subscriptions"):
+            client.subscribe("a://2", timeout=0.02)
+        waiting = Task(lambda: client.unsubscribe("a://1", cancel=second))
+        assert eventually(lambda: client._sessions.newest.subscriptions._waiting)
+        for token, task in ((second, waiting), (first, slow)):
+            token.cancel()
+            with pytest.raises(Cancelled):
+                task.result()
+        assert host.subscriptions() == [("subscribe", "a://1")]
+
+
+# ---------------------------------------------------------------- the client's own stream
+
+
+class Heard:
+    """Callbacks that remember."""
+
+    def __init__(self) -> None:
+        self.news: "SimpleQueue[Any]" = SimpleQueue()
+        self.callbacks: Dict[str, Callable[..., Any]] = {
+            "on_tools_changed": lambda: self.news.put("tools"),
+            "on_prompts_changed": lambda: self.news.put("prompts"),
+            "on_resources_changed": lambda: self.news.put("resources"),
+            "on_resource_updated": self.news.put,
+        }
+
+    def next(self, count: int) -> List[Any]:
+        return [self.news.get(timeout=WAIT) for _ in range(count)]
+
+
+def asked(host: Host, count: int) -> List[Any]:
+    """The filters that were asked for, once there are so many."""
+    host.listens(count)
+    return [message["params"]["notifications"] for message in host.calls(LISTEN)]
+
+
+LISTED = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+
+
+@pytest.mark.requirement("M:SUB-19", "M:PRM-7")
+def test_connect_opens_a_stream_for_the_callbacks() -> None:
+    host, heard = Host(), Heard()
+    with opened(host, **heard.callbacks):
+        assert asked(host, 1) == [LISTED]
+        (id,) = host.listens()
+        host.pipe.give(about(id, TOOLS), about(id, PROMPTS), about(id, RESOURCES), about(id, UPDATED, uri="a://1"))
+        assert heard.next(4) == ["tools", "prompts", "resources", "a://1"]
+    assert host.closed() == [id]
+
+
+@pytest.mark.parametrize("capabilities", [{"tools": {}}, {"tools": {"listChanged": False}}, {}])
+def test_no_stream_is_opened_for_what_the_server_never_tells(capabilities: Any) -> None:
+    host, heard = Host(capabilities=capabilities), Heard()
+    with opened(host, **heard.callbacks), opened(Host(), on_resource_updated=print):
+        assert not host.calls(LISTEN)
+
+
+@pytest.mark.requirement("M:SUB-24")
+def test_a_subscription_replaces_the_stream() -> None:
+    host, heard = Host(), Heard()
+    with opened(host, **heard.callbacks) as client:
+        for step in (
+            lambda: client.subscribe("a://1"), lambda: client.subscribe("a://1"), lambda: client.subscribe("a://2"),
+            lambda: client.unsubscribe("a://1"), lambda: client.unsubscribe("a://1"),
+        ):
+            step()
+        assert asked(host, 4) == [
+            LISTED, {**LISTED, "resourceSubscriptions": ["a://1"]},
+            {**LISTED, "resourceSubscriptions": ["a://1", "a://2"]}, {**LISTED, "resourceSubscriptions": ["a://2"]},
+        ]
+        *old, newest = host.listens(4)
+        assert host.closed(3) == old
+        order = [message["method"] for message in host.calls(LISTEN, "notifications/cancelled")]
+        assert order[:2] == [LISTEN, LISTEN], "the old one is closed when the new one is there"
+        host.pipe.give(*(about(id, UPDATED, uri=f"a://{id}") for id in (*old, newest)))
+        assert heard.next(1) == [f"a://{newest}"]
+        assert len(client._sessions.newest.session.handler.streams) == 1
+
+
+@pytest.mark.requirement("M:SUB-12")
+def test_a_subscription_that_is_not_honoured_leaves_the_old_stream() -> None:
+    host, heard = Host(), Heard()
+    host.answers[LISTEN] = [host.agree, host.gives(lambda id: [agree(id, **LISTED)]), error(-32603, "full"), host.agree]
+    with opened(host, **heard.callbacks) as client:
+        with pytest.raises(CapabilityNotSupported, match="does not tell of changes of a://1"):
+            client.subscribe("a://1")
+        first, second = host.listens(2)
+        host.pipe.give(about(second, TOOLS), about(first, PROMPTS))
+        assert heard.next(1) == ["prompts"] and host.closed() == [second]
+        with pytest.raises(InternalError, match="full"):
+            client.subscribe("a://2")
+        host.pipe.give(about(first, TOOLS))
+        assert heard.next(1) == ["tools"]
+        client.subscribe("a://3")
+        assert asked(host, 4)[-1]["resourceSubscriptions"] == ["a://3"]
+
+
+@pytest.mark.requirement("M:SUB-11")
+def test_a_stream_that_the_server_ends_is_opened_again_and_the_gap_is_told() -> None:
+    host, heard = Host(), Heard()
+    host.answers[LISTEN] = [
+        host.agree, host.agree, error(-32603, "busy"), host.gives(lambda id: [cancelled(id)]), host.agree
+    ]
+    with opened(host, **heard.callbacks) as client:
+        client.subscribe("a://1")
+        host.pipe.give(cancelled(host.listens(2)[1]))
+        newest = host.listens(5)[4]
+        assert heard.next(4) == ["tools", "prompts", "resources", "a://1"], "once, when it is there again"
+        host.pipe.give(about(newest, TOOLS))
+        assert heard.next(1) == ["tools"] and heard.news.empty()
+        assert asked(host, 5)[4] == {**LISTED, "resourceSubscriptions": ["a://1"]}
+
+
+def test_the_pause_grows_and_begins_anew_after_a_long_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.02)
+    host, heard = Host(), Heard()
+    with opened(host, **heard.callbacks) as client:
+        listening = client._sessions.newest.subscriptions
+        for number, (begin, steady, then) in enumerate([(0.001, 60, 0.002), (0.015, 60, 0.02), (0.015, -1.0, 0.02)]):
+            listening._pause = begin
+            monkeypatch.setattr(module, "STEADY", steady)
+            host.pipe.give(ended(host.listens(number + 1)[number]))
+            heard.next(3)
+            assert listening._pause == then
+    assert module.FIRST_PAUSE == 0.01, "which doubled is what came last"
+
+
+@pytest.mark.parametrize("end", ["close", "loss"])
+def test_the_end_of_the_connection_ends_the_pause(
+    end: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE", 60.0)
+    host = Host()
+    with opened(host, on_tools_changed=print) as client:
+        host.pipe.give(ended(host.listens()[0]))
+        assert eventually(lambda: "0 outgoing" in repr(client))
+        if end == "loss":
+            host.pipe.end()
+        else:
+            client.close()
+        assert eventually(lambda: not any(thread.name.endswith("-stream") for thread in threading.enumerate()))
+    assert "cannot be opened" not in caplog.text
+
+
+def test_a_callback_may_subscribe_and_unsubscribe_and_close() -> None:
+    host, done = Host(), threading.Event()
+
+    def changed() -> None:
+        client.subscribe("a://1")
+        client.unsubscribe("a://1")
+        with client.listen(tools_list_changed=True):
+            client.ping()
+        client.close()
+        done.set()
+
+    with opened(host, on_tools_changed=changed) as client:
+        host.pipe.give(about(host.listens()[0], TOOLS))
+        wait_for(done)
+    assert len(host.calls(LISTEN)) == 4
+
+
+@pytest.mark.parametrize("answer", [error(-32601, "none"), error(-32603, "full"), result(), silence])
+def test_a_server_that_gives_no_stream_is_connected_all_the_same(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "BACKGROUND_SECONDS", 0.05)
+    host = Host(answer)
+    with opened(host, on_tools_changed=print) as client:
+        assert client.ping() >= 0
+    assert "no stream of changes" in caplog.text
+
+
+# ---------------------------------------------------------------- clients that go
+
+
+def test_a_client_that_listens_is_collected() -> None:
+    host = Host()
+    held: List[Any] = [minimcp.connect(host, on_tools_changed=print)]
+    client = weakref.ref(held[0])
+    assert let_go(held, "unclosed <Client")
+    assert eventually(lambda: gc.collect() >= 0 and client() is None) and eventually(lambda: host.pipe.closed)
+
+
+def test_a_client_that_only_listens_is_closed_at_exit() -> None:
+    idle, busy = Host(), Host()
+    first, second = (minimcp.connect(host, on_tools_changed=print) for host in (idle, busy))
+    changes = second.listen(tools_list_changed=True)
+    client_module._close_at_exit()
+    assert idle.pipe.closed and not busy.pipe.closed
+    assert idle.closed() == idle.listens()
+    changes.close()
+    second.close()
+    first.close()

@@ -1,0 +1,361 @@
+"""`connect`: what it takes a target for, what it says when that fails, and which options do not apply."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+import minimcp
+from minimcp import Server, StdioServer
+from minimcp.client.connect import read_target
+from minimcp.engine import connection as channel
+from minimcp.stdio.child import ChildTransport
+from minimcp.types import Implementation
+
+from ..answering import R1, R4, R5, Answering, error
+from ..scripted import Task
+from ..support import ROOT, WAIT
+
+QUICK = """
+import sys, json
+sys.path.insert(0, {root!r})
+import minimcp
+server = minimcp.Server("quick")
+@server.tool
+def where() -> list[str]:
+    "Where it runs."
+    import os
+    return [os.getcwd(), os.environ.get("MARK", "")]
+server.run()
+"""
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time for a process that ends, and for the last that it says: a busy machine may not let it at once."""
+    for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS"):
+        monkeypatch.setattr(ChildTransport, name, WAIT)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "quick.py"
+    file.write_text(QUICK.format(root=str(ROOT)), encoding="utf-8")
+    return file
+
+
+def command(target: Any) -> List[str]:
+    server = read_target(target).server
+    assert server is not None
+    return list(server.command)
+
+
+def test_the_order_of_decisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    server = Server("x")
+    assert read_target(server).object is server and read_target(server).server is None
+    stdio = StdioServer(["a"])
+    assert read_target(stdio).server is stdio
+    assert command(["a", Path("b")]) == ["a", "b"] == command(("a", "b"))
+    for name in ("here.py", "two words.py", "tool", "here.js", "here.mjs"):
+        (tmp_path / name).write_text("", encoding="utf-8")
+    assert command("here.py") == [sys.executable, str(tmp_path / "here.py")] == command(Path("here.py"))
+    assert command("two words.py") == [sys.executable, str(tmp_path / "two words.py")]
+    assert command("tool") == [str(tmp_path / "tool")]
+    assert command("here.js") == ["node", str(tmp_path / "here.js")]
+    assert command("here.mjs") == ["node", str(tmp_path / "here.mjs")]
+    assert command("prog 'an argument' $HOME;") == ["prog", "an argument", "$HOME;"]
+    assert read_target("prog x").what == "a command line" and read_target("here.py").what == "a file"
+
+
+def test_a_script_with_arguments_is_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "todo.py"
+    script.touch(mode=0o644)
+    words = r"no program: write connect\(\[sys.executable, 'todo.py', 'a b.json'\]\)$"
+    with pytest.raises(minimcp.ConnectionFailed, match=words):
+        read_target("todo.py 'a b.json'")
+    script.rename("todo.mjs")
+    with pytest.raises(minimcp.ConnectionFailed, match=r"write connect\(\['node', 'todo.mjs', 'x'\]\)$"):
+        read_target("todo.mjs x")
+    script.touch(mode=0o755)
+    assert command("./todo.py x") == ["./todo.py", "x"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert command("todo.py x") == ["todo.py", "x"]
+
+
+def test_a_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for target in ("gone.py", "gone.js", "gone.mjs", Path("gone.py"), "./folder/gone.py"):
+        with pytest.raises(minimcp.ConnectionFailed, match=r"^there is no file '\S*gone.m?[pj][ys]+'$"):
+            minimcp.connect(target)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "gone.py").touch()
+    found = read_target("gone.py", cwd="folder").server
+    assert found is not None and found.command == (sys.executable, "gone.py")
+
+
+def test_what_names_no_server() -> None:
+    for target, kind, text in (
+        (Server, TypeError, "class"),
+        (5, TypeError, "int"),
+        (b"x", TypeError, "bytes"),
+        ("https://", ValueError, "a URL begins"),
+        ("http:///mcp", ValueError, "a URL begins"),
+        ([], ValueError, "empty"),
+        ("", ValueError, "empty"),
+        ("'open", ValueError, "a command line"),
+        ("localhost:8000/mcp", minimcp.ConnectionFailed, "command line: write http:// or https:// before a URL"),
+    ):
+        with pytest.raises(kind, match=text):
+            read_target(target)
+
+
+def test_options_that_do_not_apply() -> None:
+    for target in (Server("x"), StdioServer(["a"])):
+        for options in ({"env": {}}, {"cwd": "."}):
+            with pytest.raises(TypeError, match="env and cwd"):
+                minimcp.connect(target, **options)
+    with pytest.raises(TypeError, match="stderr"):
+        minimcp.connect(Server("x"), stderr=print)
+    with pytest.raises(ValueError, match="revision"):
+        minimcp.connect(Server("x"), revision="newest")
+    with pytest.raises(TypeError, match="class"):
+        minimcp.connect(Server("x"), handlers=Answering)
+    with pytest.raises(TypeError):
+        minimcp.connect(Server("x"), client_info={"name": "no version"})
+    for name in ("timeout", "connect_timeout", "probe_timeout"):
+        with pytest.raises(TypeError, match=f"^{name} is a number of seconds or None, not the str '1'"):
+            minimcp.connect(Server("x"), **{name: "1"})
+    with pytest.raises(TypeError, match="trace"):
+        minimcp.connect(Server("x"), trace=5)
+
+
+@pytest.mark.parametrize(("old", "new"), MOVED.items())
+def test_a_former_option_says_which_limit_it_is_now(old: str, new: str) -> None:
+    with pytest.raises(TypeError, match=rf"no option {old}= any more: say limits=Limits\({new}=\.\.\.\)"):
+        minimcp.connect(Server("x"), **{old: 1})
+    assert hasattr(minimcp.Limits(), new)
+
+
+def test_options_that_there_are_not() -> None:
+    for options, said in (
+        ({"timeuot": 1}, "did you mean timeout="), ({"elicitation_handler": repr}, "did you mean elicit="),
+        ({"limits": 5}, "limits is Limits"), ({"cache": 1}, "cache is True or False, not 1"),
+        ({"extensions": []}, "extensions is a mapping or None"), ({"client_info": 5}, "client_info is an Impl"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            minimcp.connect(Server("x"), **options)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"StdioServer has no option stderr=: say connect\(\.\.\., stderr="):
+        StdioServer(["a"], stderr=print)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="did you mean inherit_env="):
+        StdioServer(["a"], inheritenv=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("revision", ["auto", "handshake"])
+def test_a_file_is_run_where_and_with_what_is_asked(script: Path, tmp_path: Path, revision: str) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with minimcp.connect(str(script), revision=revision, cwd=other, env={"MARK": "x"}, timeout=WAIT) as client:
+        client.list_tools()
+        assert client.call_tool("where").value == [os.path.realpath(other), "x"]
+
+
+def test_what_is_told_of_a_server_that_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(minimcp.ConnectionFailed, match="^connect took .* for a command line: .*no-such-program"):
+        minimcp.connect("no-such-program --serve")
+    lines: List[str] = []
+    crash = [sys.executable, "-c", "import sys; print('out of luck', file=sys.stderr); sys.exit(4)"]
+    with pytest.raises(minimcp.ConnectionFailed) as caught:
+        minimcp.connect(crash, connect_timeout=WAIT, stderr=lines.append)
+    assert lines == ["out of luck"], "it cannot have died of a probe that it did not read"
+    assert str(caught.value).startswith("connect took the target for an argument list: ")
+    assert "out of luck" in caught.value.stderr_tail
+    assert caught.value.exit_code == 4 and R5 not in str(caught.value)
+    assert "server.run()" not in str(caught.value)
+    with pytest.raises(minimcp.ConnectionFailed, match=r"with code 0\n.* does this program call server.run\(\)\?$"):
+        minimcp.connect([sys.executable, "-c", "import minimcp; minimcp.Server('x')"], connect_timeout=WAIT, cwd=ROOT)
+    assert str(caught.value).count("out of luck") == 2, "in the command, and in the last lines"
+
+
+TWICE = """
+import os, sys
+folder = sys.argv[1]
+first = not os.path.exists(folder + "/started")
+open(folder + "/started", "a").write("x")
+print("Starting", file=sys.stderr)
+sys.stdin.readline()
+sys.exit({reason})
+"""
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("'no database'", ["Starting", "no database"]),
+        ("'no probe' if first else 'no database'", ["Starting", "no probe", "no database"]),
+    ],
+)
+def test_a_server_that_dies_of_the_probe_and_without_it(tmp_path: Path, reason: str, shown: List[str]) -> None:
+    lines: List[str] = []
+    command = [sys.executable, "-S", "-c", TWICE.format(reason=reason), str(tmp_path)]
+    with pytest.raises(minimcp.ConnectionFailed) as caught:
+        minimcp.connect(command, connect_timeout=WAIT, stderr=lines.append)
+    assert (tmp_path / "started").read_text() == "xx"
+    assert lines == shown
+    assert caught.value.stderr_tail == "Starting\nno database\n"
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__  # one flat exception says it all
+    assert str(caught.value).count("    no database") == 1
+    assert ("    no probe" in str(caught.value)) == ("no probe" in shown)
+
+
+def test_a_server_that_never_agrees_is_ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChildTransport, "CLOSE_SECONDS", 6 * WAIT)
+    monkeypatch.setattr(ChildTransport, "SETTLE_SECONDS", 0.1)  # it lives on
+    stubborn = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: time.sleep(60)"
+    half = "import os, time\nos.close(1)\nwhile True: time.sleep(60)"
+    for code, seconds, kind in ((stubborn, 0.4, minimcp.RequestTimeout), (half, WAIT, minimcp.ConnectionFailed)):
+        command = [sys.executable, "-S", "-c", code]
+        connecting = Task(lambda: minimcp.connect(command, connect_timeout=seconds))  # noqa: B023, ended in this round
+        with pytest.raises(kind):
+            connecting.result()
+
+
+def test_a_server_that_has_agreed_gets_the_full_grace(script: Path) -> None:
+    with minimcp.connect(str(script), timeout=WAIT) as client:
+        assert client._channel._pipe.grace == ChildTransport.CLOSE_SECONDS  # type: ignore[attr-defined]
+
+
+class Dying(Answering):
+    """Dies of what it does not know, so many times."""
+
+    def __init__(self, deaths: int) -> None:
+        super().__init__()
+        self.deaths, self.opened = deaths, 0
+
+    def open_pipe(self) -> Any:
+        self.opened += 1
+        pipe = super().open_pipe()
+        if self.opened <= self.deaths:
+            pipe.answers = {"server/discover": lambda message: pipe.end(), "initialize": lambda message: pipe.end()}
+        return pipe
+
+
+@pytest.mark.requirement("M:VER-C13")
+def test_only_a_process_is_started_again_without_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(minimcp.ConnectionFailed, match="in this process"):
+        minimcp.connect(Dying(1))
+    def dying(deaths: int) -> Dying:
+        server = Dying(deaths)
+        monkeypatch.setattr(ChildTransport, "start", lambda *_, **__: server.open_pipe())
+        return server
+
+    once = dying(1)
+    with minimcp.connect(["a"]) as client:
+        assert client.revision == R4 and once.pipe.methods()[0] == "initialize" and once.opened == 2
+    for deaths, options, opened in ((2, {}, 2), (1, {"revision": "handshake"}, 1), (1, {"revision": R5}, 1)):
+        server = dying(deaths)
+        with pytest.raises(minimcp.ConnectionFailed, match="an argument list"):
+            minimcp.connect(["a"], **options)  # type: ignore[arg-type]
+        assert server.opened == opened
+
+
+def test_a_refusal_and_a_silence_say_what_the_target_was_taken_for() -> None:
+    with pytest.raises(minimcp.ConnectionFailed, match="a server in this process.*refused"):
+        minimcp.connect(Answering({"initialize": error(-32603)}))
+    with pytest.raises(minimcp.RequestTimeout, match="a server in this process"):
+        minimcp.connect(Answering({"initialize": lambda message: None}), connect_timeout=0.02)
+
+
+def test_how_the_client_describes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(**options: Any) -> Any:
+        server = Answering()
+        with minimcp.connect(server, revision=R1, **{"connect_timeout": WAIT, **options}):
+            raise AssertionError("it answers another revision")
+
+    def opening(**options: Any) -> Any:
+        server = Answering()
+        with minimcp.connect(server, revision=R4, **options):
+            return server.pipe.messages[0]["params"]
+
+    with pytest.raises(minimcp.UnsupportedRevision):
+        told()
+    monkeypatch.setattr(sys, "argv", ["/a/host.py"])
+    assert opening()["clientInfo"]["name"] == "host.py" and opening()["capabilities"] == {}
+    for argv in ([""], []):
+        monkeypatch.setattr(sys, "argv", argv)
+        assert opening()["clientInfo"]["name"] == "minimcp"
+    for info in (Implementation("me", "1"), {"name": "me", "version": "1"}):
+        assert opening(client_info=info)["clientInfo"] == {"name": "me", "version": "1"}
+    extensions = {"com.example/x": {"a": 1}}
+    assert opening(extensions=extensions)["capabilities"] == {"extensions": extensions}
+
+
+def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    entry = {"command": sys.executable, "args": [script.name], "cwd": ".", "env": {"MARK": "${UNSET_MARK:-m}"}}
+    file.write_text(json.dumps({"mcpServers": {"quick.py": entry, "dead": {"command": "no-such-program"}}}))
+    with minimcp.connect("quick.py", config=file, timeout=WAIT) as client:
+        assert client.call_tool("where").structured_content == [os.path.realpath(tmp_path), "m"]
+    with pytest.raises(minimcp.ConnectionFailed, match=f"^connect took .* for the server 'dead' of {file}: .*no such program"):
+        minimcp.connect("dead", config=str(file))
+    with pytest.raises(ValueError, match="has no server 'other'"):
+        minimcp.connect("other", config=file)
+    with pytest.raises(TypeError, match="by its name, a str, not by PosixPath|WindowsPath"):
+        minimcp.connect(script, config=file)
+    for options in ({"env": {}}, {"cwd": "."}):
+        with pytest.raises(TypeError, match="env and cwd are part of the config"):
+            minimcp.connect("dead", config=file, **options)  # type: ignore[arg-type]
+    with minimcp.connect("it", config={"it": Server("x")}) as client:
+        assert client.server_info is not None and client.server_info.name == "x"
+    with pytest.raises(minimcp.RequestTimeout, match="for the server 'it': "):
+        minimcp.connect("it", config={"it": Answering({"initialize": lambda message: None})}, connect_timeout=0.02)
+
+
+@pytest.mark.parametrize("revision", ["auto", R4, R5])
+def test_the_attempt_is_given_up_by_a_token(revision: str) -> None:
+    token = minimcp.CancelToken()
+    silent = Answering({"initialize": lambda message: token.cancel("enough"),
+                        "server/discover": lambda message: token.cancel("enough")})
+    with pytest.raises(minimcp.Cancelled, match="^enough$"):
+        minimcp.connect(silent, revision=revision, connect_timeout=None, cancel=token)
+    assert silent.pipe.closed and len(silent.pipe.methods()) == 1
+    late = Answering()
+    with pytest.raises(minimcp.Cancelled):
+        minimcp.connect(late, cancel=token)
+    assert late.pipe is None
+    with pytest.raises(TypeError, match="CancelToken"):
+        minimcp.connect(late, cancel=5)  # type: ignore[arg-type]
+
+
+def test_a_server_that_ends_while_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = minimcp.CancelToken()
+    servers: List[Answering] = []
+
+    def start(*_: Any, **__: Any) -> Any:
+        def die(message: Any) -> None:
+            server.pipe.end()
+
+        server = Answering({"server/discover": die})
+        servers.append(server)
+        if len(servers) == 2:
+            token.cancel("enough")
+        return server.open_pipe()
+
+    monkeypatch.setattr(ChildTransport, "start", start)
+    with pytest.raises(minimcp.Cancelled):
+        minimcp.connect(["a"], cancel=token)
+    assert len(servers) == 2 and servers[1].pipe.closed and servers[1].pipe.methods() == []
+
+
+def test_a_trace_of_every_message() -> None:
+    lines: List[Any] = []
+    with minimcp.connect(Server("x"), revision=R4, trace=lambda arrow, text: lines.append((arrow, text))) as client:
+        client.ping()
+    assert [arrow for arrow, _ in lines] == ["-->", "<--", "-->", "-->", "<--"]
+    assert '"initialize"' in lines[0][1] and '"ping"' in lines[3][1]

@@ -1,0 +1,288 @@
+"""`connect_all` and `Group`: opened and closed side by side, named together, and each failing alone."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+import minimcp
+from minimcp import CancelToken, Group, Server, connect_all
+
+from ..answering import R4, Answering, AnsweringPipe, error, initialized, result, silence
+from ..scripted import Task
+from ..support import WAIT, eventually
+
+
+def tool(name: str) -> Dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object"}}
+
+
+def answering(*names: str, **answers: Any) -> Answering:
+    """A server with these tools, each of which answers its own name."""
+    called = {"tools/list": result(tools=[tool(name) for name in names]), "tools/call": own_name}
+    return Answering({**called, **{name.replace("_", "/"): answer for name, answer in answers.items()}})
+
+
+def own_name(message: Dict[str, Any]) -> Any:
+    return {"result": {"content": [{"type": "text", "text": message["params"]["name"]}]}}
+
+
+def opened(servers: Dict[str, Any], **keywords: Any) -> Group:
+    return connect_all(servers, **{"revision": R4, "timeout": WAIT, **keywords})
+
+
+def names(group: Group) -> List[str]:
+    return [each.name for each in group.list_tools()]
+
+
+class Together(Answering):
+    """Opens when so many are being opened; its pipe closes when so many are being closed."""
+
+    def __init__(self, barrier: threading.Barrier) -> None:
+        super().__init__()
+        self.barrier = barrier
+
+    def open_pipe(self) -> AnsweringPipe:
+        self.barrier.wait(WAIT)
+        pipe, close = super().open_pipe(), AnsweringPipe.close
+        waited = threading.Event()
+
+        class Slow(AnsweringPipe):
+            __slots__ = ()
+
+            def close(self) -> None:
+                if not waited.is_set():
+                    waited.set()
+                    barrier.wait(WAIT)
+                close(self)
+
+        barrier = self.barrier
+        slow = Slow(pipe.answers)
+        self.pipe = slow
+        return slow
+
+
+def test_all_are_opened_and_closed_side_by_side() -> None:
+    barrier = threading.Barrier(20)
+    servers = {f"s{number}": Together(barrier) for number in range(20)}
+    group = opened(servers)
+    assert list(group.clients) == list(servers) and group.errors == {}
+    assert "s0, s1" in repr(group) and repr(group).endswith("0 errors>")
+    group.close()
+    assert all(server.pipe.closed for server in servers.values()) and not barrier.broken
+    group.close()
+    assert group.errors == {}
+
+
+@pytest.mark.requirement("M:TOOL-24")
+def test_tools_have_the_names_of_their_servers() -> None:
+    plain = Server("plain")
+
+    @plain.tool
+    def add(left: int, right: int) -> int:
+        """Add."""
+        return left + right
+
+    with opened({"calc": plain, "bare": Answering({"initialize": initialized(x={})}), "two words": answering("a", "b")},
+                separator=".") as group:
+        listed = group.list_tools()
+        assert [each.name for each in listed] == ["calc.add", "two words.a", "two words.b"]
+        assert listed[0].description == "Add." and group.errors == {}
+        assert group.clients["calc"].list_tools()[0].name == "add"
+        assert group.call_tool("calc.add", {"left": 1, "right": 2}).value == 3
+        assert group.call_tool("two words.b").text == "b"
+        place = group.resolve("two words.a.b")
+        assert (place.server, place.client, place.name) == ("two words", group.clients["two words"], "a.b")
+        with pytest.raises(minimcp.CapabilityNotSupported):
+            group.call_tool("bare.x")
+        with pytest.raises(minimcp.ToolError):
+            group.call_tool("calc.add", {})
+        assert group.call_tool("calc.add", {}, raise_on_error=False, timeout=WAIT).is_error
+
+
+def test_the_longest_server_counts() -> None:
+    servers = {"a": answering("b__x", "c"), "a__b": answering("x"), "dead__a": Answering({"initialize": error(-32603)}),
+               "dead": answering("a__x")}
+    with opened(servers) as group:
+        assert names(group) == ["a__c", "a__b__x"], "none that call_tool would take for another's"
+        assert group.resolve("a__b__x").server == "a__b" and group.resolve("a__b_x").server == "a"
+        assert group.call_tool("a__b__x").text == "x" and group.call_tool("a__c").text == "c"
+        assert servers["a"].pipe.methods().count("tools/call") == 1
+        with pytest.raises(minimcp.ConnectionFailed, match="'dead__a__x' cannot be called, 'dead__a' was") as caught:
+            group.call_tool("dead__a__x")
+        assert caught.value.__cause__ is group.errors["dead__a"]
+
+
+def test_what_an_unknown_name_is_told() -> None:
+    with opened({"git": answering("log", "status"), "db": answering("query")}) as group:
+        def told(name: str) -> str:
+            with pytest.raises(minimcp.InvalidParams) as caught:
+                group.call_tool(name)
+            return str(caught.value)
+
+        ending = " names are server__tool, its servers git and db"
+        assert told("gti__log") == "no server of this group has a tool 'gti__log', did you mean git__log? Its" + ending
+        assert told("log") == "no server of this group has a tool 'log': its" + ending
+        group.list_tools()
+        assert told("log") == "no server of this group has a tool 'log', did you mean git__log? Its" + ending
+        assert "git__log? Its" in told("git_log") and "db__query? Its" in told("QUERY")
+        with pytest.raises(TypeError, match="name is a str, not int"):
+            group.call_tool(5)  # type: ignore[arg-type]
+        assert group.resolve("git__nonsense").name == "nonsense", "the server answers for its tools"
+    with opened({}) as nobody:
+        assert nobody.list_tools() == [] and "none" in repr(nobody)
+        with pytest.raises(minimcp.InvalidParams, match="its servers none"):
+            nobody.call_tool("a__b")
+
+
+def failing(tmp_path: Path) -> Dict[str, Any]:
+    return {
+        "refuses": Answering({"initialize": error(-32603, "not today")}),
+        "absent": [str(tmp_path / "none")],
+        "unset": {"command": "x", "args": ["${THIS_IS_NOT_SET}"]},
+        "remote": {"url": "http://127.0.0.1:1/mcp"},
+        "off": {"command": "x", "disabled": True},
+    }
+
+
+def test_a_server_that_does_not_start_is_an_error_of_its_own(tmp_path: Path) -> None:
+    import requests  # noqa: F401 - before the clock runs: on a busy machine this takes longer than an answer
+
+    with opened({"fine": answering("x"), **failing(tmp_path)}, connect_timeout=WAIT) as group:
+        assert list(group.clients) == ["fine"] and names(group) == ["fine__x"]
+        kinds = {name: type(each) for name, each in group.errors.items()}
+        assert kinds == {
+            "refuses": minimcp.ConnectionFailed, "absent": minimcp.ConnectionFailed, "unset": ValueError,
+            "remote": minimcp.ConnectionFailed,
+        }
+        assert "the server 'refuses': " in str(group.errors["refuses"]) and "not today" in str(group.errors["refuses"])
+        assert "no connection" in str(group.errors["remote"])
+    assert list(group.errors) == list(kinds)
+    with opened({"silent": Answering({"initialize": silence})}, connect_timeout=0.05) as late:
+        assert isinstance(late.errors["silent"], minimcp.RequestTimeout) and not late.clients
+
+
+@pytest.mark.parametrize("name", ["refuses", "absent", "unset"])
+def test_strict_raises_the_first_and_closes_the_rest(name: str, tmp_path: Path) -> None:
+    fine, hanging = Answering(), Answering({"initialize": silence})
+    wrong = failing(tmp_path)[name]
+    with pytest.raises((minimcp.ConnectionFailed, ValueError), match=f"server '{name}'"):
+        opened({"fine": fine, "hanging": hanging, name: wrong}, strict=True, connect_timeout=None)
+    assert all(each.pipe is None or each.pipe.closed for each in (fine, hanging))
+
+
+def test_a_mistake_of_the_caller_is_no_servers_error() -> None:
+    fine = Answering()
+    with pytest.raises(TypeError, match="stderr does not apply"):
+        opened({"fine": fine}, stderr=print)
+    with pytest.raises(TypeError, match="not by int"):
+        opened({"fine": fine, "five": 5})
+    assert fine.pipe is None or fine.pipe.closed
+    for keywords in ({"separator": ""}, {"separator": 5}, {"revision": "newest"}):
+        with pytest.raises(ValueError, match="separator|revision"):
+            opened({"fine": Answering()}, **keywords)
+    for keywords in ({"cancel": 5}, {"handler": 5}, {"config": {}}, {"env": {}}):
+        with pytest.raises(TypeError):
+            opened({"fine": Answering()}, **keywords)
+    with pytest.raises(FileNotFoundError):
+        connect_all("no-such-file.json")
+
+
+def test_a_server_that_is_lost_fails_only_its_own_calls() -> None:
+    servers = {"a": answering("x", tools_call=silence), "b": answering("y")}
+    with opened(servers) as group:
+        assert names(group) == ["a__x", "b__y"]
+        running = Task(group.call_tool, "a__x")
+        assert eventually(lambda: "tools/call" in servers["a"].pipe.methods())
+        servers["a"].pipe.end()
+        with pytest.raises(minimcp.ConnectionLost):
+            running.result()
+        assert list(group.errors) == ["a"] and isinstance(group.errors["a"], minimcp.ConnectionLost)
+        assert names(group) == ["b__y"] and group.call_tool("b__y").text == "y"
+        with pytest.raises(minimcp.ConnectionLost):
+            group.call_tool("a__x")
+        outcomes = group.call_tools([("a__x", None), ("b__y", {}), ("a__z", None)], return_exceptions=True)
+        assert [type(each) for each in outcomes] == [
+            minimcp.ConnectionLost, minimcp.CallToolResult, minimcp.ConnectionLost,
+        ]
+
+
+def test_a_server_that_cannot_list_leaves_its_tools_out_until_it_can() -> None:
+    lists = [error(-32603, "busy"), error(-32021, "cannot"), silence, result(tools=5), result(tools=[tool("x")])]
+    with opened({"a": answering(tools_list=lists), "b": answering("y")}) as group:
+        for kind in (minimcp.InternalError, minimcp.CapabilityNotSupported):
+            assert names(group) == ["b__y"] and isinstance(group.errors["a"], kind)
+        assert [each.name for each in group.list_tools(timeout=0.2)] == ["b__y"]
+        assert isinstance(group.errors["a"], minimcp.RequestTimeout)
+        assert names(group) == ["b__y"] and isinstance(group.errors["a"], minimcp.ProtocolViolation)
+        assert names(group) == ["a__x", "b__y"] and group.errors == {}
+        with pytest.raises(TypeError, match="timeout"):
+            group.list_tools(timeout="1")  # type: ignore[arg-type]
+
+
+def test_one_may_be_closed_early_and_all_in_any_order() -> None:
+    servers = {name: answering("x") for name in "abc"}
+    with opened(servers) as group:
+        group.clients["b"].close()
+        assert group.errors == {}, "it is not lost"
+        assert names(group) == ["a__x", "c__x"]
+        for name in "ca":
+            group.clients[name].close()
+        assert names(group) == []
+    with pytest.raises(minimcp.ConnectionLost):
+        group.call_tool("a__x")
+
+
+def test_many_calls_to_many_servers() -> None:
+    with opened({"a": answering("x"), "b": answering("y", tools_call=error(-32602, "no y"))}) as group:
+        texts = [each.text for each in group.call_tools([("a__1", None), ("a__2", {}), ("a__3", None)])]
+        assert texts == ["1", "2", "3"]
+        outcomes = group.call_tools([("b__y", None), ("a__x", None), ("c__z", None)], return_exceptions=True)
+        assert outcomes[1].text == "x" and isinstance(outcomes[2], minimcp.InvalidParams)
+        assert outcomes[0].from_peer and not outcomes[2].from_peer
+        with pytest.raises(minimcp.InvalidParams, match="no y"):
+            group.call_tools([("a__x", None), ("b__y", None)])
+        with pytest.raises(minimcp.InvalidParams, match="has a tool 'c__z'"):
+            group.call_tools([("a__x", None), ("c__z", None)])
+        assert group.call_tools([]) == []
+
+
+def test_a_token_ends_the_opening_of_all() -> None:
+    token = CancelToken()
+    fine = Answering()
+
+    def cancel(message: Dict[str, Any]) -> None:
+        assert eventually(lambda: fine.pipe and "notifications/initialized" in fine.pipe.methods())
+        token.cancel("enough")
+
+    hanging = Answering({"initialize": cancel})
+    with pytest.raises(minimcp.Cancelled, match="enough"):
+        opened({"fine": fine, "hanging": hanging}, cancel=token, connect_timeout=None)
+    assert fine.pipe.closed and hanging.pipe.closed
+    never = Answering()
+    with pytest.raises(minimcp.Cancelled):
+        opened({"never": never}, cancel=token)
+    assert never.pipe is None
+
+
+def interrupt() -> None:
+    """Ctrl-C. A signal that comes right before a wait does not end it: whoever sends it has the wait end as well."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def test_ctrl_c_while_servers_are_opened_closes_those_that_are() -> None:
+    fine, hanging = Answering(), Answering({"initialize": silence})
+
+    def strike(message: Dict[str, Any]) -> Any:
+        for server, method in ((fine, "notifications/initialized"), (hanging, "initialize")):
+            assert eventually(lambda: server.pipe and method in server.pipe.methods())  # noqa: B023, in this round
+        interrupt()
+        return error(-32603)(message)
+
+    with pytest.raises(KeyboardInterrupt):
+        opened({"fine": fine, "hanging": hanging, "striking": Answering({"initialize": strike})}, connect_timeout=None)
+    assert fine.pipe.closed and hanging.pipe.closed

@@ -1,0 +1,408 @@
+"""What a host's handlers get and what the server hears of it, where questions are requests."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from typing import Any, Dict, List, Optional
+
+import pytest
+
+import minimcp
+from minimcp import Answer, Audio, Image, Refused, SampleResult, Text, ToolUse
+from minimcp.engine import timer as deadlines
+
+from .. import answering
+from ..answering import R1, R2, R3, R4, Answering, initialized, result
+from ..scripted import Task, cancelled, wait_for
+from ..support import WAIT, MovedTime, eventually
+
+HI = [{"role": "user", "content": {"type": "text", "text": "hi"}}]
+
+FORM: Dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0, "default": 7}},
+    "required": ["name"],
+}
+
+
+def ask(method: str, params: Dict[str, Any], *, revision: str = R4, **host: Any) -> Any:
+    """What the server hears when it asks once."""
+    server = Answering({"initialize": initialized(revision)})
+    with minimcp.connect(server, revision=revision, **host):
+        server.pipe.ask(method, **params)
+        return server.pipe.heard(1)["s1"]
+
+
+def elicited(returned: Any, *, revision: str = R4, schema: Any = FORM, **params: Any) -> Any:
+    """What the server hears when `elicit` returns this, or raises it."""
+
+    def elicit(request: Any) -> Any:
+        if isinstance(returned, BaseException):
+            raise returned
+        return returned
+
+    asked = {"message": "?", **({} if schema is None else {"requestedSchema": schema}), **params}
+    return ask("elicitation/create", asked, revision=revision, elicit=elicit)
+
+
+def sampled(returned: Any, *, revision: str = R4, sampling: Any = (), **params: Any) -> Any:
+    """What the server hears when `sample` returns this, or raises it."""
+
+    def sample(request: Any) -> Any:
+        if isinstance(returned, BaseException):
+            raise returned
+        return returned
+
+    asked = {"messages": HI, "maxTokens": 5, **params}
+    return ask("sampling/createMessage", asked, revision=revision, sample=sample, sampling=sampling)
+
+
+# ---------------------------------------------------------------- elicitation
+
+
+@dataclasses.dataclass
+class Person:
+    name: str
+    age: Optional[int] = None
+
+
+class Odd:
+    """Has no JSON form."""
+
+
+@pytest.mark.requirement("ELIC-16", "ELIC-17", "ELIC-18", "ELIC-19", "M:ELI-5", "M:ELI-7")
+def test_what_elicit_may_return(caplog: pytest.LogCaptureFixture) -> None:
+    good: List[Any] = [
+        ({"name": "Ada"}, {"action": "accept", "content": {"age": 7, "name": "Ada"}}),
+        ({"name": "Ada", "age": 3}, {"action": "accept", "content": {"age": 3, "name": "Ada"}}),
+        (Person("Ada"), {"action": "accept", "content": {"age": 7, "name": "Ada"}}),
+        (Answer("accept", Person("Ada", 1)), {"action": "accept", "content": {"age": 1, "name": "Ada"}}),
+        ({"name": "Ada", "age": None}, {"action": "accept", "content": {"age": 7, "name": "Ada"}}),
+        (None, {"action": "decline"}),
+        (Answer("decline"), {"action": "decline"}),
+        (Answer("cancel"), {"action": "cancel"}),
+    ]
+    for returned, heard in good:
+        assert elicited(returned) == heard, returned
+    assert not caplog.records
+    bad: List[Any] = [{}, {"name": 5}, {"name": "Ada", "age": -1}, {"name": None}, Answer("accept"), "Ada", 5, Odd()]
+    for returned in bad:
+        assert elicited(returned) == (-32603, "the host's handler failed"), returned
+    assert caplog.text.count("the handler for elicitation/create failed") == len(bad)
+    assert elicited({}, schema={"type": "object"}) == {"action": "accept", "content": {}}
+    nullable = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
+    fields = {"note": {"type": "string"}, "null": nullable, "none": {"type": "string", "default": None}}
+    for returned, content in (
+        ({"note": None}, {"null": None}), ({"null": "x"}, {"null": "x"}), ({"null": None}, {"null": None}),
+        ({"none": None}, {"null": None}), ({}, {"null": None}),
+    ):
+        heard = elicited(returned, schema={"type": "object", "properties": fields})
+        assert heard == {"action": "accept", "content": content}, returned
+    assert elicited(Answer("accept"), schema={"type": "object"}) == {"action": "accept", "content": {}}
+
+
+@pytest.mark.requirement("X-15", "X-04")
+def test_every_kind_of_field_is_checked() -> None:
+    choices = [{"const": "a", "title": "A"}, {"const": "b", "title": "B"}]
+    fields: List[Any] = [
+        ({"type": "string", "minLength": 2, "maxLength": 3, "format": "email"}, "ab", ["a", "aaaa", 1]),
+        ({"type": "string", "pattern": "^a"}, "ab", ["ba"]),
+        ({"type": "number", "minimum": 1, "maximum": 2}, 1.5, [0, 3, "1"]),
+        ({"type": "integer", "title": "t", "description": "d"}, 5, [1.5, True]),
+        ({"type": "boolean", "default": True}, False, ["no", 0]),
+        ({"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}, "a", ["c", "A"]),
+        ({"type": "string", "oneOf": choices}, "b", ["B"]),
+        ({"type": "string", "anyOf": choices}, "b", ["B"]),
+        ({"type": "array", "items": {"type": "string", "enum": ["a"]}, "minItems": 1}, ["a"], [[], ["c"]]),
+        ({"type": "array", "maxItems": 1}, ["a"], [["a", "a"], "a"]),
+        ({"type": "array", "items": {"anyOf": choices}, "default": ["a"]}, ["b", "a"], [["x"]]),
+    ]
+    for field, good, bad in fields:
+        dialect = "https://json-schema.org/draft/2020-12/schema"
+        schema = {"$schema": dialect, "type": "object", "properties": {"f": field}}
+        assert elicited({"f": good}, schema=schema) == {"action": "accept", "content": {"f": good}}
+        assert [elicited({"f": each}, schema=schema)[0] for each in bad] == [-32603] * len(bad), field
+
+
+@pytest.mark.requirement("ELIC-06", "ELIC-22", "M:ELI-15")
+def test_what_elicit_gets() -> None:
+    seen: List[Any] = []
+
+    def elicit(request: Any) -> None:
+        seen.append((request.mode, request.message, request.schema, request.url, request.defaults, request.server.name))
+        with pytest.raises(LookupError):
+            minimcp.current_context()
+
+    ask("elicitation/create", {"message": "?", "requestedSchema": FORM}, elicit=elicit)
+    assert seen == [("form", "?", FORM, None, {"age": 7}, "scripted")]
+
+
+@pytest.mark.requirement("ELIC-25", "ELIC-34", "ELIC-35", "M:ELI-7", "M:ELI-12")
+def test_a_url_is_shown_whole_and_answered_without_content() -> None:
+    url = "https://x.y/a?b=c#d"
+    for returned, action in (({}, "accept"), ({"a": 1}, "accept"), (Answer("accept"), "accept"), (None, "decline")):
+        assert elicited(returned, schema=None, mode="url", url=url, elicitationId="e") == {"action": action}
+    assert elicited(False, schema=None, mode="url", url=url)[0] == -32603
+    seen: List[Any] = []
+    ask("elicitation/create", {"message": "?", "mode": "url", "url": url, "elicitationId": "e"}, elicit=seen.append)
+    assert [(each.url, each.host, each.elicitation_id) for each in seen] == [(url, "x.y", "e")]
+
+
+@pytest.mark.requirement("ELIC-04", "SEC-09")
+def test_questions_that_are_none_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    form = {"message": "?", "requestedSchema": FORM}
+    wrong: List[Any] = [
+        ({}, "message is missing"),
+        ({"message": "?"}, "requestedSchema is missing"),
+        ({**form, "mode": "telepathy"}, "does not declare elicitation by telepathy"),
+        ({"message": "?", "requestedSchema": {"type": 5}}, "requestedSchema"),
+        ({"message": "?", "requestedSchema": {"type": "string"}}, "requestedSchema is of the type 'string', not"),
+        ({"message": "?", "requestedSchema": {"type": "object", "properties": []}}, "requestedSchema"),
+        ({"message": "?", "requestedSchema": {"type": "object", "properties": {"a": 5}}}, "requestedSchema"),
+        ({"message": "?", "mode": "url"}, "url must be a URL"),
+        ({"message": "?", "mode": "url", "url": "nowhere"}, "url must be a URL"),
+    ]
+    for params, said in wrong:
+        code, text = ask("elicitation/create", params, elicit=repr)
+        assert code == -32602 and said in text
+    url = {"message": "?", "mode": "url", "url": "https://x.y/"}
+    assert ask("elicitation/create", url, elicit=repr, elicitation=("form",))[0] == -32602
+    assert ask("elicitation/create", form, elicit=repr, elicitation=("url",))[0] == -32602
+    assert ask("elicitation/create", url, elicit=repr, revision=R3)[0] == -32602
+    assert ask("sampling/createMessage", {"messages": HI}, sample=repr)[0] == -32602
+    assert not caplog.records
+
+
+@pytest.mark.requirement("X-30", "ELIC-16")
+def test_a_default_that_does_not_fit_is_left_out_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    fields = {
+        "a": {"type": "integer", "default": "x\n", "title": "A"},
+        "b": {"type": "string", "enum": ["s", "l"], "default": "m"},
+        "c": {"type": "string", "default": "kept"},
+    }
+    seen: List[Any] = []
+
+    def elicit(request: Any) -> Any:
+        seen.append((request.defaults, request.schema["properties"]))
+        return {"a": 1}
+
+    schema = {"type": "object", "properties": fields}
+    heard = ask("elicitation/create", {"message": "?", "requestedSchema": schema}, elicit=elicit)
+    assert heard == {"action": "accept", "content": {"a": 1, "c": "kept"}}
+    shown = {"a": {"type": "integer", "title": "A"}, "b": {"type": "string", "enum": ["s", "l"]}, "c": fields["c"]}
+    assert seen == [({"c": "kept"}, shown)]
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and "left out: a: expected an integer" in record.getMessage()
+    assert "b: expected one of 's' or 'l'" in record.getMessage() and "\n" not in record.getMessage()
+
+
+def test_without_a_checker_an_answer_is_sent_unchecked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def missing(schema: Any, where: str) -> Any:
+        raise ImportError("pip install jsonschema")
+
+    monkeypatch.setattr("minimcp.schema.compile_peer_check", missing)
+    assert elicited({"name": 5}) == {"action": "accept", "content": {"age": 7, "name": 5}}
+    assert "an answer is sent unchecked: pip install jsonschema" in caplog.text
+
+
+# ---------------------------------------------------------------- sampling
+
+
+@pytest.mark.requirement("SAMP-05", "SAMP-07", "SAMP-08", "SAMP-12", "M:SAM-8")
+def test_what_sample_may_return() -> None:
+    text, other = {"type": "text", "text": "ho"}, {"type": "text", "text": "x"}
+    said = {"role": "assistant", "content": text, "model": "unknown", "stopReason": "endTurn"}
+    own = SampleResult("ho", "m", stop_reason="bored")
+    two = SampleResult([Text("ho"), Text("x")], "m")
+    for revision in (R1, R2, R3, R4):
+        assert sampled("ho", revision=revision) == said
+        assert sampled(own, revision=revision) == {**said, "model": "m", "stopReason": "bored"}
+        content = [text, other] if revision == R4 else {"type": "text", "text": "ho\nx"}
+        assert sampled(two, revision=revision)["content"] == content
+        image, sound, use = Image(b"x", "image/png"), Audio(b"x", "audio/wav"), ToolUse("1", "t", {})
+        fits = [not isinstance(sampled(SampleResult(each), revision=revision), tuple) for each in (image, sound, use)]
+        assert fits == [True, revision != R1, revision == R4]
+        both = sampled(SampleResult([Text("a"), image]), revision=revision)
+        assert isinstance(both, tuple) == (revision != R4)
+    for bad in (None, 5, {"content": "x"}):
+        assert sampled(bad)[0] == -32603
+
+
+@pytest.mark.requirement("SAMP-19", "SAMP-21", "SAMP-22", "SAMP-25", "SAMP-27", "M:SAM-14")
+def test_tools_for_a_model() -> None:
+    tools = [{"name": "t", "inputSchema": {"type": "object"}}]
+    for more in ({"tools": tools}, {"toolChoice": {}}, {"tools": []}):
+        assert sampled("ho", **more)[0] == -32602
+        assert sampled("ho", sampling=("tools",), **more)["model"] == "unknown"
+        assert sampled("ho", sampling=("tools",), revision=R3, **more)[0] == -32602
+    assert sampled("ho", task={"ttl": 1})["model"] == "unknown", "an ordinary answer, as we declare no tasks"
+    use = {"type": "tool_use", "id": "1", "name": "t", "input": {}, "_meta": {"k": 1}}
+    answer = {"type": "tool_result", "toolUseId": "1", "content": [], "_meta": {"k": 2}}
+    asked = {"role": "assistant", "content": [use]}
+    for last in ([], [{"role": "user", "content": [answer, HI[0]["content"]]}], HI):
+        code, text = sampled("ho", sampling=("tools",), messages=[asked, *last])
+        assert code == -32602 and "tool" in text
+    seen: List[Any] = []
+
+    def sample(request: Any) -> Any:
+        seen.extend(message.to_wire() for message in request.messages)
+        return SampleResult(request.messages[0].content[0])
+
+    params = {"messages": [asked, {"role": "user", "content": [answer]}], "maxTokens": 1}
+    assert ask("sampling/createMessage", params, sample=sample)["content"] == use
+    assert seen == [{"role": "assistant", "content": use}, {"role": "user", "content": answer}]
+
+
+# ---------------------------------------------------------------- refusing and failing
+
+
+@pytest.mark.requirement("SAMP-13", "ROOT-05", "BASE-21")
+def test_refusals_and_failures_are_two_things(caplog: pytest.LogCaptureFixture) -> None:
+    assert sampled(Refused("not today")) == (-1, "not today")
+    assert sampled(Refused()) == (-1, "the user rejected sampling/createMessage")
+    assert elicited(Refused("no")) == (-1, "no")
+    assert not caplog.records
+    failures: List[BaseException] = [KeyError("x"), minimcp.RpcError(5, "x"), SystemExit(3), minimcp.Cancelled("x")]
+    for error in failures:
+        assert sampled(error) == (-32603, "the host's handler failed")
+
+    def list_roots() -> Any:
+        return ["https://x.y/"]
+
+    assert ask("roots/list", {}, list_roots=list_roots)[0] == -32603
+    assert ask("roots/list", {}, list_roots=lambda: "/tmp")[0] == -32603
+    assert caplog.text.count("failed:") == len(failures) + 2
+
+
+@pytest.mark.requirement("ROOT-05", "SAMP-01", "SAMP-14", "ELIC-01", "BASE-18", "M:SAM-10", "SEC-04")
+def test_what_was_not_declared_is_unknown() -> None:
+    for method in ("sampling/createMessage", "elicitation/create", "roots/list", "tools/list"):
+        assert ask(method, {"message": "?"})[0] == -32601
+    assert ask("elicitation/create", {"message": "?", "requestedSchema": FORM}, revision=R2, elicit=repr)[0] == -32601
+    url_only = ask("elicitation/create", {"message": "?"}, revision=R3, elicit=repr, elicitation=("url",))
+    assert url_only[0] == -32601
+
+
+def test_a_question_right_after_the_handshake_is_answered() -> None:
+    """A server may ask as soon as it hears that all is well: before `connect` has returned."""
+    asked = threading.Event()
+
+    class Eager(answering.AnsweringPipe):
+        __slots__ = ()
+
+        def _hear(self, message: Any) -> None:
+            super()._hear(message)
+            if message.get("method") == "notifications/initialized":
+                self.ask("roots/list")
+                wait_for(asked)
+
+    class Server(Answering):
+        def open_pipe(self) -> Any:
+            self.pipe = Eager(self.answers)
+            return self.pipe
+
+    def list_roots() -> List[str]:
+        asked.set()
+        return []
+
+    server = Server()
+    with minimcp.connect(server, revision=R4, list_roots=list_roots):
+        assert server.pipe.heard(1) == {"s1": {"roots": []}}
+
+
+# ---------------------------------------------------------------- at the same time
+
+
+@pytest.mark.requirement("ELIC-30")
+def test_a_question_that_the_server_takes_back(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "minimcp")
+    begun, gate, seen = threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
+
+    def elicit(request: Any) -> Any:
+        begun.set()
+        wait_for(gate)
+        seen.append(request.cancelled)
+        return {"name": "late"}
+
+    server = Answering({"x": answering.silence})
+    with minimcp.connect(server, revision=R4, elicit=elicit) as client:
+        server.pipe.ask("elicitation/create", message="?", requestedSchema=FORM)
+        wait_for(begun)
+        task = Task(lambda: client.request("x", timeout=0.05))
+        server.pipe.give(cancelled("s1"))
+        with pytest.raises(minimcp.RequestTimeout):
+            task.result()
+        assert not gate.is_set(), "the clock goes on though the handler has not returned"
+        gate.set()
+        assert eventually(lambda: seen == [True])
+        server.pipe.ask("roots/list", id="s2")
+        assert list(server.pipe.heard(1)) == ["s2"]
+
+
+# ---------------------------------------------------------------- the clock
+
+
+@pytest.mark.requirement("M:CAN-7")
+def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, gate, moved = threading.Event(), threading.Event(), MovedTime()
+    monkeypatch.setattr(deadlines, "time", moved)
+
+    def elicit(request: Any) -> Any:
+        begun.set()
+        wait_for(gate)
+        return {"name": "Ada"}
+
+    def work(message: Any) -> None:
+        server.pipe.ask("elicitation/create", message="?", requestedSchema=FORM)
+
+    def answer(message: Any) -> Any:
+        server.pipe.give({"jsonrpc": "2.0", "id": message["id"] - 1, "result": {"a": 1}})
+        return {"result": {}}
+
+    server = Answering({"x": work, "y": answer, "z": answering.silence})
+    with minimcp.connect(server, revision=R4, elicit=elicit) as client:
+        def later() -> None:
+            """It is later than both calls may last, and they look at the clock."""
+            moved.ahead += 2 * WAIT
+            client._sessions.newest.session._calls.table.wake_all()  # type: ignore[attr-defined]
+
+        late = Task(lambda: client.request("z", timeout=WAIT))
+        assert eventually(lambda: "z" in server.pipe.methods())
+        task = Task(lambda: client.request("x", timeout=WAIT))
+        wait_for(begun)
+        later()
+        assert not threading.Event().wait(0.1) and task.thread.is_alive() and late.thread.is_alive()
+        gate.set()
+        server.pipe.heard(1)
+        later()
+        with pytest.raises(minimcp.RequestTimeout):
+            late.result()
+        with pytest.raises(minimcp.RequestTimeout):
+            task.result()
+    assert server.pipe.methods().count("notifications/cancelled") == 2
+
+
+def test_a_handler_calls_back_and_its_own_calls_have_an_end() -> None:
+    outcomes: List[Any] = []
+
+    def elicit(request: Any) -> Any:
+        for call in (
+            lambda: client.request("x", timeout=0.05),
+            lambda: client.submit(client.request, "x", timeout=0.05).result(WAIT),
+            lambda: client.request("y"),
+        ):
+            try:
+                outcomes.append(call())
+            except minimcp.RequestTimeout:
+                outcomes.append("timeout")
+        return {"name": "Ada"}
+
+    server = Answering({"x": answering.silence, "y": result(a=1)})
+    with minimcp.connect(server, revision=R4, elicit=elicit) as client:
+        server.pipe.ask("elicitation/create", message="?", requestedSchema=FORM)
+        assert server.pipe.heard(1)["s1"]["action"] == "accept"
+    assert outcomes == ["timeout", "timeout", {"a": 1}]

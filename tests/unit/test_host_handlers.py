@@ -1,0 +1,143 @@
+"""A host's own functions: how they are gathered, and what having them lets a client declare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, List
+
+import pytest
+
+import minimcp
+from minimcp import Root
+from minimcp.client.host import Handlers, as_roots
+from minimcp.protocol.versions import REVISIONS
+
+from ..answering import R4, Answering
+from ..support import eventually
+
+
+class Host:
+    """Handlers as methods."""
+
+    on_tools_changed = None
+
+    def on_log(self, message: Any) -> None:
+        raise NotImplementedError
+
+    def sample(self, request: Any) -> str:
+        raise NotImplementedError
+
+
+class Late:
+    """Nobody would wait for what this makes."""
+
+    async def elicit(self, request: Any) -> None:
+        raise NotImplementedError
+
+
+def gathered(handlers: Any, **keywords: Any) -> Handlers:
+    options = {name: keywords.pop(name) for name in ("roots", "sampling", "elicitation") if name in keywords}
+    return Handlers(handlers, keywords, **options)
+
+
+def test_an_object_and_keywords_are_one_set() -> None:
+    host = Host()
+    both = Handlers(host, {"on_log": None, "on_tools_changed": print, "elicit": repr}).functions
+    assert set(both) == {"sample", "elicit", "on_log", "on_tools_changed"} and both["on_tools_changed"] is print
+    assert Handlers().functions == {}
+    wrong: List[Any] = [
+        (host, {"on_log": print}, "on_log is given twice"),
+        (host, {"sample": print}, "sample is given twice"),
+        (Host, {}, "Host is a class"),
+        ({"elicit": repr}, {}, r"a mapping: say \*\*handlers"),
+        (object(), {}, "handlers has none of sample, elicit, .*, on_resource_updated: it is <object object"),
+        (Late(), {}, "^elicit is async: write a plain def; it runs on a thread and may block$"),
+        (None, {"on_log": Late().elicit}, "^on_log is async"),
+        (None, {"elicit": 5}, "int cannot"),
+        (None, {"list_roots": list, "roots": []}, "two ways"),
+        (None, {"roots": "/tmp"}, "a list of paths"),
+        (None, {"roots": 5}, "a list of paths"),
+        (None, {"roots": {"/tmp": "name"}}, "a list of paths"),
+        (None, {"roots": [5]}, "a root is a path"),
+        (None, {"sampling": ["tools"]}, "there is no sample"),
+        (host, {"sampling": "tools"}, r"did you mean \('tools',\)"),
+        (None, {"elicitation": repr}, "elicitation says what elicit can do, by names: did you mean elicit="),
+        (None, {"sample": repr, "sampling": repr}, "did you mean sample="),
+        (SimpleNamespace(on_log=print, on_logs=print), {}, "handlers has on_logs, .*: did you mean on_log"),
+        (SimpleNamespace(on_tool_changed=print), {}, "did you mean on_tools_changed"),
+    ]
+    for handlers, keywords, text in wrong:
+        with pytest.raises(TypeError, match=text):
+            gathered(handlers, **keywords)
+    for keywords in ({"sampling": ("form",)}, {"elicitation": ("x",)}, {"elicitation": ()}):
+        with pytest.raises(ValueError, match="elicitation names|has the parts"):
+            gathered(host, **keywords)
+
+
+def test_a_callback_of_another_library_is_no_mistake(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "minimcp")
+    window = SimpleNamespace(on_mount=print, on_log=print)
+    assert set(Handlers(window).functions) == {"on_log"}
+    assert "handlers has on_mount, which nothing calls: there is sample, elicit, " in caplog.text
+
+
+@pytest.mark.requirement("ROOT-03", "ROOT-06", "M:ROOT-3")
+def test_roots_are_named_in_three_ways(tmp_path: Path) -> None:
+    root = Root("file:///a%20b", "mine")
+    found = as_roots([tmp_path, str(tmp_path), "file:///x", root])
+    assert [each.uri for each in found] == [tmp_path.as_uri(), tmp_path.as_uri(), "file:///x", "file:///a%20b"]
+    assert found[3] is root and as_roots(()) == []
+    for uri in ("https://x.y/", "file:///a/../b", "file:///a/%2e%2e/b"):
+        with pytest.raises(ValueError, match="file://"):
+            as_roots([uri])
+    with pytest.raises(ValueError, match="file://"):
+        as_roots([Root.from_wire({"uri": "http://x"})])
+
+
+FULL: Dict[str, Any] = {"sample": repr, "elicit": repr, "list_roots": list}
+
+
+@pytest.mark.requirement("ROOT-01", "SAMP-01", "SAMP-17", "ELIC-01", "ELIC-02")
+@pytest.mark.requirement("M:ELI-1", "M:SAM-1", "M:ROOT-1", "M:ROOT-4")
+def test_what_is_declared_is_what_is_given_and_the_revision_has() -> None:
+    def declared(**options: Any) -> List[Any]:
+        handlers = Handlers(None, FULL, **options)
+        return [handlers.capabilities(revision) for revision in REVISIONS]
+
+    early = {"sampling": {}, "roots": {"listChanged": True}}
+    assert declared() == [
+        early,
+        early,
+        {**early, "elicitation": {}},
+        {**early, "elicitation": {"form": {}, "url": {}}},
+        {"sampling": {}, "roots": {}, "elicitation": {"form": {}, "url": {}}},
+    ]
+    some = declared(sampling=("context", "tools"), elicitation=["url"])
+    both: Dict[str, Any] = {"tools": {}, "context": {}}
+    assert [each["sampling"] for each in some] == [{}, {}, {}, both, both]
+    assert [each.get("elicitation") for each in some] == [None, None, None, {"url": {}}, {"url": {}}]
+    assert all(Handlers().capabilities(revision) == {} for revision in REVISIONS)
+
+
+@pytest.mark.requirement("ROOT-02", "ROOT-04", "M:ROOT-4")
+def test_a_server_hears_of_other_roots_and_gets_them(tmp_path: Path) -> None:
+    server = Answering()
+    with minimcp.connect(server, revision=R4, roots=["file:///a"]) as client:
+        server.pipe.ask("roots/list", id=1)
+        server.pipe.heard(1)
+        client.set_roots([Root("file:///b", "B")])
+        assert eventually(lambda: server.pipe.methods()[-1] == "notifications/roots/list_changed")
+        server.pipe.ask("roots/list", id=2)
+        answers = server.pipe.heard(2)
+        assert answers == {1: {"roots": [{"uri": "file:///a"}]}, 2: {"roots": [{"uri": "file:///b", "name": "B"}]}}
+        with pytest.raises(ValueError, match="file://"):
+            client.set_roots(["http://x"])
+    server = Answering(modern=True)
+    with minimcp.connect(server, list_roots=list) as client:
+        client.roots_changed()
+        with pytest.raises(RuntimeError, match="given as roots="):
+            client.set_roots([])
+        assert server.pipe.methods() == ["server/discover"]
+    with minimcp.connect(Answering()) as client, pytest.raises(RuntimeError, match="has no roots"):
+        client.roots_changed()

@@ -1,0 +1,423 @@
+"""Bytes to requests and responses to bytes: what has one meaning only is taken, everything else is refused."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any, List, Optional, Tuple
+
+import pytest
+
+from minimcp.http import framing
+from minimcp.http.framing import (
+    HEADER_BYTES,
+    HEADER_COUNT,
+    LINE_BYTES,
+    BadRequest,
+    Head,
+    RequestParser,
+    chunk,
+    has_body,
+    parse_head,
+    response_head,
+)
+from tests.rows import for_each
+
+GET = b"GET /mcp HTTP/1.1\r\nHost: a\r\n\r\n"
+POST = b"POST /mcp HTTP/1.1\r\nHost: a\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+BODY_BYTES = 1000
+
+
+def requests(data: bytes, size: Optional[int] = None) -> List[Tuple[Head, bytes]]:
+    """The whole requests in `data`, fed in pieces of `size`."""
+    parser, found = RequestParser(body_bytes=BODY_BYTES), []
+    for at in range(0, len(data), size or len(data)):
+        parser.feed(data[at : at + (size or len(data))])
+        while parser.head is not None and parser.body is not None:
+            found.append((parser.head, parser.body))
+            parser.next()
+    return found
+
+
+def refusal(data: bytes, size: Optional[int] = None) -> Optional[int]:
+    """The status of the refusal; None when there is none."""
+    try:
+        requests(data, size)
+    except BadRequest as refused:
+        return refused.response.status
+    return None
+
+
+# ------------------------------------------------------------ what is taken
+
+
+def test_a_request() -> None:
+    head, body = requests(POST + b"X-Two:\t one  two \r\nX-TWO: 3\r\nContent-Length: 5\r\n\r\nhello")[0]
+    assert (head.method, head.path, head.http11, head.keep_alive) == ("POST", "/mcp", True, True)
+    assert list(head.headers.items()) == [("host", "a"), ("x-two", "one  two"), ("content-length", "5")]
+    assert head.headers.all("x-two") == ["one  two", "3"]
+    assert (head.length, head.expects_continue, body) == (5, False, b"hello")
+
+
+BODIES = [
+    (POST + b"\r\n", b""),
+    (POST + b"Content-Length: 0\r\n\r\n", b""),
+    (POST + b"Content-Length: 005\r\n\r\nhello", b"hello"),
+    (POST + b"Content-Length:5 \r\n\r\nhello", b"hello"),
+    (CHUNKED + b"5\r\nhello\r\n0\r\n\r\n", b"hello"),
+    (CHUNKED + b"0005\r\nhello\r\n000\r\n\r\n", b"hello"),
+    (CHUNKED + b"5;a=b; c=\"d\"\r\nhello\r\n0;e\r\n\r\n", b"hello"),
+    (CHUNKED + b"5 ; a\r\nhello\r\n0\r\n\r\n", b"hello"),
+    (CHUNKED + b"A\r\n0123456789\r\n1\r\n!\r\n0\r\nX-Sum: 1\r\nX-Two: 2\r\n\r\n", b"0123456789!"),
+    (CHUNKED.replace(b"chunked", b"Chunked") + b"0\r\n\r\n", b""),
+    (b"\r\n" + POST + b"\r\n", b""),
+]
+
+
+@for_each("data, body", BODIES)
+@for_each("size", [None, 1, 2, 7])
+def test_bodies_however_they_are_cut(data: bytes, body: bytes, size: Optional[int]) -> None:
+    assert [found for _, found in requests(data + GET, size)] == [body, b""]
+
+
+def test_pipelined_requests_come_one_by_one() -> None:
+    parser = RequestParser(body_bytes=BODY_BYTES)
+    parser.feed(GET + POST + b"Content-Length: 2\r\n\r\nhi" + GET[:5])
+    assert parser.head is not None and parser.head.method == "GET" and parser.body == b""
+    parser.next()
+    assert parser.head.method == "POST" and parser.body == b"hi"
+    parser.next()
+    assert parser.head is None and parser.body is None and parser.begun and parser.buffered == 5
+    parser.feed(GET[5:])
+    assert parser.body == b""
+    parser.next()
+    assert not parser.begun and parser.buffered == 0
+
+
+@for_each("data", [POST + b"Content-Length: 9\r\n\r\nabc", CHUNKED + b"9\r\nabc"])
+def test_what_has_come_of_a_body_is_counted(data: bytes) -> None:
+    parser = RequestParser(body_bytes=BODY_BYTES)
+    parser.feed(data)
+    assert parser.head is not None and parser.body is None and parser.buffered == 3
+
+
+KEEPING = [
+    (b"HTTP/1.1\r\nHost: a", True),
+    (b"HTTP/1.1\r\nHost: a\r\nConnection: close", False),
+    (b"HTTP/1.1\r\nHost: a\r\nConnection: X , CLOSE", False),
+    (b"HTTP/1.1\r\nHost: a\r\nConnection: x\r\nConnection: close", False),
+    (b"HTTP/1.1\r\nHost: a\r\nConnection: closed", True),
+    (b"HTTP/1.0", False),
+    (b"HTTP/1.0\r\nConnection: Keep-Alive", True),
+    (b"HTTP/1.0\r\nConnection: keep-alive, close", False),
+]
+
+
+@for_each("rest, kept", KEEPING)
+def test_who_keeps_the_connection_alive(rest: bytes, kept: bool) -> None:
+    assert parse_head(b"GET / " + rest).keep_alive is kept
+
+
+def test_expect_100_continue() -> None:
+    assert parse_head(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue").expects_continue
+    assert not parse_head(b"POST / HTTP/1.0\r\nExpect: 100-continue").expects_continue
+
+
+TARGETS = [
+    (b"GET /a/../b;c?d=%20&e", "/a/../b;c?d=%20&e"),
+    (b"GET //mcp", "//mcp"),
+    (b"GET http://A/mcp?x", "/mcp?x"),
+    (b"GET https://a?x", "/?x"),
+    (b"GET HTTP://a", "/"),
+    (b"OPTIONS *", "*"),
+    (b"CONNECT b:443", "b:443"),
+]
+
+
+@for_each("line, path", TARGETS)
+def test_targets(line: bytes, path: str) -> None:
+    assert parse_head(line + b" HTTP/1.1\r\nHost: a").path == path
+
+
+@for_each("host", [b"", b"a", b"a:80", b"[::1]", b"[::1]:80", b"127.0.0.1:1", b"x_y.example"])
+def test_hosts(host: bytes) -> None:
+    assert parse_head(b"GET / HTTP/1.1\r\nHost: " + host).headers == {"host": host.decode()}
+
+
+# ------------------------------------------------------------ what is refused
+
+
+REQUEST_LINES = [
+    (400, b"GET\r\n"),
+    (400, b"GET /\r\n"),
+    (400, b"GET  / HTTP/1.1\r\n"),
+    (400, b"GET / HTTP/1.1 \r\n"),
+    (400, b"GET\t/ HTTP/1.1\r\n"),
+    (400, b" GET / HTTP/1.1\r\n"),
+    (400, b"G(T / HTTP/1.1\r\n"),
+    (400, b"GET / http/1.1\r\n"),
+    (400, b"GET / HTTP/1.10\r\n"),
+    (400, b"GET /\x00 HTTP/1.1\r\n"),
+    (400, b"GET /\xc3\xa4 HTTP/1.1\r\n"),
+    (400, b"GET /#x HTTP/1.1\r\n"),
+    (400, b"GET * HTTP/1.1\r\n"),
+    (400, b"GET mcp HTTP/1.1\r\n"),
+    (400, b"GET a:80 HTTP/1.1\r\n"),
+    (400, b"GET http://b/mcp HTTP/1.1\r\n"),
+    (400, b"GET http://u@a/mcp HTTP/1.1\r\n"),
+    (400, b"GET ftp://a/mcp HTTP/1.1\r\n"),
+    (400, b"CONNECT a HTTP/1.1\r\n"),
+    (505, b"GET / HTTP/2.0\r\n"),
+    (505, b"PRI * HTTP/2.0\r\n"),
+    (505, b"GET / HTTP/0.9\r\n"),
+    (501, b"get / HTTP/1.1\r\n"),
+    (501, b"BREW / HTTP/1.1\r\n"),
+    (414, b"GET /" + b"x" * LINE_BYTES + b" HTTP/1.1\r\n"),
+]
+
+
+@for_each("status, line", REQUEST_LINES)
+def test_request_lines_that_are_refused(status: int, line: bytes) -> None:
+    assert refusal(line + b"Host: a\r\n\r\n") == status
+
+
+HEADERS = [
+    (400, b"Host: b"),
+    (400, b"X : y"),
+    (400, b": y"),
+    (400, b"X"),
+    (400, b""),  # the head ends here, and what follows begins no request
+    (400, b"X y: z"),
+    (400, b"X\xe4: y"),
+    (400, b"X: y\r\n z"),
+    (400, b"X: y\r\n\tz"),
+    (400, b"X: y\nZ: z"),
+    (400, b"X: y\rZ: z"),
+    (400, b"X: y\x00"),
+    (400, b"X: \x07"),
+    (400, b"X: \x7f"),
+    (400, b"Content-Length: +5"),
+    (400, b"Content-Length: -5"),
+    (400, b"Content-Length: 5 5"),
+    (400, b"Content-Length: 5, 5"),
+    (400, b"Content-Length: 0x5"),
+    (400, b"Content-Length: 5_0"),
+    (400, b"Content-Length: 5.0"),
+    (400, b"Content-Length: \xb2"),
+    (400, b"Content-Length:"),
+    (400, b"Content-Length : 5"),
+    (400, b"Content-Length: 5\r\nContent-Length: 5"),
+    (400, b"Content-Length: 5\r\ncontent-length: 6"),
+    (400, b"Content-Length: 5\r\nTransfer-Encoding: chunked"),
+    (400, b"Transfer-Encoding: chunked\r\nContent-Length: 5"),
+    (400, b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
+    (400, b"Transfer-Encoding: chunked, identity"),
+    (400, b"Transfer-Encoding: identity, chunked"),
+    (400, b"Transfer-Encoding: xchunked"),
+    (400, b"Transfer-Encoding: \x0bchunked"),
+    (400, b"Transfer-Encoding : chunked"),
+    (400, b"Transfer-Encoding: \"chunked\""),
+    (501, b"Transfer-Encoding: gzip"),
+    (501, b"Transfer-Encoding:"),
+    (400, b"Transfer_Encoding: chunked"),
+    (400, b"Content_Length: 5"),
+    (400, b"Content-Type: a/b\r\nContent-Type: c/d"),
+    (417, b"Expect: tea"),
+    (413, b"Content-Length: %d" % (BODY_BYTES + 1)),
+    (413, b"Content-Length: " + b"9" * 5000),
+    (431, b"X: " + b"y" * LINE_BYTES),
+    (431, b"X: y\r\n" * HEADER_COUNT + b"Z: z"),
+]
+
+
+@for_each("status, header", HEADERS)
+@for_each("size", [None, 1])
+@for_each("before", [b"", POST + b"Content-Length: 5\r\n\r\nhello" + CHUNKED + b"0\r\n\r\n"])
+def test_headers_that_are_refused(status: int, header: bytes, size: Optional[int], before: bytes) -> None:
+    """Whatever is cached of earlier heads."""
+    assert refusal(before + POST + header + b"\r\n\r\n\x00", size) == status
+
+
+@for_each("host", [b"a b", b"a/b", b"a:b", b"a:80:b", b"u@a", b"[a", b"a\\b", b"a#b"])
+def test_hosts_that_are_none(host: bytes) -> None:
+    assert refusal(b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n") == 400
+
+
+def test_what_differs_in_http_1_0() -> None:
+    assert refusal(b"GET / HTTP/1.1\r\n\r\n") == 400
+    assert refusal(b"GET / HTTP/1.0\r\n\r\n") is None
+    assert refusal(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n") == 400
+
+
+CHUNKS = [
+    (400, b"+5\r\nhello\r\n"),
+    (400, b"0x5\r\nhello\r\n"),
+    (400, b"5_0\r\nhello\r\n"),
+    (400, b" 5\r\nhello\r\n"),
+    (400, b"5 \r\nhello\r\n"),
+    (400, b"\r\nhello\r\n"),
+    (400, b";a\r\nhello\r\n"),
+    (400, b"g\r\nhello\r\n"),
+    (400, b"5\nhello\r\n"),
+    (400, b"5;a\nb\r\nhello\r\n"),
+    (400, b"5;a\rb\r\nhello\r\n"),
+    (400, b"5;\x00\r\nhello\r\n"),
+    (400, b"5\r\nhello0\r\n\r\n"),
+    (400, b"5\r\nhello\n0\r\n\r\n"),
+    (400, b"5\r\nhello\r0\r\n\r\n"),
+    (400, b"0\r\nX : y\r\n\r\n"),
+    (400, b"0\r\n X: y\r\n\r\n"),
+    (400, b"0\r\nContent-Length: 1\r\n\r\n"),
+    (400, b"0\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    (400, b"0\r\nHost: b\r\n\r\n"),
+    (400, b"1" * 16 + b"\r\n"),
+    (400, b"5;" + b"a" * 2000),
+    (400, b"".join(b"1;" + b"a" * 1000 + b"\r\n!\r\n" for _ in range(300))),
+    (413, b"%x\r\n" % (BODY_BYTES + 1)),
+    (413, b"f" * 15 + b"\r\n"),
+    (413, b"1\r\n!\r\n" * (BODY_BYTES + 1)),
+    (431, b"0\r\n" + b"X: y\r\n" * HEADER_BYTES),
+    (431, b"0\r\nX: " + b"y" * HEADER_BYTES),
+]
+
+
+@for_each("status, chunks", CHUNKS)
+@for_each("size", [None, 1000, 3])
+def test_chunks_that_are_refused(status: int, chunks: bytes, size: Optional[int]) -> None:
+    assert refusal(CHUNKED + chunks, size) == status
+
+
+def test_a_body_in_tiny_chunks_is_taken_up_to_a_point() -> None:
+    """Each costs more time than a byte of it is worth."""
+    parser = RequestParser(body_bytes=None)
+    parser.feed(CHUNKED + b"1\r\n!\r\n" * 10_000 + b"8000\r\n" + b"x" * 0x8000 + b"\r\n0\r\n\r\n")
+    assert len(parser.body or b"") == 10_000 + 0x8000
+    parser.next()
+    with pytest.raises(BadRequest, match="too small"):
+        parser.feed(CHUNKED + b"1\r\n!\r\n" * 20_000)
+
+
+def test_the_limits_are_exact() -> None:
+    exact = b"GET / HTTP/1.1\r\nHost: a\r\nX: "
+    for size, fits in ((10, True), (11, False)):
+        parser = RequestParser(header_bytes=len(exact) + 10, body_bytes=5)
+        if fits:
+            parser.feed(exact + b"y" * size + b"\r\n\r\n")
+            assert parser.head is not None
+        else:
+            with pytest.raises(BadRequest):
+                parser.feed(exact + b"y" * size + b"\r\n\r\n")
+    line = b"X: " + b"y" * (LINE_BYTES - 3)
+    assert refusal(POST + line + b"\r\n\r\n") is None and refusal(POST + line + b"y\r\n\r\n") == 431
+    assert refusal(POST + b"X: y\r\n" * (HEADER_COUNT - 1) + b"\r\n") is None
+    assert refusal(POST + b"Content-Length: %d\r\n\r\n" % BODY_BYTES) is None
+    assert requests(CHUNKED + b"1\r\n!\r\n" * BODY_BYTES + b"0\r\n\r\n")[0][1] == b"!" * BODY_BYTES
+    trailer = b"X: " + b"y" * (LINE_BYTES - 3) + b"\r\n"
+    assert requests(CHUNKED + b"0\r\n" + trailer * 4 + b"\r\n") and refusal(CHUNKED + b"0\r\n" + trailer * 5) == 431
+    assert refusal(CHUNKED + b"1;" + b"a" * 1022 + b"\r\n!\r\n0\r\n\r\n") is None
+    assert refusal(CHUNKED + b"1;" + b"a" * 1023 + b"\r\n!\r\n0\r\n\r\n") == 400
+
+
+ENDLESS = [
+    (414, b"GET /" + b"x" * HEADER_BYTES),
+    (431, b"GET / HTTP/1.1\r\nX: " + b"x" * HEADER_BYTES),
+    (400, b"GET / HTTP/1.1\nHost: a\n"),
+    (400, b"GET / HTTP/1.1\r\nHost: a\n"),
+    (400, b"GET / HTTP/1.1\rHost"),
+    (400, b"\x16\x03\x01\x02\x00\x01"),
+    (400, b"\n"),
+    (400, b"\rG"),
+]
+
+
+@for_each("status, data", ENDLESS)
+@for_each("size", [None, 1])
+def test_what_can_be_no_request_is_refused_before_its_end(status: int, data: bytes, size: Optional[int]) -> None:
+    assert refusal(data, size) == status
+
+
+def test_nothing_in_a_refusal_comes_from_the_peer() -> None:
+    for _, line in REQUEST_LINES + HEADERS:
+        with pytest.raises(BadRequest) as caught:
+            requests(POST + b"X-Secret: <script>\r\n" + line + b"\r\n\r\n\x00")
+        assert b"<" not in caught.value.response.body
+
+
+def test_any_bytes_are_requests_or_refused() -> None:
+    """No other exception, and the same whatever the pieces are."""
+    rng = random.Random(42)
+    seeds = [GET, *(data for data, _ in BODIES)]
+    for _ in range(3000):
+        data = bytearray(b"".join(rng.sample(seeds, 2)))
+        for _ in range(rng.randrange(1, 5)):
+            at = rng.randrange(len(data))
+            data[at : at + rng.randrange(3)] = rng.choice([b"", b"\r", b"\n", b"\r\n", b" ", b":", b"\x00", b"5", b"-"])
+        whole = bytes(data)
+        assert _outcome(whole, None) == _outcome(whole, rng.randrange(1, 9)), whole
+
+
+def _outcome(data: bytes, size: Optional[int]) -> object:
+    """All that comes of it; of a refusal only that it is one, as what is wrong first depends on the pieces."""
+    found: List[Tuple[Head, bytes]] = []
+    parser = RequestParser(body_bytes=BODY_BYTES)
+    try:
+        for at in range(0, len(data), size or len(data)):
+            parser.feed(data[at : at + (size or len(data))])
+            while parser.head is not None and parser.body is not None:
+                found.append((parser.head, parser.body))
+                parser.next()
+    except BadRequest:
+        return found, "refused"
+    return found, "open"
+
+
+# ------------------------------------------------------------ responses
+
+
+def head(
+    status: int = 200, headers: Any = (), *, length: Optional[int] = 1, keep: bool = True, http11: bool = True
+) -> str:
+    return response_head(status, headers, length=length, keep_alive=keep, http11=http11).decode("latin-1")
+
+
+HEADS = [
+    (head(), "HTTP/1.1 200 OK", ["Content-Length: 1"]),
+    (head(404, [("X-A", "b")]), "HTTP/1.1 404 Not Found", ["X-A: b", "Content-Length: 1"]),
+    (head(299), "HTTP/1.1 299 ", ["Content-Length: 1"]),
+    (head(length=None), "HTTP/1.1 200 OK", ["Transfer-Encoding: chunked"]),
+    (head(length=None, http11=False, keep=False), "HTTP/1.1 200 OK", ["Connection: close"]),
+    (head(204, length=0), "HTTP/1.1 204 No Content", []),
+    (head(204, length=None), "HTTP/1.1 204 No Content", []),
+    (head(keep=False), "HTTP/1.1 200 OK", ["Content-Length: 1", "Connection: close"]),
+    (head(http11=False), "HTTP/1.1 200 OK", ["Content-Length: 1", "Connection: keep-alive"]),
+    (head(headers=[("content-length", "9"), ("Connection", "x"), ("Date", "now"), ("TRANSFER-ENCODING", "gzip")]),
+     "HTTP/1.1 200 OK", ["Content-Length: 1"]),
+    (head(headers=[("X", "\xe4 \t\xff")]), "HTTP/1.1 200 OK", ["X: \xe4 \t\xff", "Content-Length: 1"]),
+]  # fmt: skip
+
+
+@for_each("text, first, rest", HEADS)
+def test_heads_of_responses(text: str, first: str, rest: List[str]) -> None:
+    lines = text.split("\r\n")
+    assert lines[0] == first and lines[-2:] == ["", ""]
+    dates = [line for line in lines if line.startswith("Date: ")]
+    assert re.fullmatch(r"Date: (Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT", *dates)
+    assert sorted(lines[1:-2]) == sorted(rest + dates)
+
+
+def test_the_date_is_this_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    for now, text in ((0.0, "Thu, 01 Jan 1970 00:00:00"), (1e9 + 0.9, "Sun, 09 Sep 2001 01:46:40")):
+        monkeypatch.setattr(framing.time, "time", lambda now=now: now)  # type: ignore[attr-defined]
+        assert f"\r\nDate: {text} GMT\r\n" in head()
+
+
+@for_each("name, value", [("X", "a\r\nY: b"), ("X", "a\n"), ("X", "\x00"), ("X Y", "a"), ("", "a"), ("X\r", "")])
+def test_response_headers_that_would_be_two_or_none(name: str, value: str) -> None:
+    with pytest.raises(ValueError):
+        head(headers=[(name, value)])
+
+
+def test_bodies_of_responses() -> None:
+    assert chunk(b"x" * 17) == b"11\r\n" + b"x" * 17 + b"\r\n"
+    assert has_body("GET", 200) and not has_body("HEAD", 200) and not has_body("GET", 204)

@@ -1,0 +1,189 @@
+"""Headers, media types, hosts and origins."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Optional
+
+import pytest
+
+from minimcp.http.headers import (
+    Authority,
+    Headers,
+    HostPolicy,
+    HttpRequest,
+    HttpResponse,
+    accepts,
+    media_type,
+    parse_host,
+    parse_origin,
+    read_body,
+    why_no_json,
+)
+
+
+def test_headers_have_names_without_case_and_values_without_blanks() -> None:
+    headers = Headers([("Accept", " a "), ("ACCEPT", "b\t"), ("X", "")])
+    assert headers.get("accept") == "a" and headers.all("aCCept") == ["a", "b"]
+    assert headers.get("x") == "" and headers.get("y") is None and headers.get("y", "z") == "z" and headers["x"] == ""
+    assert "X" in headers and "y" not in headers and headers.all("y") == []
+    assert list(headers) == ["accept", "x"] and len(headers) == 2 and 5 not in headers
+    assert Headers({"A": "1"}).get("a") == "1" and list(Headers()) == []
+
+
+def test_representations_show_no_values() -> None:
+    request = HttpRequest("POST", "/mcp", {"Authorization": "secret"}, b"secret")
+    assert "secret" not in repr(request) + repr(request.headers) + repr(HttpResponse(200, [], b"secret"))
+
+
+class Counted(io.BytesIO):
+    """Counts what is read of it."""
+
+    taken = 0
+
+    def read(self, size: Any = -1) -> bytes:
+        piece = super().read(size)
+        self.taken += len(piece)
+        return piece
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 100_000])
+def test_a_body_is_read_no_further_than_one_byte_above_its_limit(size: int) -> None:
+    body = b"x" * size
+    for limit, expected in ((size, body), (size + 1, body), (size - 1, None), (None, body)):
+        if limit is None or limit >= 0:
+            file = Counted(body + b"y" * 10 if limit == size - 1 else body)
+            assert read_body(HttpRequest("POST", "/", {}, file), limit) == expected
+            assert read_body(HttpRequest("POST", "/", {}, body), limit) == expected
+            assert limit is None or file.taken <= limit + 1
+
+
+@pytest.mark.parametrize(
+    ("length", "taken"), [("5", 0), ("6", None), ("9" * 19, None), ("9" * 5000, 0), ("²", 0), ("-6", 0), ("", 0)]
+)
+def test_an_announced_length_is_believed_when_it_is_a_number(length: str, taken: Optional[int]) -> None:
+    file = Counted(b"")
+    assert read_body(HttpRequest("POST", "/", {"Content-Length": length}, file), 5) == (None if taken is None else b"")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "fits"),
+    [
+        ("application/json", True), ("Application/JSON ; charset=UTF-8", True),
+        ('application/json;charset="utf-8"', True),
+        ("application/json; profile=x", True), ("application/json; charset=utf-16", False), ("text/plain", False),
+        ("application/jsonevil", False), ("text/plain; application/json", False), ("", False), (None, False),
+    ],
+)
+def test_a_body_is_json_by_its_exact_type(content_type: Optional[str], fits: bool) -> None:
+    headers = Headers({} if content_type is None else {"Content-Type": content_type})
+    assert (why_no_json(headers) is None) is fits
+    assert why_no_json(Headers({**headers, "Content-Encoding": "gzip"})) is not None
+
+
+def test_a_media_type_has_parameters() -> None:
+    assert media_type('Text/Event-Stream; a=1; B="x"; c') == ("text/event-stream", {"a": "1", "b": "x"})
+
+
+@pytest.mark.parametrize(
+    ("accept", "taken"),
+    [
+        (["application/json, text/event-stream"], True), (["*/*"], True), (["text/html", "application/*;q=0.5"], True),
+        (["application/json;q=0"], False), (["application/json;q=0.000"], False), (["text/html"], False), ([], False),
+        (["application/jsonevil"], False),
+    ],
+)
+def test_what_a_client_accepts(accept: list[str], taken: bool) -> None:
+    assert accepts(Headers([("Accept", value) for value in accept]), "application/json") is taken
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("localhost", Authority("localhost", None)), ("LocalHost:80", Authority("localhost", 80)),
+        ("[::1]:8000", Authority("::1", 8000)), ("127.0.0.1:65535", Authority("127.0.0.1", 65535)),
+        ("localhost:65536", None), ("localhost:80:evil.example", None), ("localhost:", None), ("a@localhost", None),
+        ("localhost/", None), ("", None), ("::1", None), ("local host", None), ("localhost,evil.example", None),
+        ("localhost.", None), ("[::1", None), ("localhost:8o", None), ("localhost\n", None),
+    ],
+)
+def test_a_host_is_read_whole(value: str, found: Optional[Authority]) -> None:
+    assert parse_host(value) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("http://localhost:3000", ("http", Authority("localhost", 3000))),
+        ("http://localhost", ("http", Authority("localhost", 80))), ("https://[::1]", ("https", Authority("::1", 443))),
+        ("null", None), ("http://127.0.0.1:1@evil.example", None), ("http://localhost/", None), ("file://x", None),
+        ("HTTP://localhost", None), ("http://localhost#x", None), ("http://localhost http://evil.example", None),
+        ("", None),
+    ],
+)
+def test_an_origin_is_read_whole(value: str, found: object) -> None:
+    assert parse_origin(value) == found
+
+
+def status(policy: HostPolicy, host: Optional[str], origin: Optional[str] = None) -> Optional[int]:
+    refusal = policy.refusal(Headers([(name, value) for name, value in (("Host", host), ("Origin", origin)) if value]))
+    return None if refusal is None else refusal[0]
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "code"),
+    [
+        ("localhost:8000", None, None), ("127.0.0.1", None, None), ("[::1]:1", None, None), (None, None, 400),
+        ("evil.example", None, 421), ("localhost:80:evil.example", None, 421), ("localhost.evil.example", None, 421),
+        ("localhost", "http://localhost:3000", None), ("localhost", "https://127.0.0.1", None),
+        ("localhost", "http://evil.example", 403), ("localhost", "null", 403),
+        ("localhost", "http://127.0.0.1:1@evil.example", 403), ("localhost", "http://localhost.evil.example", 403),
+    ],
+)
+def test_only_this_machine_is_let_in_by_default(
+    host: Optional[str], origin: Optional[str], code: Optional[int]
+) -> None:
+    assert status(HostPolicy(), host, origin) == code
+
+
+def test_allowed_hosts_may_name_ports() -> None:
+    policy = HostPolicy(["api.example.com", "10.0.0.1:8080", "::1"])
+    assert status(policy, "API.example.com:99") is None and status(policy, "[::1]:5") is None
+    assert status(policy, "10.0.0.1:8080") is None and status(policy, "10.0.0.1") == 421
+    assert status(policy, "localhost") == 421
+    assert status(policy, "api.example.com", "https://api.example.com") is None
+
+
+def test_allowed_origins_are_exact() -> None:
+    policy = HostPolicy(["a.example"], ["https://b.example", "http://c.example:8080"])
+    assert status(policy, "a.example", "https://b.example:443") is None
+    assert status(policy, "a.example", "http://b.example") == 403
+    assert status(policy, "a.example", "http://c.example:8080") is None
+    assert status(policy, "a.example", "http://c.example") == 403
+    assert status(HostPolicy(["a.example"], ["*"]), "a.example", "null") is None
+
+
+def test_where_any_host_is_taken_a_page_may_ask_its_own() -> None:
+    policy = HostPolicy(["*"])
+    assert status(policy, None) is None and status(policy, "a.example", "https://a.example") is None
+    assert status(policy, "a.example", "https://b.example") == 403 and status(policy, None, "https://b.example") == 403
+
+
+def test_two_hosts_or_two_origins_are_not_one() -> None:
+    assert HostPolicy().refusal(Headers([("Host", "localhost"), ("host", "localhost")])) is not None
+    assert HostPolicy().refusal(
+        Headers([("Host", "localhost"), ("Origin", "http://localhost"), ("Origin", "http://evil.example")])
+    ) == (403, "pages of 'http://evil.example' may not send requests: name the origin in allowed_origins")
+
+
+def test_every_refusal_names_the_setting() -> None:
+    assert "allowed_hosts" in (HostPolicy().refusal(Headers({"Host": "x.example"})) or (0, ""))[1]
+
+
+def test_bad_settings_are_refused_at_once() -> None:
+    with pytest.raises(TypeError, match=r"did you mean \['localhost'\]"):
+        HostPolicy("localhost")
+    with pytest.raises(ValueError, match="allowed_hosts"):
+        HostPolicy(["http://localhost"])
+    with pytest.raises(ValueError, match="allowed_origins"):
+        HostPolicy(None, ["localhost"])

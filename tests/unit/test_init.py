@@ -1,0 +1,61 @@
+"""The public names: which there are, what type checkers read of them, and what importing one of them imports."""
+
+from __future__ import annotations
+
+import ast
+import json
+
+import pytest
+
+import minimcp
+
+from ..support import ROOT, run_python
+
+NAMES = """
+    Server Context ToolError RpcError InvalidParams Cancelled Declined LogHandler Serial current_context Completion
+    Text Image Audio ResourceLink EmbeddedResource CallToolResult Annotations Icon
+    Answer Elicit ElicitUrl Sample ListRoots SampleResult Root CapabilityNotSupported resolve_inside serve
+    connect connect_all Client Group StdioServer CancelToken Refused UnsupportedRevision ProtocolViolation Change
+    Implementation ConnectionLost Tool Resource ResourceTemplate Prompt ReadResourceResult GetPromptResult
+    ElicitRequest SampleRequest LogMessage Progress PromptMessage EventStore HttpServer HttpRequest HttpResponse
+    McpError InvalidRequest MethodNotFound InternalError ResourceNotFound ResourceAccessDenied ParseError
+    UrlElicitationRequired RequestStateRejected HeaderMismatch ConnectionFailed RequestTimeout AuthorizationError
+"""
+
+
+def test_public_names() -> None:
+    assert sorted(minimcp.__all__) == minimcp.__all__ == sorted(set(minimcp.__all__))
+    for name in minimcp.__all__:
+        assert getattr(minimcp, name) is vars(minimcp)[name] and name in dir(minimcp)
+    for name in NAMES.split():  # written by hand from the pages on servers, clients and errors
+        assert name in minimcp.__all__ and getattr(minimcp, name).__name__ == name
+    assert {name for names in minimcp._MODULES.values() for name in names.split()} <= set(minimcp.__all__)
+    misspelt = "Sever"
+    with pytest.raises(AttributeError, match="module 'minimcp' has no attribute 'Sever'"):
+        getattr(minimcp, misspelt)
+
+
+def test_type_checkers_read_the_modules_that_names_are_imported_from() -> None:
+    tree = ast.parse((ROOT / "minimcp" / "__init__.py").read_text(encoding="utf-8"))
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
+    read = {name.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for name in node.names}
+    assert read.pop("testing") is None
+    imported = {name: module for module, names in minimcp._MODULES.items() for name in names.split()}
+    assert read == {**{name: "types" for name in read}, **imported}
+    assert set(read) == set(minimcp.__all__) - {name for name in vars(minimcp.errors)} - {"__version__"}
+
+
+@pytest.mark.parametrize(("start", "other"), [
+    ("from minimcp import Context, Server, tool", "client"), ("from minimcp import connect, Client", "server"),
+])
+def test_a_server_does_not_import_the_client_nor_a_client_the_server(start: str, other: str) -> None:
+    told = f"import json, sys\nsys.path.insert(0, {str(ROOT)!r})\n{start}\nprint(json.dumps(list(sys.modules)))"
+    done = run_python(["-I", "-S", "-c", told])
+    assert (done.returncode, done.stderr) == (0, b"")
+    loaded = set(json.loads(done.stdout))
+    assert not {f"minimcp.{other}", "minimcp.testing", "minimcp.cli", "asyncio", "requests", "jsonschema"} & loaded
+
+
+def test_what_tests_of_a_server_need_is_there_after_one_import() -> None:
+    done = run_python(["-c", "import minimcp; minimcp.testing.context().progress(1); minimcp.testing.Transcript()"])
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -1,0 +1,142 @@
+# ruff: noqa: E501
+"""Docstrings in three styles."""
+
+from __future__ import annotations
+
+import time
+from typing import Dict, Optional
+
+from minimcp.schema.introspection import read_docstring
+
+from ..rows import for_each
+
+GOOGLE = """Do it.
+
+    More about it.
+
+    Args:
+        a: First.
+        b (int, optional): Second
+            goes on.
+
+            And on: here.
+        **c: Third.
+
+    Returns:
+        d: Nothing.
+
+    Note:
+        Not kept.
+
+    Last words.
+    """
+
+NUMPY = """Do it.
+
+    Parameters
+    ----------
+    a : int
+        First.
+    b, c : str
+        Both.
+    d
+
+    Returns
+    -------
+    e : int
+        Result.
+
+    Notes
+    -----
+    Nothing.
+    """
+
+SPHINX = """Do it.
+
+    :param a: First
+        goes on.
+    :param int b: Second.
+    :type a: int
+    :returns: what
+    :param:
+    """
+
+
+@for_each(
+    ("text", "description", "parameters"),
+    [
+        (None, "", {}),
+        ("", "", {}),
+        ("One line.", "One line.", {}),
+        ("One line.\nNo indent.", "One line.\nNo indent.", {}),
+        (
+            GOOGLE,
+            "Do it.\n\nMore about it.\n\nLast words.",
+            {"a": "First.", "b": "Second goes on. And on: here.", "c": "Third."},
+        ),
+        (NUMPY, "Do it.", {"a": "First.", "b": "Both.", "c": "Both."}),
+        (SPHINX, "Do it.", {"a": "First goes on.", "b": "Second."}),
+        ("Args:", "", {}),
+        ("Do.\n\n    Args:\n        a line that is none\n        a: b", "Do.", {"a": "b"}),
+        ("Returns\nnothing special", "Returns\nnothing special", {}),
+    ],
+)
+def test_each_style(text: Optional[str], description: str, parameters: Dict[str, str]) -> None:
+    assert read_docstring(text) == (description, parameters)
+
+
+ODD = [
+    ('crlf', 'Do it.\r\n\r\n    Args:\r\n        a: First.\r\n            more.\r\n        b: Second.\r\n    ',
+     'Do it.', {'a': 'First. more.', 'b': 'Second.'}),
+    ('returns inline', 'Do it.\n\n    Args:\n        a: First.\n\n    Returns: the thing\n    ',
+     'Do it.\n\nReturns: the thing', {'a': 'First.'}),
+    ('flush args', 'Do it.\n\n    Args:\n    a: First.\n    b: Second.\n\n    Returns:\n    x\n    ',
+     'Do it.\n\nx', {'a': 'First.', 'b': 'Second.'}),
+    ('parameters colon', 'Do it.\n\n    Parameters:\n        a (str): First.\n        b (Optional[List[int]], optional): Second: with colon.\n',
+     'Do it.', {'a': 'First.', 'b': 'Second: with colon.'}),
+    ('paramtype paren', 'Do it.\n\n    Args:\n        a (Dict[str, Tuple[int, ...]]): First.\n        cb (Callable[[int], str]): Call (or not).\n        u (Union[str, int] (opt)): z\n',
+     'Do it.', {'a': 'First.', 'cb': 'Call (or not).', 'u': 'z'}),
+    ('dash google', 'Do it.\n\n    Args:\n        a - First.\n        b -- Second.\n        `c`: Third.\n        *d: Fourth\n        - e: Fifth.\n        * f: Sixth\n',
+     'Do it.', {'a': 'First.', 'b': 'Second.', 'c': 'Third.', 'd': 'Fourth', 'e': 'Fifth.', 'f': 'Sixth'}),
+    ('md args', 'Do it.\n\n    **Args:**\n        a: First.\n\n    ## Parameters\n    - b: Second.\n    - `c` (int): third\n',
+     'Do it.', {'a': 'First.', 'b': 'Second.', 'c': 'third'}),
+    ('code block', 'Do it.\n\n    Example:\n        >>> f(1)\n        Args:\n            no: this is code\n\n    ```python\n    Args:\n        x: in code\n    ```\n\n    Args:\n        a: Real.\n',
+     'Do it.\n\n```python\nArgs:\n    x: in code\n```', {'a': 'Real.'}),
+    ('numpy', "Do it.\n\n    Parameters\n    ----------\n    a : int, optional\n        First.\n\n        Second para: with colon\n\n          indented code\n    b : {'x', 'y'}, default 'x'\n        Choice.\n    *args\n        Rest.\n    c: str\n        No space.\n    d : int\n\n    Returns\n    -------\n    str\n        r\n\n    See Also\n    --------\n    other : x\n",
+     'Do it.', {'a': 'First. Second para: with colon indented code', 'b': 'Choice.', 'args': 'Rest.', 'c': 'No space.'}),
+    ('numpy unknown section', 'Do it.\n\n    Parameters\n    ----------\n    a : int\n        First.\n\n    Custom\n    ------\n    x : y\n        z\n',
+     'Do it.\n\nCustom\n------\nx : y\n    z', {'a': 'First.'}),
+    ('sphinx', 'Do it.\n\n    :param a: First.\n    :type a: int\n    :param str b: Second\n        more.\n    :param c:\n        Third on next line.\n    :param Optional[Dict[str, int]] d: Fourth: colon.\n    :parameter e: Fifth\n    :arg f: Sixth.\n    :key g: Seventh\n    :keyword h: Eighth\n    :raises ValueError: if bad\n    :return: x\n    :rtype: int\n    Trailing text.\n    ',
+     'Do it.\n\nTrailing text.', {'a': 'First.', 'b': 'Second more.', 'c': 'Third on next line.', 'd': 'Fourth: colon.', 'e': 'Fifth', 'f': 'Sixth.', 'g': 'Seventh', 'h': 'Eighth'}),
+    ('sphinx blank', 'Do it.\n\n    :param a: First.\n\n        Second paragraph.\n\n    :param b: B.\n\n    More text.\n    ',
+     'Do it.\n\nMore text.', {'a': 'First. Second paragraph.', 'b': 'B.'}),
+    ('sphinx role', 'Use :class:`Foo` and :meth:`bar`: fine.\n\n    :mod:`x`: a module\n    :note: Something.\n    ',
+     'Use :class:`Foo` and :meth:`bar`: fine.\n\n:mod:`x`: a module\n:note: Something.', {}),
+    ('arg words', 'Do it.\n\n    Arguments:\n        a: First.\n\n    Keyword Arguments:\n        b: Second.\n\n    Other Parameters:\n        c: Third.\n\n    Params:\n        d: 4\n\n    Inputs:\n        e: 5\n\n    Parameter:\n        f: 6\n\n    Arg:\n        g: 7\n\n    Required Args:\n       h: 8\n',
+     'Do it.', {'a': 'First.', 'b': 'Second.', 'c': 'Third.', 'd': '4', 'e': '5', 'f': '6', 'g': '7', 'h': '8'}),
+    ('continuation same indent', 'Do it.\n\n    Args:\n        a: First line\n        goes on here.\n        b: Second.\n',
+     'Do it.', {'a': 'First line goes on here.', 'b': 'Second.'}),
+    ('continuation colon', 'Do it.\n\n    Args:\n        a: First line, which\n        default: 3 is used.\n        b: Second.\n',
+     'Do it.', {'a': 'First line, which', 'default': '3 is used.', 'b': 'Second.'}),
+    ('unicode', 'Mach\u2028es.\n\n    Args:\n        größe: Wie groß.\n        b\xa0: x\n',
+     'Mach\u2028es.', {'größe': 'Wie groß.', 'b': 'x'}),
+    ('heading', '# Title\n\n    Some *markdown*.\n\n    ### Args\n\n    - **a**: First.\n    - **b** (`int`): Second.\n\n    ### Returns\n\n    x\n',
+     '# Title\n\nSome *markdown*.\n\nx', {'a': 'First.', 'b': 'Second.'}),
+    ('unclosed fence', 'Do it.\n\n    ```\n    never closed\n\n    Args:\n        a: x\n',
+     'Do it.\n\n```\nnever closed', {'a': 'x'}),]  # fmt: skip
+
+
+@for_each(("what", "text", "description", "parameters"), ODD)
+def test_odd_docstrings_are_read_as_they_were_meant(what: str, text: str, description: str, parameters: Dict[str, str]) -> None:
+    assert read_docstring(text) == (description, parameters), what
+
+
+@for_each("text", [
+    "Args:\n" + "    a: b\n" * 5000, ":param " * 20_000, "Parameters\n----------\n" * 2000, " " * 50_000 + ":" * 50_000,
+    "Args:\n    " + "a" * 50_000 + " " + "(" * 50_000, "Args:\n    a (" + " " * 50_000 + "x", "```\n" * 2001,
+    "Parameters\n---\n" + ", ".join(["a"] * 20_000) + " !", "Args:\n" + "a: b\n" * 5000, "**" * 20_000, "# " * 20_000,
+])
+def test_no_docstring_takes_long(text: str) -> None:
+    began = time.process_time()
+    read_docstring(text)
+    assert time.process_time() - began < 5

@@ -1,0 +1,348 @@
+"""What a client does after a loss: who begins the next connection, who waits for it, and what is taken along."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Dict, Iterator, List, Tuple
+
+import pytest
+
+import minimcp
+
+from ..answering import R4, R5, Answering, error, initialized, result
+from ..scripted import Task, notice, wait_for
+from ..support import WAIT, eventually
+
+ID = "io.modelcontextprotocol/subscriptionId"
+
+
+class Server(Answering):
+    """Follows its script on one connection after the other; `pipes` has them all.
+
+    ``stuck`` makes the next openings wait for the event, and ``failing`` makes them raise.
+    """
+
+    def __init__(self, answers: Any = None, **more: Any) -> None:
+        begin: Dict[str, Any] = {"work": result(done=True), "subscriptions/listen": self.acknowledge}
+        super().__init__({**begin, **(answers or {})}, **more)
+        self.pipes: List[Any] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.reached = threading.Event()
+        self.failing: List[BaseException] = []
+
+    def open_pipe(self) -> Any:
+        self.reached.set()
+        wait_for(self.gate)
+        if self.failing:
+            raise self.failing.pop(0)
+        self.pipes.append(super().open_pipe())
+        return self.pipes[-1]
+
+    def acknowledge(self, message: Any) -> None:
+        """Agree to a stream."""
+        params = message["params"]
+        self.pipe.give(notice("notifications/subscriptions/acknowledged", notifications=params["notifications"],
+                              _meta={ID: message["id"]}))
+
+    def die(self) -> None:
+        """End the newest connection."""
+        self.pipe.end()
+
+    def sent(self, method: str) -> List[List[Any]]:
+        """The params of a method, on each connection."""
+        return [[each.get("params") for each in pipe.messages if each.get("method") == method] for pipe in self.pipes]
+
+
+def discovered(*names: str) -> Any:
+    everything: Dict[str, Any] = {"listChanged": True, "subscribe": True}
+    capabilities = {"tools": everything, "resources": everything, "logging": {}}
+    info = {"name": names[0] if names else "scripted", "version": "0"}
+    meta = {"io.modelcontextprotocol/serverInfo": info}
+    return result(supportedVersions=[R5], capabilities=capabilities, _meta=meta)
+
+
+def modern(answers: Any = None) -> Server:
+    return Server({"server/discover": discovered(), **(answers or {})})
+
+
+def lost(client: minimcp.Client, server: Server) -> None:
+    """End the connection and wait until the client knows."""
+    channel = client._sessions.newest.session
+    server.die()
+    assert channel.wait_until_ended(WAIT)
+
+
+def waited_for(client: minimcp.Client) -> None:
+    """Return when a call waits for the next session."""
+    sessions: Any = client._sessions
+    assert eventually(lambda: sessions._changed._waiters)
+
+
+@pytest.fixture(params=[R4, R5])
+def both(request: pytest.FixtureRequest) -> Iterator[Tuple[minimcp.Client, Server]]:
+    """A client that begins anew, in either era."""
+    server = Server() if request.param == R4 else modern()
+    with minimcp.connect(server, revision=request.param, restart=True, timeout=WAIT) as client:
+        yield client, server
+
+
+@pytest.mark.requirement("M:STD-12")
+def test_the_next_call_begins_anew(both: Tuple[minimcp.Client, Server]) -> None:
+    client, server = both
+    for number in range(1, 4):
+        assert client.request("work")["done"] and len(server.pipes) == number
+        lost(client, server)
+        assert len(server.pipes) == number, "nobody has called"
+    client.notify("notifications/x")
+    assert len(server.pipes) == 4 and client.loss is None
+    assert client.submit(client.request, "work").result(WAIT)["done"]
+    lost(client, server)
+    assert client.submit(client.request, "work").result(WAIT)["done"] and len(server.pipes) == 5
+    assert all(pipe.closed for pipe in server.pipes[:-1])
+
+
+@pytest.mark.requirement("M:STD-12")
+def test_a_lost_call_fails_and_is_never_sent_again(both: Tuple[minimcp.Client, Server]) -> None:
+    client, server = both
+    server.answers["work"] = [lambda message: server.die(), result(done=True)]
+    with pytest.raises(minimcp.ConnectionLost):
+        client.request("work")
+    assert client.request("work")["done"]
+    assert [len(calls) for calls in server.sent("work")] == [1, 1]
+
+
+def test_what_the_client_says_of_its_server_is_the_newest() -> None:
+    server = Server({"server/discover": [discovered("new"), error(-32601)]})
+    with minimcp.connect(server, restart=True, timeout=WAIT) as client:
+        assert client.server_info is not None and (client.server_info.name, client.revision) == ("new", R5)
+        lost(client, server)
+        assert client.revision == R5 and "resources" in client.capabilities
+        client.request("work")
+        assert (client.server_info.name, client.revision) == ("scripted", R4)
+        assert "resources" not in client.capabilities
+
+
+def test_many_callers_wait_for_one_beginning(both: Tuple[minimcp.Client, Server]) -> None:
+    client, server = both
+    lost(client, server)
+    server.gate.clear()
+    tasks = [Task(client.request, "work") for _ in range(20)]
+    waited_for(client)
+    server.gate.set()
+    assert all(task.result()["done"] for task in tasks)
+    assert len(server.pipes) == 2 and len(server.sent("work")[1]) == 20
+
+
+def test_a_beginning_that_fails(both: Tuple[minimcp.Client, Server]) -> None:
+    client, server = both
+    lost(client, server)
+    server.gate.clear()
+    server.failing = [OSError("no memory")]
+    tasks = [Task(client.request, "work") for _ in range(3)]
+    waited_for(client)
+    server.gate.set()
+    for task in tasks:
+        with pytest.raises(minimcp.ConnectionFailed, match="could not be started again: no memory"):
+            task.result()
+    server.failing = [minimcp.ConnectionFailed("no such program", exit_code=5)]
+    with pytest.raises(minimcp.ConnectionFailed, match="a server in this process .*no such program") as caught:
+        client.request("work")
+    assert caught.value.exit_code == 5
+    begin = "initialize" if client.revision == R4 else "server/discover"
+    before, server.answers[begin] = server.answers[begin], lambda message: server.die()
+    with pytest.raises(minimcp.ConnectionFailed):
+        client.request("work")
+    server.answers[begin] = error(-32022, "no", {"supported": ["1999-01-01"]})
+    with pytest.raises(minimcp.ConnectionFailed, match="could not be started again: "):
+        client.request("work")
+    server.answers[begin] = before
+    assert client.request("work")["done"]
+
+
+def test_a_caller_gives_up_and_the_beginning_goes_on(both: Tuple[minimcp.Client, Server]) -> None:
+    client, server = both
+    lost(client, server)
+    server.gate.clear()
+    with pytest.raises(minimcp.RequestTimeout, match="starting the server again: no answer within 0.02 s"):
+        client.request("work", timeout=0.02)
+    token = minimcp.CancelToken()
+    task = Task(lambda: client.list_tools(cancel=token))
+    waited_for(client)
+    token.cancel("enough")
+    with pytest.raises(minimcp.Cancelled, match="^enough$"):
+        task.result()
+    with pytest.raises(TypeError, match="cancel is a CancelToken"):
+        client.request("work", cancel=5)  # type: ignore[arg-type]
+    server.gate.set()
+    assert client.request("work")["done"] and len(server.pipes) == 2
+
+
+@pytest.mark.parametrize("where", ["opening", "agreeing", "hearing"])
+def test_close_ends_it_for_good(where: str) -> None:
+    server = modern()
+    client = minimcp.connect(server, revision=R5, restart=True, timeout=WAIT, on_tools_changed=lambda: None)
+    reached = server.reached
+    lost(client, server)
+    reached.clear()
+    if where == "opening":
+        server.gate.clear()
+    else:
+        method = "server/discover" if where == "agreeing" else "subscriptions/listen"
+        server.answers[method] = lambda message: reached.set()
+        server.reached = threading.Event()
+    task = Task(client.request, "work")
+    wait_for(reached)
+    closing = Task(client.close)
+    if where == "opening":
+        assert eventually(lambda: client._sessions.closed)
+        server.gate.set()
+    with pytest.raises(minimcp.ConnectionLost, match="closed"):
+        task.result()
+    closing.result()
+    assert all(pipe.closed for pipe in server.pipes)
+    opened = len(server.pipes)
+    with pytest.raises(minimcp.ConnectionLost):
+        client.request("work")
+    client.close()
+    assert len(server.pipes) == opened
+
+
+def test_a_fork_begins_nothing(both: Tuple[minimcp.Client, Server], monkeypatch: pytest.MonkeyPatch) -> None:
+    client, server = both
+    lost(client, server)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: -1)
+        for call in (lambda: client.request("work"), lambda: client.subscribe("x:a"), client.ping):
+            with pytest.raises(minimcp.ConnectionLost):
+                call()
+        assert len(server.pipes) == 1
+    assert client.request("work")["done"]
+
+
+# ------------------------------------------------------------ what is taken along
+
+
+@pytest.mark.requirement("M:STD-13")
+def test_listening_goes_on_with_new_streams() -> None:
+    heard: List[Any] = []
+    server = modern()
+    with minimcp.connect(
+        server, revision=R5, restart=True, timeout=WAIT,
+        on_tools_changed=lambda: heard.append("tools"), on_resource_updated=heard.append,
+    ) as client:
+        client.subscribe("x:a")
+        client.subscribe("x:b")
+        client.unsubscribe("x:b")
+        with client.listen(tools_list_changed=True) as changes:
+            lost(client, server)
+            with pytest.raises(minimcp.ConnectionLost):
+                changes.next(WAIT)
+            assert heard == []
+            assert client.request("work")["done"]
+            with pytest.raises(minimcp.ConnectionLost):
+                changes.next(WAIT)
+        assert eventually(lambda: heard == ["tools", "x:a"]), "something may have changed meanwhile"
+        wanted = [each["notifications"] for each in server.sent("subscriptions/listen")[1]]
+        assert wanted == [{"toolsListChanged": True, "resourceSubscriptions": ["x:a"]}]
+        stream = next(each["id"] for each in server.pipe.messages if each["method"] == "subscriptions/listen")
+        server.pipe.give(notice("notifications/resources/updated", uri="x:a/1", _meta={ID: stream}))
+        assert eventually(lambda: heard[2:] == ["x:a/1"])
+        client.subscribe("x:c")
+        lost(client, server)
+        client.request("work")
+        wanted = [each["notifications"]["resourceSubscriptions"] for each in server.sent("subscriptions/listen")[2]]
+        assert wanted == [["x:a", "x:c"]]
+
+
+@pytest.mark.requirement("M:STD-13")
+def test_a_session_is_told_again_what_the_one_before_was_told() -> None:
+    heard: List[Any] = []
+    everything = {"listChanged": True, "subscribe": True}
+    answers = {
+        "initialize": initialized(tools=everything, resources=everything, logging={}),
+        **dict.fromkeys(("resources/subscribe", "resources/unsubscribe", "logging/setLevel"), result()),
+    }
+    server = Server(answers)
+    with minimcp.connect(server, revision=R4, restart=True, timeout=WAIT, on_resource_updated=heard.append) as client:
+        client.set_log_level("error")
+        client.set_log_level("debug")
+        client.subscribe("x:a")
+        client.subscribe("x:b")
+        client.unsubscribe("x:a")
+        for number in (1, 2):
+            lost(client, server)
+            client.request("work")
+            assert server.sent("logging/setLevel")[number] == [{"level": "debug"}]
+            assert server.sent("resources/subscribe")[number] == [{"uri": "x:b"}]
+            assert eventually(lambda number=number: heard == ["x:b"] * number)  # type: ignore[misc]
+
+
+def test_the_log_level_stays_where_each_request_says_it() -> None:
+    server = modern({"subscriptions/listen": error(-32603, "not now")})
+    with minimcp.connect(server, revision=R5, restart=True, timeout=WAIT, cache=False) as client:
+        client.set_log_level("debug")
+        for _ in range(2):
+            lost(client, server)
+            client.request("work")
+        levels = [each["_meta"].get("io.modelcontextprotocol/logLevel") for [each] in server.sent("work")[1:]]
+        assert levels == ["debug", "debug"]
+
+
+def test_a_stream_that_the_new_server_refuses_may_be_asked_for_again() -> None:
+    server = modern()
+    with minimcp.connect(server, revision=R5, restart=True, timeout=WAIT) as client:
+        client.subscribe("x:a")
+        lost(client, server)
+        server.answers["subscriptions/listen"] = [error(-32603, "not now"), server.acknowledge]
+        client.request("work")
+        client.subscribe("x:a")
+        wanted = [each["notifications"] for each in server.sent("subscriptions/listen")[1]]
+        assert wanted == [{"resourceSubscriptions": ["x:a"]}] * 2
+
+
+def test_what_was_kept_and_learned_of_a_server_is_forgotten() -> None:
+    def tools(name: str, kind: str) -> Any:
+        schema = {"type": "object"}
+        tool = {"name": name, "inputSchema": schema, "outputSchema": {"type": kind}}
+        return result(tools=[tool], ttlMs=60_000)
+
+    call = result(content=[], structuredContent="x")
+    server = modern({"tools/list": [tools("a", "string"), tools("b", "string")], "tools/call": call})
+    with minimcp.connect(server, revision=R5, restart=True, timeout=WAIT) as client:
+        assert [tool.name for _ in range(2) for tool in client.list_tools()] == ["a", "a"]
+        server.answers["tools/call"] = result(content=[], structuredContent=1)
+        with pytest.raises(minimcp.ProtocolViolation):
+            client.call_tool("a")
+        lost(client, server)
+        assert client.call_tool("a").value == 1
+        assert [tool.name for _ in range(2) for tool in client.list_tools()] == ["b", "b"]
+
+
+def test_callbacks_run_on_one_thread_whatever_the_connection() -> None:
+    heard: List[Any] = []
+    gate = threading.Event()
+
+    def on_log(message: Any) -> None:
+        heard.append((message.data, threading.current_thread()))
+        wait_for(gate)
+
+    server = Server()
+    with minimcp.connect(server, revision=R4, restart=True, timeout=WAIT, on_log=on_log) as client:
+        server.pipe.give(notice("notifications/message", level="info", data=1))
+        server.pipe.give(notice("notifications/message", level="info", data=2))
+        assert eventually(lambda: len(heard) == 1)
+        lost(client, server)
+        client.request("work")
+        server.pipe.give(notice("notifications/message", level="info", data=3))
+        client.request("work")
+        gate.set()
+        assert eventually(lambda: [data for data, _ in heard] == [1, 2, 3])
+        assert len({thread for _, thread in heard}) == 1
+        lost(client, server)
+        heard[0][1].join(WAIT)
+        assert not heard[0][1].is_alive()
+        client.request("work")
+        server.pipe.give(notice("notifications/message", level="info", data=4))
+        assert eventually(lambda: len(heard) == 4)

@@ -1,0 +1,273 @@
+"""The server as a PEP 3333 application, and as a function."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from concurrent.futures import Future
+from contextlib import closing
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
+from wsgiref.validate import validator
+
+import pytest
+
+from minimcp import ConnectionLost, Context, HttpOptions, HttpRequest, HttpResponse, Server
+from minimcp.http import wsgi
+from minimcp.http.wsgi import PIECES, Mailbox, WsgiApp
+from tests.support import WAIT, eventually
+from tests.transports.http_app import Stage, alone, call, message, post, stage_server
+
+requirement = pytest.mark.requirement
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+def server(stage: Stage) -> Iterator[Server]:
+    with closing(stage_server(stage)) as server:
+        yield server
+        stage.go.set()
+
+
+class Host:
+    """What a WSGI server does with an application."""
+
+    def __init__(self, app: Any, **environ: Any) -> None:
+        self.app, self.environ = app, environ
+
+    def __call__(self, request: HttpRequest, **environ: Any) -> Tuple[int, Dict[str, str], Any]:
+        names = {"content-type": "CONTENT_TYPE", "content-length": "CONTENT_LENGTH"}
+        given: Dict[str, Any] = {
+            names.get(name, "HTTP_" + name.upper().replace("-", "_")): value for name, value in request.headers.items()
+        }
+        path, _, query = request.path.partition("?")
+        started: List[Any] = []
+
+        def start_response(status: str, headers: List[Tuple[str, str]], exc_info: Any = None) -> Any:
+            started.append((int(status[:3]), dict(headers)))
+            return lambda data: None
+
+        body: Iterable[bytes] = self.app({
+            "REQUEST_METHOD": request.method, "SCRIPT_NAME": "", "PATH_INFO": path, "QUERY_STRING": query,
+            "SERVER_NAME": "localhost", "SERVER_PORT": "80", "SERVER_PROTOCOL": "HTTP/1.1", "wsgi.version": (1, 0),
+            "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(request.body), "wsgi.errors": io.StringIO(),
+            "wsgi.multithread": True, "wsgi.multiprocess": False, "wsgi.run_once": False, "REMOTE_ADDR": "127.0.0.1",
+            "CONTENT_LENGTH": str(len(request.body)), **given, **self.environ, **environ,
+        }, start_response)
+        return (*started[0], body)
+
+
+def whole(response: Tuple[int, Mapping[str, str], Any]) -> Tuple[int, Mapping[str, str], bytes]:
+    status, headers, body = response
+    try:
+        return status, headers, b"".join(body)
+    finally:
+        if hasattr(body, "close"):
+            body.close()
+
+
+def test_it_is_an_application_of_the_standard(server: Server) -> None:
+    host = Host(validator(server.wsgi()))
+    status, headers, body = whole(host(call("add", {"a": 1, "b": 2})))
+    assert status == 200 and headers["Content-Length"] == str(len(body))
+    assert json.loads(body)["result"]["structuredContent"] == 3
+    status, headers, body = whole(host(call("count", token=1)))
+    assert status == 200 and headers["Content-Type"] == "text/event-stream" and body.count(b"data: ") == 4
+
+
+def test_streams_of_notices_are_off_until_they_are_allowed(server: Server) -> None:
+    host = Host(server.wsgi())
+    assert whole(host(HttpRequest("GET", "/mcp", {"Host": "localhost"})))[0] == 405
+    listen = alone("subscriptions/listen", {"notifications": {}})
+    assert b"max_streams" in whole(host(listen))[2]
+    status, _, body = Host(server.wsgi(max_streams=1))(listen)
+    assert status == 200 and b"acknowledged" in next(body)
+    body.close()
+    body.close()
+    assert list(body) == []
+    assert eventually(lambda: not server._registry.subscriptions._streams)
+
+
+@pytest.mark.parametrize(
+    ("environ", "status"),
+    [
+        ({"PATH_INFO": "/mcp"}, 200), ({"SCRIPT_NAME": "/tools", "PATH_INFO": "/mcp"}, 200),
+        ({"SCRIPT_NAME": "/mcp", "PATH_INFO": ""}, 200), ({"SCRIPT_NAME": "/mcp", "PATH_INFO": "/"}, 404),
+        ({"PATH_INFO": "/other"}, 404), ({"PATH_INFO": "/mcp", "QUERY_STRING": "a=1"}, 200),
+    ],
+)
+def test_it_answers_wherever_it_is_mounted(server: Server, environ: Any, status: int) -> None:
+    assert whole(Host(server.wsgi(), **environ)(alone("server/discover")))[0] == status
+
+
+def test_the_answer_to_head_has_no_body_whatever_the_host_would_do_with_one(server: Server) -> None:
+    status, headers, body = whole(Host(validator(server.wsgi()))(HttpRequest("HEAD", "/mcp", {"Host": "localhost"})))
+    assert status == 405 and "POST" in headers["Allow"] and body == b""
+
+
+def test_a_body_is_read_as_far_as_the_host_vouches_for_it(server: Server) -> None:
+    host, request = Host(server.wsgi()), alone("server/discover")
+    longer = io.BytesIO(request.body + b"the next request")
+    assert whole(host(request, **{"wsgi.input": longer}))[0] == 200
+    assert longer.read() == b"the next request"
+    assert whole(host(request, CONTENT_LENGTH=""))[0] == 400
+    assert whole(host(request, CONTENT_LENGTH="", **{"wsgi.input_terminated": True}))[0] == 200
+    assert whole(host(request, **{"wsgi.input": None}))[0] == 400
+    for length in ("\u00b2", "-5", "9" * 5000):
+        assert whole(host(request, CONTENT_LENGTH=length))[0] in (400, 413), length
+
+
+class Drip(io.BytesIO):
+    """A body that breaks off."""
+
+    def read(self, size: Any = -1) -> bytes:
+        raise OSError("the client has gone")
+
+
+def test_what_nobody_wanted_of_a_body_is_read_up_to_a_bound_so_that_the_client_sees_why(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wsgi, "SKIPPED_BYTES", 1000)
+    with closing(Server("small", http=HttpOptions(body_bytes=100))) as server:
+        host, request = Host(server.wsgi()), alone("server/discover")
+        for path, length, left in (("/mcp", 900, 50), ("/mcp", 5000, 4050), ("/other", 900, 50)):
+            body = io.BytesIO(b" " * (length + 50))
+            answer = whole(host(request, CONTENT_LENGTH=str(length), PATH_INFO=path, **{"wsgi.input": body}))
+            assert answer[0] == (404 if path == "/other" else 413)
+            assert len(body.read()) == left
+        assert whole(host(request, CONTENT_LENGTH="900", **{"wsgi.input": Drip()}))[0] == 413
+
+
+def test_hosts_may_be_named_for_one_mount(server: Server) -> None:
+    host = Host(server.wsgi(allowed_hosts=["a.example"], allowed_origins=["https://b.example"]))
+    headers = {"Host": "a.example", "Origin": "https://b.example"}
+    assert whole(host(alone("server/discover", headers=headers)))[0] == 200
+    assert whole(host(alone("server/discover")))[0] == 421
+
+
+def test_a_client_that_leaves_is_noticed_when_the_host_closes_the_body(server: Server, stage: Stage) -> None:
+    @server.tool
+    def begun(ctx: Context) -> str:
+        """Report, then wait."""
+        ctx.on_cancel(stage.cancelled.set)
+        ctx.progress(1)
+        assert stage.go.wait(WAIT)
+        return "x"
+
+    _, _, body = Host(server.wsgi())(call("begun", token=1))
+    assert b"progress" in next(body)
+    body.close()
+    assert stage.cancelled.wait(WAIT)
+
+
+def test_after_the_end_it_says_so(server: Server) -> None:
+    host = Host(server.wsgi())
+    server.close()
+    assert whole(host(alone("server/discover")))[0] == 503
+
+
+def test_a_fault_of_the_core_is_told_without_words(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    app: WsgiApp = server.wsgi()
+    monkeypatch.setattr(app._server, "serve", lambda request, writer, **options: None)
+    assert whole(Host(app)(alone("server/discover")))[0] == 500
+    assert app._server.closing is False
+
+
+# ------------------------------------------------------------ the mailbox
+
+
+def test_a_writer_waits_for_the_reader_and_not_for_ever() -> None:
+    mailbox = Mailbox(patience=0.01)
+    gone: List[int] = []
+    mailbox.begin(200, [])
+    assert mailbox.response().body is mailbox
+    mailbox.on_gone(lambda: gone.append(1))
+    for number in range(PIECES + 5):
+        assert mailbox.has_room()
+        mailbox.write(b"%d" % number)
+        if number < 5:
+            assert next(mailbox) == b"%d" % number
+    assert not mailbox.has_room() and not mailbox.gone
+    with pytest.raises(ConnectionLost):
+        mailbox.write(b"x")
+    assert mailbox.gone and gone == [1] and mailbox.has_room()
+    mailbox.on_gone(lambda: gone.append(2))
+    with pytest.raises(ConnectionLost):
+        mailbox.write(b"x")
+    mailbox.close()
+    assert gone == [1, 2] and list(mailbox) == []
+
+
+@pytest.mark.parametrize("end", ["read", "close"])
+def test_who_waits_at_a_mailbox_is_woken(end: str) -> None:
+    mailbox, outcome = Mailbox(patience=None), Future()  # type: ignore[var-annotated]
+
+    def fill() -> None:
+        try:
+            for _ in range(PIECES + 1):
+                mailbox.write(b"x")
+            mailbox.end()
+            outcome.set_result("written")
+        except ConnectionLost:
+            outcome.set_result("lost")
+
+    threading.Thread(target=fill, daemon=True).start()
+    assert eventually(lambda: not mailbox.has_room())
+    if end == "read":
+        assert len(list(mailbox)) == PIECES + 1
+    else:
+        mailbox.close()
+    assert outcome.result(WAIT) == ("written" if end == "read" else "lost")
+
+
+def test_what_was_written_before_the_end_is_read() -> None:
+    mailbox = Mailbox(patience=None)
+    mailbox.write(b"x")
+    mailbox.end()
+    assert list(mailbox) == [b"x"] and list(mailbox) == [] and mailbox.response().status == 500
+
+
+# ------------------------------------------------------------ as a function
+
+
+def test_a_request_is_served_by_a_call(server: Server) -> None:
+    response = server.handle_http(call("add", {"a": 1, "b": 2}))
+    assert isinstance(response, HttpResponse) and response.status == 200
+    assert json.loads(response.body)["result"]["structuredContent"] == 3
+    assert dict(response.headers)["Content-Type"] == "application/json"
+    assert server.handle_http(HttpRequest("POST", "/mcp", {"Host": "x"}, b"")).status == 421
+    assert server.handle_http(alone("server/discover"), path="/other").status == 404
+
+
+def test_without_a_stream_progress_is_dropped_and_nobody_is_asked(server: Server) -> None:
+    assert b"progress" not in server.handle_http(call("count", token=1)).body
+    info = {"name": "x", "version": "1"}
+    opening = message("initialize", {
+        "protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}, "clientInfo": info,
+    })
+    session = dict(server.handle_http(post(opening)).headers)["Mcp-Session-Id"]
+    asked = server.handle_http(post(message("tools/call", {"name": "name"}), {"Mcp-Session-Id": session}))
+    assert json.loads(asked.body)["result"]["isError"]
+    get = HttpRequest("GET", "/mcp", {"Host": "localhost", "Mcp-Session-Id": session, "Accept": "text/event-stream"})
+    assert server.handle_http(get).status == 405
+    stream = server.handle_http(get, stream=True)
+    assert stream.status == 200
+    stream.body.close()
+
+
+def test_with_a_stream_the_body_is_an_iterator(server: Server) -> None:
+    response = server.handle_http(call("count", token=1), stream=True)
+    assert b"".join(response.body).count(b"data: ") == 4
+    refused = server.handle_http(HttpRequest("POST", "/mcp", {"Host": "localhost"}), stream=True)
+    assert refused.status == 406 and isinstance(refused.body, bytes)
+
+
+def test_wrong_options_are_refused_at_once(server: Server) -> None:
+    with pytest.raises(ValueError, match="begins with /"):
+        server.wsgi("mcp")
+    with pytest.raises(ValueError, match="allowed_hosts"):
+        server.wsgi(allowed_hosts=["http://x"])
