@@ -12,7 +12,7 @@ import pytest
 
 from minimcp.engine.connection import Connection, ConnectionHandler
 from minimcp.engine.limits import Limits
-from minimcp.engine.requests import IncomingRequest, Route, Sink
+from minimcp.engine.requests import IncomingRequest, Line, Route, RunningRequests, Sink
 from minimcp.engine.transport import Frame, Transport
 from minimcp.errors import ConnectionLost, MethodNotFound
 from minimcp.protocol.lifecycle import Peer
@@ -59,8 +59,6 @@ class ScriptedPipe(Transport):
         room: Bytes that the peer takes before `send` waits; None means that it takes everything.
     """
 
-    __slots__ = ("frames", "sent", "room", "closed", "finished", "failing", "stuck", "_changed")
-
     def __init__(self, room: Optional[int] = None) -> None:
         self.name = "scripted"
         self.frames: "SimpleQueue[List[Frame]]" = SimpleQueue()
@@ -71,8 +69,7 @@ class ScriptedPipe(Transport):
         self.stuck = threading.Event()
         self._changed = threading.Condition(threading.Lock())
 
-    def receive(self, before_wait: Callable[[], None] = lambda: None) -> List[Frame]:
-        before_wait()
+    def receive(self) -> List[Frame]:
         return self.frames.get(timeout=6 * WAIT)
 
     def send(self, data: bytes, seconds: float) -> int:
@@ -85,6 +82,7 @@ class ScriptedPipe(Transport):
                 raise self.failing
             if self.closed:
                 raise self.lost("closed")
+            data = bytes(data)
             taken = len(data) if self.room is None else min(self.room, len(data))
             if self.room is not None:
                 self.room -= taken
@@ -147,12 +145,11 @@ def cancelled(id: Any, reason: str = "never mind") -> Dict[str, Any]:
 class ScriptedRole(ConnectionHandler):
     """Serves what the test puts into `routes`, by method; remembers what it was told."""
 
-    answers_rubbish = True
+    answers_invalid = True
     takes_batches = True
 
-    def __init__(self, *, hot: bool = True) -> None:
-        self.hot = hot
-        self.routes: Dict[str, Route] = {"ping": Route(lambda exchange: {}, control=True)}
+    def __init__(self) -> None:
+        self.routes: Dict[str, Route] = {"ping": Route(lambda exchange: {}, immediate=True)}
         self.peer = Peer(NEWEST_HANDSHAKE)
         self.notices: List[Notification] = []
         self.noticed: Callable[[Notification], None] = self.notices.append
@@ -177,58 +174,34 @@ class ScriptedRole(ConnectionHandler):
 
 
 class RecordingOutlet(Sink):
-    """Takes everything and remembers it; `refusal` is what `begin` answers."""
+    """Takes everything and remembers it: ``lines`` were sent, ``answers`` given, ``works`` are posted functions."""
 
-    __slots__ = ("refusal", "lines", "owed", "delivered", "aside", "open", "parked", "works")
-
-    def __init__(self) -> None:
-        self.refusal: Any = None
+    def __init__(self, **limits: Any) -> None:
+        self.requests = RunningRequests(Limits(**limits))
         self.lines: List[bytes] = []
-        self.owed: List[Tuple[Any, bytes]] = []
-        self.delivered: List[bytes] = []
-        self.aside: List[Callable[[], None]] = []
-        self.open = True
-        self.parked = False
-        self.works: List[Callable[[], Optional[bytes]]] = []
+        self.answers: List[Tuple[bytes, bool]] = []
+        self.aside: List[Callable[[], object]] = []
+        self.works: List[Line] = []
 
-    def begin(self, exchange: IncomingRequest) -> Any:
-        return self.refusal
+    def deliver(self, line: bytes, wait: bool) -> None:
+        self.answers.append((line, wait))
 
-    def queue(self, exchange: IncomingRequest) -> Any:
-        return self.refusal
-
-    def deliver(self, line: bytes) -> None:
-        self.delivered.append(line)
-
-    def park(self, exchange: IncomingRequest) -> None:
-        self.parked = True
-
-    def later(self, work: Callable[[], Optional[bytes]]) -> None:
-        self.works.append(work)
+    def post(self, line: Line) -> None:
+        self.works.append(line)
 
     def work(self) -> None:
         """Do what was put off, as the one who writes would."""
         works, self.works = self.works, []
         for work in works:
-            line = work()
+            line = work if isinstance(work, bytes) else work()
             if line is not None:
                 self.lines += line.splitlines(True)
-
-    def answer(self, exchange: IncomingRequest, line: bytes) -> Optional[bytes]:
-        return line if self.claim(exchange) else None
-
-    def claim(self, exchange: IncomingRequest) -> bool:
-        was, self.open = self.open, False
-        return was
 
     def send(self, line: bytes) -> None:
         self.lines.append(line)
 
-    def owe(self, id: Any, line: bytes) -> None:
-        self.owed.append((id, line))
-
-    def run_aside(self, work: Callable[[], None]) -> None:
-        self.aside.append(work)
+    def spawn(self, job: Callable[[], object]) -> None:
+        self.aside.append(job)
 
 
 @contextmanager

@@ -712,7 +712,8 @@ def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
     for name, value in _mapping(of, arguments).items():
         if not isinstance(value, (str, int, float)):
             what = f"the argument {name!r} of {of!r} is a str, a number or a bool, not {shown(value)}"
-            raise TypeError(f"{what}: {'write json.dumps(...)' if isinstance(value, (dict, list)) else json_hint(value)}")
+            hint = "write json.dumps(...)" if isinstance(value, (dict, list)) else json_hint(value)
+            raise TypeError(f"{what}: {hint}")
     return {name: value if isinstance(value, str) else to_json(value) for name, value in arguments.items()}
 
 

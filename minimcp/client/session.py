@@ -51,8 +51,8 @@ class ClientSession:
     """
 
     mirror: Any = None
-    stderr_tail: str = ""
-    """The last lines of the server process's stderr; empty where there is no process."""
+    era: Era
+    """What is spoken. Not before `agree`."""
     in_order = True
     """Whether what the server sends on several streams comes in the order in which it was sent."""
 
@@ -71,6 +71,11 @@ class ClientSession:
         Raises:
             RequestTimeout: The deadline came first.
         """
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last lines of the server process's stderr; empty where there is no process."""
+        return ""
 
     @property
     def cause(self) -> Optional[BaseException]:
@@ -328,7 +333,7 @@ class ConnectionSession(ClientSession):
         return len(self._calls)
 
     @property
-    def stderr_tail(self) -> str:  # type: ignore[override]
+    def stderr_tail(self) -> str:
         return getattr(self._transport, "stderr_tail", "")
 
     def stop(self, cause: Exception) -> None:

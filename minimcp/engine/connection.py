@@ -30,7 +30,16 @@ from copy import copy
 from queue import SimpleQueue
 from typing import Any, Callable, Mapping, Optional, Union
 
-from ..errors import INVALID_REQUEST, ConnectionLost, InvalidRequest, ProtocolViolation, RpcError, describe, one_line
+from ..errors import (
+    INVALID_REQUEST,
+    ConnectionLost,
+    InternalError,
+    InvalidRequest,
+    ProtocolViolation,
+    RpcError,
+    describe,
+    one_line,
+)
 from ..protocol.lifecycle import LISTEN, Peer
 from ..protocol.messages import (
     Decoded,
@@ -160,7 +169,7 @@ class Writer:
         self._lock = threading.RLock()  # orders writes; a signal handler that cancels a call may come in the middle
         self._room = threading.Condition(self._lock)
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
-        self._pending = self._owed = self._taken = 0
+        self._pending = self.owed = self._taken = 0
         self._loss: Optional[ConnectionLost] = None
         self._closed = False
 
@@ -213,7 +222,7 @@ class Writer:
 
     def _put(self, line: Line, size: int, owed: int) -> None:
         self._pending += size
-        self._owed += owed
+        self.owed += owed
         self._lines.put((line, size, owed))
 
     def _note(self, line: bytes) -> None:
@@ -233,11 +242,11 @@ class Writer:
     def is_relieved(self) -> bool:
         """For the reader: return True when the peer takes what it is owed, False when it takes nothing."""
         with self._room:
-            while self._owed > MOST_OWED and not self._is_over():
+            while self.owed > MOST_OWED and not self._is_over():
                 taken = self._taken
-                if not self._room.wait_for(lambda: self._owed <= MOST_OWED or self._is_over(), OWED_SECONDS):
-                    if taken == self._taken:
-                        return False
+                relieved = self._room.wait_for(lambda: self.owed <= MOST_OWED or self._is_over(), OWED_SECONDS)
+                if not relieved and taken == self._taken:
+                    return False
             return True
 
     def flush(self, seconds: float) -> bool:
@@ -284,7 +293,7 @@ class Writer:
             self._write(parts[0] if len(parts) == 1 else b"".join(parts))
         with self._room:
             self._pending -= size
-            self._owed -= owed
+            self.owed -= owed
             self._room.notify_all()
         return entry is not None
 
@@ -389,7 +398,7 @@ class Connection:
     # ------------------------------------------------------------ reading
 
     def _read(self) -> None:
-        reason = "the peer closed the connection"
+        reason, reads = "the peer closed the connection", True
         try:
             while True:
                 frames = self.transport.receive()
@@ -397,14 +406,14 @@ class Connection:
                     break
                 for frame in frames:
                     self.take(frame)
-                if not self.writer.is_relieved():
-                    reason = "the peer takes no answers"
+                if self.writer.owed > MOST_OWED and not self.writer.is_relieved():
+                    reason, reads = "the peer takes no answers", False
                     break
                 del frames, frame  # a connection that waits keeps nothing of what came
         except BaseException as error:  # a fault of ours must end in a loss, not in silence
             log.error("%s: the reader failed: %s", self.name, error, exc_info=error)
             reason = f"the reader failed: {describe(error)}"
-        self._end(reason)
+        self._end(reason, reads)
 
     def take(self, frame: Frame) -> None:
         """Deal with one frame; for the reader's thread."""
@@ -442,15 +451,16 @@ class Connection:
         except RpcError as error:
             self._refuse(request.id, error, sink)
             return
-        if route.immediate:
-            incoming.run()
-        elif route.start is None:
-            self.pool.submit(incoming.run)
-        else:
-            try:
+        try:
+            if route.immediate:
+                incoming.run()
+            elif route.start is None:
+                self.pool.submit(incoming.run)
+            else:
                 route.start(incoming)
-            except RpcError as error:
-                sink.respond(incoming, encode(failure(request.id, error)), False)
+        except (RpcError, RuntimeError) as error:
+            refusal = error if isinstance(error, RpcError) else InternalError("no thread is free")
+            sink.respond(incoming, encode(failure(request.id, refusal)), False)
 
     def _refuse(self, id: Id, error: RpcError, sink: Union[_ConnectionSink, Batch]) -> None:
         line = encode(failure(id, error))
@@ -520,9 +530,9 @@ class Connection:
         """Deal with what is no message: a server says so, a client must not."""
         log.debug("<-- no message (%s): %s", broken.reason, one_line(frame))
         text = frame.decode("utf-8", "replace")
-        if broken.id is not None and broken.kind in ("response", "unknown"):
-            if self.calls.settle(broken.id, ProtocolViolation(broken.reason, text)):
-                return
+        violation = ProtocolViolation(broken.reason, text)
+        if broken.kind in ("response", "unknown") and broken.id is not None and self.calls.settle(broken.id, violation):
+            return
         if broken.kind in ("notification", "response"):
             return
         is_request = self._handler.takes_requests and broken.kind == "request" and broken.id is not None
@@ -569,7 +579,7 @@ class Connection:
 
     # ------------------------------------------------------------ the end
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: str, reads: bool = True) -> None:
         """The stream has ended: end the calls, let running requests finish, let go of everything."""
         if self._closing:
             cause = ConnectionLost(f"{self.name}: closed")
@@ -578,7 +588,7 @@ class Connection:
         self.calls.close(cause)
         self._read_out.set()
         try:
-            if not self._closing and self.transport.is_heard():
+            if reads and not self._closing and self.transport.is_heard():
                 deadline = Deadline(self.limits.drain_grace)
                 if not self._drain(deadline):
                     log.warning(

@@ -91,6 +91,9 @@ class Pool:
 
         Args:
             job: What it raises is logged.
+
+        Raises:
+            RuntimeError: The system gives no more threads.
         """
         with self._lock:
             self._keeps = True
@@ -152,7 +155,12 @@ class Pool:
             return
         self._numbers += 1
         name = f"{self.name}-{self._numbers}"
-        threading.Thread(target=self._work, args=(job, counts), name=name, daemon=True).start()
+        try:
+            threading.Thread(target=self._work, args=(job, counts), name=name, daemon=True).start()
+        except RuntimeError:
+            with self._lock:
+                self._running -= counts
+            raise
 
     def _work(self, job: Optional[Job], counts: bool) -> None:
         while job is not None:
@@ -196,8 +204,13 @@ class Pool:
         with self._lock:
             job = self._free()
             reserved = job is not None and self._reserve()
-        if job is not None:
+        if job is None:
+            return
+        try:
             self._start(job, True, reserved)
+        except RuntimeError:  # then the thread that waits now takes it, after its own job
+            with self._lock:
+                self._queue.appendleft(job)
 
     def _end_wait(self) -> None:
         with self._lock:

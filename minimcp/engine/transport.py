@@ -302,12 +302,12 @@ class StreamTransport(Transport):
 
     def is_heard(self) -> bool:
         """As `Transport.is_heard`."""
-        with self._sending:
-            if self._writable is None or self._sends_no_more:
-                return self._writable is None
-            poller = select.poll()
-            poller.register(self._writing, 0)  # what says that nobody is there comes unasked
-            return not poller.poll(0)
+        number = self._writing
+        if self._writable is None or number < 0:
+            return self._writable is None
+        poller = select.poll()
+        poller.register(number, 0)  # what says that nobody is there comes unasked
+        return not poller.poll(0)
 
     def close_writing(self) -> None:
         """Send nothing more, which the peer sees as the end of its input; go on receiving. Idempotent."""

@@ -298,10 +298,13 @@ class Admission:
 
 def _one(headers: Headers, name: str) -> Optional[str]:
     """The one value of a header; None where it is missing."""
-    values = headers.all(name)
-    if len(values) > 1:
-        raise HeaderMismatch(f"the header {name} is there {len(values)} times")
-    return values[0] if values else None
+    if name not in headers.cache:
+        values = headers.all(name)
+        if len(values) > 1:
+            raise HeaderMismatch(f"the header {name} is there {len(values)} times")
+        headers.cache[name] = values[0] if values else None
+    value: Optional[str] = headers.cache[name]
+    return value
 
 
 def _decoded(headers: Headers, name: str) -> str:

@@ -114,7 +114,8 @@ class Endpoint:
         return None
 
     def _check(self, request: HttpRequest, streams: bool) -> None:
-        refusal = self._policy.refusal(request.headers)
+        known = self in request.headers.cache
+        refusal = None if known else self._policy.refusal(request.headers)
         if refusal is not None:
             raise HttpError(*refusal)
         if request.path != self.path and request.path.partition("?")[0] != self.path:
@@ -126,9 +127,10 @@ class Endpoint:
         if request.method != "POST":
             return
         wanted = (JSON_TYPE,) if self.options.json_response else (JSON_TYPE, MEDIA_TYPE)
-        if not accepts(request.headers, *wanted):
+        if not known and not accepts(request.headers, *wanted):
             raise HttpError(406, f"the header Accept names {' and '.join(wanted)}")
-        check_body(request, self.options.body_bytes)
+        check_body(request, self.options.body_bytes, known)
+        request.headers.cache[self] = True
 
     def serve(self, request: HttpRequest, writer: ResponseWriter, *, streams: bool = True) -> None:
         """Serve one request on this thread; returns when the response is complete.
@@ -231,7 +233,8 @@ class Endpoint:
         if reason is not None:
             raise HttpError(400, reason)
         ids = [item.id for item in items if isinstance(item, Request)]
-        refused = [encode(Failure(item.id, item.code, item.reason)) for item in items if isinstance(item, InvalidMessage)]
+        invalid = [item for item in items if isinstance(item, InvalidMessage)]
+        refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
         response = self._response(sender, writer, streams and not self.options.json_response)
         batch = Batch(response, refused, ids)
         try:
@@ -401,17 +404,18 @@ class Endpoint:
         return f"<Endpoint {self.path} {len(self.sessions)} sessions, {len(self._responses)} running>"
 
 
-def check_body(request: HttpRequest, limit: Optional[int]) -> None:
+def check_body(request: HttpRequest, limit: Optional[int], known: bool = False) -> None:
     """Look at what the headers say about the body of a POST.
 
     Args:
         request: Nothing of its body was read.
         limit: The longest body, in bytes; None means no limit.
+        known: Whether headers like these, but for the length, were found right before.
 
     Raises:
         HttpError: It is of another type, or too long.
     """
-    reason = why_no_json(request.headers)
+    reason = None if known else why_no_json(request.headers)
     if reason is not None:
         raise HttpError(415, reason)
     length = request.headers.get("Content-Length", "")

@@ -40,6 +40,8 @@ _ABSOLUTE = re.compile(r"https?://([^/?]+)(/?.*)", re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=\-]*(?::[0-9]*)?|\[[0-9A-Fa-f:.]+\](?::[0-9]*)?")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;[\t -~\x80-\xff]*)?")
 _BARE_LINE_END = re.compile(rb"(?<!\r)\n|\r(?=[^\n])")
+_LENGTH = re.compile(rb"\r\nContent-Length:[\t ]*([0-9]{1,15})[\t ]*(?:\r\n|\Z)", re.IGNORECASE)
+_CACHED_HEADS, _CACHED_BYTES = 4, 1024
 _CHUNK_LINE_BYTES, _CHUNK_COST, _CHUNK_EXCESS = 1024, 16, 256 * 1024
 
 _NO_BODY = frozenset({204, 304})
@@ -52,13 +54,13 @@ class BadRequest(Exception):
     Args:
         status: Of the response.
         reason: One sentence for the peer, with nothing of what it sent.
+        response: To send instead of one that has this status and sentence.
     """
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, response: Optional[HttpResponse] = None) -> None:
         super().__init__(reason)
-        self.response = HttpResponse(
-            status, [("Content-Type", "text/plain; charset=utf-8")], reason.encode() + b"\n"
-        )
+        headers = [("Content-Type", "text/plain; charset=utf-8")]
+        self.response = response or HttpResponse(status, headers, reason.encode() + b"\n")
 
 
 class Head(NamedTuple):
@@ -108,11 +110,13 @@ def parse_head(block: bytes) -> Head:
     values: dict[str, list[str]] = {}
     for line in lines:
         name, value = _header(line)
-        values.setdefault(name, []).append(value)
-    for name in _SINGLE & values.keys():
-        if len(values[name]) > 1:
+        if name not in values:
+            values[name] = [value]
+        elif name in _SINGLE:
             raise BadRequest(400, f"there is more than one {name}")
-    http11, headers = version == "1.1", Headers.of(values)
+        else:
+            values[name].append(value)
+    headers, http11 = Headers.of(values, {}), version == "1.1"
     path = _path(method, target, headers.get("host"), http11)
     expects = headers.get("expect", "").lower() if http11 else ""
     if expects not in ("", "100-continue"):
@@ -120,7 +124,7 @@ def parse_head(block: bytes) -> Head:
     return Head(method, path, headers, http11, _keeps_alive(headers, http11), _length(headers, http11), bool(expects))
 
 
-@lru_cache(256)  # a client sends the same ones with every request: a fifth of the time of a short call
+@lru_cache(256)  # a client sends the same lines with every request
 def _header(line: str) -> tuple[str, str]:
     """The name of a header, in lower case, and its value."""
     found = _HEADER.fullmatch(line)
@@ -165,6 +169,8 @@ def _length(headers: Headers, http11: bool) -> Optional[int]:
 
 
 def _keeps_alive(headers: Headers, http11: bool) -> bool:
+    if "connection" not in headers:
+        return http11
     options = [option.strip(" \t") for option in ",".join(headers.all("connection")).lower().split(",")]
     return "close" not in options and (http11 or "keep-alive" in options)
 
@@ -182,17 +188,17 @@ class RequestParser:
     Thread safety: one thread at a time. `feed` and `next` raise `BadRequest` when a request is refused.
     """
 
-    head: Optional[Head]
+    head: Optional[Head] = None
     """Of this request; None until all of it has come."""
 
-    body: Optional[bytes]
+    body: Optional[bytes] = None
     """Of this request, decoded; None until all of it has come."""
 
     def __init__(self, *, header_bytes: int = HEADER_BYTES, body_bytes: Optional[int]) -> None:
         self._bytes = bytearray()
         self._searched = 0  # how many of them have been searched for the end of the head
         self._header_bytes, self._body_bytes = header_bytes, body_bytes
-        self.head, self.body = None, None
+        self._heads: dict[tuple[bytes, bytes], Head] = {}
         self._chunks: Optional[_ChunkedBody] = None
 
     @property
@@ -219,10 +225,25 @@ class RequestParser:
         if self.head is None and self._bytes:
             block = self._take_head_block()
             if block is not None:
-                self.head = parse_head(block)
+                self.head = self._parsed(block)
                 self._check_size(self.head.length or 0)
         if self.head is not None and self.body is None:
             self.body = self._take_chunks() if self.head.length is None else self._take_bytes(self.head.length)
+
+    def _parsed(self, block: bytes) -> Head:
+        """The head in these bytes. A peer sends the same each time, but for the digits of Content-Length: what it sent
+        last is cached, since a sixth of the time of a short call goes into its headers."""
+        found = _LENGTH.search(block)
+        if found is None or len(block) > _CACHED_BYTES:
+            return parse_head(block)
+        before_and_after = (block[: found.start(1)], block[found.end(1) :])
+        if before_and_after not in self._heads:
+            if len(self._heads) == _CACHED_HEADS:
+                self._heads.clear()
+            self._heads[before_and_after] = parse_head(block)
+        method, path, headers, http11, keep_alive, _, expects_continue = self._heads[before_and_after]
+        headers = headers.with_length(found[1].decode())
+        return Head(method, path, headers, http11, keep_alive, int(found[1]), expects_continue)
 
     def _take_head_block(self) -> Optional[bytes]:
         data = self._bytes
@@ -349,12 +370,7 @@ def response_head(
         ValueError: A header would be two, or none.
     """
     lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}"]
-    for name, value in headers:
-        line = f"{name}: {value}"
-        if _HEADER.fullmatch(line) is None:
-            raise ValueError(f"this is no header: {line!r}")
-        if name.lower() not in _OURS:
-            lines.append(line)
+    lines += [_header_line(*header) for header in headers if header[0].lower() not in _OURS]
     if not keep_alive:
         lines.append("Connection: close")
     elif not http11:
@@ -365,6 +381,14 @@ def response_head(
         lines.append("Transfer-Encoding: chunked")
     lines += [f"Date: {_date(int(time.time()))}", "", ""]
     return "\r\n".join(lines).encode("latin-1")
+
+
+@lru_cache(64)
+def _header_line(name: str, value: str) -> str:
+    line = f"{name}: {value}"
+    if _HEADER.fullmatch(line) is None:
+        raise ValueError(f"this is no header: {line!r}")
+    return line
 
 
 @lru_cache(1)

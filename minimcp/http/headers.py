@@ -32,20 +32,28 @@ class Headers(Mapping[str, str]):
 
     Args:
         given: A mapping or pairs; a name may come several times.
+
+    ``cache`` keeps what their readers have found out, for when a client sends the same again: never anything about
+    Content-Length.
     """
 
     def __init__(self, given: Union[Mapping[str, str], HeaderPairs, None] = None) -> None:
         self._values: dict[str, list[str]] = {}
+        self.cache: dict[Any, Any] = {}
         pairs: Any = given.items() if isinstance(given, Mapping) else given or ()
         for name, value in pairs:
             self._values.setdefault(name.lower(), []).append(value.strip(" \t"))
 
     @classmethod
-    def of(cls, values: dict[str, list[str]]) -> Headers:
+    def of(cls, values: dict[str, list[str]], cache: dict[Any, Any]) -> Headers:
         """Those of names in lower case, with their stripped values."""
-        headers = cls()
-        headers._values = values
+        headers = cls.__new__(cls)
+        headers._values, headers.cache = values, cache
         return headers
+
+    def with_length(self, digits: str) -> Headers:
+        """The same with another Content-Length, and with the same cache."""
+        return self.of({**self._values, "content-length": [digits]}, self.cache)
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()][0]

@@ -15,17 +15,18 @@ import logging
 import select
 import selectors
 import socket
+import struct
 import threading
 import time
 from collections import deque
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional, Union
 
-from ..engine.pool import Pool
 from ..engine.timer import LONGEST_WAIT, Deadline
+from ..engine.pool import Pool
 from ..errors import ConnectionLost
 from .framing import CONTINUE, LAST_CHUNK, BadRequest, Head, RequestParser, chunk, has_body, response_head
-from .headers import LOOPBACK, HttpRequest, HttpResponse, ResponseWriter
+from .headers import LOOPBACK, HttpRequest, ResponseWriter
 from .legacy_sse import MESSAGES_PATH, STREAM_PATH
 from .options import HttpOptions
 
@@ -57,7 +58,8 @@ SPARE_CONNECTIONS = 64
 """Connections beyond the most, for as long as it takes to refuse them."""
 
 _PIECE_BYTES = 64 * 1024
-_SEND_FLAGS: int = getattr(socket, "MSG_NOSIGNAL", 0)
+_DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
+_SEND_FLAGS: int = getattr(socket, "MSG_NOSIGNAL", 0) | _DONT_WAIT
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _log = logging.getLogger("minimcp.http")
 
@@ -194,14 +196,6 @@ class Writer(ResponseWriter):
             self.lose()
 
 
-class _Refused(BadRequest):
-    """An endpoint refuses a request whose body has not come."""
-
-    def __init__(self, response: HttpResponse) -> None:
-        super().__init__(response.status, "")
-        self.response = response
-
-
 class Connection:
     """An accepted socket, its requests one after the other, and their responses.
 
@@ -209,7 +203,7 @@ class Connection:
     what a `Writer` calls may come from others. Only the server's thread closes the socket.
 
     Args:
-        sock: Not blocking.
+        sock: From `accept`.
         client: The peer's address, as text.
         server: Accepted it.
     """
@@ -223,10 +217,11 @@ class Connection:
         self.held_bytes = 0  # counted of a body that has not come whole
         self._checked = False  # whether the endpoint has looked at this request's head
 
-    def receive(self) -> Optional[bytes]:
-        """What the peer sent; None when that is nothing yet, empty when it has closed."""
+    def receive(self, flags: int = _DONT_WAIT) -> Optional[bytes]:
+        """What the peer sent; None when that is nothing yet, empty when it has closed. With flags 0: within a moment.
+        """
         try:
-            return self.socket.recv(_PIECE_BYTES)
+            return self.socket.recv(_PIECE_BYTES, flags)
         except (BlockingIOError, InterruptedError):
             return None
         except OSError:
@@ -256,7 +251,7 @@ class Connection:
             request = HttpRequest(*head[:3], b"", self.client)
             refusal = self.server.endpoint_of(request).check(request)
             if refusal is not None:
-                raise _Refused(refusal)
+                raise BadRequest(refusal.status, "the endpoint refuses it", refusal)
             if head.expects_continue:
                 self._send_some(CONTINUE)
         return BODY
@@ -295,30 +290,25 @@ class Connection:
         """Go on to the next request, and wait a moment for it; what is awaited then."""
         self._checked = False
         self.parser.next()
-        awaited, deadline = self._awaited(), time.monotonic() + LINGER_SECONDS
-        # A long body that has not come is left to the server's thread, which counts it.
-        while awaited in (IDLE, HEAD, BODY) and self.parser.buffered <= _PIECE_BYTES and not self.server.is_busy:
-            if not wait(self.socket, max(0.0, deadline - time.monotonic())):
+        awaited, until = self._awaited(), time.monotonic() + LINGER_SECONDS
+        while awaited in (IDLE, HEAD, BODY) and not self.server.is_busy and time.monotonic() < until:
+            # A long body that has not come is left to the server's thread, which counts it.
+            data = self.receive(0) if self.parser.buffered <= _PIECE_BYTES else None
+            if data is None:
                 break
-            data = self.receive()
-            if data is not None:
-                awaited = self.advance(data)
+            awaited = self.advance(data)
         return awaited
 
     def has_left(self) -> bool:
         """Whether the peer has closed its side, or cut the connection."""
         try:
-            if not self.socket.recv(1, socket.MSG_PEEK):
-                return True
+            left = not self.socket.recv(1, socket.MSG_PEEK | _DONT_WAIT)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
             return True
-        if not hasattr(select, "POLLRDHUP"):
-            return False
-        poller = select.poll()  # what it sent before, for the next request, hides that it has closed
-        poller.register(self.socket, select.POLLRDHUP)
-        return bool(poller.poll(0))
+        # What it has sent already, for the next request, hides that it has closed: Linux tells it all the same.
+        return left or (hasattr(select, "POLLRDHUP") and poll(self.socket, select.POLLRDHUP, 0))
 
     def refuse(self, refusal: BadRequest) -> None:
         """Send the last response, as far as the peer takes it at once; never raises."""
@@ -407,8 +397,7 @@ class RunningHttp:
         self.max_body_bytes, self._max_connections = options.body_bytes, options.max_connections
         write = LONGEST_WAIT if write_timeout is None else write_timeout
         self.timeouts = (timeouts or Timeouts())._replace(write=write)
-        self._waits = self.timeouts._asdict()
-        self._listener: Optional[socket.socket] = listen(host, port)
+        self._listener = listen(host, port)
         self.port: int = self._listener.getsockname()[1]
         path = STREAM_PATH if http is None else path
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}{path}"
@@ -463,17 +452,17 @@ class RunningHttp:
             self._http.close(self._grace if grace is None else grace, reason)
         if self.ended:
             return
+        self.closing = True  # each response is the last of its connection from now on
         self._call(self._begin_end)
         if not threading.current_thread().name.startswith(self._name + "-"):
             self._ended.wait(CUT_SECONDS + 2 * END_SECONDS)
 
     def renew(self) -> None:
         """This process is a fork of the one that serves: close descriptors, and nothing else."""
-        for connection in (*self._kept, *self._lent):
-            connection.socket.close()
-        for each in (self._listener, self._selector, self._woken, self._waker):
-            if each is not None:
-                each.close()
+        self._selector.close()
+        sockets = [connection.socket for connection in (*self._kept, *self._lent)]
+        for each in (*sockets, self._listener, self._woken, self._waker):
+            each.close()
         self._ended = threading.Event()
         self._ended.set()
 
@@ -538,7 +527,7 @@ class RunningHttp:
             writer = connection.writer
             if writer is not None and not writer.gone and connection.has_left():
                 writer.lose()
-        if self._accept_at is not None and self._accept_at <= now and self._listener is not None:
+        if self._accept_at is not None and self._accept_at <= now and self._cut_at is None:
             self._accept_at = None
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         if self._cut_at is not None and self._cut_at <= now:
@@ -547,11 +536,11 @@ class RunningHttp:
     def _accept(self) -> None:
         for _ in range(BACKLOG):
             try:
-                accepted = accept(self._listener, self.timeouts.write) if self._listener is not None else None
+                accepted = accept(self._listener, self.timeouts.write)
             except OSError as error:
                 _log.warning("no connection is accepted for %s s: %s", PAUSE_SECONDS, error)
                 self._make_room()
-                self._selector.unregister(self._listener)  # type: ignore[arg-type]
+                self._selector.unregister(self._listener)
                 self._accept_at = time.monotonic() + PAUSE_SECONDS
                 return
             if accepted is None:
@@ -570,9 +559,11 @@ class RunningHttp:
     def _make_room(self) -> bool:
         """Close an idle connection for a new one, if there is one; first those that never sent a byte."""
         idle = [each for each in self._kept if each.phase in (IDLE, HEAD) and not each.parser.begun]
-        if idle:
-            self._drop(min(idle, key=lambda each: (each.phase == IDLE, each.due)))
-        return bool(idle)
+        for connection in sorted(idle, key=lambda each: (each.phase == IDLE, each.due)):
+            if not wait(connection.socket, 0):  # else its bytes are here, and were not read yet
+                self._drop(connection)
+                return True
+        return False
 
     def _read(self, connection: Connection) -> None:
         """Something came on a connection that is kept."""
@@ -620,7 +611,7 @@ class RunningHttp:
 
     def _keep(self, connection: Connection, phase: str) -> None:
         """Wait for something of a peer, from now on."""
-        connection.phase, connection.due = phase, time.monotonic() + self._waits[phase]
+        connection.phase, connection.due = phase, time.monotonic() + getattr(self.timeouts, phase)
         if connection not in self._kept:
             self._kept.add(connection)
             self._selector.register(connection.socket, selectors.EVENT_READ, partial(self._read, connection))
@@ -649,20 +640,14 @@ class RunningHttp:
     # ------------------------------------------------------------ the end
 
     def _begin_end(self) -> None:
-        if self.closing:
+        if self._cut_at is not None:
             return
-        self.closing = True
         self._cut_at = time.monotonic() + CUT_SECONDS
-        self._stop_listening()
+        if self._accept_at is None:
+            self._selector.unregister(self._listener)
+        self._listener.close()
         for connection in [each for each in self._kept if each.phase != LEAVING]:
             self._drop(connection)
-
-    def _stop_listening(self) -> None:
-        if self._listener is not None:
-            if self._accept_at is None:
-                self._selector.unregister(self._listener)
-            self._listener.close()
-            self._listener = None
 
     def _cut(self, now: float) -> None:
         """Cut what is left; when that has not helped, leave it behind."""
@@ -680,7 +665,7 @@ class RunningHttp:
 
     def _let_go(self) -> None:
         self.closing = True
-        self._stop_listening()
+        self._begin_end()
         for connection in list(self._kept):
             self._drop(connection)
         self._workers.close()
@@ -724,6 +709,9 @@ def listen(host: str, port: int) -> socket.socket:
 def accept(listener: socket.socket, silence: float) -> Optional[tuple[socket.socket, str]]:
     """The next connection and the peer's address, as text; None when there is none now.
 
+    Calls on the socket do not block with MSG_DONTWAIT; without it `recv` waits for `LINGER_SECONDS`. To wait and to
+    receive in one call saves a sixth of the time of a short request.
+
     Args:
         listener: From `listen`.
         silence: Seconds after which a peer is gone that does not confirm what it is sent, where the system knows that.
@@ -742,6 +730,10 @@ def accept(listener: socket.socket, silence: float) -> Optional[tuple[socket.soc
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(silence * 1000))
+        if _DONT_WAIT:
+            linger = struct.pack("ll", 0, int(LINGER_SECONDS * 1_000_000))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, linger)
+            sock.setblocking(True)
     except OSError:
         pass  # it has left already, which will be seen
     return sock, f"{address[0]}:{address[1]}"
@@ -752,6 +744,11 @@ def wait(sock: socket.socket, seconds: float, *, to_write: bool = False) -> bool
     if not hasattr(select, "poll"):  # pragma: no cover - Windows
         reading, writing = ((), (sock,)) if to_write else ((sock,), ())
         return any(select.select(reading, writing, writing, seconds))
+    return poll(sock, select.POLLOUT if to_write else select.POLLIN, seconds)
+
+
+def poll(sock: socket.socket, events: int, seconds: float) -> bool:
+    """Whether one of these events of `select.poll` comes within this time."""
     poller = select.poll()
-    poller.register(sock, select.POLLOUT if to_write else select.POLLIN)
+    poller.register(sock, events)
     return bool(poller.poll(seconds * 1000))

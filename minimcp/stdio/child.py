@@ -136,7 +136,7 @@ class ChildTransport(StreamTransport):
         stderr: Where its stderr goes besides the kept tail: None to this process's own, a text or binary file, a
             logger, or a callable that gets each line.
         limit: Bytes of one line from the server; None sets no limit.
-        grace: Seconds that `close` gives it to exit, and again after SIGTERM.
+        grace: Seconds that `close` gives it to exit, and again after SIGTERM; None takes `CLOSE_SECONDS`.
 
     Raises:
         ConnectionFailed: It cannot be started; nothing is left behind.
@@ -144,14 +144,14 @@ class ChildTransport(StreamTransport):
     """
 
     def __init__(
-        self, server: StdioServer, *, stderr: Any = None, limit: Optional[int], grace: float = CLOSE_SECONDS
+        self, server: StdioServer, *, stderr: Any = None, limit: Optional[int], grace: Optional[float] = None
     ) -> None:
         name, consume = _shown(server.command), consumer_of(stderr)
         try:
             self._process = _started(server)
         except (OSError, ValueError) as error:
             raise ConnectionFailed(f"cannot start {name}: {_why(error, server)}") from error
-        self.grace = grace
+        self.grace = CLOSE_SECONDS if grace is None else grace
         self._exited, self._reaping, self._closing = threading.Event(), threading.RLock(), threading.RLock()
         self._gone = False
         self._settling: Optional[Deadline] = None

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from minimcp.engine.transport import MemoryPipe, Transport
+from minimcp.engine.transport import Transport, memory_pair
 from minimcp.errors import ConnectionLost
 from minimcp.stdio.child import ChildTransport
 
@@ -224,7 +224,7 @@ class _Wire:
 
     def __init__(self, relay: Relay, number: int) -> None:
         self.relay, self.number, self.reader = relay, number, Reader()
-        self._client_end, self._near = MemoryPipe.pair()
+        self._client_end, self._near = memory_pair(None)
         self._far = relay.open_server()
         self._lock = threading.Lock()
         self.broken = self.finished = False
@@ -259,7 +259,7 @@ class _Wire:
     def finish(self, way: str) -> None:
         """Pass the end of a direction on, as a line does: the end of the input, or the end of all."""
         if way == TO_SERVER:
-            self._far.finish()
+            self._far.close_writing()
         else:
             self._near.close()
 

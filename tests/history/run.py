@@ -179,7 +179,7 @@ def run(plan: Plan) -> Outcome:
         command = [sys.executable, "-S", "-m", "tests.history.server", str(journal)]
 
         def start() -> Transport:
-            return ChildTransport.start(StdioServer(command, cwd=ROOT), grace=1.0, stderr=lambda line: None)
+            return ChildTransport(StdioServer(command, cwd=ROOT), grace=1.0, stderr=lambda line: None, limit=None)
 
         relay = Relay(start if plan.stdio else server.open_pipe, record, plan.seed, plan.breaks)
         wrong = []

@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 from minimcp import Limits, Server
+from minimcp.engine.timer import timer
 
 from ..answering import R1, R2, R3, R4, R5, REVISIONS
 from ..support import WAIT, MovedTime, eventually
@@ -226,13 +227,13 @@ def test_many_handlers_may_wait_for_their_client_at_once() -> None:
 
 def test_the_time_of_a_tool_stands_while_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = MovedTime()
-    monkeypatch.setattr("minimcp.engine.alarm.time", moved)
+    monkeypatch.setattr("minimcp.engine.timer.time", moved)
     server, looked = build(), threading.Event()
     with RawClient(server, R4, {**REPLIES, "elicitation/create": lambda question: None}) as client:
         call = client.begin("tools/call", name="hurried", arguments={})
         question = client.read()
         moved.ahead += 2 * questions_server.HURRY  # longer than the tool may run
-        server._registry.tools.alarm.at(0, looked.set)
+        timer.after(0, looked.set)
         assert looked.wait(WAIT), "what is over by now has rung before"
         client.write({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
         assert client.answer(call)["result"]["content"][0]["text"] == "decline"
@@ -359,5 +360,5 @@ def test_a_server_keeps_nothing_of_a_client_that_never_comes_back() -> None:
         assert len(set(threading.enumerate()) - before) < 30, "a few workers, as many as were busy at once"
         channel = next(iter(server._connections.values()))
         assert eventually(lambda: "0 running, 0 queued" in repr(channel.workers))
-        assert len(channel.inbound) == 0 and len(channel.calls.table) == 0
+        assert len(channel.requests) == 0 and len(channel.calls) == 0
     server.close()

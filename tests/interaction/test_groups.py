@@ -10,7 +10,7 @@ from typing import Any, Dict
 import pytest
 
 import minimcp
-from minimcp.stdio.child import ChildTransport
+from minimcp.stdio import child
 
 from ..support import ROOT, WAIT
 
@@ -42,7 +42,7 @@ SILENT = "import sys; sys.stdin.read()"
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time for a process that ends, and for the last that it says: a busy machine may not let it at once."""
     for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS"):
-        monkeypatch.setattr(ChildTransport, name, WAIT)
+        monkeypatch.setattr(child, name, WAIT)
 
 
 @pytest.fixture

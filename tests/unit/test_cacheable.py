@@ -224,3 +224,12 @@ def test_a_cursor_that_is_refused_starts_the_list_over(connected: Callable[..., 
     with pytest.raises(minimcp.InvalidParams):
         names(client)
     assert len(server.pipe.messages) == 1
+
+
+@pytest.mark.requirement("M:CACHE-9")
+def test_there_is_no_timer(connected: Callable[..., Connected]) -> None:
+    before = set(threading.enumerate())
+    client, server = connected({"tools/list": tools("a", ttl=1)})
+    running = set(threading.enumerate())
+    names(client)
+    assert running - before and not set(threading.enumerate()) - running and server.pipe.methods() == ["tools/list"]

@@ -249,6 +249,7 @@ def test_errors_between_rounds() -> None:
 # ---------------------------------------------------------------- many at once
 
 
+@pytest.mark.requirement("M:MRTR-C6")
 def test_of_many_at_once_each_has_its_own_rounds() -> None:
     def answer(message: Any) -> Any:
         params = message["params"]

@@ -9,12 +9,8 @@ import pytest
 
 import minimcp
 from minimcp.client import subscriptions as module
-from minimcp.client.subscriptions import Changes, Filter, Stream
-from minimcp.engine.requests import PendingCall
-from minimcp.engine.timer import Deadline
-from minimcp.errors import Cancelled, ConnectionLost, RequestTimeout
-from minimcp.protocol.messages import Failure
-from minimcp.types import Change
+from minimcp.client.subscriptions import Changes, Filter
+from minimcp.errors import ConnectionLost, RequestTimeout
 
 from ..answering import R4
 from ..listening import LISTEN, PROMPTS, TOOLS, UPDATED, Host, about, agree

@@ -22,8 +22,8 @@ from minimcp import (
     ProtocolViolation,
     RequestTimeout,
 )
-from minimcp.client.subscriptions import Filter, Stream
-from minimcp.engine.timer import Deadline
+from minimcp.client import client as client_module, subscriptions as module
+from minimcp.client.subscriptions import Filter
 
 from ..answering import R4, Answer, error, result, silence
 from ..listening import ACKNOWLEDGED, LISTEN, PROMPTS, RESOURCES, TOOLS, UPDATED, Host, about, agree

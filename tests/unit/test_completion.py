@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Literal, Optional, Union
 
 import pytest
 
-from minimcp.schema.kinds import kind_of
+from minimcp.schema.annotations import kind_of
 from minimcp.server.completion import TextHandler, choices_of, value_of
 from minimcp.types import Completion
 

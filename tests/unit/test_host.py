@@ -15,7 +15,7 @@ from minimcp.engine import timer as deadlines
 
 from .. import answering
 from ..answering import R1, R2, R3, R4, Answering, initialized, result
-from ..scripted import Task, cancelled, wait_for
+from ..scripted import Task, cancelled, notice, wait_for
 from ..support import WAIT, MovedTime, eventually
 
 HI = [{"role": "user", "content": {"type": "text", "text": "hi"}}]
@@ -406,3 +406,20 @@ def test_a_handler_calls_back_and_its_own_calls_have_an_end() -> None:
         server.pipe.ask("elicitation/create", message="?", requestedSchema=FORM)
         assert server.pipe.heard(1)["s1"]["action"] == "accept"
     assert outcomes == ["timeout", "timeout", {"a": 1}]
+
+
+@pytest.mark.requirement("SAMP-16", "M:SAM-15")
+def test_what_is_asked_and_said_stays_out_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "minimcp")
+    sampled("hush", messages=[{"role": "user", "content": {"type": "text", "text": "hush"}}])
+    sampled(Refused("hush"))
+    elicited({"name": "hush"}, message="hush")
+    assert "hush" not in caplog.text
+
+
+@pytest.mark.requirement("ELIC-28", "X-28")
+def test_a_notice_that_some_question_is_done_is_ignored() -> None:
+    server = Answering({"ping": result()})
+    with minimcp.connect(server, revision=R4, elicit=repr) as client:
+        server.pipe.give(notice("notifications/elicitation/complete", elicitationId="none of ours", _meta={"a": 1}))
+        assert client.ping() >= 0

@@ -14,8 +14,8 @@ import pytest
 
 import minimcp
 from minimcp import CapabilityNotSupported, Context, InvalidParams, MethodNotFound, RpcError, Server
-from minimcp.protocol.eras import LOG_LEVELS, lacks
-from minimcp.protocol.session import Offer
+from minimcp.protocol.lifecycle import LOG_LEVELS, lacks
+from minimcp.protocol.lifecycle import Offer
 from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
 from minimcp.schema.mismatch import Mismatch
 from minimcp.server.completion import TextHandler

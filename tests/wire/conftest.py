@@ -9,8 +9,7 @@ import pytest
 
 import minimcp
 from minimcp.engine import connection as channel
-from minimcp.stdio import stderr
-from minimcp.stdio.child import ChildTransport
+from minimcp.stdio import child
 
 from ..support import WAIT, eventually, held
 from .clients import ScriptedServer
@@ -47,8 +46,8 @@ def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Have a client wait as long as a slow machine needs: for a server to end by itself, and for its last words."""
     if "hasty" not in request.fixturenames:
         for name in ("CLOSE", "SETTLE", "STDERR", "CONSUMER"):
-            monkeypatch.setattr(ChildTransport, f"{name}_SECONDS", WAIT)
-        monkeypatch.setattr(stderr, "PATIENCE_SECONDS", WAIT)
+            monkeypatch.setattr(child, f"{name}_SECONDS", WAIT)
+        monkeypatch.setattr(child, "PATIENCE_SECONDS", WAIT)
 
 
 @pytest.fixture
@@ -56,8 +55,8 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut short what a client grants a server at its end, for servers that make no use of it."""
     monkeypatch.setattr(channel, "FAREWELL_SECONDS", 0.05)
     for name, seconds in {"CLOSE": 0.3, "SETTLE": 0.05, "CONSUMER": 0.05}.items():
-        monkeypatch.setattr(ChildTransport, f"{name}_SECONDS", seconds)
-    monkeypatch.setattr(stderr, "PATIENCE_SECONDS", 0.05)
+        monkeypatch.setattr(child, f"{name}_SECONDS", seconds)
+    monkeypatch.setattr(child, "PATIENCE_SECONDS", 0.05)
 
 
 @pytest.fixture(autouse=True)

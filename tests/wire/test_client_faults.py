@@ -15,7 +15,7 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp.stdio.child import ChildTransport
+from minimcp.stdio import child
 
 from ..support import WAIT, eventually
 from .clients import (  # noqa: F401
@@ -123,7 +123,7 @@ def test_k01_a_last_answer_without_a_line_feed_is_an_answer(scripted: Script) ->
 def test_k01_a_server_that_closes_its_output_has_left(
     scripted: Script, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ChildTransport, "SETTLE_SECONDS", 0.05)  # it lives on, until its input ends
+    monkeypatch.setattr(child, "SETTLE_SECONDS", 0.05)  # it lives on, until its input ends
     server = scripted()
     with server.connect(revision) as client:
         with pytest.raises(minimcp.ConnectionLost):

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
-from minimcp.stdio.process import Process
 
 import minimcp
+from minimcp.stdio import child
 from minimcp.stdio.child import ChildTransport
 
 from ..support import child_processes, eventually, open_descriptors
@@ -52,14 +52,13 @@ def test_k20_a_polite_server_ends_at_the_end_of_its_input(scripted: Script, revi
 
 def never_too_early(monkeypatch: pytest.MonkeyPatch, server: ScriptedServer) -> None:
     """However slow the server is, it has noted the end of its input before SIGTERM comes, and that before SIGKILL."""
-    for name, noted in (("terminate", "eof"), ("kill", "signal")):
-        real = getattr(Process, name)
+    real = ChildTransport._signal
 
-        def act(process: Process, noted: str = noted, real: Callable[[Process], None] = real) -> None:
-            server.happened(noted)
-            real(process)
+    def act(transport: ChildTransport, name: str) -> None:
+        server.happened("eof" if name == "SIGTERM" else "signal")
+        real(transport, name)
 
-        monkeypatch.setattr(Process, name, act)
+    monkeypatch.setattr(ChildTransport, "_signal", act)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -93,14 +92,14 @@ def test_k20_a_server_that_ignores_that_too_is_killed_and_reaped(
 
 def test_k20_how_long_a_server_gets() -> None:
     """What the catalogue asks for; the two before this wait for less."""
-    assert ChildTransport.CLOSE_SECONDS == 2
+    assert child.CLOSE_SECONDS == 2
 
 
 @pytest.mark.parametrize("start", ["grandchild", "escaped"])
 def test_k21_a_grandchild_that_holds_the_pipes_does_not_hold_up_close(
     scripted: Script, start: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ChildTransport, "STDERR_SECONDS", 0.1)  # its end would not come in a longer time either
+    monkeypatch.setattr(child, "STDERR_SECONDS", 0.1)  # its end would not come in a longer time either
     server = scripted(start=start)
     client = server.connect("handshake")
     with wall_below(1):
@@ -113,7 +112,7 @@ def test_k21_a_grandchild_does_not_hide_that_the_server_died(
     scripted: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("SETTLE", "STDERR"):  # the end of stderr would not come in a longer time either
-        monkeypatch.setattr(ChildTransport, f"{name}_SECONDS", 0.1)
+        monkeypatch.setattr(child, f"{name}_SECONDS", 0.1)
     server = scripted(start="grandchild")
     with server.connect("handshake") as client:
         with pytest.raises(minimcp.ConnectionLost) as caught:

@@ -14,7 +14,7 @@ from typing import List
 import pytest
 
 import minimcp
-from minimcp.stdio.child import ChildTransport
+from minimcp.stdio import child
 
 from ..scripted import Task
 from ..support import WAIT, child_processes, eventually
@@ -47,7 +47,7 @@ def test_a_server_killed_between_calls_is_started_anew_by_the_next(scripted: Scr
 @pytest.mark.parametrize("tool", ["exit-mid-call", "half-line-exit", "close-stdout"])
 def test_a_server_that_dies_in_a_call(scripted: Script, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if tool == "close-stdout":
-        monkeypatch.setattr(ChildTransport, "SETTLE_SECONDS", 0.05)  # it lives on, until its input ends
+        monkeypatch.setattr(child, "SETTLE_SECONDS", 0.05)  # it lives on, until its input ends
     server = scripted()
     with server.connect(MODERN, restart=True, timeout=WAIT) as client:
         held = [Task(client.call_tool, "hold") for _ in range(3)]

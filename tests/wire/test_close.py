@@ -9,7 +9,7 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp.stdio.child import ChildTransport
+from minimcp.stdio import child
 
 from ..support import ROOT, eventually
 from .clients import ERAS, InThread, wall_below
@@ -72,7 +72,7 @@ def parting(tmp_path: Path) -> Parting:
 def test_a_server_whose_handlers_heed_cancel_exits_when_its_client_closes(
     parting: Parting, monkeypatch: pytest.MonkeyPatch, revision: str
 ) -> None:
-    monkeypatch.setattr(ChildTransport, "CLOSE_SECONDS", NEVER)  # it has to go by itself
+    monkeypatch.setattr(child, "CLOSE_SECONDS", NEVER)  # it has to go by itself
     client = parting.connect(revision=revision)
     calls = [InThread(client.call_tool, "sleep") for _ in range(3)]
     assert eventually(lambda: parting.notes() == ["asleep"] * 3)

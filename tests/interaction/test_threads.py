@@ -1,4 +1,4 @@
-"""The six rules of threads (the top of minimcp/channel.py), each under stress."""
+"""The rules of threads (the top of minimcp/engine/connection.py), each under stress."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import pytest
 
 import minimcp
 from minimcp import Cancelled, CancelToken, ConnectionLost, Context, Limits, Server
-from minimcp.engine import connection as channel_module
+from minimcp.engine import connection as connection_module
 from minimcp.engine.connection import Connection
 from minimcp.engine.timer import Deadline
-from minimcp.engine.transport import MemoryPipe
+from minimcp.engine.transport import memory_pair
 from minimcp.errors import RequestTimeout
 
 from ..scripted import ScriptedPipe, ScriptedRole, Task, open_channel, result, wait_for
 from ..support import ROOT, WAIT, eventually
-from .six_rules_server import make_server
+from .threads_server import make_server
 
-SERVER = Path(__file__).with_name("six_rules_server.py")
+SERVER = Path(__file__).with_name("threads_server.py")
 SIZE = 20 * 1024 * 1024
 LONG = 6 * WAIT
 """Seconds for what moves many megabytes or makes tens of thousands of calls on a busy machine."""
@@ -50,10 +50,7 @@ def target(request: pytest.FixtureRequest) -> Iterator[Any]:
     server.close()
 
 
-# ------------------------------------------------------------ rule 1
-
-
-def test_rule_1_both_sides_send_20_mb_at_once(target: Any) -> None:
+def test_both_sides_send_20_mb_at_once(target: Any) -> None:
     """A reader that writes, or waits for a lock that a writer holds, stops here for ever."""
     text = "y" * SIZE
     with minimcp.connect(target, timeout=LONG) as client:
@@ -64,7 +61,7 @@ def test_rule_1_both_sides_send_20_mb_at_once(target: Any) -> None:
         assert client.ping(timeout=WAIT) < WAIT
 
 
-def test_rule_1_many_large_calls_cross(target: Any) -> None:
+def test_many_large_calls_cross(target: Any) -> None:
     """20 MB in pieces of all sizes, each way, from many threads."""
     with minimcp.connect(target, timeout=LONG) as client:
 
@@ -78,16 +75,12 @@ def test_rule_1_many_large_calls_cross(target: Any) -> None:
             task.result(LONG)
 
 
-# ------------------------------------------------------------ rule 2
-
-
 class Overtaking(ScriptedPipe):
     """A peer that answers a request before the write of it has returned."""
 
-    __slots__ = ("read",)
+    read: threading.Event
 
-    def receive(self, before_wait: Callable[[], None] = lambda: None) -> List[Any]:
-        before_wait()
+    def receive(self) -> List[Any]:
         self.read.set()
         return super().receive()
 
@@ -101,48 +94,41 @@ class Overtaking(ScriptedPipe):
 
 
 @pytest.mark.requirement("CANC-07")
-def test_rule_2_a_reply_that_beats_the_write() -> None:
+def test_a_reply_that_beats_the_write() -> None:
     pipe = Overtaking()
     pipe.read = threading.Event()
     with closing(Connection(pipe, ScriptedRole(), name="test").open()) as channel:
         wait_for(pipe.read)
         for _ in range(1000):
-            call = channel.calls.call("work", lambda id: {})
+            call = channel.calls.start("work", lambda id: {})
             assert call.ended
             assert channel.calls.wait(call, Deadline(WAIT)) == {"n": call.id}
-        assert len(channel.calls.table) == 0
+        assert len(channel.calls) == 0
 
 
-def test_rule_2_a_failed_write_leaves_nothing_behind() -> None:
+def test_a_failed_write_leaves_nothing_behind() -> None:
     with open_channel() as (channel, pipe, _):
         pipe.failing = ConnectionLost("broken pipe")
         for _ in range(100):
             with pytest.raises(ConnectionLost, match="broken pipe"):
-                channel.calls.call("work", lambda id: {})
-        assert len(channel.calls.table) == 0
+                channel.calls.start("work", lambda id: {})
+        assert len(channel.calls) == 0
 
 
-# ------------------------------------------------------------ rule 3
-
-
-def test_rule_3_nobody_holds_a_lock_while_a_peer_does_not_read() -> None:
+def test_nobody_holds_a_lock_while_a_peer_does_not_read() -> None:
     """One writer waits for the peer; everything that only changes state goes on."""
     with open_channel(room=0) as (channel, pipe, _):
-        writing = Task(channel.write, b"x" * 100_000 + b"\n")
+        assert channel.send(b"x" * 100_000 + b"\n")
         assert pipe.stuck.wait(WAIT)
-        calls = [Task(channel.calls.call, "work", lambda id: {}).result() for _ in range(100)]
-        assert [channel.calls.retire(call, Cancelled("enough")) for call in calls] == [True] * 100
+        calls = [Task(channel.calls.start, "work", lambda id: {}).result() for _ in range(100)]
+        assert [channel.calls.end(call, Cancelled("enough")) for call in calls] == [True] * 100
         pipe.give(*[result(n) for n in range(200)])
         assert eventually(lambda: pipe.frames.empty())
         pipe.take(None)
-        writing.result()
         assert eventually(lambda: pipe.sent.count(b"\n") == 201)
 
 
-# ------------------------------------------------------------ rule 4
-
-
-def test_rule_4_100_000_reports_in_order_on_the_callers_thread_before_the_return(target: Any) -> None:
+def test_100_000_reports_in_order_on_the_callers_thread_before_the_return(target: Any) -> None:
     number = 100_000
     seen: List[float] = []
     threads = set()
@@ -158,7 +144,7 @@ def test_rule_4_100_000_reports_in_order_on_the_callers_thread_before_the_return
     assert threads == {threading.get_ident()}
 
 
-def test_rule_4_an_exception_of_a_callback_reaches_the_caller(target: Any) -> None:
+def test_an_exception_of_a_callback_reaches_the_caller(target: Any) -> None:
     def fail(progress: Any) -> None:
         raise LookupError(progress.progress)
 
@@ -169,9 +155,6 @@ def test_rule_4_an_exception_of_a_callback_reaches_the_caller(target: Any) -> No
         assert client.call_tool("echo", {"text": "still there"}).text == "still there"
 
 
-# ------------------------------------------------------------ rule 5
-
-
 def lose(target: Any, client: Any) -> None:
     """Make the server go away."""
     if isinstance(target, Server):
@@ -180,7 +163,7 @@ def lose(target: Any, client: Any) -> None:
         client.submit(client.call_tool, "leave")
 
 
-def test_rule_5_loss_ends_100_waiters_with_one_cause_and_refuses_new_calls(target: Any) -> None:
+def test_loss_ends_100_waiters_with_one_cause_and_refuses_new_calls(target: Any) -> None:
     with minimcp.connect(target, timeout=None) as client:
         waiters = [Task(client.call_tool, "sleep", {"seconds": 3600.0}) for _ in range(100)]
         assert client.call_tool("wait_for", {"number": 100}, timeout=LONG).text == "all sleep"
@@ -201,7 +184,7 @@ def test_rule_5_loss_ends_100_waiters_with_one_cause_and_refuses_new_calls(targe
 
 
 @pytest.mark.requirement("CANC-06", "CANC-07", "M:CAN-5")
-def test_rule_5_a_cancel_races_the_answer_10_000_times() -> None:
+def test_a_cancel_races_the_answer_10_000_times() -> None:
     """Each call ends once: with its own answer or as cancelled, and nothing is left in any table."""
     server = make_server()
     number, workers = 10_000, 4
@@ -240,10 +223,7 @@ def test_rule_5_a_cancel_races_the_answer_10_000_times() -> None:
     server.close()
 
 
-# ------------------------------------------------------------ rule 6
-
-
-def test_rule_6_nested_calls_far_beyond_the_cap() -> None:
+def test_nested_calls_far_beyond_the_cap() -> None:
     """Each level waits for the next on a connection of the same server, whose cap is two."""
     depth = 40
     server = Server("nested", limits=Limits(workers=2), capabilities=["tools"])
@@ -260,7 +240,7 @@ def test_rule_6_nested_calls_far_beyond_the_cap() -> None:
     server.close()
 
 
-def test_rule_6_nested_calls_over_connections_of_their_own() -> None:
+def test_nested_calls_over_connections_of_their_own() -> None:
     server = Server("nested", limits=Limits(workers=2))
 
     @server.tool
@@ -278,7 +258,7 @@ def test_rule_6_nested_calls_over_connections_of_their_own() -> None:
     server.close()
 
 
-def test_rule_6_two_servers_call_each_other() -> None:
+def test_two_servers_call_each_other() -> None:
     servers = [Server(name, limits=Limits(workers=2), capabilities=["tools"]) for name in ("left", "right")]
     clients = [minimcp.connect(server, timeout=LONG) for server in servers]
 
@@ -298,7 +278,7 @@ def test_rule_6_two_servers_call_each_other() -> None:
 
 
 @pytest.mark.parametrize("tool", ["sleep", "hold"])
-def test_rule_6_a_ping_within_0_2_s_behind_100_sleeping_tools(target: Any, tool: str) -> None:
+def test_a_ping_within_0_2_s_behind_100_sleeping_tools(target: Any, tool: str) -> None:
     """The figure is the requirement; the best of the pings counts, for the machine may be busy."""
     running = 100 if tool == "sleep" else 64  # those that keep their workers fill the cap; the others wait behind them
     with minimcp.connect(target, timeout=LONG, revision="handshake") as client:
@@ -317,23 +297,23 @@ def test_rule_6_a_ping_within_0_2_s_behind_100_sleeping_tools(target: Any, tool:
                 sleeper.result()
 
 
-def test_rule_6_a_peer_that_stops_reading_stops_the_reader_and_nothing_is_lost() -> None:
-    """Requests keep coming, answers are not taken: reading stops at the limit and goes on when they are."""
-    server = make_server(backlog_bytes=100_000, write_timeout=None)
-    ours, theirs = MemoryPipe.pair()
+@pytest.mark.parametrize("method", ["vendor/unknown", "ping"])
+def test_a_peer_that_reads_nothing_of_a_mebibyte_of_refusals_and_pings_is_lost(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "OWED_SECONDS", 0.1)
+    server = make_server(write_timeout=None)
+    ours, theirs = memory_pair(None)
     channel = server.connect(ours)
-    asked = 8_000
-    sending = Task(send_all, theirs.send, unknown_requests(asked))
-    assert eventually(lambda: channel._outbox._reader_waits)
-    assert sending.thread.is_alive()
-    ids = [json.loads(frame)["id"] for frame in receive(theirs, asked)]
-    sending.result(LONG)
-    assert ids == list(range(asked))
-    theirs.close()
+    lines = b"".join(requests(method, 64))
+    with pytest.raises(ConnectionLost):
+        while True:
+            send_all(theirs.send, [lines])
     assert channel.wait_until_ended(WAIT)
+    theirs.close()
 
 
-def test_rule_6_a_process_that_is_not_read_loses_nothing() -> None:
+def test_a_process_that_is_not_read_loses_nothing() -> None:
     """The same over a real pipe: all that is asked is answered as soon as somebody reads."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     asked = 8_000
@@ -348,7 +328,7 @@ def test_rule_6_a_process_that_is_not_read_loses_nothing() -> None:
         stdin = process.stdin
 
         def feed() -> None:
-            stdin.writelines(unknown_requests(asked))
+            stdin.writelines(requests("vendor/unknown", asked))
             stdin.close()
 
         feeding = Task(feed)
@@ -358,9 +338,9 @@ def test_rule_6_a_process_that_is_not_read_loses_nothing() -> None:
     assert ids == list(range(asked))
 
 
-def unknown_requests(number: int) -> List[bytes]:
-    """Requests that the reader refuses, so that nothing but their answers waits for the peer."""
-    message = {"jsonrpc": "2.0", "method": "vendor/unknown", "params": {"padding": "x" * 100}}
+def requests(method: str, number: int) -> List[bytes]:
+    """Requests that the reader answers itself, so that nothing but its answers waits for the peer."""
+    message = {"jsonrpc": "2.0", "method": method, "params": {"padding": "x" * 100}}
     return [json.dumps({**message, "id": n}).encode() + b"\n" for n in range(number)]
 
 
@@ -370,20 +350,11 @@ def send_all(send: Callable[[bytes, float], int], lines: List[bytes]) -> None:
         rest = rest[send(rest, LONG) :]
 
 
-def receive(pipe: MemoryPipe, number: int) -> List[Any]:
-    frames: List[Any] = []
-    while len(frames) < number:
-        some = pipe.receive()
-        assert some, "the server closed"
-        frames.extend(some)
-    return frames
-
-
-def test_rule_6_a_server_that_does_not_read_costs_its_callers_their_timeout_only(
+def test_a_server_that_does_not_read_costs_its_callers_their_timeout_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """K: a call of 5 MB to a deaf server ends after its own timeout, and others after theirs."""
-    monkeypatch.setattr(channel_module, "FAREWELL_SECONDS", 0.01)
+    monkeypatch.setattr(connection_module, "FAREWELL_SECONDS", 0.01)
     deaf = [sys.executable, "-c", "import sys, time\nsys.stdin.buffer.readline()\n" + DEAF]
     with minimcp.connect(deaf, revision="2025-06-18", timeout=WAIT) as client:
         big = Task(client.request, "vendor/big", {"text": "x" * 5_000_000})

@@ -1,4 +1,4 @@
-"""The server of test_six_rules: in memory when it is imported, a real process when it is run."""
+"""The server of test_threads: in memory when it is imported, a real process when it is run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any
 
-from minimcp import Context, Limits, Server
+from minimcp import Context, Limits, Serial, Server
 
 
 def make_server(**limits: Any) -> Server:
@@ -45,13 +45,13 @@ def make_server(**limits: Any) -> Server:
         begun.release()
         return "let go" if released.wait(seconds) else "held"
 
-    @server.tool
+    @server.tool(executor=Serial())
     def let_go() -> str:
         """End all that hold."""
         released.set()
         return "done"
 
-    @server.tool
+    @server.tool(executor=Serial())
     def wait_for(number: int) -> str:
         """Return when so many sleepers have begun."""
         for _ in range(number):
