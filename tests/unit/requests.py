@@ -108,7 +108,7 @@ class AnsweringSink(RecordingSink):
     def calls(self) -> Calls:
         return self._calls
 
-    def _post(self, lines: bytes, deadline: Any = None) -> None:
+    def _post(self, lines: bytes, deadline: Any = None) -> bool:
         requests = [json.loads(line) for line in lines.splitlines()]
         self.asked += requests
         for request in requests:
@@ -117,3 +117,4 @@ class AnsweringSink(RecordingSink):
                 error = found.get("error")
                 ending: Any = found if error is None else Failure(request["id"], error["code"], error["message"])
                 self._calls.settle(request["id"], ending)
+        return True

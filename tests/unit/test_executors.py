@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,17 +10,17 @@ from typing import Any, Callable, List, Optional
 
 import pytest
 
-from minimcp.engine.exchange import Exchange, Route, current_exchange
+from minimcp.engine.requests import IncomingRequest, Route, current_request
 from minimcp.errors import InternalError
-from minimcp.protocol.eras import Peer
+from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 from minimcp.server import executors as module
 from minimcp.server.executors import Executor, Job, Main, Serial, Submitting, executor_of, route_to
 
-from ..scripted import RecordingOutlet, Task, wait_for
+from ..scripted import Task, wait_for
 from ..support import WAIT, eventually
-from .requests import config
+from .requests import RecordingSink, answers, config
 
 CONFIG = config()
 
@@ -33,23 +32,20 @@ class Kept(Executor):
         super().__init__()
         self.jobs: List[Job] = []
 
-    def _arrived(self, job: Job, exchange: Exchange) -> None:
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
         self.jobs.append(job)
 
 
-def exchange(handle: Optional[Callable[[Exchange], Any]] = None, outlet: Any = None, of: Any = CONFIG) -> Any:
-    route = Route(handle or (lambda exchange: {"n": 1}))
-    made = Exchange(Request(1, "work"), Peer(NEWEST_HANDSHAKE), route, outlet or RecordingOutlet())
-    made.server = of
+def exchange(
+    handle: Optional[Callable[[IncomingRequest], Any]] = None, *, of: Any = CONFIG, limit: Optional[int] = None
+) -> Any:
+    sink, route = RecordingSink(limit), Route(handle or (lambda exchange: {"n": 1}))
+    made = IncomingRequest(Request(1, "work"), Peer(NEWEST_HANDSHAKE), route, sink, server=of)
+    sink.requests.add(made)
     return made
 
 
-def delivered(made: Exchange) -> Any:
-    outlet: Any = made.outlet
-    return [json.loads(line) for line in outlet.delivered]
-
-
-def interrupt(exchange: Exchange) -> Any:
+def interrupt(exchange: IncomingRequest) -> Any:
     raise KeyboardInterrupt
 
 
@@ -63,14 +59,14 @@ def kept() -> Kept:
 
 def test_a_request_is_run_once_where_its_job_is_run(kept: Kept) -> None:
     seen: List[Any] = []
-    made = exchange(lambda exchange: seen.append((exchange, current_exchange())) or {"n": 1})  # type: ignore[func-returns-value]
+    made = exchange(lambda exchange: seen.append((exchange, current_request())) or {"n": 1})  # type: ignore[func-returns-value]
     kept.start(made)
     (job,) = kept.jobs
     assert (repr(kept), seen) == ("<Kept 1 waiting>", [])
     assert [job.run(), job.run()] == [True, False]
     job.withdraw()
     assert seen == [(made, made)] and repr(kept) == "<Kept 0 waiting>" and made.withdraw is None
-    assert [line["result"] for line in delivered(made)] == [{"n": 1}]
+    assert [line["result"] for line in answers(made)] == [{"n": 1}]
 
 
 def test_a_request_that_runs_inside_another_leaves_that_its_context(kept: Kept) -> None:
@@ -78,14 +74,14 @@ def test_a_request_that_runs_inside_another_leaves_that_its_context(kept: Kept) 
     kept.start(inner)
     seen: List[Any] = []
 
-    def outside(exchange: Exchange) -> Any:
+    def outside(exchange: IncomingRequest) -> Any:
         kept.jobs[0].run()
-        seen.append(current_exchange())
+        seen.append(current_request())
         return {}
 
     outer = exchange(outside)
     outer.run()
-    assert seen == [outer] and delivered(inner) and current_exchange() is None
+    assert seen == [outer] and answers(inner) and current_request() is None
 
 
 @pytest.mark.parametrize("waited_for", [True, False])
@@ -95,24 +91,23 @@ def test_a_request_that_is_cancelled_leaves_the_queue_and_never_runs(kept: Kept,
     early.cancel()
     kept.start(early)
     kept.start(made)
-    made.outlet.open = waited_for
+    if not waited_for:
+        made.sink.requests.claim(made)
     made.cancel("enough")
     assert repr(kept) == "<Kept 0 waiting>" and not kept.jobs[1].run() and called == []
-    assert ["error" in line for line in delivered(made)] == [True] * waited_for
+    assert ["error" in line for line in answers(made)] == [True] * waited_for
 
 
 def test_what_refuses_it_keeps_it_out(kept: Kept) -> None:
-    outlet = RecordingOutlet()
-    outlet.refusal = InternalError("too many")
-    with pytest.raises(InternalError, match="too many"):
-        kept.start(exchange(outlet=outlet))
+    with pytest.raises(InternalError, match="more than 0 requests"):
+        kept.start(exchange(limit=0))
     assert kept.jobs == [] and repr(kept) == "<Kept 0 waiting>"
 
 
 def test_who_watches_is_told_when_the_wait_is_over(kept: Kept) -> None:
     notes: List[str] = []
 
-    def watch(exchange: Exchange) -> Callable[[], None]:
+    def watch(exchange: IncomingRequest) -> Callable[[], None]:
         notes.append("waits")
         return lambda: notes.append("begins")
 
@@ -125,15 +120,15 @@ def test_who_watches_is_told_when_the_wait_is_over(kept: Kept) -> None:
 def test_an_executor_that_fails_is_the_answer(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
     called: List[Any] = []
     made, gone = exchange(called.append), exchange(called.append)
-    gone.outlet.open = False
+    gone.sink.requests.claim(gone)
     for each in (made, gone):
         kept.start(each)
     for job in kept.jobs:
         job.fail(ValueError("secret"))
     assert called == [] and repr(kept) == "<Kept 0 waiting>"
-    assert "Internal error (reference" in delivered(made)[0]["error"]["message"] and delivered(gone) == []
+    assert "Internal error (reference" in answers(made)[0]["error"]["message"] and answers(gone) == []
     kept.jobs[0].fail(ValueError("late"))
-    assert "after its job had been run" in caplog.messages[-1] and len(delivered(made)) == 1
+    assert "after its job had been run" in caplog.messages[-1] and len(answers(made)) == 1
 
 
 def test_ctrl_c_in_a_handler_goes_on_to_the_main_thread_after_the_answer(kept: Kept) -> None:
@@ -143,7 +138,7 @@ def test_ctrl_c_in_a_handler_goes_on_to_the_main_thread_after_the_answer(kept: K
     with pytest.raises(KeyboardInterrupt):
         kept.jobs[0].run()
     assert Task(kept.jobs[1].run).result() is True
-    assert all("error" in delivered(made)[0] for made in (here, there)) and current_exchange() is None
+    assert all("error" in answers(made)[0] for made in (here, there)) and current_request() is None
 
 
 def test_a_cancel_and_a_run_at_once_end_it_once() -> None:
@@ -159,7 +154,7 @@ def test_a_cancel_and_a_run_at_once_end_it_once() -> None:
         begin.wait()
         kept.jobs[0].run()
         task.result()
-        assert len(delivered(made)) == 1
+        assert len(answers(made)) == 1
 
 
 # ------------------------------------------------------------ what an author may say
@@ -218,7 +213,7 @@ def test_what_waits_is_run_here_and_counted() -> None:
 def test_what_comes_meanwhile_is_for_the_next_time() -> None:
     main = Main()
 
-    def more(_: Exchange) -> Any:
+    def more(_: IncomingRequest) -> Any:
         main.start(exchange(more))
         return {}
 
@@ -247,7 +242,7 @@ def test_it_cannot_run_inside_itself() -> None:
     main, other = Main(), Main()
     errors: List[str] = []
 
-    def inside(_: Exchange) -> Any:
+    def inside(_: IncomingRequest) -> Any:
         other.start(exchange())
         assert other.pump() == 1, "another server's"
         with pytest.raises(RuntimeError) as caught:
@@ -268,10 +263,10 @@ def test_two_threads_may_pump_at_once() -> None:
     assert sum(task.result() for task in tasks) == 2
 
 
-def told(made: Exchange) -> int:
+def told(made: IncomingRequest) -> int:
     """Have what runs aside for this request run; how much it was."""
-    outlet: Any = made.outlet
-    work, outlet.aside[:] = list(outlet.aside), []
+    sink: Any = made.sink
+    work, sink.spawned = sink.spawned, []
     for each in work:
         each()
     return len(work)
@@ -307,7 +302,7 @@ def test_after_ctrl_c_the_author_is_told_of_what_is_left() -> None:
     told(struck)
     with pytest.raises(KeyboardInterrupt):
         main.pump()
-    assert "error" in delivered(struck)[0] and told(left) == 1
+    assert "error" in answers(struck)[0] and told(left) == 1
     assert main.pump() == 1
 
 
@@ -315,7 +310,7 @@ def test_clear_cancels_what_waits_and_lets_those_go_who_wait() -> None:
     main, made = Main(), exchange()
     main.start(made)
     main.clear("closing")
-    assert made.reason == "closing" and main.pump() == 0 and "error" in delivered(made)[0]
+    assert made.reason == "closing" and main.pump() == 0 and "error" in answers(made)[0]
     task = Task(main.pump, None)
     assert eventually(lambda: waits(main))
     main.clear("closing")
@@ -325,7 +320,7 @@ def test_clear_cancels_what_waits_and_lets_those_go_who_wait() -> None:
 def test_it_pumps_until_it_is_over() -> None:
     main, over, ran = Main(), threading.Event(), []  # type: ignore[var-annotated]
 
-    def end(_: Exchange) -> Any:
+    def end(_: IncomingRequest) -> Any:
         ran.append(1)
         over.set()
         return {}
@@ -353,7 +348,7 @@ def run(executor: Any, work: Callable[[], object] = lambda: None, of: Any = CONF
     """Run something there, and wait for it."""
     done = threading.Event()
 
-    def handle(exchange: Exchange) -> Any:
+    def handle(exchange: IncomingRequest) -> Any:
         try:
             work()
         finally:
@@ -421,14 +416,12 @@ def test_what_was_queued_is_done_before_it_ends() -> None:
 
 
 def test_a_fault_does_not_end_its_thread(caplog: pytest.LogCaptureFixture) -> None:
-    class Faulty(RecordingOutlet):
-        __slots__ = ()
+    def fail(line: bytes, wait: bool) -> None:
+        raise ZeroDivisionError("a fault")
 
-        def deliver(self, line: bytes) -> None:
-            raise ZeroDivisionError("a fault")
-
-    serial = Serial()
-    serial.start(exchange(outlet=Faulty()))
+    serial, made = Serial(), exchange()
+    made.sink.deliver = fail
+    serial.start(made)
     run(serial)
     serial.leave(CONFIG)
     assert eventually(lambda: not threads()) and caplog.messages == ["minimcp-serial: a fault"]
@@ -472,8 +465,8 @@ def test_a_callable_gets_functions_and_runs_them_where_it_likes(monkeypatch: pyt
         assert eventually(lambda: not threads("minimcp-executor"))
     made[1].cancel()
     assert [job() for job in [*jobs, *jobs]] == [None] * 6, "a second time does nothing"
-    assert ["result" in delivered(each)[0] for each in made] == [True, False, True]
-    assert [len(delivered(each)) for each in made] == [1, 1, 1]
+    assert ["result" in answers(each)[0] for each in made] == [True, False, True]
+    assert [len(answers(each)) for each in made] == [1, 1, 1]
 
 
 def test_a_pool_of_threads_is_told_of_what_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -499,6 +492,6 @@ def test_a_callable_that_raises(caplog: pytest.LogCaptureFixture, monkeypatch: p
     for runs_it in (False, True):
         made = exchange()
         executor.start(made)
-        assert eventually(lambda: delivered(made))  # noqa: B023
-        assert ("result" in delivered(made)[0]) is runs_it
+        assert eventually(lambda: answers(made))  # noqa: B023
+        assert ("result" in answers(made)[0]) is runs_it
     assert eventually(lambda: "after its job had been run" in caplog.text and not threads("minimcp-executor"))

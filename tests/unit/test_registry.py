@@ -14,8 +14,7 @@ import pytest
 
 import minimcp
 from minimcp import CapabilityNotSupported, Context, InvalidParams, MethodNotFound, RpcError, Server
-from minimcp.protocol.lifecycle import LOG_LEVELS, lacks
-from minimcp.protocol.lifecycle import Offer
+from minimcp.protocol.lifecycle import LOG_LEVELS, Offer, lacks
 from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
 from minimcp.schema.mismatch import Mismatch
 from minimcp.server.completion import TextHandler
@@ -263,7 +262,7 @@ def test_a_table() -> None:
     made.remove("a")
     with pytest.raises(KeyError, match="Unknown thing: a"):
         made.remove("a")
-    assert made.all() == [second] and made.unknown("bb") == "Unknown thing: bb"
+    assert made.all() == [second] and made.unknown("B") == "Unknown thing: B, did you mean b?"
 
 
 def test_a_name_is_taken_once_whoever_comes() -> None:
