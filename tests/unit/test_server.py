@@ -15,7 +15,7 @@ import pytest
 
 import minimcp
 from minimcp import Context, Limits, Server
-from minimcp.engine.transport import MemoryPipe
+from minimcp.engine.transport import memory_pair
 
 from ..answering import R1, R3, R4, R5, REVISIONS
 from ..scripted import Task, dumps, notice, request, wait_for
@@ -419,12 +419,12 @@ def test_all_connections_are_closed_at_the_same_time() -> None:
 
 def test_the_end_is_told() -> None:
     ended = threading.Event()
-    ours, theirs = MemoryPipe.pair()
+    ours, theirs = memory_pair(None)
     channel = made().connect(ours, name="named", on_end=ended.set)
     assert "'named' open" in repr(channel)
     theirs.close()
     wait_for(ended)
-    plain, other = MemoryPipe.pair()
+    plain, other = memory_pair(None)
     unnamed = made().connect(plain)
     other.close()
     assert unnamed.wait_until_ended(WAIT)
@@ -433,21 +433,13 @@ def test_the_end_is_told() -> None:
 # ---------------------------------------------------------------- running
 
 
-class Streams(MemoryPipe):
-    """Standard streams whose other end is in this process."""
-
-    __slots__ = ()
-
-    def restore(self) -> None:
-        self.close()
-
-
 @pytest.fixture
 def streams(monkeypatch: pytest.MonkeyPatch) -> Any:
-    ours, theirs = Streams.pair()
+    ours, theirs = memory_pair(None)
+    ours.restore = ours.close  # type: ignore[attr-defined]
 
     class Taken:
-        take = staticmethod(lambda *, max_message_bytes: ours)
+        take = staticmethod(lambda limit: ours)
 
     class Target:
         open_pipe = staticmethod(lambda: theirs)
@@ -564,7 +556,6 @@ while "1 waiting" not in repr(server._config.main):
 assert client.call_tool("pid").text == str(os.getpid())
 server._state_lock.acquire()
 serial._changed.acquire()
-server._registry.tools.alarm._changed.acquire()
 child = os.fork()
 if not child:
     code = 1
@@ -582,7 +573,6 @@ if not child:
         server.close()
     finally:
         os._exit(code)
-server._registry.tools.alarm._changed.release()
 server._state_lock.release()
 serial._changed.release()
 assert server.pump() == 1 and waiting.result(8).text == str(os.getpid())

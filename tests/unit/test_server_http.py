@@ -213,11 +213,9 @@ def test_there_are_three_transports(server: Server, transport: str) -> None:
         server.run(transport)
 
 
-def test_the_store_of_events_is_a_choice() -> None:
-    assert Server("x", http=HttpOptions(event_store=False))._http_settings("/mcp").event_store is None
-    assert Server("x")._http_settings("/mcp").event_store is not None
+def test_a_path_begins_with_a_slash(server: Server) -> None:
     with pytest.raises(ValueError, match="begins with /"):
-        Server("x")._http_settings("mcp")
+        server.wsgi("mcp")
 
 
 def test_a_closed_server_serves_again_whoever_brings_the_requests(server: Server, stage: Stage) -> None:
