@@ -116,28 +116,21 @@ def where(function: Any) -> str:
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)
 
 
+@dataclass(eq=False, repr=False)
 class Registered:
-    """One tool, resource, template, prompt or method, as one server offers it; one that mounts that offers a copy.
+    """One tool, resource, template, prompt or method, as one server offers it; one that mounts that offers a copy."""
 
-    Args:
-        config: Of the server.
-        function: What the author wrote.
-        shown: How it is listed: has a ``name``.
-        executor: Where it runs; None takes the server's.
-        timeout: Seconds that a request may wait for the executor; None sets no limit.
-    """
+    config: ServerConfig
+    function: Callable[..., Any]
+    """What the author wrote."""
+    shown: Any
+    """How it is listed: has a ``name``."""
+    executor: Optional[Executor]
+    """Where it runs; None takes the server's."""
 
-    def __init__(
-        self,
-        config: ServerConfig,
-        function: Callable[..., Any],
-        shown: Any,
-        executor: Optional[Executor] = None,
-        timeout: Optional[float] = None,
-    ) -> None:
-        self.function, self.shown, self.timeout = function, shown, timeout
-        self.executor = executor or config.executor
-        self.middleware: tuple[list[Middleware], ...] = (config.middleware,)
+    def __post_init__(self) -> None:
+        self.executor = self.executor or self.config.executor
+        self.middleware: tuple[list[Middleware], ...] = (self.config.middleware,)
         self.origin = self
         self.route = self.make_route()
 

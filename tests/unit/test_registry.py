@@ -226,7 +226,7 @@ class Thing(Registered):
     """Something with a name; where its function stands is its place."""
 
     def __init__(self, place: str, name: str = "") -> None:
-        super().__init__(THEIRS, SimpleNamespace(__qualname__=place), SimpleNamespace(name=name))  # type: ignore
+        super().__init__(THEIRS, SimpleNamespace(__qualname__=place), SimpleNamespace(name=name), None)  # type: ignore
 
     @property
     def place(self) -> str:

@@ -75,7 +75,7 @@ def test_an_option_that_has_moved_says_where(name: str, now: str) -> None:
 
 def test_an_option_that_there_is_not() -> None:
     for name, words in (
-        ("state_codec", "is gone: states are signed"), ("lifespan", "there is none"), ("host", r"server.run\(...\)"),
+        ("state_codec", "it is gone, states are signed"), ("lifespan", "there is none"), ("host", r"server.run\(...\)"),
         ("titel", r"did you mean title=\?"), ("xyzzy", "there is version, title, .*, limits, http$"),
     ):
         with pytest.raises(TypeError, match=rf"Server\(...\) has no option {name}=: .*{words}"):
