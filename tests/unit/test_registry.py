@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import threading
@@ -400,21 +399,15 @@ def test_pages_are_made_once_for_each_revision_until_the_list_changes() -> None:
         listed.page(first["nextCursor"])
 
 
-def encoded(text: str) -> str:
-    return base64.urlsafe_b64encode(text.encode()).decode()
-
-
 @pytest.mark.requirement("PAGE-08")
 @pytest.mark.parametrize("cursor", [
-    "", "?", "abc", encoded("things:0"), encoded("things:01"), encoded("others:2"), encoded("things:-2"),
-    encoded("things"), encoded("things:15"), encoded("things:2") + "\n", encoded("things:2").rstrip("="),
-    encoded("things:99"), encoded("things:" + "9" * 5000), encoded("things:²"), "things:2", 2, True, ["x"], {},
-    "\ud800",
+    "", "?", "things:0", "things:02", "others:2", "things:-2", "things", "things:3", "things:2\n", "things:99",
+    "things:" + "9" * 5000, "things:²", 2, True, ["x"], {}, "\ud800",
 ])  # fmt: skip
 def test_a_cursor_of_somebody_else(cursor: Any) -> None:
     with pytest.raises(InvalidParams, match="cursor"):
-        Listed(20, 2).page(cursor)
-    assert Listed(5, 2).page(encoded("things:2"))["things"][0]["n"] == 2, "ours is the same in every process"
+        Listed(5, 2).page(cursor)
+    assert Listed(5, 2).page("things:2")["things"][0]["n"] == 2, "ours is the same in every process"
 
 
 # ------------------------------------------------------------ names and options
