@@ -284,9 +284,11 @@ class Admission:
             return Admitted(None, peer.revision, peer, self._registry.route(message, peer))
         admitted = session.handler.admit(message)
         assert admitted is not None
-        if session.peer is not None:
+        is_open = session.peer is not None
+        if not is_open or message.method == "initialize":
+            session.peer, session.revision = admitted[0], admitted[0].revision
+        if is_open:
             return Admitted(session, session.revision, *admitted)
-        session.peer, session.revision = admitted[0], admitted[0].revision
         assert self._sessions is not None
         try:
             self._sessions.add(session)

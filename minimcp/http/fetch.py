@@ -145,9 +145,11 @@ class AbortableConnection:
                 return sock
             except BaseException as error:
                 sock.close()
-                if self._was_aborted or not isinstance(error, OSError):
+                if not isinstance(error, OSError):
                     raise
-                failed = error
+                failed = OSError("given up while connecting") if self._was_aborted else error
+                if self._was_aborted:
+                    break
         raise failed
 
     def connect(self) -> None:

@@ -129,6 +129,7 @@ class SseServer:
         if self._closing:
             raise HttpError(503, "the server is closing")
         if verb == "POST":
+            self._transport_of(request)
             check_body(request, self._options.body_bytes)
 
     def serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
@@ -140,8 +141,7 @@ class SseServer:
         if request.method == "GET":
             self._stream(request, writer)
         else:
-            query = request.path.partition("?")[2]
-            self._message(request, writer, parse_qs(query).get(_ID, [""])[0])
+            self._message(request, writer)
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter) -> None:
         if not accepts(request.headers, MEDIA_TYPE):
@@ -162,10 +162,15 @@ class SseServer:
             transport.close()
             writer.end()
 
-    def _message(self, request: HttpRequest, writer: ResponseWriter, id: str) -> None:
+    def _transport_of(self, request: HttpRequest) -> SseTransport:
+        id = parse_qs(request.path.partition("?")[2]).get(_ID, [""])[0]
         transport = self._transports.get(id)
         if transport is None:
             raise HttpError(404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one")
+        return transport
+
+    def _message(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        transport = self._transport_of(request)
         if not transport.put(body_of(request, self._options.body_bytes)):
             raise HttpError(503, "too many messages of this session wait already")
         writer.send(202, [], b"")

@@ -48,12 +48,15 @@ class ServerRole(ConnectionHandler):
         return self.session.error_without_id
 
     def admit(self, request: Request) -> tuple[Peer, Route]:
-        peer = self.session.admit(request)
         if self._shut_down:
             raise InvalidRequest("this session was shut down")
+        before = self.session.era
+        peer = self.session.admit(request)
         if request.method == SHUTDOWN and self.session.era is not None and peer is self.session.era.peer:
             self._shut_down = True
             return peer, Route(self._end, immediate=True)
+        if request.method == "initialize" and before is not None:
+            self._registry.subscriptions.close_session(before.peer)
         if request.method == "initialize" and self.later is not None:
             self._registry.subscriptions.open_session(peer, self.later)
         return peer, self._registry.route(request, peer)

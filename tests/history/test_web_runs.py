@@ -8,7 +8,7 @@ import pytest
 
 from minimcp import Client
 from minimcp.errors import ConnectionLost
-from minimcp.http.client import HttpPipe
+from minimcp.http.client import HttpSession
 
 from ..support import WAIT
 from . import web_relay
@@ -66,7 +66,7 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Web
 def resending(post: Callable[..., Any]) -> Callable[..., Any]:
     """What many HTTP libraries do when a connection was cut."""
 
-    def send(pipe: HttpPipe, *arguments: Any) -> Any:
+    def send(pipe: HttpSession, *arguments: Any) -> Any:
         try:
             return post(pipe, *arguments)
         except ConnectionLost:
@@ -85,7 +85,7 @@ def test_a_client_that_sends_again_is_found(
 ) -> None:
     monkeypatch.setattr(web_relay, "CHANCES", ((fault, 0.5),))
     assert run(plan).wrong == []
-    monkeypatch.setattr(HttpPipe, "post", resending(HttpPipe.post))
+    monkeypatch.setattr(HttpSession, "_post", resending(HttpSession._post))
     found = run(plan)
     assert "is sent once" in {wrong.rule for wrong in found.wrong} <= rules, shown(found.events)
 
@@ -118,7 +118,7 @@ def test_the_command_prints_seed_and_record_of_what_fails(
 ) -> None:
     monkeypatch.setattr(WebPlan, "of", lambda seed: echoes("handshake"))
     monkeypatch.setattr(web_relay, "CHANCES", (("cut", 0.5),))
-    monkeypatch.setattr(HttpPipe, "post", resending(HttpPipe.post))
+    monkeypatch.setattr(HttpSession, "_post", resending(HttpSession._post))
     assert main(["--seed", "h9"]) == 1
     out, err = capsys.readouterr()
     assert out.startswith("seed h9: ") and "begin     1-1" in out

@@ -16,12 +16,12 @@ from contextlib import ExitStack, suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
-from minimcp.http.http_server_settings import HttpSettings
 
-from minimcp import Server
+from minimcp import Limits, Server
 from minimcp.errors import ConnectionLost
 from minimcp.http import server as server_module
 from minimcp.http.headers import HttpRequest, HttpResponse, ResponseWriter
+from minimcp.http.options import HttpOptions
 from minimcp.http.server import HALF_BODIES, Connection, RunningHttp, Timeouts
 from tests.rows import for_each
 from tests.support import WAIT, eventually, open_descriptors
@@ -65,8 +65,11 @@ class Endpoint:
         assert self.drained.wait(min(grace, WAIT))
 
 
-def serving(endpoint: Any, *, body_bytes: int = 4 * 1024 * 1024, **options: Any) -> RunningHttp:
-    return RunningHttp(endpoint, None, HttpSettings(max_body_bytes=body_bytes), **{"timeouts": PATIENT, **options})
+def serving(
+    endpoint: Any, *, body_bytes: int = 4 * 1024 * 1024, max_connections: Optional[int] = 1000, **options: Any
+) -> RunningHttp:
+    http = HttpOptions(body_bytes=body_bytes, max_connections=max_connections)
+    return RunningHttp(endpoint, None, http, **{"timeouts": PATIENT, **options})
 
 
 @pytest.fixture
@@ -774,7 +777,7 @@ def test_where_nobody_can_listen(running: RunningHttp) -> None:
     with pytest.raises(ValueError, match="say by which names in allowed_hosts"):
         serving(Endpoint(), host="192.0.2.1")
     with pytest.raises(OSError, match="cannot listen on port 0 of 192.0.2.1"):
-        RunningHttp(Endpoint(), None, HttpSettings(allowed_hosts=["*"]), host="192.0.2.1")
+        RunningHttp(Endpoint(), None, HttpOptions(allowed_hosts=["*"]), host="192.0.2.1")
 
 
 def test_the_same_port_again_at_once(endpoint: Endpoint, running: RunningHttp) -> None:
@@ -963,7 +966,7 @@ def test_damaged_requests_are_answered_or_refused(
 def test_while_it_drains_no_new_stream_is_opened() -> None:
     """Neither transport takes new requests while running ones get their time."""
     entered, release = threading.Event(), threading.Event()
-    server = Server("draining", drain_grace=WAIT)
+    server = Server("draining", limits=Limits(drain_grace=WAIT))
 
     @server.tool
     def hold() -> str:
