@@ -17,7 +17,7 @@ import pytest
 from minimcp import MethodNotFound, RpcError, connect
 
 from .support import ROOT, run_python
-from .test_paths import HOSTILE
+from .unit.test_paths import HOSTILE
 
 EXAMPLES = ROOT / "examples"
 COURSE = sorted(EXAMPLES.glob("[0-9]*.py"))
