@@ -98,6 +98,8 @@ LAST_WORDS_SECONDS = 0.5
 MOST_WARNINGS = 5
 """Lines of one connection that are shown when they are no messages: a program that is no server may write for ever."""
 
+_UNANSWERED = ("notification", "response")
+
 Trace = Callable[[str, bytes], None]
 
 
@@ -152,12 +154,7 @@ class Writer:
     """
 
     def __init__(
-        self,
-        transport: Transport,
-        limits: Limits,
-        *,
-        busy: Callable[[], bool],
-        failed: Callable[[ConnectionLost], None],
+        self, transport: Transport, limits: Limits, busy: Callable[[], bool], failed: Callable[[ConnectionLost], None],
         trace: Optional[Trace],
     ) -> None:
         self._transport, self._limits, self._busy, self._failed, self._trace = transport, limits, busy, failed, trace
@@ -187,8 +184,7 @@ class Writer:
         """
         if self._pending > self._most and not self._wait_for_room(deadline):
             return False
-        if self._trace is not None:
-            self._note(line)
+        self._note(line)
         with self._lock:
             if self._loss is not None:
                 raise copy(self._loss)
@@ -210,8 +206,9 @@ class Writer:
             line: One or more lines, or a function that makes them when they are about to be written.
             owed: Whether the reader owes it.
         """
-        size = len(line) if isinstance(line, bytes) else 1
-        if isinstance(line, bytes) and self._trace is not None:
+        size = 1
+        if isinstance(line, bytes):
+            size = len(line)
             self._note(line)
         with self._lock:
             self._put(line, size, size if owed else 0)
@@ -226,9 +223,8 @@ class Writer:
         self._lines.put((line, size, owed))
 
     def _note(self, line: bytes) -> None:
-        assert self._trace is not None
-        for part in line.splitlines():
-            self._trace("-->", part)
+        for part in () if self._trace is None else line.splitlines():
+            self._trace("-->", part)  # type: ignore[misc]
 
     # ------------------------------------------------------------ waiting
 
@@ -303,8 +299,7 @@ class Writer:
         except Exception as error:  # a fault of ours: the others are still written
             log.error("%s: %s", self._transport.name, error, exc_info=error)
             return None
-        if line is not None and self._trace is not None:
-            self._note(line)
+        self._note(line or b"")
         return line
 
     def _write(self, data: bytes) -> None:
@@ -362,22 +357,15 @@ class Connection:
     """
 
     def __init__(
-        self,
-        transport: Transport,
-        handler: ConnectionHandler,
-        *,
-        limits: Optional[Limits] = None,
-        pool: Optional[Pool] = None,
-        cap: Optional[RequestCap] = None,
-        name: str = "",
-        trace: Optional[Trace] = None,
+        self, transport: Transport, handler: ConnectionHandler, *, limits: Optional[Limits] = None,
+        pool: Optional[Pool] = None, cap: Optional[RequestCap] = None, name: str = "", trace: Optional[Trace] = None,
     ) -> None:
         self.name = name or transport.name
         self.limits = limits or Limits()
         self.pool = pool or Pool(self.limits.workers, f"minimcp-{self.name}")
         self._owns_pool = pool is None
-        self.transport, self._handler, self.trace = transport, handler, trace
-        self.writer = Writer(transport, self.limits, busy=self.pool.is_busy, failed=self._write_failed, trace=trace)
+        self.transport, self._handler, self._trace = transport, handler, trace
+        self.writer = Writer(transport, self.limits, self.pool.is_busy, self._write_failed, trace)
         self.calls = Calls(self.name, self.send, self.post, remark=self._odd_line)
         self.requests = RunningRequests(self.limits, cap)
         self.sink = _ConnectionSink(self)
@@ -405,7 +393,7 @@ class Connection:
                 if not frames:
                     break
                 for frame in frames:
-                    self.take(frame)
+                    self._take(frame)
                 if self.writer.owed > MOST_OWED and not self.writer.is_relieved():
                     reason, reads = "the peer takes no answers", False
                     break
@@ -415,17 +403,15 @@ class Connection:
             reason = f"the reader failed: {describe(error)}"
         self._end(reason, reads)
 
-    def take(self, frame: Frame) -> None:
-        """Deal with one frame; for the reader's thread."""
+    def _take(self, frame: Frame) -> None:
         if isinstance(frame, TooLong):
             self._too_long(frame)
             return
-        if self.trace is not None:
-            self.trace("<--", frame)
-        self.take_decoded(decode(frame, max_depth=self.limits.depth), frame)
+        if self._trace is not None:
+            self._trace("<--", frame)
+        self._dispatch(decode(frame, max_depth=self.limits.depth), frame)
 
-    def take_decoded(self, decoded: Decoded, frame: bytes) -> None:
-        """The same for a line that is decoded already."""
+    def _dispatch(self, decoded: Decoded, frame: bytes) -> None:
         if type(decoded) is Request:
             self._request(decoded, self.sink, len(frame))
         elif type(decoded) is Response:
@@ -474,8 +460,8 @@ class Connection:
         if reason is not None:
             self._invalid(InvalidMessage(INVALID_REQUEST, reason), frame)
             return
-        broken = [item for item in items if type(item) is InvalidMessage and item.kind not in ("notification", "response")]
-        refusals = [self._refusal(item) for item in broken if self._handler.answers_invalid]
+        invalid = [item for item in items if type(item) is InvalidMessage and item.kind not in _UNANSWERED]
+        refusals = [self._refusal(item) for item in invalid if self._handler.answers_invalid]
         batch = Batch(self.sink, refusals, [item.id for item in items if type(item) is Request])
         for item in items:
             if type(item) is Request and item.method == "initialize":
@@ -483,7 +469,7 @@ class Connection:
             elif type(item) is Request:
                 self._request(item, batch, len(frame) // len(items))
             elif type(item) is not InvalidMessage:
-                self.take_decoded(item, frame)
+                self._dispatch(item, frame)
         batch.complete()
 
     def _notification(self, notification: Notification) -> None:
@@ -517,7 +503,7 @@ class Connection:
     def _too_long(self, frame: TooLong) -> None:
         """Tell whom a line that was too long belonged to; if it was an answer to nobody knows what, all that wait."""
         shown = frame.head + b" ... " + frame.tail
-        reason = f"a message is longer than {frame.limit} bytes, the max_message_bytes of its receiver"
+        reason = f"a message is longer than {frame.limit} bytes, the Limits.message_bytes of its receiver"
         broken = diagnose_long(frame.head, frame.tail, reason)
         if broken.kind != "response" or broken.id is not None:
             self._invalid(broken, shown)
@@ -533,7 +519,7 @@ class Connection:
         violation = ProtocolViolation(broken.reason, text)
         if broken.kind in ("response", "unknown") and broken.id is not None and self.calls.settle(broken.id, violation):
             return
-        if broken.kind in ("notification", "response"):
+        if broken.kind in _UNANSWERED:
             return
         is_request = self._handler.takes_requests and broken.kind == "request" and broken.id is not None
         if self._handler.answers_invalid or is_request:

@@ -20,6 +20,9 @@ log = logging.getLogger("minimcp.pool")
 IDLE_SECONDS = 10.0
 """How long a thread without a job is kept."""
 
+COMING = 2
+"""How many threads may be on their way to the queue at the same time."""
+
 Job = Callable[[], object]
 
 here = threading.local()
@@ -60,6 +63,9 @@ def waiting() -> Iterator[None]:
 class Pool:
     """Runs jobs in order of arrival on as many threads as may run at the same time.
 
+    At most `COMING` threads at a time are on their way to the queue. One that has taken a job and finds more calls
+    another before it begins; so short jobs are run by few threads, and none waits for a slow one while there is room.
+
     Args:
         size: Jobs that run at the same time, not counting those that wait inside this library; None means no limit.
         name: The beginning of the threads' names.
@@ -78,13 +84,13 @@ class Pool:
         """Begin without threads."""
         self._lock = threading.RLock()  # a signal handler that cancels a call may come in the middle of this
         self._queue: deque[Union[Job, threading.Event]] = deque()
-        self._handed: SimpleQueue[tuple[Optional[Job], bool]] = SimpleQueue()
-        self._running = self._idle = 0
+        self._calls: SimpleQueue[Optional[Job]] = SimpleQueue()  # what idle threads wait for
+        self._running = self._idle = self._coming = 0
         self._keeps = True
 
     def is_busy(self) -> bool:
         """Whether a job waits for a thread."""
-        return bool(self._queue) or not self._handed.empty()
+        return bool(self._queue)
 
     def submit(self, job: Job) -> None:
         """Run a job on a thread of the pool, as soon as one may start; after those that were submitted before.
@@ -97,34 +103,38 @@ class Pool:
         """
         with self._lock:
             self._keeps = True
-            if self._running >= self._size:
-                self._queue.append(job)
-                return
-            self._running += 1
-            reserved = self._reserve()
-        self._start(job, True, reserved)
+            self._queue.append(job)
+            call = self._has_room()
+        if call:
+            try:
+                self._call(self._look)
+            except RuntimeError:
+                with self._lock:
+                    self._coming -= 1
+                    if self._running or job not in self._queue:
+                        return  # a thread that runs takes it after its own
+                    self._queue.remove(job)
+                raise
 
     def spawn(self, job: Job) -> None:
-        """Run a job at once, on a thread that does not count."""
+        """Run a job at once, on a thread that does not count. Errors as `submit`."""
         with self._lock:
             self._keeps = True
-            reserved = self._reserve()
-        self._start(job, False, reserved)
+        self._call(job)
 
     def run(self, job: Job) -> None:
         """Run a job on this thread, when it may start; after those that were submitted before.
 
         Blocks: until another job ends or waits, if as many run already as may.
         """
+        gate = threading.Event()
         with self._lock:
-            full = self._running >= self._size
-            if full:
-                gate = threading.Event()
+            if self._queue or self._running >= self._size:
                 self._queue.append(gate)
             else:
                 self._running += 1
-        if full:
-            gate.wait()
+                gate.set()
+        gate.wait()
         outer, here.pool = getattr(here, "pool", None), self
         try:
             job()
@@ -138,79 +148,94 @@ class Pool:
             self._keeps = False
             idle, self._idle = self._idle, 0
         for _ in range(idle):
-            self._handed.put((None, False))
+            self._calls.put(None)
 
     # ------------------------------------------------------------ threads
 
-    def _reserve(self) -> bool:
-        """Whether an idle thread takes the next job that is handed over (lock held)."""
-        if not self._idle:
+    def _has_room(self) -> bool:
+        """Whether a thread is to be called for what is queued (lock held)."""
+        if self._coming >= min(COMING, len(self._queue)) or self._running >= self._size:
             return False
-        self._idle -= 1
+        self._coming += 1
         return True
 
-    def _start(self, job: Job, counts: bool, reserved: bool) -> None:
-        if reserved:
-            self._handed.put((job, counts))
+    def _call(self, job: Job) -> None:
+        """Have a thread that is idle, or a new one, run a job."""
+        with self._lock:
+            idle = self._idle > 0
+            self._idle -= idle
+        if idle:
+            self._calls.put(job)
             return
         self._numbers += 1
-        name = f"{self.name}-{self._numbers}"
-        try:
-            threading.Thread(target=self._work, args=(job, counts), name=name, daemon=True).start()
-        except RuntimeError:
-            with self._lock:
-                self._running -= counts
-            raise
+        threading.Thread(target=self._live, args=(job,), name=f"{self.name}-{self._numbers}", daemon=True).start()
 
-    def _work(self, job: Optional[Job], counts: bool) -> None:
+    def _live(self, job: Optional[Job]) -> None:
         while job is not None:
-            here.pool = self if counts else None
-            try:
-                job()
-            except BaseException as error:  # jobs answer for themselves: this is a fault of ours
-                log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
-            job = here.pool = here.request = None  # an idle thread keeps nothing of what it did
-            job, counts = self._next(counts)
+            self._run(job)
+            job = None  # an idle thread keeps nothing of what it did
+            with self._lock:
+                if not self._keeps:
+                    return
+                self._idle += 1
+            job = self._next_call()
 
-    def _next(self, counted: bool) -> tuple[Optional[Job], bool]:
-        """The next job for a thread that has finished one, and whether it counts; None ends the thread."""
-        with self._lock:
-            job = self._free() if counted else None
-            if job is not None:
-                return job, True
-            if not self._keeps:
-                return None, False
-            self._idle += 1
+    def _next_call(self) -> Optional[Job]:
         while True:
             try:
-                return self._handed.get(timeout=IDLE_SECONDS)
+                return self._calls.get(timeout=IDLE_SECONDS)
             except Empty:
                 with self._lock:
-                    if self._reserve():
-                        return None, False
+                    if self._idle:
+                        self._idle -= 1
+                        return None
 
-    def _free(self) -> Optional[Job]:
-        """One job less runs: the next one in its place, which is to be run by the caller (lock held)."""
-        if not self._queue or self._running > self._size:
-            self._running -= 1
-            return None
-        job = self._queue.popleft()
-        if not isinstance(job, threading.Event):
-            return job
-        job.set()
+    def _look(self) -> None:
+        """Run what is queued, as long as there is room for it."""
+        finished = 0
+        while True:
+            with self._lock:
+                self._running -= finished
+                self._coming -= 1 - finished
+                job = self._take()
+                call = self._has_room()
+            if call:
+                self._call_another()
+            if job is None:
+                return
+            finished = 1
+            here.pool = self
+            self._run(job)
+            job = here.pool = None
+
+    def _take(self) -> Optional[Job]:
+        """The next job of the queue, which counts from now on (lock held)."""
+        while self._queue and self._running < self._size:
+            self._running += 1
+            job = self._queue.popleft()
+            if not isinstance(job, threading.Event):
+                return job
+            job.set()
         return None
+
+    def _run(self, job: Job) -> None:
+        try:
+            job()
+        except BaseException as error:  # jobs answer for themselves: this is a fault of ours
+            log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
+
+    def _call_another(self) -> None:
+        try:
+            self._call(self._look)
+        except RuntimeError:  # the system gives no more threads: those that there are look later
+            self._coming -= 1
 
     def _begin_wait(self) -> None:
         with self._lock:
-            job = self._free()
-            reserved = job is not None and self._reserve()
-        if job is None:
-            return
-        try:
-            self._start(job, True, reserved)
-        except RuntimeError:  # then the thread that waits now takes it, after its own job
-            with self._lock:
-                self._queue.appendleft(job)
+            self._running -= 1
+            call = self._has_room()
+        if call:
+            self._call_another()
 
     def _end_wait(self) -> None:
         with self._lock:

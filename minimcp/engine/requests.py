@@ -38,7 +38,6 @@ from ..protocol.messages import (
     encode_batch,
     encode_result,
     failure,
-    to_json,
     wire_failure,
 )
 from .limits import Limits
@@ -58,6 +57,7 @@ Ending = Union[Result, Failure, BaseException]
 """How a call ended: the result, the peer's error, or the exception that its caller gets."""
 
 MakeParams = Callable[[Id], Result]
+OnItem = Optional[Callable[[Any], None]]
 Line = Union[bytes, Callable[[], Optional[bytes]]]
 """A line to be written; or a function that makes it, called when it is about to be written."""
 
@@ -66,10 +66,11 @@ class CancelToken:
     """Given to calls as ``cancel=``; one token may serve many calls. Thread-safe."""
 
     # Without a lock, because a signal handler may cancel in the middle of `on_cancel`: whoever pops an entry runs it.
+    reason: Optional[str] = None
+    _cancelled = False
+
     def __init__(self) -> None:
         self._callbacks: dict[object, Callable[[], object]] = {}
-        self._cancelled = False
-        self.reason: Optional[str] = None
 
     @property
     def cancelled(self) -> bool:
@@ -103,10 +104,11 @@ class CancelToken:
         self._callbacks[key] = callback
         if self._cancelled and self._callbacks.pop(key, None) is not None:
             callback()
-        return lambda: self._forget(key)
 
-    def _forget(self, key: object) -> None:
-        self._callbacks.pop(key, None)
+        def forget() -> None:
+            self._callbacks.pop(key, None)
+
+        return forget
 
     def __repr__(self) -> str:
         return f"<CancelToken {'cancelled' if self._cancelled else 'open'}>"
@@ -126,13 +128,7 @@ class PendingCall:
         box: Shared by calls that one thread waits for; None makes one.
     """
 
-    def __init__(
-        self,
-        id: Id,
-        method: str,
-        on_item: Optional[Callable[[Any], None]] = None,
-        box: Optional[SimpleQueue[Any]] = None,
-    ) -> None:
+    def __init__(self, id: Id, method: str, on_item: OnItem = None, box: Optional[SimpleQueue[Any]] = None) -> None:
         self.id, self.method, self.on_item = id, method, on_item
         self.box: SimpleQueue[Any] = SimpleQueue() if box is None else box
         self.ending: Optional[Ending] = None
@@ -243,72 +239,29 @@ class Calls:
 
     # ------------------------------------------------------------ one call
 
-    def request(
-        self,
-        method: str,
-        make_params: MakeParams,
-        deadline: Deadline,
-        *,
-        on_progress: Optional[Callable[[Any], None]] = None,
-        cancel: Optional[CancelToken] = None,
-        tell: bool = True,
-        about: Json = None,
-    ) -> Union[Result, Failure]:
-        """Send a request and wait for its answer.
+    def start(
+        self, method: str, make_params: MakeParams, on_item: OnItem = None, *, deadline: Deadline = NEVER
+    ) -> PendingCall:
+        """Send a request; `wait` waits for its answer.
 
         Args:
             method: What to call.
             make_params: Makes the params, given the request's id.
+            on_item: Called with the params of each progress notification by the thread that waits; None drops them.
             deadline: When to give up.
-            on_progress: Called with the params of each progress notification by this thread; None drops them.
-            cancel: Ends the call from another thread; None for one that nobody cancels.
-            tell: Whether the peer hears of it when this side gives up.
-            about: The name of the tool, or what else the call is about, for the message of a timeout.
-
-        Returns:
-            The result, or the peer's error.
 
         Raises:
-            RequestTimeout: The deadline came first.
-            Cancelled: The token was cancelled.
             ConnectionLost: The connection has ended.
-            ProtocolViolation: The answer was no answer.
             ValueError, TypeError: The params are no JSON.
-
-        Blocks: until then.
-        """
-        call = self.start(method, make_params, on_progress, deadline=deadline)
-        if cancel is None:
-            return self.wait(call, deadline, tell=tell, about=about)
-        token = cancel
-        forget = token.on_cancel(lambda: self.end(call, Cancelled(token.reason or "cancelled"), tell=tell))
-        try:
-            return self.wait(call, deadline, tell=tell, about=about)
-        finally:
-            forget()
-
-    def start(
-        self,
-        method: str,
-        make_params: MakeParams,
-        on_item: Optional[Callable[[Any], None]] = None,
-        *,
-        deadline: Deadline = NEVER,
-    ) -> PendingCall:
-        """Send a request; `wait` waits for its answer. Arguments and errors as `request`.
 
         Blocks: while more waits to be written than may, until the deadline; the call has timed out then.
         """
         return self.start_all([(method, make_params)], on_item, deadline=deadline)[0]
 
     def start_all(
-        self,
-        requests: Sequence[tuple[str, MakeParams]],
-        on_item: Optional[Callable[[Any], None]] = None,
-        *,
-        deadline: Deadline = NEVER,
+        self, requests: Sequence[tuple[str, MakeParams]], on_item: OnItem = None, *, deadline: Deadline = NEVER
     ) -> list[PendingCall]:
-        """Send several requests, as few writes; as `start`. Of none of them anything is sent if one is no JSON."""
+        """Send several requests in few writes; as `start`. Of none of them anything is sent if one is no JSON."""
         calls: list[PendingCall] = []
         lines: list[bytes] = []
         box: Optional[SimpleQueue[Any]] = SimpleQueue() if len(requests) > 1 and on_item is None else None
@@ -326,11 +279,8 @@ class Calls:
                         self.end(call, self._timeout(call, deadline, None), tell=False)
                     break
         except BaseException as error:
-            lost = isinstance(error, ConnectionLost)
-            if lost and all(call.ended and not isinstance(call.ending, BaseException) for call in calls) and calls:
-                return calls  # answered already: what could not be written came behind
             for call in calls:
-                self.end(call, Cancelled("the caller gave up"), tell=sent and not lost)
+                self.end(call, Cancelled("the caller gave up"), tell=sent and not isinstance(error, ConnectionLost))
             raise
         return calls
 
@@ -345,19 +295,32 @@ class Calls:
             self._table.calls.pop(call.id, None)
             raise copy(self._table.causes[0])
 
-    def wait(
-        self, call: PendingCall, deadline: Deadline, *, tell: bool = True, about: Json = None
-    ) -> Union[Result, Failure]:
-        """Wait for the answer to a request that was started. Arguments, result and errors as `request`."""
+    def wait(self, call: PendingCall, deadline: Deadline, *, about: Json = None) -> Union[Result, Failure]:
+        """Wait for the answer to a request that was started.
+
+        Args:
+            call: The request.
+            deadline: When to give up; the peer is told then.
+            about: The name of the tool, or what else the call is about, for the message of a timeout.
+
+        Returns:
+            The result, or the peer's error.
+
+        Raises:
+            RequestTimeout: The deadline came first.
+            Cancelled: The call was cancelled.
+            ConnectionLost: The connection has ended.
+            ProtocolViolation: The answer was no answer.
+        """
         call.deadline = deadline
         try:
             with waiting():
                 ending = call.wait(deadline)
         except BaseException:
-            self.end(call, Cancelled("the caller gave up"), tell=tell)
+            self.end(call, Cancelled("the caller gave up"))
             raise
         if ending is None:
-            self.end(call, self._timeout(call, deadline, about), tell=tell)
+            self.end(call, self._timeout(call, deadline, about))
             ending = call.wait(NEVER)
         if isinstance(ending, BaseException):
             raise copy(ending)  # a loss ends many calls: each caller gets an exception, and a traceback, of its own
@@ -430,11 +393,6 @@ class Calls:
         ended = [call for call in self.waiting() if self.settle(call.id, self._table.causes[0])]
         return b"".join([_cancellation(call, cause) for call in ended if call.method not in NEVER_CANCELLED])
 
-    def wake_all(self) -> None:
-        """Have every caller look at its deadline again."""
-        for call in self.waiting():
-            call.wake()
-
     def pause_all(self) -> Callable[[], None]:
         """Let the deadlines of all calls that wait stand, while the host answers a question; returns what ends that."""
         deadlines = {id(call.deadline): call.deadline for call in self.waiting() if call.deadline is not NEVER}
@@ -444,7 +402,8 @@ class Calls:
         def resume() -> None:
             while deadlines:
                 deadlines.popitem()[1].resume()
-            self.wake_all()
+            for call in self.waiting():
+                call.wake()
 
         return resume
 
@@ -594,7 +553,7 @@ class RunningRequests:
         if limit is None or size <= limit:
             return line
         log.warning("the answer to %s has %d bytes: an error is sent in its place", request.request.method, size)
-        reason = f"the answer is longer than {limit} bytes, the max_message_bytes of its sender: ask for less"
+        reason = f"the answer is longer than {limit} bytes, the Limits.message_bytes of its sender: ask for less"
         return encode(failure(request.request.id, InternalError(reason)))
 
     def cancel(self, key: object, reason: Optional[str]) -> None:
@@ -805,7 +764,7 @@ class NotificationQueue:
         return len(self._waiting)
 
 
-class IncomingRequest:
+class IncomingRequest(CancelToken):
     """One request of the peer, and the border where exceptions become errors on the wire.
 
     Args:
@@ -818,8 +777,6 @@ class IncomingRequest:
         headers: Of the HTTP request that it came by.
 
     Attributes:
-        cancelled: Turns true once; any thread may read it.
-        reason: Why it was cancelled.
         finished: Whether its handler has returned.
         timeout: The handler's time, if that is limited.
         asker: Answers what the handler asks the client, from the first question on.
@@ -828,31 +785,23 @@ class IncomingRequest:
     """
 
     key: object = None
-    begun = counted = cancelled = finished = interrupted = False
-    reason: Optional[str] = None
+    begun = counted = finished = interrupted = False
     timeout: Optional[Timeout] = None
     asker: Any = None
     withdraw: Optional[Callable[[], None]] = None
-    _last_progress: Optional[float] = None
+    _last_progress = float("-inf")
 
     def __init__(
-        self,
-        request: Request,
-        peer: Peer,
-        route: Route,
-        sink: Sink,
-        size: int = 0,
-        server: Any = None,
+        self, request: Request, peer: Peer, route: Route, sink: Sink, size: int = 0, server: Any = None,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
+        super().__init__()
         self.request, self.peer, self.route, self.sink, self.size = request, peer, route, sink, size
         self.server, self.headers = server, headers
         meta = request.params.get("_meta")
         token = meta.get("progressToken") if type(meta) is dict else None
         self.progress_token: Optional[Id] = token if type(token) is int or type(token) is str else None
-        self._lock, self._progress_lock = threading.RLock(), threading.RLock()
-        self._wakers: list[Callable[[], object]] = []
-        self._callbacks: list[Callable[[], None]] = []
+        self._progress_lock = threading.RLock()
 
     # ------------------------------------------------------------ running
 
@@ -914,26 +863,23 @@ class IncomingRequest:
         token = self.progress_token
         if token is None or self.finished:
             return
-        line = f'{_PROGRESS}{to_json(token)},"progress":{_number(done)}'
+        for number in (done, 0 if total is None else total):
+            if isinstance(number, bool) or not isinstance(number, (int, float)):
+                raise TypeError(f"progress is a number, not {type(number).__name__}")
+        params: Result = {"progressToken": token, "progress": done}
         if total is not None:
-            line = f'{line},"total":{_number(total)}'
+            params["total"] = total
         if message is not None and self.peer.revision.progress_message:
             if not isinstance(message, str):
                 raise TypeError(f"a progress message is a str, not {type(message).__name__}")
-            line = f'{line},"message":{to_json(message)}'
+            params["message"] = message
+        line = encode(Notification("notifications/progress", params))
         with self._progress_lock:  # orders the reports of one handler's threads, and guards nothing else
-            if self._last_progress is not None and done <= self._last_progress:
+            if done <= self._last_progress:
                 log.debug("progress %r of %s does not increase: dropped", done, self.request.method)
                 return
             self._last_progress = done
-            self.sink.send(f"{line}}}}}\n".encode())
-
-    def asker_made_by(self, make: Callable[[IncomingRequest, Any], Any]) -> Any:
-        """The asker; the first who wants it makes it, and gives it the lock that guards what it remembers."""
-        with self._lock:
-            if self.asker is None:
-                self.asker = make(self, threading.Lock())
-            return self.asker
+            self.sink.send(line)
 
     def ask(self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]) -> Union[list[Result], Failure]:
         """Ask the peer: all questions are sent before the first answer is waited for.
@@ -964,7 +910,7 @@ class IncomingRequest:
             for call in pending:
                 calls.end(call, Cancelled(self.reason or "the request was cancelled"))
 
-        self._wakers.append(withdraw)
+        forget = super().on_cancel(withdraw)
         if self.timeout is not None:
             self.timeout.pause()
         try:
@@ -976,7 +922,7 @@ class IncomingRequest:
                 withdraw()
             return calls.wait_all(pending, deadline) if pending else []
         finally:
-            self._wakers.remove(withdraw)
+            forget()
             withdraw()  # what was asked together with a question that failed
             if self.timeout is not None:
                 self.timeout.resume()
@@ -987,15 +933,14 @@ class IncomingRequest:
         Raises:
             Cancelled: The request was cancelled before the time was over.
         """
-        woken = threading.Event()
-        self._wakers.append(woken.set)
-        deadline = Deadline(seconds)
+        woken, deadline = threading.Event(), Deadline(seconds)
+        forget = super().on_cancel(woken.set)
         try:
             with waiting():
-                while not self.cancelled and not deadline.expired:
-                    woken.wait(deadline.wait())
+                while not woken.wait(deadline.wait()) and not deadline.expired:
+                    pass
         finally:
-            self._wakers.remove(woken.set)
+            forget()
         self.check()
 
     # ------------------------------------------------------------ cancelling
@@ -1007,51 +952,23 @@ class IncomingRequest:
 
     def cancel(self, reason: Optional[str] = None) -> None:
         """Set the flag and wake what waits for it. Never blocks."""
-        if self.cancelled:
-            return
-        self.reason, self.cancelled = reason, True
-        for wake in list(self._wakers):
-            wake()
+        super().cancel(reason)
         withdraw = self.withdraw
         if withdraw is not None:
             withdraw()
-        self._call_back()
 
-    def _call_back(self) -> None:
-        while self._callbacks:
-            try:
-                callback = self._callbacks.pop(0)
-            except IndexError:  # pragma: no cover - another thread has it
-                return
-            self.sink.spawn(callback)
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Have `callback` run on a thread of its own when the request is cancelled; at once if it is already."""
+        return super().on_cancel(lambda: self.sink.spawn(callback))
 
     def expire(self, line: bytes, reason: str) -> None:
         """The handler's time is over: give this answer, unless another was given, and cancel what still runs."""
         if self.sink.respond(self, line, False):
             self.cancel(reason)
 
-    def on_cancel(self, callback: Callable[[], None]) -> None:
-        """Have `callback` run on a thread of its own when the request is cancelled; at once if it is already."""
-        self._callbacks.append(callback)
-        if self.cancelled:
-            self._call_back()
-
     def __repr__(self) -> str:
         state = "cancelled" if self.cancelled else "finished" if self.finished else "open"
         return f"<IncomingRequest {self.request.method} {self.request.id!r} {state}>"
-
-
-_PROGRESS = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":'
-"""Written by hand, because a tool may report very often: encoding an object takes three times as long."""
-
-
-def _number(value: float) -> str:
-    """A finite number as JSON."""
-    if type(value) is int:
-        return str(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"progress is a number, not {type(value).__name__}")
-    return to_json(float(value) if isinstance(value, float) else int(value))
 
 
 def current_request() -> Optional[IncomingRequest]:

@@ -159,9 +159,13 @@ class Timeout(Deadline):
         self._cancel = timer.after(seconds, self._look)
 
     def _look(self) -> None:
-        if self.expired and not self.paused and not self._stopped:
+        if not self.paused and not self._stopped:
             self._stopped = True
             self._expire()
+
+    def pause(self) -> None:
+        super().pause()
+        self._cancel()
 
     def resume(self) -> None:
         super().resume()

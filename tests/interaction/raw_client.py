@@ -53,7 +53,9 @@ class RawClient:
     # ------------------------------------------------------------ messages
 
     def write(self, message: Dict[str, Any]) -> None:
-        self.pipe.send(json.dumps(message).encode() + b"\n", 5)
+        rest = json.dumps(message).encode() + b"\n"
+        while rest:
+            rest = rest[self.pipe.send(rest, 5) :]
 
     def read(self) -> Dict[str, Any]:
         """The next message."""

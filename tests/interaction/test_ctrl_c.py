@@ -32,7 +32,7 @@ def test_a_call_that_waits_is_cancelled_on_the_wire(method: str) -> None:
     with open_channel() as (connection, pipe, _):
         striking = ctrl_c_when(lambda: len(connection.calls) and pipe.sent)
         with pytest.raises(KeyboardInterrupt):
-            connection.calls.request(method, lambda id: {}, NEVER)
+            connection.calls.wait(connection.calls.start(method, lambda id: {}), NEVER)
         striking.result()
         assert len(connection.calls) == 0
         told = [] if method == "initialize" else ["notifications/cancelled"]
@@ -48,7 +48,7 @@ def test_a_call_that_waits_for_room_is_given_up_and_never_sent() -> None:
         assert pipe.stuck.wait(WAIT)
         striking = ctrl_c_when(lambda: len(connection.calls))
         with pytest.raises(KeyboardInterrupt):
-            connection.calls.request("work", lambda id: {}, NEVER)
+            connection.calls.wait(connection.calls.start("work", lambda id: {}), NEVER)
         striking.result()
         pipe.take(None)
         assert connection.send(b'{"last": 1}\n', Deadline(WAIT))
