@@ -94,11 +94,11 @@ ALONE = """
 import sys
 sys.path.insert(0, {root!r})
 from http.client import HTTPConnection
-from minimcp import Server
+from minimcp import HttpOptions, Server
 
 body = '{{"jsonrpc": "2.0", "id": 1, "method": "ping"}}'
 headers = {{"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}}
-with Server("alone", sessions=False).start_http() as running:
+with Server("alone", http=HttpOptions(sessions=False)).start_http() as running:
     connection = HTTPConnection("127.0.0.1", running.port)
     connection.request("POST", "/mcp", body, headers)
     response = connection.getresponse()

@@ -17,17 +17,9 @@ from binascii import a2b_base64, b2a_base64
 from copy import copy, deepcopy
 from typing import Any, Callable, Mapping, Optional, Sequence
 
+from .. import errors
 from ..engine.requests import Handler, IncomingRequest
-from ..errors import (
-    STATE_REJECTED,
-    Cancelled,
-    ConnectionLost,
-    InternalError,
-    InvalidParams,
-    ToolError,
-    UrlElicitationRequired,
-    one_line,
-)
+from ..errors import one_line
 from ..protocol.messages import Json
 from .questions import CARRIERS, Asked, Asker, BlockingAsker, ElicitUrl, Question, ask_now, read_result
 
@@ -101,7 +93,7 @@ class ReplayAsker(Asker):
             missing.append(each)
         if missing:
             if self._max_rounds is not None and self.round > self._max_rounds:
-                raise ToolError(f"the client was asked {self._max_rounds} times, and there are questions left")
+                raise errors.ToolError(f"the client was asked {self._max_rounds} times, and there are questions left")
             self.refuse_silence()
         with self._lock:
             for each in asked:
@@ -211,7 +203,7 @@ def serve_rounds(serve: Handler, exchange: IncomingRequest) -> Any:
     if "requestState" in params or "inputResponses" in params:
         responses, token = params.get("inputResponses", {}), params.get("requestState")
         if not isinstance(responses, dict) or not all(isinstance(each, dict) for each in responses.values()):
-            raise InvalidParams("inputResponses is an object of objects")
+            raise errors.InvalidParams("inputResponses is an object of objects")
         state = None if token is None else config.states.unseal(token, exchange)
         rounds, strict = config.limits.rounds, config.check_replay
         exchange.asker = ReplayAsker(exchange, state, responses, max_rounds=rounds, strict=strict)
@@ -224,7 +216,7 @@ def serve_rounds(serve: Handler, exchange: IncomingRequest) -> Any:
 
 def _unfinished(exchange: IncomingRequest, error: BaseException) -> Any:
     """The result of a run that ended with an exception: the questions that it left, which win; else that exception."""
-    if isinstance(error, UrlElicitationRequired):
+    if isinstance(error, errors.UrlElicitationRequired):
         try:
             url_required(exchange, error)
         except Suspend as suspend:
@@ -248,14 +240,14 @@ def _finished(exchange: IncomingRequest, result: Any) -> Any:
         try:
             asker.refuse_silence()
         except RuntimeError as error:
-            raise InternalError(str(error)) from None
+            raise errors.InternalError(str(error)) from None
     return result
 
 
 def _input_required(exchange: IncomingRequest) -> Any:
     asker, config = exchange.asker, exchange.server
     if asker.fault:
-        raise InternalError(asker.fault)
+        raise errors.InternalError(asker.fault)
     requests = {
         key: {"method": each.question.method, **({"params": each.params} if each.params else {})}
         for key, each in asker.pending.items()
@@ -276,7 +268,7 @@ def _serve_checked(serve: Handler, exchange: IncomingRequest) -> Any:
             if not (asker.pending or asker.fault):
                 raise
         if asker.fault:
-            raise InternalError(asker.fault)
+            raise errors.InternalError(asker.fault)
         if not asker.pending:
             return _finished(exchange, result)
         state, asked = asker.claims(), list(asker.pending.values())
@@ -285,7 +277,7 @@ def _serve_checked(serve: Handler, exchange: IncomingRequest) -> Any:
             answers = list(ask_now(exchange, asked))
             for each, answer in zip(asked, answers):
                 read_result(each, answer)
-        except (Cancelled, ConnectionLost):
+        except (errors.Cancelled, errors.ConnectionLost):
             raise
         except Exception as error:
             answers = [error] * len(asked)  # which the handler gets where it asks
@@ -297,7 +289,7 @@ def _name(exchange: IncomingRequest) -> str:
     return f"{exchange.request.method} {one_line(target)}"
 
 
-def url_required(exchange: IncomingRequest, error: UrlElicitationRequired) -> None:
+def url_required(exchange: IncomingRequest, error: errors.UrlElicitationRequired) -> None:
     """What that error of another revision means here: the client is asked to have its user open the URLs.
 
     Returns if the user said no, if there were too many rounds, or if the error names no URL that can be opened.
@@ -312,7 +304,7 @@ def url_required(exchange: IncomingRequest, error: UrlElicitationRequired) -> No
         return
     try:
         asker.ask_again({each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted})
-    except (ToolError, RuntimeError, ValueError) as problem:
+    except (errors.ToolError, RuntimeError, ValueError) as problem:
         log.warning("%s: %s", _name(exchange), problem)
 
 
@@ -370,7 +362,7 @@ class States:
         text = _PREFIX + _to_base64(_signed(*self._keys()[0], canonical(state)))
         if len(text) > LONGEST:
             what = f"the answers and steps of {exchange.request.method} are too much for a requestState"
-            raise InternalError(f"{what}: {len(text)} characters, and {LONGEST} is the most")
+            raise errors.InternalError(f"{what}: {len(text)} characters, and {LONGEST} is the most")
         return text
 
     def unseal(self, text: Json, exchange: IncomingRequest) -> dict[str, Json]:
@@ -392,7 +384,7 @@ class States:
             return {"r": int(claims["r"]), "cid": str(claims["cid"]), **maps}
         except Exception as error:
             log.warning("the requestState of %s is refused: %s", exchange.request.method, one_line(str(error)))
-        raise InvalidParams("Invalid or expired requestState", {"reason": STATE_REJECTED})
+        raise errors.InvalidParams("Invalid or expired requestState", {"reason": errors.STATE_REJECTED})
 
     def _verified(self, text: Json) -> bytes:
         if not isinstance(text, str) or not text.startswith(_PREFIX):

@@ -17,34 +17,15 @@ import threading
 from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
 
+from .. import errors, types
 from ..engine.requests import IncomingRequest
-from ..errors import (
-    INTERNAL_ERROR,
-    RESERVED_CODES,
-    USER_REJECTED,
-    CapabilityNotSupported,
-    ProtocolViolation,
-    Refused,
-    error_from_peer,
-    one_line,
-)
+from ..errors import one_line
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, to_json
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.forms import Schema, form_of
 from ..schema.mismatch import quoted
-from ..types import (
-    ACTIONS,
-    Answer,
-    ModelPreferences,
-    Root,
-    SampleResult,
-    SamplingMessage,
-    Tool,
-    ToolChoice,
-    conversation_fault,
-)
 
 log = logging.getLogger("minimcp.questions")
 
@@ -112,16 +93,16 @@ class Elicit(Question):
         revision = peer.revision
         self._need(peer, "elicitation.form", "form" in revision.elicitation_modes)
         if self.form.has_lists and not revision.full_forms:
-            raise CapabilityNotSupported(f"{revision.name} has no forms with lists of choices")
+            raise errors.CapabilityNotSupported(f"{revision.name} has no forms with lists of choices")
         mode = {"mode": "form"} if revision.full_forms else {}
         return {**mode, "message": self.message, "requestedSchema": self.form.to_wire(full=revision.full_forms)}
 
-    def read(self, result: dict[str, Json]) -> Answer:
+    def read(self, result: dict[str, Json]) -> types.Answer:
         action = _action(result)
         if action != "accept":
-            return Answer(action)
+            return types.Answer(action)
         content = result.get("content")
-        return Answer(action, self.form.read({} if content is None else content))
+        return types.Answer(action, self.form.read({} if content is None else content))
 
     def __repr__(self) -> str:
         return f"<Elicit {quoted(self.message)} {', '.join(self.form.names)}>"
@@ -155,14 +136,14 @@ class ElicitUrl(Question):
     def sealed(self, params: dict[str, Json]) -> dict[str, Json]:
         return {**params, "elicitationId": os.urandom(16).hex()} if params.get("elicitationId") == "" else params
 
-    def read(self, result: dict[str, Json]) -> Answer:
-        return Answer(_action(result))
+    def read(self, result: dict[str, Json]) -> types.Answer:
+        return types.Answer(_action(result))
 
     def __repr__(self) -> str:
         return f"<ElicitUrl {quoted(self.message)} {self.url}>"
 
 
-Message = Union[str, SamplingMessage, Mapping[str, Json]]
+Message = Union[str, types.SamplingMessage, Mapping[str, Json]]
 Messages = Union[Message, Iterable[Message]]
 """What may be said to a model: a str is one message of the user, a mapping one message in its form on the wire."""
 
@@ -195,10 +176,10 @@ class Sample(Question):
         *,
         system: Optional[str] = None,
         temperature: Optional[float] = None,
-        tools: Optional[Iterable[Tool]] = None,
-        tool_choice: Union[ToolChoice, Literal["auto", "required", "none"], None] = None,
+        tools: Optional[Iterable[types.Tool]] = None,
+        tool_choice: Union[types.ToolChoice, Literal["auto", "required", "none"], None] = None,
         stop_sequences: Optional[Iterable[str]] = None,
-        model_preferences: Union[ModelPreferences, str, Iterable[str], None] = None,
+        model_preferences: Union[types.ModelPreferences, str, Iterable[str], None] = None,
         include_context: Optional[Literal["none", "thisServer", "allServers"]] = None,
         metadata: Optional[Mapping[str, Json]] = None,
     ) -> None:
@@ -214,12 +195,12 @@ class Sample(Question):
             raise TypeError(f"temperature is a number, not {temperature!r}")
         self._messages, self._max_tokens, self._context = _conversation(messages), max_tokens, include_context
         self._tools = None if tools is None else [_tool(each) for each in tools]
-        self._choice = ToolChoice(tool_choice) if isinstance(tool_choice, str) else tool_choice
+        self._choice = types.ToolChoice(tool_choice) if isinstance(tool_choice, str) else tool_choice
         stops = None if stop_sequences is None else [_text("a stop sequence", each) for each in stop_sequences]
         if isinstance(model_preferences, str):
             model_preferences = [model_preferences]
-        if not isinstance(model_preferences, (ModelPreferences, type(None))):
-            model_preferences = ModelPreferences(model_preferences)
+        if not isinstance(model_preferences, (types.ModelPreferences, type(None))):
+            model_preferences = types.ModelPreferences(model_preferences)
         self._options: dict[str, Json] = {
             "modelPreferences": None if model_preferences is None else model_preferences.to_wire(),
             "systemPrompt": system if system is None else _text("system", system),
@@ -256,15 +237,15 @@ class Sample(Question):
         for message in self._messages:
             for block in message.content:
                 if block.type not in revision.sampling_kinds:
-                    raise CapabilityNotSupported(f"{revision.name} has no {block.type} in messages to a model")
+                    raise errors.CapabilityNotSupported(f"{revision.name} has no {block.type} in messages to a model")
             if revision.sampling_tools:
                 wire.append(message.to_wire())
             else:  # one block a message
-                wire += [SamplingMessage(message.role, block).to_wire() for block in message.content]
+                wire += [types.SamplingMessage(message.role, block).to_wire() for block in message.content]
         return wire
 
-    def read(self, result: dict[str, Json]) -> SampleResult:
-        return SampleResult.from_wire(result)
+    def read(self, result: dict[str, Json]) -> types.SampleResult:
+        return types.SampleResult.from_wire(result)
 
     def __repr__(self) -> str:
         said = "\n".join(message.text for message in self._messages)
@@ -280,11 +261,11 @@ class ListRoots(Question):
         self._need(peer, "roots")
         return {}
 
-    def read(self, result: dict[str, Json]) -> list[Root]:
+    def read(self, result: dict[str, Json]) -> list[types.Root]:
         roots = result.get("roots")
         if not isinstance(roots, list):
             raise ValueError("roots is a list")
-        return [Root.from_wire(root) for root in roots]
+        return [types.Root.from_wire(root) for root in roots]
 
     def __repr__(self) -> str:
         return "<ListRoots>"
@@ -292,8 +273,8 @@ class ListRoots(Question):
 
 def _action(result: Mapping[str, Json]) -> str:
     action = result.get("action")
-    if not isinstance(action, str) or action not in ACTIONS:
-        raise ValueError(f"action is one of {', '.join(ACTIONS)}")
+    if not isinstance(action, str) or action not in types.ACTIONS:
+        raise ValueError(f"action is one of {', '.join(types.ACTIONS)}")
     return action
 
 
@@ -314,25 +295,25 @@ def _checked_url(url: Any) -> str:
     return str(url)
 
 
-def _conversation(given: Messages) -> list[SamplingMessage]:
-    several: Iterable[Any] = [given] if isinstance(given, (str, SamplingMessage, Mapping)) else given
-    messages = [SamplingMessage.of(each) for each in several]
+def _conversation(given: Messages) -> list[types.SamplingMessage]:
+    several: Iterable[Any] = [given] if isinstance(given, (str, types.SamplingMessage, Mapping)) else given
+    messages = [types.SamplingMessage.of(each) for each in several]
     if not messages:
         raise ValueError("a model is told at least one message")
     for message in messages:
-        if not isinstance(message, SamplingMessage):
+        if not isinstance(message, types.SamplingMessage):
             raise TypeError(f"messages are str, SamplingMessage or dict, not {type(message).__name__}")
         unfit = [block.type for block in message.content if block.type not in _SAMPLED]
         if unfit:
             raise TypeError(f"a message to a model has {', '.join(_SAMPLED)} blocks, not {unfit[0]}")
-    fault = conversation_fault(messages)
+    fault = types.conversation_fault(messages)
     if fault is not None:
         raise ValueError(fault)
     return messages
 
 
-def _tool(given: Any) -> Tool:
-    if not isinstance(given, Tool):
+def _tool(given: Any) -> types.Tool:
+    if not isinstance(given, types.Tool):
         raise TypeError(f"tools are a list of Tool, not of {type(given).__name__}")
     return given
 
@@ -445,9 +426,10 @@ def ask_now(exchange: IncomingRequest, asked: list[Asked]) -> list[dict[str, Jso
     if not isinstance(outcome, Failure):
         return outcome
     code, message = outcome.code, outcome.message
-    if code == USER_REJECTED or ((code not in RESERVED_CODES or code == INTERNAL_ERROR) and _REFUSED.search(message)):
-        raise Refused(message)  # an error that says no is a refusal; one about the protocol is an error
-    raise error_from_peer(code, message, outcome.data)
+    ours = code in errors.RESERVED_CODES and code != errors.INTERNAL_ERROR
+    if code == errors.USER_REJECTED or (not ours and _REFUSED.search(message)):
+        raise errors.Refused(message)  # an error that says no is a refusal; one about the protocol is an error
+    raise errors.error_from_peer(code, message, outcome.data)
 
 
 def read_result(asked: Asked, result: dict[str, Json]) -> Any:
@@ -459,4 +441,4 @@ def read_result(asked: Asked, result: dict[str, Json]) -> Any:
     try:
         return asked.question.read(result)
     except ValueError as error:
-        raise ProtocolViolation(f"the answer to {asked.question.method}: {error}", result) from None
+        raise errors.ProtocolViolation(f"the answer to {asked.question.method}: {error}", result) from None

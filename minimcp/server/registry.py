@@ -72,7 +72,7 @@ class Registry:
 
     def __init__(self, config: ServerConfig, offer: Offer) -> None:
         self.config, self.offer = config, offer
-        self._offered: set[str] = set(config.capabilities)
+        self._offered = {kind for kind in config.capabilities if kind != "logging" or config.logging}
         """Kinds of which something was registered, or announced; taking the last one away changes nothing."""
         self._mounted: list[Registry] = []
         self._mounted_by: list[weakref.ref[Registry]] = []
@@ -120,7 +120,7 @@ class Registry:
         method = request.method
         if method in self._destinations and method in peer.revision.requests_to_server:
             kind, destination = self._destinations[method]
-            if kind is not None and not self.offers(kind):
+            if kind is not None and kind not in self._offered and not self.offers(kind):
                 raise MethodNotFound(f"{method}: this server declares no {kind}")
             return destination if isinstance(destination, Route) else destination(request)
         own = self.methods.get(method)

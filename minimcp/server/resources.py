@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
+from .. import types
 from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, one_line
 from ..protocol.lifecycle import Peer
@@ -18,25 +19,15 @@ from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.mismatch import NOTHING, Mismatch
-from ..types import (
-    Annotations,
-    BlobResourceContents,
-    Icon,
-    ReadResourceResult,
-    Resource,
-    ResourceContents,
-    ResourceTemplate,
-    TextResourceContents,
-)
 from .completion import Given, TextHandler
 from .context import Context
 from .executors import route_to
 from .input_rounds import serve_rounds
 from .registered import CallNext, Pages, Registered, ServerConfig, Table, annotated, check_options, name_of, only, where
 
-CONTENTS = (TextResourceContents, BlobResourceContents)
+CONTENTS = (types.TextResourceContents, types.BlobResourceContents)
 BYTES = (bytes, bytearray, memoryview)
-AS_THEY_ARE = (ReadResourceResult, *CONTENTS, *BYTES)
+AS_THEY_ARE = (types.ReadResourceResult, *CONTENTS, *BYTES)
 """Classes whose instances are no JSON values: what a function returns of them is sent as it is."""
 
 PLAIN_TEXT, ANY_BYTES, JSON_TEXT = "text/plain", "application/octet-stream", "application/json"
@@ -84,7 +75,7 @@ class Readable(Registered):
         uri: str,
         arguments: Mapping[str, Any],
         run: Callable[[Context, CallNext], Any] = lambda context, call: call(),
-    ) -> ReadResourceResult:
+    ) -> types.ReadResourceResult:
         """Call the function, which may raise anything, and make the result.
 
         Args:
@@ -107,33 +98,33 @@ class Readable(Registered):
             raise _about(uri, error) from error
         return self._result(value, uri)
 
-    def _result(self, value: Any, uri: str) -> ReadResourceResult:
+    def _result(self, value: Any, uri: str) -> types.ReadResourceResult:
         """The result for what the function returned; each item has a MIME type."""
-        if isinstance(value, ReadResourceResult):
+        if isinstance(value, types.ReadResourceResult):
             made = copy(value)
             made.contents = [self._typed(item) for item in value.contents]
             return made
         if isinstance(value, CONTENTS):
-            return ReadResourceResult([self._typed(value)])
+            return types.ReadResourceResult([self._typed(value)])
         is_list = type(value) in (list, tuple) and all(isinstance(item, CONTENTS) for item in value)
         signature = self.handler.signature
         promised = signature.output_kind is None and signature.returns is not NOTHING
         if is_list and (value or promised):
-            return ReadResourceResult([self._typed(item) for item in value])
-        return ReadResourceResult([self._from_value(value, uri)])
+            return types.ReadResourceResult([self._typed(item) for item in value])
+        return types.ReadResourceResult([self._from_value(value, uri)])
 
-    def _from_value(self, value: Any, uri: str) -> ResourceContents:
+    def _from_value(self, value: Any, uri: str) -> types.ResourceContents:
         mime_type, kind = self.shown.mime_type, self.handler.signature.output_kind
         if isinstance(value, BYTES):
-            return BlobResourceContents(uri, value, mime_type or ANY_BYTES)
+            return types.BlobResourceContents(uri, value, mime_type or ANY_BYTES)
         written: Json = value
         if type(value) is not str:
             written = write_any(value) if kind is None else kind.write(value)
         if type(written) is str:
-            return TextResourceContents(uri, written, mime_type or PLAIN_TEXT)
-        return TextResourceContents(uri, to_json(written), mime_type or JSON_TEXT)
+            return types.TextResourceContents(uri, written, mime_type or PLAIN_TEXT)
+        return types.TextResourceContents(uri, to_json(written), mime_type or JSON_TEXT)
 
-    def _typed(self, item: ResourceContents) -> ResourceContents:
+    def _typed(self, item: types.ResourceContents) -> types.ResourceContents:
         return item if item.mime_type is not None else with_type(item, self.shown.mime_type)
 
     def listed(self, revision: Revision) -> dict[str, Json]:
@@ -145,10 +136,10 @@ class Readable(Registered):
         return wire
 
 
-def with_type(item: ResourceContents, mime_type: Optional[str] = None) -> ResourceContents:
+def with_type(item: types.ResourceContents, mime_type: Optional[str] = None) -> types.ResourceContents:
     """A copy of the item with a MIME type; None takes the one of its kind."""
     made = copy(item)
-    made.mime_type = mime_type or (ANY_BYTES if isinstance(item, BlobResourceContents) else PLAIN_TEXT)
+    made.mime_type = mime_type or (ANY_BYTES if isinstance(item, types.BlobResourceContents) else PLAIN_TEXT)
     return made
 
 
@@ -198,8 +189,8 @@ class Resources:
         description: Optional[str] = None,
         mime_type: Optional[str] = None,
         size: Optional[int] = None,
-        annotations: Optional[Union[Annotations, Mapping[str, Json]]] = None,
-        icons: Optional[Sequence[Icon]] = None,
+        annotations: Optional[Union[types.Annotations, Mapping[str, Json]]] = None,
+        icons: Optional[Sequence[types.Icon]] = None,
         meta: Optional[Mapping[str, Json]] = None,
         ttl: float = 0,
         cache_scope: str = "private",
@@ -226,16 +217,16 @@ class Resources:
             "title": title,
             "description": description or handler.signature.description or None,
             "mime_type": mime_type,
-            "annotations": annotated(annotations, Annotations, '{"audience": ["user"]}', owner),
+            "annotations": annotated(annotations, types.Annotations, '{"audience": ["user"]}', owner),
             "icons": icons,
             "meta": None if meta is None else dict(meta),
         }
         name = name_of(function, name, kind)
-        shown: Union[Resource, ResourceTemplate]
+        shown: Union[types.Resource, types.ResourceTemplate]
         if template is None:
-            shown = Resource(uri, name, size=size, **options)
+            shown = types.Resource(uri, name, size=size, **options)
         elif size is None:
-            shown = ResourceTemplate(uri, name, **options)
+            shown = types.ResourceTemplate(uri, name, **options)
         else:
             raise TypeError(f"{owner}: a template has no size: leave it out")
         hints = {"ttlMs": int(ttl * 1000), "cacheScope": cache_scope}
@@ -312,7 +303,7 @@ class Resources:
             if texts is not None:
                 yield readable, texts
 
-    def read(self, context: Context, peer: Peer, uri: str) -> ReadResourceResult:
+    def read(self, context: Context, peer: Peer, uri: str) -> types.ReadResourceResult:
         """Read a resource for a handler of the same server.
 
         Args:

@@ -548,7 +548,16 @@ class Server:
             OSError: It cannot listen there.
         """
         if transport in ("http", "streamable-http", "sse"):
-            self._run_http(host, port, path, newer=transport != "sse", older=legacy_sse or transport == "sse")
+            newer, older = transport != "sse", legacy_sse or transport == "sse"
+
+            def start(run: Run) -> RunningHttp:
+                running = self._start_http(host, port, path, newer=newer, older=older)
+                more = f" and {running.url[: -len(path)]}/sse" if newer and older else ""
+                if sys.stderr is not None:
+                    print(f"{self.name} serves at {running.url}{more}", file=sys.stderr, flush=True)
+                return running
+
+            self._serve_run(start)
             return
         if transport != "stdio":
             raise ValueError(f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'")
@@ -561,29 +570,6 @@ class Server:
             self._serve_run(lambda run: self.connect(streams, name=self.name, on_end=run.wake), with_parent=True)
         finally:
             streams.restore()
-
-    def _run_http(
-        self,
-        host: str,
-        port: int,
-        path: str,
-        *,
-        newer: bool,
-        older: bool,
-        started: Optional[Callable[[RunningHttp], None]] = None,
-    ) -> None:
-        """Serve until a signal comes or `close` is called; ``started`` is told what runs, or else the user is."""
-
-        def start(run: Run) -> RunningHttp:
-            running = self._start_http(host, port, path, newer=newer, older=older)
-            if started is not None:
-                started(running)
-            elif sys.stderr is not None:
-                more = f" and {running.url[: -len(path)]}/sse" if newer and older else ""
-                print(f"{self.name} serves at {running.url}{more}", file=sys.stderr, flush=True)
-            return running
-
-        self._serve_run(start)
 
     def _serve_run(self, start: Callable[[Run], Served], *, with_parent: bool = False) -> None:
         def is_busy() -> bool:

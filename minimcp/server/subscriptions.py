@@ -18,8 +18,9 @@ from ..protocol.messages import Json, Notification, Response, encode
 from .registered import ServerConfig
 
 MOST_URIS = 10_000
-"""Resources that one session or stream may subscribe to, and notices that may wait for a slow client; when so many wait
-a change within a collection is told as a change of the collection, so that there is at most one more of each."""
+"""Resources that one session or stream may subscribe to, and notifications that may wait for a slow client; when so
+many wait a change within a collection is told as a change of the collection, so that there is one more of each at most.
+"""
 
 FILTERS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
 """Kind of a list to its member in the filter of a stream."""
@@ -29,7 +30,7 @@ class Subscriber:
     """What one client wants to hear of, and its way there. Thread-safe.
 
     Args:
-        notices: The way.
+        queue: The way.
         lists: Kinds of lists.
         uris: Resources; one below them counts too.
         meta: The ``_meta`` of every notification; None sends none.
@@ -37,13 +38,13 @@ class Subscriber:
 
     def __init__(
         self,
-        notices: NotificationQueue,
+        queue: NotificationQueue,
         *,
         lists: Iterable[str],
         uris: Iterable[str] = (),
         meta: Optional[Mapping[str, Json]] = None,
     ) -> None:
-        self.notices, self.uris = notices, dict.fromkeys(uris)
+        self.queue, self.uris = queue, dict.fromkeys(uris)
         self._lists, self._meta = tuple(lists), meta
 
     def list_changed(self, kind: str) -> None:
@@ -56,16 +57,16 @@ class Subscriber:
         subscribed = types.covering(self.uris.keys(), uri)
         if subscribed is None:
             return
-        if len(self.notices) >= MOST_URIS:  # one word for all that lies in a collection
+        if len(self.queue) >= MOST_URIS:  # one word for all that lies in a collection
             uri = subscribed
         self._put(("resource", uri), "notifications/resources/updated", {"uri": uri})
 
     def _put(self, key: object, method: str, params: dict[str, Json]) -> None:
-        if key in self.notices:
+        if key in self.queue:
             return  # whoever hears of it later looks later, and so sees this change too
         if self._meta is not None:
             params["_meta"] = dict(self._meta)
-        self.notices.put(key, encode(Notification(method, params)))
+        self.queue.put(key, encode(Notification(method, params)))
 
 
 class Subscriptions:
@@ -112,7 +113,7 @@ class Subscriptions:
         """The client has said `notifications/initialized`: what has changed since, and will change, it may hear."""
         session = self._sessions.get(peer)
         if session is not None:
-            session.notices.release()
+            session.queue.release()
 
     def close_session(self, peer: Peer) -> None:
         """A session has ended. Idempotent."""
@@ -163,7 +164,7 @@ class Subscriptions:
         with self._order_lock:  # what a client hears on another stream before this word, it need not hear here
             if most is not None and len(self._streams) >= most:
                 raise InternalError(f"more than {most} streams are open (Limits.streams)")
-            stream.notices.put("acknowledged", encode(acknowledged))
+            stream.queue.put("acknowledged", encode(acknowledged))
             self._streams[exchange] = stream
         exchange.on_cancel(lambda: self._drop(exchange))
         return LATER

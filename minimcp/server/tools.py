@@ -13,20 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
+from .. import errors, types
 from ..engine.requests import IncomingRequest, Route
 from ..engine.timer import Timeout
-from ..errors import (
-    OLD_TOOL_CODES,
-    Cancelled,
-    CapabilityNotSupported,
-    Declined,
-    InvalidParams,
-    RpcError,
-    ToolError,
-    UrlElicitationRequired,
-    describe,
-    one_line,
-)
 from ..protocol.messages import Json, Request, encode_result, to_json
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
@@ -35,20 +24,6 @@ from ..schema.header_params import in_headers, mirrored
 from ..schema.kinds import Kind
 from ..schema.mismatch import NOTHING, Mismatch, described
 from ..schema.signature import Signature, read_signature
-from ..types import (
-    Audio,
-    BlobResourceContents,
-    CallToolResult,
-    EmbeddedResource,
-    Icon,
-    Image,
-    ResourceLink,
-    Text,
-    Tool,
-    ToolAnnotations,
-    UnknownContent,
-    Wire,
-)
 from ..types.tool import WRAPPED
 from .context import Context
 from .executors import Executor, route_to
@@ -69,7 +44,7 @@ from .registered import (
 
 log = logging.getLogger("minimcp.tools")
 
-CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
+CONTENT = (types.Text, types.Image, types.Audio, types.ResourceLink, types.EmbeddedResource, types.UnknownContent)
 FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
 """The mark by which FastMCP's client knows a wrapped output schema; ours is `types.tool.WRAPPED`."""
 
@@ -87,11 +62,11 @@ Check = Callable[[Any], Optional[str]]
 
 def fit(block: Any, revision: Revision) -> dict[str, Json]:
     """A content block as a revision knows it: a kind that it lacks becomes the nearest that it has."""
-    if block.type not in revision.content_kinds and isinstance(block, Audio):
-        contents = BlobResourceContents("audio:inline", block.data, mime_type=block.mime_type)
-        block = EmbeddedResource(contents, annotations=block.annotations)
-    elif block.type not in revision.content_kinds and not isinstance(block, UnknownContent):
-        block = Text(f"{block.name}: {block.uri}", annotations=block.annotations)
+    if block.type not in revision.content_kinds and isinstance(block, types.Audio):
+        contents = types.BlobResourceContents("audio:inline", block.data, mime_type=block.mime_type)
+        block = types.EmbeddedResource(contents, annotations=block.annotations)
+    elif block.type not in revision.content_kinds and not isinstance(block, types.UnknownContent):
+        block = types.Text(f"{block.name}: {block.uri}", annotations=block.annotations)
     wire: dict[str, Json] = block.to_wire()
     return wire
 
@@ -111,7 +86,7 @@ def blocks_of(value: Any, *, promised: bool = False) -> Optional[list[Any]]:
         return None
     if not promised and not any(isinstance(item, CONTENT) for item in value):
         return None
-    return [Text(item) if isinstance(item, str) else item for item in value]
+    return [types.Text(item) if isinstance(item, str) else item for item in value]
 
 
 def wrapped_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
@@ -146,9 +121,10 @@ class Results:
         """
         if type(value) is str and self.schema is None and self.structured is not True:
             return f'{{"content":[{{"type":"text","text":{to_json(value)}}}]{config.closing(revision)}}}'
-        if isinstance(value, CallToolResult):
+        if isinstance(value, types.CallToolResult):
             return config.closed(self._as_is(value, revision), revision)
-        blocks = blocks_of(value, promised=self.blocks)
+        plain = isinstance(value, (int, float, dict))
+        blocks = None if plain else blocks_of(value, promised=self.blocks)
         if blocks is None:
             written = self._written(value)
             written_json = to_json(written)
@@ -161,15 +137,13 @@ class Results:
             written_json = to_json(written)
         if revision.structured == "none" or self.structured is False:
             return f'{{"content":{content}{config.closing(revision)}}}'
-        if revision.structured == "object" and not self._is_object(written):
+        is_object = isinstance(written, dict) if self.schema is None else self.schema.get("type") == "object"
+        if revision.structured == "object" and not is_object:
             written_json = f'{{"result":{written_json}}}'
         return f'{{"content":{content},"structuredContent":{written_json}{config.closing(revision)}}}'
 
-    def _is_object(self, written: Json) -> bool:
-        return isinstance(written, dict) if self.schema is None else self.schema.get("type") == "object"
-
     def _written(self, value: Any) -> Json:
-        if isinstance(value, Wire):
+        if isinstance(value, types.Wire):
             value = value.to_wire()
         written = write_any(value) if self.kind is None else self.kind.write(value)
         problem = None if self.check is None else self.check(written)
@@ -180,7 +154,7 @@ class Results:
     def _written_blocks(self, value: Any) -> Json:
         """Content blocks under an output schema that takes any object, as that of ``list[Any]``."""
         items = value if isinstance(value, (list, tuple)) else [value]
-        wires = [item.to_wire() if isinstance(item, Wire) else item for item in items]
+        wires = [item.to_wire() if isinstance(item, types.Wire) else item for item in items]
         try:
             return self._written(wires if items is value else wires[0])
         except ValueError:
@@ -189,7 +163,7 @@ class Results:
                 "list[Union[str, Image]]"
             ) from None
 
-    def _as_is(self, result: CallToolResult, revision: Revision) -> dict[str, Json]:
+    def _as_is(self, result: types.CallToolResult, revision: Revision) -> dict[str, Json]:
         wire: dict[str, Json] = result.to_wire()
         wire["content"] = [fit(block, revision) for block in result.content]
         if result.has_structured_content:
@@ -287,8 +261,8 @@ class RegisteredTool(Registered):
                 keywords = dict(arguments)
         except Mismatch as error:
             if exchange.server.strict_arguments and not exchange.peer.revision.argument_errors_are_results:
-                raise InvalidParams(f"{self.shown.name}: {error}") from None
-            raise ToolError(str(error)) from None
+                raise errors.InvalidParams(f"{self.shown.name}: {error}") from None
+            raise errors.ToolError(str(error)) from None
         if self.signature.context_parameter is not None:
             keywords[self.signature.context_parameter] = Context(exchange)
         return self.function(**keywords)
@@ -296,24 +270,24 @@ class RegisteredTool(Registered):
     def _failed(self, error: BaseException, exchange: IncomingRequest) -> Any:
         """Every exception: passed on, or told to the model in the tool's own words."""
         revision, config = exchange.peer.revision, exchange.server
-        if isinstance(error, ToolError):
+        if isinstance(error, errors.ToolError):
             return self._told(error, exchange)
         exchange.interrupted = isinstance(error, KeyboardInterrupt)
-        if isinstance(error, Cancelled) and exchange.cancelled:
+        if isinstance(error, errors.Cancelled) and exchange.cancelled:
             raise error
         if exchange.asker is not None and exchange.asker.pending:
             raise error  # it has a question to ask: that comes first
-        if isinstance(error, RpcError) and not error.from_peer:
-            if isinstance(error, UrlElicitationRequired) and not revision.handshake:
+        if isinstance(error, errors.RpcError) and not error.from_peer:
+            if isinstance(error, errors.UrlElicitationRequired) and not revision.handshake:
                 url_required(exchange, error)
             if _is_known(error, revision):
                 raise error
             return error_result(str(error), revision, config)
-        if isinstance(error, Declined):
+        if isinstance(error, errors.Declined):
             return error_result(str(error), revision, config)  # no fault, and no words but ours
-        return self._unexpected(error, describe(error), exchange)
+        return self._unexpected(error, errors.describe(error), exchange)
 
-    def _told(self, error: ToolError, exchange: IncomingRequest) -> Any:
+    def _told(self, error: errors.ToolError, exchange: IncomingRequest) -> Any:
         """The result for a tool that raised ToolError."""
         revision, config = exchange.peer.revision, exchange.server
         try:
@@ -327,17 +301,17 @@ class RegisteredTool(Registered):
             return self._wrong_value(wrong, exchange)
 
     def _wrong_value(self, error: Exception, exchange: IncomingRequest) -> str:
-        return self._unexpected(error, f"{self.shown.name} returned a wrong value: {describe(error)}", exchange)
+        return self._unexpected(error, f"{self.shown.name} returned a wrong value: {errors.describe(error)}", exchange)
 
     def _unexpected(self, error: BaseException, text: str, exchange: IncomingRequest) -> str:
         """What the model is told of a fault: these words, or where they are masked a reference that the log has."""
-        name = one_line(self.shown.name)
+        name = errors.one_line(self.shown.name)
         if exchange.server.mask_errors:
             reference = os.urandom(4).hex()
-            log.error("%s failed, reference %s: %s", name, reference, one_line(text), exc_info=error)
+            log.error("%s failed, reference %s: %s", name, reference, errors.one_line(text), exc_info=error)
             text = f"Internal error (reference {reference})"
         else:
-            log.error("%s failed: %s", name, one_line(text), exc_info=error)
+            log.error("%s failed: %s", name, errors.one_line(text), exc_info=error)
         return error_result(text, exchange.peer.revision, exchange.server)
 
     def listed(self, revision: Revision) -> dict[str, Json]:
@@ -351,13 +325,13 @@ class RegisteredTool(Registered):
         return only(wire, revision.tool_members)
 
 
-def _is_known(error: RpcError, revision: Revision) -> bool:
+def _is_known(error: errors.RpcError, revision: Revision) -> bool:
     """Whether clients of a revision know what to make of an author's error of the protocol."""
-    if isinstance(error, UrlElicitationRequired):
+    if isinstance(error, errors.UrlElicitationRequired):
         return revision.url_errors
-    if error.code in OLD_TOOL_CODES:
+    if error.code in errors.OLD_TOOL_CODES:
         return revision.handshake
-    return not (isinstance(error, CapabilityNotSupported) and revision.handshake)
+    return not (isinstance(error, errors.CapabilityNotSupported) and revision.handshake)
 
 
 class Tools:
@@ -380,10 +354,10 @@ class Tools:
         name: Optional[str] = None,
         title: Optional[str] = None,
         description: Optional[str] = None,
-        annotations: Optional[Union[ToolAnnotations, Mapping[str, Json]]] = None,
+        annotations: Optional[Union[types.ToolAnnotations, Mapping[str, Json]]] = None,
         input_schema: Optional[Mapping[str, Json]] = None,
         output_schema: Optional[Mapping[str, Json]] = None,
-        icons: Optional[Sequence[Icon]] = None,
+        icons: Optional[Sequence[types.Icon]] = None,
         meta: Optional[Mapping[str, Json]] = None,
         structured: Optional[bool] = None,
         timeout: Optional[float] = None,
@@ -400,7 +374,7 @@ class Tools:
             ImportError: A schema needs ``jsonschema``, which is not installed.
         """
         signature = read_signature(
-            function, context_type=Context, owner=where(function), content_types=(CallToolResult, *CONTENT)
+            function, context_type=Context, owner=where(function), content_types=(types.CallToolResult, *CONTENT)
         )
         name = name_of(function, name, "tool")
         owner = f"tool {name!r}"
@@ -414,13 +388,13 @@ class Tools:
             kind = None  # text is sent as text
         schema = None if kind is None else kind.schema or None
         schema = schema if output_schema is None else dict(output_schema)
-        shown = Tool(
+        shown = types.Tool(
             name,
             in_headers(signature.input_schema if input_schema is None else input_schema, headers or {}),
             title=title,
             description=description if description is not None else signature.description or None,
             output_schema=schema,
-            annotations=annotated(annotations, ToolAnnotations, '{"read_only_hint": True}', owner),
+            annotations=annotated(annotations, types.ToolAnnotations, '{"read_only_hint": True}', owner),
             icons=icons,
             meta=None if meta is None else dict(meta),
         )
@@ -458,9 +432,9 @@ class Tools:
             InvalidParams: It names no tool of this server, or its arguments are no object.
         """
         name, arguments = request.params.get("name"), request.params.get("arguments")
-        tool = self.table.get(name)
+        tool = self.table.items.get(name) if type(name) is str else None
         if tool is None:
-            raise InvalidParams(self.table.unknown(name) if isinstance(name, str) else "name is a string")
+            raise errors.InvalidParams(self.table.unknown(name) if isinstance(name, str) else "name is a string")
         if arguments is not None and type(arguments) is not dict:
-            raise InvalidParams(f"arguments is an object, not {described(arguments)}")
+            raise errors.InvalidParams(f"arguments is an object, not {described(arguments)}")
         return tool.route

@@ -45,8 +45,8 @@ def refused(taking: States, token: Any, by: Any = None) -> None:
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32602, *REFUSALS)
 
 
-@pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S6")
-def test_what_was_sealed_comes_back() -> None:
+@pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S6", "M:MRTR-S7")
+def test_what_was_sealed_comes_back_as_often_as_it_likes() -> None:
     clock = Clock()
     one = states(clock=clock)
     token = one.seal(CLAIMS, of())

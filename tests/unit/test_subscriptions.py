@@ -110,7 +110,7 @@ def test_a_stream_begins_behind_what_is_being_told_on_others(monkeypatch: pytest
 
     monkeypatch.setattr(RecordingSink, "post", post)
     subscriptions.listen(opened[0])
-    subscriptions._streams[opened[0]].notices._take()
+    subscriptions._streams[opened[0]].queue._take()
     subscriptions.list_changed("tools")
     begins.join(WAIT)
     assert order == [threading.current_thread().name] * 2 + [begins.name]
