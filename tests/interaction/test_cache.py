@@ -13,7 +13,7 @@ from minimcp.client import connect as connecting
 from minimcp.client.cache import Cache
 
 from ..scripted import wait_for
-from ..test_cache import Hand
+from ..unit.test_cache import Hand
 from .shelf import R4, R5, Client, connected
 
 MINUTE = {"list_ttl": 60, "page_size": 3}
