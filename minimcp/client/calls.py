@@ -55,7 +55,7 @@ class Call:
         self._sessions, self._host, self.deadline, self.cancel = sessions, host, deadline, cancel
         self.opened: OpenSession = sessions.current(deadline, cancel)
         self.session = self.opened.session
-        if capability is not None:
+        if capability is not None and not self.session.era.peer.supports(capability):
             self.session.need(capability)
 
     def within(self, seconds: Optional[float], cancel: Cancel) -> Call:

@@ -31,6 +31,7 @@ from ..errors import (
 from ..protocol.lifecycle import LOG_LEVELS, Handshake
 from ..protocol.messages import Json, to_json
 from ..schema.hints import json_hint, refuse_as_arguments
+from ..types import CallToolResult
 from .calls import NOT_RUN, Call, read_result
 from .host import Host, Result, Rootlike, Roots, as_roots
 from .reconnect import Reconnector
@@ -167,7 +168,7 @@ class Client:
     # ------------------------------------------------------------ calls
 
     def _call(self, timeout: Seconds, cancel: Cancel, capability: Optional[str] = None) -> Call:
-        deadline = deadline_of("timeout", self._timeout if timeout is DEFAULT else timeout)
+        deadline = Deadline(self._timeout) if timeout is DEFAULT else deadline_of("timeout", timeout)
         return Call(self._sessions, self._host, deadline, cancel, capability)
 
     def _list(
@@ -295,7 +296,7 @@ class Client:
     def call_tool(
         self, name: str, arguments: Arguments = None, *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None, raise_on_error: bool = True, **misplaced: NoReturn,
-    ) -> types.CallToolResult:
+    ) -> CallToolResult:
         """Call a tool. Arguments and errors as `Client.request`, and:
 
         Args:
@@ -392,8 +393,11 @@ class Client:
 
     def _tool_result(
         self, call: Call, name: str, result: Result, raise_on_error: bool = True
-    ) -> types.CallToolResult:
-        typed = read_result("tools/call", types.CallToolResult.from_wire, result)
+    ) -> CallToolResult:
+        try:
+            typed = CallToolResult.from_wire(result)
+        except ValueError as error:
+            raise ProtocolViolation(f"a result of tools/call: {error}", result) from None
         schemas = call.opened.schemas
         if call.session.era.revision.structured == "object" and schemas.needs_list(name, typed):
             try:

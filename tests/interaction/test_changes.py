@@ -161,7 +161,7 @@ def test_an_iteration_ends_with_its_block(link: Link) -> None:
     with client.listen(**EVERY_LIST, resource_subscriptions=["a://1"]) as changes:
         iterating = Task(lambda: [change.uri for change in changes if change.uri])
         touch(client, "a://1")
-        assert eventually(lambda: not changes._stream._waiting)
+        assert eventually(lambda: not changes._waiting)
     assert iterating.result() in (["a://1"], [])
     assert client.ping() >= 0
 
