@@ -26,7 +26,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from copy import copy
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Callable, Mapping, Optional, Union
 
@@ -85,6 +87,9 @@ MOST_OWED = 1024 * 1024
 
 OWED_SECONDS = 5.0
 """After how many seconds of taking nothing a peer is lost to which the reader owes more."""
+
+RESUMED = 4
+"""How many requests that waited for room are begun at the same time: each of their answers may be large."""
 
 CLOSE_SECONDS = 5.0
 """How long `Connection.close` waits for its own threads."""
@@ -148,16 +153,16 @@ class Writer:
     Args:
         transport: Where to.
         limits: Of the connection.
-        busy: Whether a job waits for a thread: then answers are worth joining.
+        pool: Of the connection: while jobs wait there answers are worth joining.
         failed: Called by the writer's thread when nothing can be written any more.
         trace: Called with ("-->", line) for every line; None for no trace.
     """
 
     def __init__(
-        self, transport: Transport, limits: Limits, busy: Callable[[], bool], failed: Callable[[ConnectionLost], None],
+        self, transport: Transport, limits: Limits, pool: Pool, failed: Callable[[ConnectionLost], None],
         trace: Optional[Trace],
     ) -> None:
-        self._transport, self._limits, self._busy, self._failed, self._trace = transport, limits, busy, failed, trace
+        self._transport, self._limits, self._pool, self._failed, self._trace = transport, limits, pool, failed, trace
         self._most = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
         self.renew_in_fork()
 
@@ -167,6 +172,7 @@ class Writer:
         self._room = threading.Condition(self._lock)
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
         self._pending = self.owed = self._taken = 0
+        self.held: deque[Callable[[], None]] = deque()
         self._loss: Optional[ConnectionLost] = None
         self._closed = False
 
@@ -188,7 +194,7 @@ class Writer:
         with self._lock:
             if self._loss is not None:
                 raise copy(self._loss)
-            if not self._pending and len(line) <= SMALL and not self._busy():
+            if not self._pending and len(line) <= SMALL and not self._pool.is_busy():
                 try:
                     line = line[self._transport.send(line, 0.0) :]
                 except ConnectionLost as loss:
@@ -212,6 +218,24 @@ class Writer:
             self._note(line)
         with self._lock:
             self._put(line, size, size if owed else 0)
+
+    def holds(self, request: IncomingRequest, run: Callable[[IncomingRequest], None]) -> bool:
+        """Whether so much waits for the peer that nothing more is begun for it; the request is submitted later then."""
+        if self._pending <= self._most:
+            return False
+        with self._lock:
+            held = self._pending > self._most and not self._is_over()
+            if held:
+                self.held.append(partial(run, request))
+            return held
+
+    def resume(self) -> None:
+        """Submit some of the requests that are held, if there is room again, or never will be."""
+        with self._lock:
+            room = self._pending <= self._most or self._is_over()
+            jobs = [self.held.popleft() for _ in range(min(len(self.held), RESUMED))] if room else []
+        for job in jobs:
+            self._pool.submit(job)
 
     def call(self, function: Callable[[], None]) -> None:
         """Have the writer's thread call a function; for finalizers, which may be called in the middle of anything."""
@@ -256,6 +280,7 @@ class Writer:
             self._closed = True
             self._lines.put(None)
             self._room.notify_all()
+        self.resume()
 
     # ------------------------------------------------------------ the writer's thread
 
@@ -268,6 +293,7 @@ class Writer:
             self._loss = self._loss or loss
         with self._room:
             self._room.notify_all()
+        self.resume()
         if self._loss is not None:
             self._failed(self._loss)
 
@@ -291,6 +317,8 @@ class Writer:
             self._pending -= size
             self.owed -= owed
             self._room.notify_all()
+        if self.held:
+            self.resume()
         return entry is not None
 
     def _made(self, make: Callable[[], Optional[bytes]]) -> Optional[bytes]:
@@ -365,7 +393,7 @@ class Connection:
         self.pool = pool or Pool(self.limits.workers, f"minimcp-{self.name}")
         self._owns_pool = pool is None
         self.transport, self._handler, self._trace = transport, handler, trace
-        self.writer = Writer(transport, self.limits, self.pool.is_busy, self._write_failed, trace)
+        self.writer = Writer(transport, self.limits, self.pool, self._write_failed, trace)
         self.calls = Calls(self.name, self.send, self.post, remark=self._odd_line)
         self.requests = RunningRequests(self.limits, cap)
         self.sink = _ConnectionSink(self)
@@ -441,12 +469,19 @@ class Connection:
             if route.immediate:
                 incoming.run()
             elif route.start is None:
-                self.pool.submit(incoming.run)
+                self.pool.submit(partial(self._run, incoming))
             else:
                 route.start(incoming)
         except (RpcError, RuntimeError) as error:
             refusal = error if isinstance(error, RpcError) else InternalError("no thread is free")
             sink.respond(incoming, encode(failure(request.id, refusal)), False)
+
+    def _run(self, request: IncomingRequest) -> None:
+        if self.writer.holds(request, self._run):
+            return
+        request.run()
+        if self.writer.held:
+            self.writer.resume()
 
     def _refuse(self, id: Id, error: RpcError, sink: Union[_ConnectionSink, Batch]) -> None:
         line = encode(failure(id, error))

@@ -359,6 +359,6 @@ def test_a_server_keeps_nothing_of_a_client_that_never_comes_back() -> None:
             assert ask_once(client)["result"]["resultType"] == "input_required"
         assert len(set(threading.enumerate()) - before) < 30, "a few workers, as many as were busy at once"
         channel = next(iter(server._connections.values()))
-        assert eventually(lambda: "0 running, 0 queued" in repr(channel.workers))
+        assert eventually(lambda: "0 running, 0 queued" in repr(channel.pool))
         assert len(channel.requests) == 0 and len(channel.calls) == 0
     server.close()
