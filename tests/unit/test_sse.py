@@ -37,6 +37,7 @@ STREAMS: list[Any] = [
     (b"data: a\xffb\xe2\x80\xa8c\n\n", [Event("a\ufffdb\u2028c")]),
     (b": hello\n:\ncolour: red\ndata: x\n: y\n\n", [Event("x")]),
     (b"data\ndata\n\n\n", [Event("\n")]),
+    (b"data: a\n\n\xef\xbb\xbfdata: y\n\n", [Event("a")]),
     (format_event(b'{"a":1}\n', id="3-1") + format_event("one\r\ntwo\rthree\nfour", event="tick", retry=50),
      [Event('{"a":1}', id="3-1"), Event("one\ntwo\nthree\nfour", "tick", "3-1")]),
 ]
