@@ -54,7 +54,7 @@ class AnsweringPipe(ScriptedPipe):
 
     def send(self, data: bytes, seconds: float) -> int:
         taken = super().send(data, seconds)
-        for line in data.splitlines():
+        for line in bytes(data[:taken]).splitlines():
             self._hear(json.loads(line))
         return taken
 

@@ -124,8 +124,8 @@ def test_errors_are_seen_as_the_table_says(raised: Exception, tool: str, other: 
 
 
 def test_what_one_writes_here_is_here() -> None:
-    owners = {"server": Server, "client": Client, "ctx": Context, "answer": Answer, "result": CallToolResult}
-    owners.update(token=CancelToken, future=Future, Image=Image)
+    owners: Dict[str, Any] = {"server": Server, "client": Client, "ctx": Context, "answer": Answer("accept")}
+    owners.update(result=CallToolResult(), token=CancelToken, future=Future, Image=Image)
     functions: List[Any] = [connect, Server, StdioServer, Client.call_tool, Server.mount, Client.complete, Prompts.add]
     keywords = {name for function in functions for name in inspect.signature(function).parameters}
     seen = 0

@@ -94,7 +94,7 @@ class InputRounds:
 
         try:
             for key, answer in questions.items():
-                self._host.pool.spawn(partial(run, key, answer))
+                self._host.pool.submit(partial(run, key, answer))
             session.wait_for(lambda: bool(errors) or len(answers) == len(questions), woken, Deadline(None), cancel)
         finally:
             given_up.cancel()

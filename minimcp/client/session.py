@@ -18,11 +18,11 @@ from ..engine.pool import waiting
 from ..engine.requests import CancelToken, IncomingRequest, PendingCall
 from ..engine.timer import Deadline
 from ..engine.transport import Transport
-from ..errors import Cancelled, CapabilityNotSupported, error_from_peer
+from ..errors import Cancelled, CapabilityNotSupported, ToolError, error_from_peer
 from ..protocol.messages import Failure, Id, Json, Notification, encode, exception_of
 from ..schema.hints import explained
 from ..schema.signature import refuse_async
-from ..types import Progress
+from ..types import CallToolResult, Progress, Text
 from .host import ClientHandler, Era
 
 log = logging.getLogger("minimcp.client")
@@ -227,7 +227,10 @@ class ClientSession:
         if isinstance(answer, Failure):
             if era is None:
                 raise error_from_peer(answer.code, answer.message, answer.data)
-            raise exception_of(answer, method, era.revision)
+            error = exception_of(answer, method, era.revision)
+            if isinstance(error, ToolError):  # an old server's own code for a tool that failed
+                error.result = CallToolResult([Text(answer.message)], is_error=True)
+            raise error
         return answer if era is None else era.strip_envelope(method, answer)
 
     def __repr__(self) -> str:

@@ -538,7 +538,7 @@ class Connection:
     def _too_long(self, frame: TooLong) -> None:
         """Tell whom a line that was too long belonged to; if it was an answer to nobody knows what, all that wait."""
         shown = frame.head + b" ... " + frame.tail
-        reason = f"a message is longer than {frame.limit} bytes, the max_message_bytes of its receiver"
+        reason = f"a message is longer than {frame.limit} bytes, the Limits.message_bytes of its receiver"
         broken = diagnose_long(frame.head, frame.tail, reason)
         if broken.kind != "response" or broken.id is not None:
             self._invalid(broken, shown)

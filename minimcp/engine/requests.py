@@ -553,7 +553,7 @@ class RunningRequests:
         if limit is None or size <= limit:
             return line
         log.warning("the answer to %s has %d bytes: an error is sent in its place", request.request.method, size)
-        reason = f"the answer is longer than {limit} bytes, the max_message_bytes of its sender: ask for less"
+        reason = f"the answer is longer than {limit} bytes, the Limits.message_bytes of its sender: ask for less"
         return encode(failure(request.request.id, InternalError(reason)))
 
     def cancel(self, key: object, reason: Optional[str]) -> None:

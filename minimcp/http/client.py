@@ -100,6 +100,9 @@ RESUME_TRIES = 3
 EMPTY_STREAMS = 3
 """How many streams in a row may end at once without anything new, before they are asked for less and less often."""
 
+SESSION_SECONDS = 0.5
+"""What calls that are under way get to be refused too, when the server knows the session no more."""
+
 REST_SECONDS = 0.5
 """How long a stream may stay open after its answer, before its connection is closed and not kept."""
 
@@ -262,6 +265,8 @@ class HttpSession(ClientSession):
         ImportError, ValueError: As `Fetcher`.
     """
 
+    in_order = False
+
     def __init__(
         self,
         server: HttpServer,
@@ -275,6 +280,7 @@ class HttpSession(ClientSession):
         self.refused: Optional[int] = None
         self._limits, self._trace = limits, trace
         self._session: Optional[str] = None
+        self._gone: Optional[SessionGone] = None
         self._calls = Calls(self.name, self._send, self._tell)
         self._aside: set[AbortableRequest] = set()
         """HTTP requests of ours that belong to no call."""
@@ -320,7 +326,7 @@ class HttpSession(ClientSession):
 
     def stop(self, cause: Exception) -> None:
         for call in self._calls.waiting():
-            self._calls.end(call, cause)
+            self._calls.end(call, self._gone or cause)
         self._lose(cause)
 
     def wait_until_ended(self, seconds: Optional[float]) -> bool:
@@ -343,12 +349,31 @@ class HttpSession(ClientSession):
         if self._sender is not None:
             self._jobs.put(None)
 
+    def _lose_session(self, call: Optional[_Call] = None) -> SessionGone:
+        """The server knows the session no more; each call that is under way has some time to hear so for itself.
+
+        Args:
+            call: Which has just heard so; None for one that is not sent.
+
+        Returns:
+            How a request ends that the server has not run.
+        """
+        refusal = SessionGone(f"{self.name}: the server has ended the session")
+        refusal.refused = True
+        if call is not None:
+            self._calls.settle(call.id, refusal)
+        with self._lock:
+            if self._gone is None and self.cause is None:
+                self._gone = SessionGone(f"{self.name}: the server has ended the session")
+                timer.after(SESSION_SECONDS if len(self._calls) else 0.0, partial(self._lose, self._gone))
+        return refusal
+
     def _lose(self, cause: Exception) -> None:
         """End all calls and refuse further ones with this cause, and tell the handler. Idempotent."""
         with self._lock:
             if self.cause is not None:
                 return
-            self._calls.close(cause)
+            self._calls.close(self._gone or cause)
         self._forget_look()
         for http in list(self._aside):
             http.abort()
@@ -411,8 +436,8 @@ class HttpSession(ClientSession):
 
     def _add(self, call: _Call) -> None:
         """Register a call. Raises ConnectionLost."""
-        if isinstance(self.cause, SessionGone):
-            raise self._refusal()
+        if self._gone is not None:
+            raise self._lose_session()
         self._calls.add(call)
         left = call.deadline.remaining()
         if left is not None:
@@ -423,7 +448,7 @@ class HttpSession(ClientSession):
         seconds = max(seconds, 0.02)  # a deadline that stands is looked at again and again
         with self._lock:
             at = time.monotonic() + seconds
-            if at < self._next_look and self.cause is None:
+            if at < self._next_look:
                 self._forget_look()
                 self._next_look, self._forget_look = at, timer.after(seconds, self._look)
 
@@ -432,7 +457,8 @@ class HttpSession(ClientSession):
         for call in self._calls.waiting():
             left = call.deadline.remaining()
             if call.deadline.expired:
-                self._calls.end_late(call)
+                params = call.request.params if isinstance(call, _Call) else {}
+                self._calls.end_late(call, params.get("name", params.get("uri")))
             elif left is not None:
                 self._look_in(left)
 
@@ -587,8 +613,7 @@ class HttpSession(ClientSession):
         try:
             opens = call.method == "initialize"
             if response.status == 404 and self._session is not None and not opens:
-                self._lose(SessionGone(f"{self.name}: the server has ended the session"))
-                raise self._refusal()
+                raise self._lose_session(call)
             if response.status >= 300:
                 ending = self.error_of(response)
                 if opens and not (isinstance(ending, Failure) and ending.code in PER_REQUEST_CODES):
@@ -611,12 +636,7 @@ class HttpSession(ClientSession):
             raise ProtocolViolation(f"{self.name}: {call.method} was answered by what is no answer: {what}")
         finally:
             response.close()
-
-    def _refusal(self) -> SessionGone:
-        """How a request ends that the server did not run, because it knows the session no more."""
-        refused = SessionGone(f"{self.name}: the server has ended the session")
-        refused.refused = True
-        return refused
+            call.http.finish()
 
     def error_of(self, response: Response) -> Union[Failure, Exception]:
         """What a response that is no success means: an error of the protocol, if one is in it."""
@@ -634,7 +654,7 @@ class HttpSession(ClientSession):
                 return response.cut
         if 300 <= status < 400:
             where = one_line(response.headers.get("Location", "nowhere"))
-            return ProtocolViolation(f"{told}: it redirects to {where}, and that is not followed: name that URL")
+            return ProtocolViolation(f"{told}: it redirects to {where}, and redirects are not followed but to the same origin: name that URL")
         if status in (408, 429) or status >= 500:
             after = response.headers.get("Retry-After", "")
             lost = f"{told}{' (Retry-After: ' + one_line(after, 40) + ')' if after else ''}"

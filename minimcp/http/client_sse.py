@@ -42,6 +42,8 @@ _known: dict[str, type[HttpSession]] = {}
 class SseSession(HttpSession):
     """A connection over HTTP+SSE; arguments and errors as `HttpSession`."""
 
+    in_order = True
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._named = threading.Event()
@@ -118,6 +120,7 @@ class SseSession(HttpSession):
             response.start(ERROR_BYTES)
         finally:
             response.close()
+            call.http.finish()
         ending = PendingCall.wait(call, NEVER)
         if isinstance(ending, BaseException):
             raise ending

@@ -57,6 +57,10 @@ class AbortableRequest:
         if self._connection is not None:
             self._connection.abort_for(self)
 
+    def finish(self) -> None:
+        """Its response is read: there is nothing to abort any more (its own thread)."""
+        self._connection = None
+
     def uses(self, connection: Any) -> None:
         """It goes over this connection from now on (its own thread)."""
         self._connection = connection

@@ -282,7 +282,7 @@ class RequestParser:
 
     def _check_size(self, size: int) -> None:
         if self._body_bytes is not None and size > self._body_bytes:
-            raise BadRequest(413, f"a body has at most {self._body_bytes} bytes (max_body_bytes)")
+            raise BadRequest(413, f"a body has at most {self._body_bytes} bytes (HttpOptions.body_bytes)")
 
 
 class _LineRule(NamedTuple):

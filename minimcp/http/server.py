@@ -22,8 +22,8 @@ from collections import deque
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional, Union
 
-from ..engine.timer import LONGEST_WAIT, Deadline
 from ..engine.pool import Pool
+from ..engine.timer import LONGEST_WAIT
 from ..errors import ConnectionLost
 from .framing import CONTINUE, LAST_CHUNK, BadRequest, Head, RequestParser, chunk, has_body, response_head
 from .headers import LOOPBACK, HttpRequest, ResponseWriter
@@ -324,7 +324,7 @@ class Connection:
         Raises:
             OSError: The peer is gone, or does not take it in time.
         """
-        rest, taken, deadline = memoryview(data), 0, Deadline(self.server.timeouts.write)
+        rest, taken, until = memoryview(data), _PIECE_BYTES, 0.0
         while True:
             try:
                 sent = self.socket.send(rest, _SEND_FLAGS)
@@ -335,9 +335,9 @@ class Connection:
                 return
             taken += sent
             if taken >= _PIECE_BYTES:
-                taken, deadline = 0, Deadline(deadline.seconds)
-            if not wait(self.socket, deadline.wait(), to_write=True):
-                raise TimeoutError(f"it took less than {_PIECE_BYTES} bytes in {deadline.seconds:g} s")
+                taken, until = 0, time.monotonic() + self.server.timeouts.write
+            if not wait(self.socket, max(0.0, until - time.monotonic()), to_write=True):
+                raise TimeoutError(f"it took less than {_PIECE_BYTES} bytes in {self.server.timeouts.write:g} s")
 
     def _send_some(self, data: bytes) -> None:
         try:
@@ -601,7 +601,8 @@ class RunningHttp:
         elif awaited == LEAVING:
             self._leave(connection)
         elif most is not None and self._held_bytes > HALF_BODIES * most and size > _PIECE_BYTES:
-            self._refuse(connection, BadRequest(503, f"{HALF_BODIES} long bodies are on their way (max_body_bytes)"))
+            message = f"{HALF_BODIES} long bodies are on their way (HttpOptions.body_bytes)"
+            self._refuse(connection, BadRequest(503, message))
         elif connection not in self._kept or connection.phase != awaited:
             self._keep(connection, awaited)
 

@@ -106,7 +106,7 @@ class EventReader:
         if max(data, data + len(self._line) - len(_DATA)) > self._max_bytes:
             self._line, self._data = bytearray(), None  # the exception may be kept, these need not be
             raise ProtocolViolation(
-                f"an event is longer than {self._max_bytes} bytes, the max_message_bytes of its receiver"
+                f"an event is longer than {self._max_bytes} bytes, the Limits.message_bytes of its receiver"
             )
 
     def _dispatch(self) -> Optional[Event]:

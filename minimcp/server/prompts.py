@@ -6,6 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
@@ -23,18 +24,11 @@ from .resources import with_type
 from .tools import CONTENT, fit
 
 
+@dataclass(eq=False, repr=False)
 class RegisteredPrompt(Registered):
-    """One prompt of a server.
+    """One prompt of a server."""
 
-    Args:
-        config: Of the server.
-        handler: What the author wrote.
-        shown: How it is listed.
-    """
-
-    def __init__(self, config: ServerConfig, handler: TextHandler, shown: Prompt) -> None:
-        self.handler = handler
-        super().__init__(config, handler.function, shown)
+    handler: TextHandler
 
     def listed(self, revision: Revision) -> dict[str, Json]:
         """The prompt as a revision lists it."""
@@ -136,7 +130,7 @@ class Prompts:
             icons=icons,
             meta=None if meta is None else dict(meta),
         )
-        self.table.add(name, RegisteredPrompt(self._config, handler, shown), replace=replace)
+        self.table.add(name, RegisteredPrompt(self._config, function, shown, None, handler), replace=replace)
         self.table.advise(name, shown.description)
         self._changed(any(handler.completers.values()))
 

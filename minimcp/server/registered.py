@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import inspect
 import logging
 import threading
@@ -116,28 +115,21 @@ def where(function: Any) -> str:
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)
 
 
+@dataclass(eq=False, repr=False)
 class Registered:
-    """One tool, resource, template, prompt or method, as one server offers it; one that mounts that offers a copy.
+    """One tool, resource, template, prompt or method, as one server offers it; one that mounts that offers a copy."""
 
-    Args:
-        config: Of the server.
-        function: What the author wrote.
-        shown: How it is listed: has a ``name``.
-        executor: Where it runs; None takes the server's.
-        timeout: Seconds that a request may wait for the executor; None sets no limit.
-    """
+    config: ServerConfig
+    function: Callable[..., Any]
+    """What the author wrote."""
+    shown: Any
+    """How it is listed: has a ``name``."""
+    executor: Optional[Executor]
+    """Where it runs; None takes the server's."""
 
-    def __init__(
-        self,
-        config: ServerConfig,
-        function: Callable[..., Any],
-        shown: Any,
-        executor: Optional[Executor] = None,
-        timeout: Optional[float] = None,
-    ) -> None:
-        self.function, self.shown, self.timeout = function, shown, timeout
-        self.executor = executor or config.executor
-        self.middleware: tuple[list[Middleware], ...] = (config.middleware,)
+    def __post_init__(self) -> None:
+        self.executor = self.executor or self.config.executor
+        self.middleware: tuple[list[Middleware], ...] = (self.config.middleware,)
         self.origin = self
         self.route = self.make_route()
 
@@ -298,7 +290,7 @@ class Pages:
 
     def __init__(self, member: str, table: Table[Any]) -> None:
         self._member, self._table = member, table
-        self._kept: tuple[int, dict[tuple[str, int], str]] = (-1, {})
+        self._kept: tuple[int, dict[tuple[str, Optional[str]], str]] = (-1, {})
 
     def serve(self, exchange: IncomingRequest) -> str:
         """Serve the list method.
@@ -306,46 +298,27 @@ class Pages:
         Raises:
             InvalidParams: The cursor is none of this server's.
         """
-        config, revision = exchange.server, exchange.peer.revision
-        start = self._start(exchange.request.params.get("cursor"))
-        version = self._table.version
-        kept = self._kept if self._kept[0] == version else (version, {})
-        if (revision.name, 0) not in kept[1]:
-            kept[1].update(self._make(revision, config.page_size))
-            self._kept = kept
-        text = kept[1].get((revision.name, start))
+        config, revision, cursor = exchange.server, exchange.peer.revision, exchange.request.params.get("cursor")
+        version, kept = self._kept
+        if version != self._table.version:
+            version, kept = self._table.version, {}
+        if (revision.name, None) not in kept:
+            kept.update(self._make(revision, config.page_size))
+            self._kept = version, kept
+        text = kept.get((revision.name, cursor)) if cursor is None or type(cursor) is str else None
         if text is None:
-            raise _foreign_cursor()
+            raise InvalidParams("the cursor is none of this server's")
         return f"{text}{config.closing(revision, listed=True)}}}"
 
-    def _make(self, revision: Revision, page_size: Optional[int]) -> Iterator[tuple[tuple[str, int], str]]:
+    def _make(self, revision: Revision, page_size: Optional[int]) -> Iterator[tuple[tuple[str, Optional[str]], str]]:
+        """All pages by their cursors, which are the same on every connection and in every process."""
         items = [each.listed(revision) for each in self._table.all()]
         size = page_size or len(items) or 1
         for start in range(0, len(items) or 1, size):
             text = f'{{"{self._member}":{to_json(items[start : start + size])}'
             if start + size < len(items):
-                text += f',"nextCursor":{to_json(self._cursor(start + size))}'
-            yield (revision.name, start), text
-
-    def _cursor(self, start: int) -> str:
-        return base64.urlsafe_b64encode(f"{self._member}:{start}".encode()).decode()
-
-    def _start(self, cursor: Json) -> int:
-        """Where the page of a cursor starts: the same on every connection and in every process."""
-        if cursor is None:
-            return 0
-        try:
-            text = base64.b64decode(str(cursor), altchars=b"-_", validate=True).decode("ascii")
-        except ValueError:
-            raise _foreign_cursor() from None
-        start = text.partition(":")[2][:9]
-        if not start.isdigit() or start == "0" or self._cursor(int(start)) != cursor:
-            raise _foreign_cursor()
-        return int(start)
-
-
-def _foreign_cursor() -> InvalidParams:
-    return InvalidParams("the cursor is none of this server's")
+                text += f',"nextCursor":"{self._member}:{start + size}"'
+            yield (revision.name, f"{self._member}:{start}" if start else None), text
 
 
 # ------------------------------------------------------------ names and options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
@@ -43,18 +44,13 @@ Destination = Union[Route, Callable[[Request], Route]]
 """Where the requests of a method go: a route, or what finds one for a request (it may raise an RpcError)."""
 
 
+@dataclass(eq=False, repr=False)
 class RegisteredMethod(Registered):
-    """A method of an author's own, which the specification does not know.
+    """A method of an author's own, which the specification does not know; ``shown`` is its name."""
 
-    Args:
-        config: Of the server.
-        function: What the author wrote.
-        name: Of the method.
-    """
-
-    def __init__(self, config: ServerConfig, function: Callable[..., Any], name: str) -> None:
-        self._takes_context = positions(function, f"method {name!r}", ("params", "ctx"), least=1) == 2
-        super().__init__(config, function, name)
+    def __post_init__(self) -> None:
+        self._takes_context = positions(self.function, f"method {self.shown!r}", ("params", "ctx"), least=1) == 2
+        super().__post_init__()
 
     def handle(self, exchange: IncomingRequest) -> Any:
         context = Context(exchange)
@@ -196,7 +192,7 @@ class Registry:
         """
         if not name or name in TAKEN or name.startswith(KEPT_FREE):
             raise ValueError(f"{name!r} belongs to the protocol: write a name like 'vendor/thing'")
-        self.methods.add(name, RegisteredMethod(self.config, function, name), replace=replace)
+        self.methods.add(name, RegisteredMethod(self.config, function, name, None), replace=replace)
         self.changed("methods")
 
     # ------------------------------------------------------------ mounting

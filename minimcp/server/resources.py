@@ -6,6 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
@@ -45,30 +46,15 @@ LONGEST_MATCHED = 64 * 1024
 """Characters of a URI that templates are tried on: each of them takes time for each character."""
 
 
+@dataclass(eq=False, repr=False)
 class Readable(Registered):
-    """A resource, or a template of resources.
+    """A resource, or a template of resources."""
 
-    Args:
-        config: Of the server.
-        handler: What the author wrote.
-        shown: How it is listed.
-        hints: How long, and for whom, a result stays true.
-        template: Of its URIs; None for a single resource.
-    """
-
-    def __init__(
-        self,
-        config: ServerConfig,
-        handler: TextHandler,
-        shown: Union[Resource, ResourceTemplate],
-        *,
-        hints: Mapping[str, Json],
-        template: Optional[UriTemplate],
-    ) -> None:
-        self.handler, self.hints, self.template = handler, hints, template
-        signature = handler.signature
-        self._promised = signature.output_kind is None and signature.returns is not NOTHING
-        super().__init__(config, handler.function, shown)
+    handler: TextHandler
+    hints: Mapping[str, Json]
+    """How long, and for whom, a result stays true."""
+    template: Optional[UriTemplate]
+    """Of its URIs; None for a single resource."""
 
     def handle(self, exchange: IncomingRequest) -> Any:
         return serve_rounds(partial(self.serve, {}), exchange)
@@ -130,7 +116,9 @@ class Readable(Registered):
         if isinstance(value, CONTENTS):
             return ReadResourceResult([self._typed(value)])
         is_list = type(value) in (list, tuple) and all(isinstance(item, CONTENTS) for item in value)
-        if is_list and (value or self._promised):
+        signature = self.handler.signature
+        promised = signature.output_kind is None and signature.returns is not NOTHING
+        if is_list and (value or promised):
             return ReadResourceResult([self._typed(item) for item in value])
         return ReadResourceResult([self._from_value(value, uri)])
 
@@ -251,7 +239,7 @@ class Resources:
         else:
             raise TypeError(f"{owner}: a template has no size: leave it out")
         hints = {"ttlMs": int(ttl * 1000), "cacheScope": cache_scope}
-        readable = Readable(self._config, handler, shown, hints=hints, template=template)
+        readable = Readable(self._config, function, shown, None, handler, hints, template)
         table = self.table if template is None else self.templates
         if template is not None and not replace:
             self._check_reached(uri, readable)

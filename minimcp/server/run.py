@@ -164,7 +164,7 @@ class Run:
         if not self._in_main:
             return
         limit = time.monotonic() + LAST_SECONDS if deadline is None else deadline
-        self._returned.wait(max(limit - time.monotonic(), 0))
+        self._returned.wait(max(limit - time.monotonic(), 0.1))
         while deadline is not None and self._is_busy() and time.monotonic() < deadline:
             self._wait(0.05)
         if not self._returned.is_set() or (deadline is not None and self._is_busy()):

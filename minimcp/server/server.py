@@ -33,12 +33,13 @@ from ..engine.transport import Transport, tracer
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.versions import choose
+from ..schema.hints import refuse_options
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .decorators import has_marks, marked
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
 from .input_rounds import States
-from .registered import Middleware, ServerConfig, check_names, check_options, meant, positions, where
+from .registered import Middleware, ServerConfig, check_names, check_options, positions, where
 from .registry import Registry
 from .run import FOR_A_PERSON, Run, Served, log
 from .session import ServerRole
@@ -56,36 +57,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
 
 KINDS = ("tools", "resources", "prompts", "completions", "logging")
-
-_MOVED = {
-    **{
-        f"max_{name}": f"limits=Limits({name}=...)"
-        for name in ("message_bytes", "depth", "batch", "workers", "requests", "backlog_bytes", "streams", "rounds")
-    },
-    **{name: f"limits=Limits({name}=...)" for name in ("ask_timeout", "drain_grace", "write_timeout")},
-    **{
-        name: f"http=HttpOptions({name}=...)"
-        for name in (
-            "allowed_hosts", "allowed_origins", "sessions", "session_ttl", "max_sessions", "max_connections",
-            "json_response", "keepalive", "event_store",
-        )
-    },
-    "max_body_bytes": "http=HttpOptions(body_bytes=...)",
-    "stateless_http": "http=HttpOptions(sessions=False)",
-}  # fmt: skip
-"""Options that a server once had, or that other libraries' have, and where they are now."""
-
-_PORTED = {
-    "state_codec": "is gone: states are signed, with state_keys",
-    "lifespan": "there is none: what is before and after server.run(), or attributes of a plain class, do it",
-    "tools": "write server.add_tool(function) for each, or hand over a plain object: Server(name, Tools())",
-    "middleware": "write @server.middleware above each function",
-    **dict.fromkeys(("host", "port", "path", "transport"), "say it to server.run(...)"),
-    "log_level": 'use the logging module: logging.getLogger("minimcp")',
-    "debug": "use the logging module",
-    "on_duplicate_tools": "a name that is taken is refused, unless replace=True is said of the new one",
-}
-"""Others, and what to write instead."""
+CONFIGURED = (
+    "instructions", "logging", "mask_errors", "strict_arguments", "page_size", "list_ttl", "list_cache_scope",
+    "check_replay",
+)  # fmt: skip
+"""Options that the features read from the `ServerConfig` as they are given."""
 
 _servers: WeakSet[Server] = WeakSet()
 
@@ -162,40 +138,27 @@ class Server:
         http: Optional[HttpOptions] = None,
         **unknown: NoReturn,
     ) -> None:
-        _check_name(name, unknown)
-        check_options(locals())
-        if list_cache_scope not in ("private", "public"):
-            raise ValueError(f'list_cache_scope is "private" or "public", not {list_cache_scope!r}')
-        if limits is not None and not isinstance(limits, Limits):
-            raise TypeError(f"limits is a Limits(...) or None, not {limits!r:.60}")
+        given = dict(locals())
+        _check_given(given)
         info = Implementation(
             name, version, title=title, description=description, website_url=website_url, icons=icons
         )
         self.name, self.version = name, version
         self._limits = limits = limits or Limits()
-        if http is not None:
-            _check_http(http)
         self._http, self._trace = http, tracer(trace)
         main = Main(on_pump_needed)
         executors: set[Executor] = {main}
         self._config = ServerConfig(
             info.to_wire(),
             owner=self,
-            instructions=instructions,
-            logging=logging,
-            mask_errors=mask_errors,
-            strict_arguments=strict_arguments,
-            page_size=page_size,
-            list_ttl=list_ttl,
-            list_cache_scope=list_cache_scope,
-            executor=executor_of(executor, executors),
+            limits=limits,
             main=main,
             executors=executors,
+            executor=executor_of(executor, executors),
             states=States(name, state_keys, lifetime=limits.ask_timeout),
-            check_replay=check_replay,
-            limits=limits,
             capabilities=_announced(capabilities),
             extensions=check_extensions(extensions) or {},
+            **{option: value for option, value in given.items() if option in CONFIGURED},
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         self._registry = Registry(self._config, offer)
@@ -370,6 +333,8 @@ class Server:
 
     def add_resource(self, function: Callable[..., Any], uri: str, **options: Any) -> None:
         """`resource` as a plain call, also for templates; open connections are told that the list has changed."""
+        if not callable(function) or not isinstance(uri, str):
+            raise TypeError("the function comes first: server.add_resource(function, uri)")
         check_names(options, self._registry.resources.add, where(function), "resource")
         self._registry.resources.add(function, uri, **options)
 
@@ -858,12 +823,12 @@ def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
     Raises:
         TypeError, ValueError: As `Server.of` and `Server.run`; or an option is none of theirs.
     """
-    for name in options:
-        if name in (Server.__init__.__kwdefaults__ or ()):
-            made = f"Server('name', {type(handlers).__name__}(...), {name}=...)"
-            raise TypeError(f"serve(...) has no option {name}=, a server has it: {made}.run()")
-        if name not in (Server.run.__kwdefaults__ or ()):
-            raise TypeError(f"serve(...) has no option {name}=: {meant(name, Server.run.__kwdefaults__ or (), '{}=')}")
+    others = [name for name in options if name not in (Server.run.__kwdefaults__ or ())]
+    if others and others[0] in (Server.__init__.__kwdefaults__ or ()):
+        made = f"Server('name', {type(handlers).__name__}(...), {others[0]}=...)"
+        raise TypeError(f"serve(...) has no option {others[0]}=, a server has it: {made}.run()")
+    if others:
+        refuse_options("serve(...)", others, Server.run)
     Server.of(handlers).run(transport, **options)
 
 
@@ -881,25 +846,39 @@ def _decorated(
     return function
 
 
-def _check_name(name: Any, unknown: Mapping[str, Any]) -> None:
-    """Refuse a name that is none, and options that there are not."""
-    for option in unknown:
-        if option in _MOVED:
-            raise TypeError(f"Server(...): {option}= is now {_MOVED[option]}")
-        known = list(Server.__init__.__kwdefaults__ or ())
-        raise TypeError(f"Server(...) has no option {option}=: {_PORTED.get(option) or meant(option, known, '{}=')}")
+def _check_given(given: Mapping[str, Any]) -> None:
+    """Refuse what `Server` was given, if a name or a value is wrong."""
+    name, limits, http = given["name"], given["limits"], given["http"]
+    for option in given["unknown"]:
+        _refuse_moved(option)
+        refuse_options("Server(...)", [option], Server.__init__)
     if not isinstance(name, str):
         way = ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
         raise TypeError(f"a server's name is text, not {name!r:.60}{way}")
     if not name:
         raise ValueError("the name of a server is not empty")
+    check_options(given)
+    if given["list_cache_scope"] not in ("private", "public"):
+        raise ValueError(f'list_cache_scope is "private" or "public", not {given["list_cache_scope"]!r}')
+    if limits is not None and not isinstance(limits, Limits):
+        raise TypeError(f"limits is a Limits(...) or None, not {limits!r:.60}")
+    if http is not None and type(http).__name__ != "HttpOptions":  # which is not imported where nothing serves HTTP
+        raise TypeError(f"http is an HttpOptions(...) or None, not {http!r:.60}")
 
 
-def _check_http(given: Any) -> None:
+def _refuse_moved(option: str) -> None:
+    """Say where an option is now that a server once had, or that another library's has."""
     from ..http.options import HttpOptions
 
-    if not isinstance(given, HttpOptions):
-        raise TypeError(f"http is an HttpOptions(...) or None, not {given!r:.60}")
+    short = option[4:] if option.startswith("max_") else option
+    for cls, keyword in ((Limits, "limits"), (HttpOptions, "http")):
+        for name in (option, short):
+            if name in cls.__dataclass_fields__:
+                raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({name}=...)")
+    if option == "stateless_http":
+        raise TypeError("Server(...): stateless_http= is now http=HttpOptions(sessions=False)")
+    if option == "state_codec":
+        raise TypeError("Server(...) has no option state_codec=: it is gone, states are signed, with state_keys")
 
 
 def _announced(given: Union[Iterable[str], Mapping[str, Json], None]) -> Mapping[str, Json]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
@@ -122,29 +123,20 @@ def wrapped_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
     return {**outer, WRAPPED: True, FASTMCP_WRAPPED: True, **only(schema, _AT_THE_ROOT)}
 
 
+@dataclass(eq=False, repr=False)
 class Results:
-    """Makes the results of one tool.
+    """Makes the results of one tool."""
 
-    Args:
-        kind: What the tool's return annotation says; None when it says nothing.
-        schema: The tool's output schema; None when there is none.
-        check: Checks a value that leaves under a hand-written schema; None checks nothing.
-        structured: None lets the annotation decide, True and False force it.
-        blocks: Whether the annotation says content blocks.
-    """
-
-    def __init__(
-        self,
-        kind: Optional[Kind] = None,
-        schema: Optional[Mapping[str, Json]] = None,
-        check: Optional[Check] = None,
-        structured: Optional[bool] = None,
-        *,
-        blocks: bool = False,
-    ) -> None:
-        self._kind, self._schema, self._check = kind, schema, check
-        self._structured, self._blocks = structured, blocks
-        self._sends_text = structured is not True and schema is None
+    kind: Optional[Kind] = None
+    """What the tool's return annotation says; None when it says nothing."""
+    schema: Optional[Mapping[str, Json]] = None
+    """The tool's output schema; None when there is none."""
+    check: Optional[Check] = None
+    """Checks a value that leaves under a hand-written schema; None checks nothing."""
+    structured: Optional[bool] = None
+    """None lets the annotation decide, True and False force it."""
+    blocks: bool = False
+    """Whether the annotation says content blocks."""
 
     def make(self, value: Any, revision: Revision, config: ServerConfig) -> Any:
         """The result for what the tool returned: JSON text, or an object.
@@ -152,35 +144,35 @@ class Results:
         Raises:
             ValueError, TypeError: The value does not fit what the tool promised, or is no JSON.
         """
-        if type(value) is str and self._sends_text:
+        if type(value) is str and self.schema is None and self.structured is not True:
             return f'{{"content":[{{"type":"text","text":{to_json(value)}}}]{config.closing(revision)}}}'
         if isinstance(value, CallToolResult):
             return config.closed(self._as_is(value, revision), revision)
-        blocks = blocks_of(value, promised=self._blocks)
+        blocks = blocks_of(value, promised=self.blocks)
         if blocks is None:
             written = self._written(value)
             written_json = to_json(written)
             content = f'[{{"type":"text","text":{written_json if type(written) is str else to_json(written_json)}}}]'
         else:
             content = to_json([fit(block, revision) for block in blocks])
-            if self._schema is None:
+            if self.schema is None:
                 return f'{{"content":{content}{config.closing(revision)}}}'
             written = self._written_blocks(value)
             written_json = to_json(written)
-        if revision.structured == "none" or self._structured is False:
+        if revision.structured == "none" or self.structured is False:
             return f'{{"content":{content}{config.closing(revision)}}}'
         if revision.structured == "object" and not self._is_object(written):
             written_json = f'{{"result":{written_json}}}'
         return f'{{"content":{content},"structuredContent":{written_json}{config.closing(revision)}}}'
 
     def _is_object(self, written: Json) -> bool:
-        return isinstance(written, dict) if self._schema is None else self._schema.get("type") == "object"
+        return isinstance(written, dict) if self.schema is None else self.schema.get("type") == "object"
 
     def _written(self, value: Any) -> Json:
         if isinstance(value, Wire):
             value = value.to_wire()
-        written = write_any(value) if self._kind is None else self._kind.write(value)
-        problem = None if self._check is None else self._check(written)
+        written = write_any(value) if self.kind is None else self.kind.write(value)
+        problem = None if self.check is None else self.check(written)
         if problem is not None:
             raise ValueError(problem)
         return written
@@ -217,41 +209,26 @@ def error_result(text: str, revision: Revision, config: ServerConfig) -> str:
 # ------------------------------------------------------------ one tool
 
 
+@dataclass(eq=False, repr=False)
 class RegisteredTool(Registered):
-    """One tool of a server: how it is listed, and how it is called.
+    """One tool of a server: how it is listed, and how it is called."""
 
-    Args:
-        config: Of the server.
-        function: What the author wrote.
-        shown: How it is listed.
-        signature: How arguments become parameters.
-        check_input: Checks arguments against a hand-written schema; None when the signature makes the schema.
-        results: Makes results.
-        timeout: Seconds it may run; None sets no limit.
-        requires: Client capabilities that it needs, by dotted name.
-        executor: Where it runs; None takes the server's.
-    """
+    signature: Signature
+    """How arguments become parameters."""
+    results: Results
+    check_input: Optional[Check]
+    """Checks arguments against a hand-written schema; None when the signature makes the schema."""
+    timeout: Optional[float]
+    """Seconds it may run; None sets no limit."""
+    requires: tuple[str, ...]
+    """Client capabilities that it needs, by dotted name."""
 
-    def __init__(
-        self,
-        config: ServerConfig,
-        function: Callable[..., Any],
-        shown: Tool,
-        signature: Signature,
-        *,
-        check_input: Optional[Check],
-        results: Results,
-        timeout: Optional[float],
-        requires: tuple[str, ...],
-        executor: Optional[Executor],
-    ) -> None:
-        self.signature, self._check_input, self._results = signature, check_input, results
-        self._timeout, self._requires = timeout, requires
-        self.mirrored = mirrored(shown.input_schema)
-        super().__init__(config, function, shown, executor)
+    def __post_init__(self) -> None:
+        self.mirrored = mirrored(self.shown.input_schema)
+        super().__post_init__()
 
     def make_route(self) -> Route:
-        return route_to(self.handle, self.executor, None if self._timeout is None else self._watch)
+        return route_to(self.handle, self.executor, None if self.timeout is None else self._watch)
 
     def _watch(self, exchange: IncomingRequest) -> Callable[[], None]:
         """A queue that nobody takes the request out of does not keep the client waiting either."""
@@ -259,14 +236,14 @@ class RegisteredTool(Registered):
 
     def _countdown(self, what: str, exchange: IncomingRequest) -> Timeout:
         """Answers with an error result when the time is over, unless it is stopped."""
-        assert self._timeout is not None
-        text = f"{self.shown.name} did not {what} within {self._timeout:g} s"
+        assert self.timeout is not None
+        text = f"{self.shown.name} did not {what} within {self.timeout:g} s"
 
         def ring() -> None:
             result = error_result(text, exchange.peer.revision, exchange.server)
             exchange.expire(encode_result(exchange.request.id, result), text)
 
-        return Timeout(self._timeout, ring)
+        return Timeout(self.timeout, ring)
 
     def handle(self, exchange: IncomingRequest) -> Any:
         return serve_rounds(self.serve, exchange)
@@ -278,7 +255,7 @@ class RegisteredTool(Registered):
             RpcError: The author raised one of his own, the client lacks a capability, or arguments do not fit.
             Cancelled: The request was cancelled.
         """
-        if self._timeout is not None:
+        if self.timeout is not None:
             exchange.timeout = self._countdown("finish", exchange)
         try:
             if any(self.middleware):
@@ -291,20 +268,20 @@ class RegisteredTool(Registered):
             if exchange.timeout is not None:
                 exchange.timeout.stop()
         try:
-            return self._results.make(value, exchange.peer.revision, exchange.server)
+            return self.results.make(value, exchange.peer.revision, exchange.server)
         except Exception as error:
             return self._wrong_value(error, exchange)
 
     def call(self, exchange: IncomingRequest) -> Any:
         """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
-        if self._requires:
-            check_required(exchange.peer, self._requires, self.shown.name)
+        if self.requires:
+            check_required(exchange.peer, self.requires, self.shown.name)
         arguments = exchange.request.params.get("arguments") or {}
         try:
-            if self._check_input is None:
+            if self.check_input is None:
                 keywords = self.signature.read_arguments(arguments)
             else:
-                problem = self._check_input(arguments)
+                problem = self.check_input(arguments)
                 if problem is not None:
                     raise Mismatch("", instead=problem)
                 keywords = dict(arguments)
@@ -450,17 +427,9 @@ class Tools:
         check_input = None if input_schema is None else compile_check(dict(shown.input_schema), where=f"{name} input")
         check_output = None if output_schema is None else compile_check(dict(output_schema), where=f"{name} output")
         says_blocks = signature.output_kind is None and signature.returns is not NOTHING
-        tool = RegisteredTool(
-            self._config,
-            function,
-            shown,
-            signature,
-            check_input=check_input,
-            results=Results(kind, schema, check_output, structured, blocks=says_blocks),
-            timeout=timeout,
-            requires=required(requires, owner),
-            executor=executor,
-        )
+        results = Results(kind, schema, check_output, structured, says_blocks)
+        needs = required(requires, owner)
+        tool = RegisteredTool(self._config, function, shown, executor, signature, results, check_input, timeout, needs)
         self.table.add(name, tool, replace=replace)
         self.table.advise(name, shown.description, None if _GOOD_NAME.fullmatch(name) else _ODD_NAME)
         self._changed()

@@ -9,7 +9,7 @@ import pytest
 
 import minimcp
 from minimcp import Context, Server
-from minimcp.http import client as http_client, recognition
+from minimcp.http import client as http_client, client_sse
 
 from ..scripted import Task
 from ..support import WAIT
@@ -62,8 +62,8 @@ waits, cancelled = threading.Event(), threading.Event()
 
 @pytest.fixture
 def url(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    recognition._known.clear()
-    monkeypatch.setattr(http_client, "GET_PATIENCE", WAIT)  # the stream is open when a client is there
+    client_sse._known.clear()
+    monkeypatch.setattr(http_client, "GET_SECONDS", WAIT)  # the stream is open when a client is there
     with server.start_http(port=0) as running:
         yield running.url
 

@@ -10,7 +10,7 @@ import pytest
 
 import minimcp
 from minimcp import Context, HttpOptions, Server
-from minimcp.http import client as http_client, recognition
+from minimcp.http import client as http_client, client_sse
 from minimcp.http.server import RunningHttp
 
 from ..faults.toy_proxy import Habits, ToyProxy
@@ -44,8 +44,8 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningHttp]:
         ctx.progress(1)
         return str(go.wait(WAIT))
 
-    recognition._known.clear()
-    monkeypatch.setattr(http_client, "GET_PATIENCE", WAIT)
+    client_sse._known.clear()
+    monkeypatch.setattr(http_client, "GET_SECONDS", WAIT)
     with server.start_http(port=0) as found:
         yield found
         go.set()

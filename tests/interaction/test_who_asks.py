@@ -9,7 +9,7 @@ import pytest
 
 import minimcp
 from minimcp import Completion, Context, Refused, Server
-from minimcp.http import recognition
+from minimcp.http import client_sse
 from minimcp.testing import Transcript
 
 from ..support import WAIT
@@ -28,7 +28,7 @@ def asked() -> "Counter[str]":
 
 @pytest.fixture
 def url(asked: "Counter[str]") -> Iterator[str]:
-    recognition._known.clear()
+    client_sse._known.clear()
     server = Server("both", version="1", list_ttl=3600)
 
     @server.middleware

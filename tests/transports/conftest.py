@@ -1,8 +1,7 @@
-"""Connected ends of every kind, and a server that the tests of its HTTP side look at from within."""
+"""A server that the tests of its HTTP side look at from within."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Iterator
 
 import pytest
@@ -10,15 +9,7 @@ import pytest
 from minimcp import Server
 from minimcp.http.endpoint import Endpoint
 
-from .ends import KINDS, Connector
 from .http_app import Stage, core_of, stage_server
-
-
-@pytest.fixture(params=sorted(KINDS))
-def connect(request: pytest.FixtureRequest) -> Iterator[Connector]:
-    """Makes an end of ours and a peer's, over each kind of pipe in turn."""
-    with ExitStack() as undo:
-        yield Connector(request.param, undo)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from minimcp.http.http_server_settings import Refusal
 
 from minimcp import Context, Limits, Server
 from minimcp.http.endpoint import Endpoint
-from minimcp.http.framing import RequestStream
 from minimcp.http.headers import HttpRequest
 
 from ..support import WAIT, eventually

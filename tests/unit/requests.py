@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from minimcp.engine.requests import IncomingRequest, Route
 from minimcp.engine.limits import Limits
-from minimcp.engine.requests import Outgoing
+from minimcp.engine.requests import Calls, IncomingRequest, Line, RequestCap, Route, RunningRequests, Sink
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME
@@ -15,7 +14,6 @@ from minimcp.server.input_rounds import States
 from minimcp.server.registered import ServerConfig
 
 from ..answering import R4
-from ..scripted import RecordingOutlet
 
 
 def config(**options: Any) -> ServerConfig:
@@ -32,20 +30,60 @@ def exchange(
     *,
     revision: str = R4,
     of: Optional[ServerConfig] = None,
-    outlet: Optional[RecordingOutlet] = None,
+    sink: Optional[RecordingSink] = None,
     **peer: Any,
 ) -> IncomingRequest:
-    """An exchange whose outlet is a `RecordingOutlet`, if no other is given."""
+    """A request that goes to a `RecordingSink`, if no other sink is given."""
     request = Request(1, method, dict(params or {}))
-    made = IncomingRequest(request, Peer(BY_NAME[revision], **peer), Route(lambda exchange: {}), outlet or RecordingOutlet())
-    made.server = of or config()
+    route = Route(lambda exchange: {})
+    made = IncomingRequest(request, Peer(BY_NAME[revision], **peer), route, sink or RecordingSink(), server=of or config())
+    made.sink.requests.add(made, made)
     return made
 
 
 def sent(made: IncomingRequest) -> Any:
-    """What the exchange has sent."""
-    outlet: Any = made.outlet
-    return [json.loads(line) for line in outlet.lines]
+    """What the request has sent."""
+    sink: Any = made.sink
+    return [json.loads(line) for line in sink.lines]
+
+
+def answers(made: Any) -> Any:
+    """What it was answered."""
+    return [json.loads(line) for line in made.sink.delivered]
+
+
+class RecordingSink(Sink):
+    """Takes everything and remembers it.
+
+    Args:
+        limit: How many requests may run.
+    """
+
+    def __init__(self, limit: Optional[int] = None) -> None:
+        self.requests = RunningRequests(Limits(), RequestCap(limit))
+        self.lines: List[bytes] = []
+        self.posted: List[Line] = []
+        self.delivered: List[bytes] = []
+        self.spawned: List[Callable[[], object]] = []
+
+    def send(self, line: bytes) -> None:
+        self.lines.append(line)
+
+    def post(self, line: Line) -> None:
+        self.posted.append(line)
+
+    def deliver(self, line: bytes, wait: bool) -> None:
+        self.delivered.append(line)
+
+    def spawn(self, job: Any) -> None:
+        self.spawned.append(job)
+
+    def work(self) -> None:
+        """Write what was posted, as the writer would."""
+        posted, self.posted = self.posted, []
+        for each in posted:
+            line = each() if callable(each) else each
+            self.lines += (line or b"").splitlines(True)
 
 
 def read(result: Any) -> Dict[str, Any]:
@@ -54,25 +92,23 @@ def read(result: Any) -> Dict[str, Any]:
     return found
 
 
-class AnsweringOutlet(RecordingOutlet):
-    """An outlet whose peer answers each question at once, by a script.
+class AnsweringSink(RecordingSink):
+    """A sink whose peer answers each question at once, by a script.
 
     Args:
-        answer: From a request to its result, an exchange's error as ``{"error": ...}``, or None for silence.
+        answer: From a request to its result, an error as ``{"error": ...}``, or None for silence.
     """
-
-    __slots__ = ("asked", "_answer", "_calls")
 
     def __init__(self, answer: Callable[[Dict[str, Any]], Optional[Dict[str, Any]]]) -> None:
         super().__init__()
         self.asked: List[Dict[str, Any]] = []
         self._answer = answer
-        self._calls = Outgoing("unit", post=self._post, owe=self.lines.append)
+        self._calls = Calls("unit", self._post, self.lines.append)
 
-    def calls(self) -> Outgoing:
+    def calls(self) -> Calls:
         return self._calls
 
-    def _post(self, lines: bytes) -> None:
+    def _post(self, lines: bytes, deadline: Any = None) -> bool:
         requests = [json.loads(line) for line in lines.splitlines()]
         self.asked += requests
         for request in requests:
@@ -80,4 +116,5 @@ class AnsweringOutlet(RecordingOutlet):
             if found is not None:
                 error = found.get("error")
                 ending: Any = found if error is None else Failure(request["id"], error["code"], error["message"])
-                self._calls.table.settle(request["id"], ending)
+                self._calls.settle(request["id"], ending)
+        return True

@@ -23,7 +23,7 @@ from minimcp.server.input_rounds import ReplayAsker, Suspend, asker_of
 from minimcp.server.questions import Asker, BlockingAsker, Elicit, ListRoots, Sample
 
 from ..answering import R1, R4, R5
-from .requests import AnsweringOutlet, config, exchange
+from .requests import AnsweringSink, config, exchange
 
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 YES, NO = {"action": "accept", "content": {"n": 1}}, {"action": "decline"}
@@ -35,8 +35,8 @@ def answers(request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
 
 
 def asker(revision: str = R4, method: str = "tools/call", answer: Any = answers, **options: Any) -> Any:
-    outlet = AnsweringOutlet(answer)
-    made = exchange(method, {"name": "t"}, revision=revision, capabilities=ALL, outlet=outlet, **options)
+    outlet = AnsweringSink(answer)
+    made = exchange(method, {"name": "t"}, revision=revision, capabilities=ALL, sink=outlet, **options)
     return asker_of(made), made
 
 
@@ -112,7 +112,7 @@ def test_what_is_no_question() -> None:
     for ask in (lambda: one.ask_all({"a": NAME}), lambda: one.step("s", int)):
         with pytest.raises(Cancelled, match="enough"):
             ask()
-    assert made.outlet.asked == []
+    assert made.sink.asked == []
 
 
 def test_after_the_answer_nothing_is_asked() -> None:
@@ -129,7 +129,7 @@ def test_capabilities_come_first() -> None:
         made.peer.capabilities = {"elicitation": {}}
         with pytest.raises(CapabilityNotSupported):
             one.ask_all({"a": NAME, "b": Sample("m")})
-        assert made.outlet.asked == [] and not one.pending
+        assert made.sink.asked == [] and not one.pending
 
 
 @dataclasses.dataclass
@@ -154,11 +154,11 @@ def test_all_questions_are_sent_before_the_first_answer_is_waited_for() -> None:
         return None
 
     one, made = asker(answer=last)
-    outlet: Any = made.outlet
+    outlet: Any = made.sink
 
     def reply() -> None:
         for request in reversed(outlet.asked):
-            outlet.calls().table.settle(request["id"], answers(request))
+            outlet.calls().settle(request["id"], answers(request))
 
     outlet._answer = lambda request: reply() if len(outlet.asked) == 2 else None
     assert one.ask_all({"a": NAME, "b": ListRoots()}) == {"a": Answer("accept", {"n": 1}), "b": []}
@@ -192,7 +192,7 @@ def test_an_answer_that_does_not_come() -> None:
     one, made = asker(answer=lambda request: None, of=config(ask_timeout=0.01))
     with pytest.raises(RequestTimeout, match="elicitation/create"):
         one.ask_all({"a": NAME, "b": ListRoots()})
-    assert [line.count(b"notifications/cancelled") for line in made.outlet.lines] == [1, 1]
+    assert [line.count(b"notifications/cancelled") for line in made.sink.lines] == [1, 1]
 
 
 # ------------------------------------------------------------ another round for each question

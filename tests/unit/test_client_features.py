@@ -10,7 +10,7 @@ from minimcp import Answer, Context, Elicit, ElicitUrl, ListRoots, Root, Sample
 from minimcp.server.input_rounds import asker_of
 
 from ..answering import R3, R4, R5
-from .requests import AnsweringOutlet, exchange, sent
+from .requests import AnsweringSink, exchange, sent
 
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "ho"}}
@@ -23,8 +23,8 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def context(revision: str = R4, of: Any = Context) -> Any:
-    made = exchange(params={"name": "t"}, revision=revision, capabilities=ALL, outlet=AnsweringOutlet(answer))
-    return of(made), made.outlet
+    made = exchange(params={"name": "t"}, revision=revision, capabilities=ALL, sink=AnsweringSink(answer))
+    return of(made), made.sink
 
 
 @pytest.mark.requirement("ELIC-17", "SAMP-05", "ROOT-02", "M:ELI-7")

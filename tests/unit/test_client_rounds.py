@@ -364,7 +364,7 @@ def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatc
         def later() -> None:
             """It is later than the call may last, and it looks at the clock."""
             moved.ahead += 2 * WAIT
-            client._sessions.newest.session._calls.table.wake_all()  # type: ignore[attr-defined]
+            client._sessions.newest.session._calls.wake_all()  # type: ignore[attr-defined]
 
         task = Task(lambda: client.call_tool("a", timeout=WAIT))
         wait_for(slow.begun)

@@ -6,14 +6,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Callable, List
 
 import pytest
 
 import minimcp
 from minimcp import Server, StdioServer
+from minimcp.client import connect as connecting
 from minimcp.client.connect import MOVED, read_target
-from minimcp.stdio.child import ChildTransport
+from minimcp.stdio import child
 from minimcp.types import Implementation
 
 from ..answering import R1, R4, R5, Answering, error
@@ -38,7 +39,7 @@ server.run()
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time for a process that ends, and for the last that it says: a busy machine may not let it at once."""
     for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS"):
-        monkeypatch.setattr(ChildTransport, name, WAIT)
+        monkeypatch.setattr(child, name, WAIT)
 
 
 @pytest.fixture
@@ -46,6 +47,12 @@ def script(tmp_path: Path) -> Path:
     file = tmp_path / "quick.py"
     file.write_text(QUICK.format(root=str(ROOT)), encoding="utf-8")
     return file
+
+
+def starts(monkeypatch: pytest.MonkeyPatch, start: Callable[[], Any]) -> None:
+    """Have this function called in the place of starting a process."""
+    made = type("ChildTransport", (), {"__new__": lambda cls, *_, **__: start()})
+    monkeypatch.setattr(connecting, "ChildTransport", made)
 
 
 def command(target: Any) -> List[str]:
@@ -196,8 +203,8 @@ sys.exit({reason})
 @pytest.mark.parametrize(
     ("reason", "shown"),
     [
-        ("'no database'", ["Starting", "no database"]),
-        ("'no probe' if first else 'no database'", ["Starting", "no probe", "no database"]),
+        ("'no database'", ["Starting", "no database"] * 2),
+        ("'no probe' if first else 'no database'", ["Starting", "no probe", "Starting", "no database"]),
     ],
 )
 def test_a_server_that_dies_of_the_probe_and_without_it(tmp_path: Path, reason: str, shown: List[str]) -> None:
@@ -214,8 +221,8 @@ def test_a_server_that_dies_of_the_probe_and_without_it(tmp_path: Path, reason: 
 
 
 def test_a_server_that_never_agrees_is_ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChildTransport, "CLOSE_SECONDS", 6 * WAIT)
-    monkeypatch.setattr(ChildTransport, "SETTLE_SECONDS", 0.1)  # it lives on
+    monkeypatch.setattr(child, "CLOSE_SECONDS", 6 * WAIT)
+    monkeypatch.setattr(child, "SETTLE_SECONDS", 0.1)  # it lives on
     stubborn = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: time.sleep(60)"
     half = "import os, time\nos.close(1)\nwhile True: time.sleep(60)"
     for code, seconds, kind in ((stubborn, 0.4, minimcp.RequestTimeout), (half, WAIT, minimcp.ConnectionFailed)):
@@ -223,11 +230,6 @@ def test_a_server_that_never_agrees_is_ended_soon(monkeypatch: pytest.MonkeyPatc
         connecting = Task(lambda: minimcp.connect(command, connect_timeout=seconds))  # noqa: B023, ended in this round
         with pytest.raises(kind):
             connecting.result()
-
-
-def test_a_server_that_has_agreed_gets_the_full_grace(script: Path) -> None:
-    with minimcp.connect(str(script), timeout=WAIT) as client:
-        assert client._channel._pipe.grace == ChildTransport.CLOSE_SECONDS  # type: ignore[attr-defined]
 
 
 class Dying(Answering):
@@ -251,7 +253,7 @@ def test_only_a_process_is_started_again_without_a_probe(monkeypatch: pytest.Mon
         minimcp.connect(Dying(1))
     def dying(deaths: int) -> Dying:
         server = Dying(deaths)
-        monkeypatch.setattr(ChildTransport, "start", lambda *_, **__: server.open_pipe())
+        starts(monkeypatch, server.open_pipe)
         return server
 
     once = dying(1)
@@ -336,7 +338,7 @@ def test_a_server_that_ends_while_it_is_given_up(monkeypatch: pytest.MonkeyPatch
     token = minimcp.CancelToken()
     servers: List[Answering] = []
 
-    def start(*_: Any, **__: Any) -> Any:
+    def start() -> Any:
         def die(message: Any) -> None:
             server.pipe.end()
 
@@ -346,7 +348,7 @@ def test_a_server_that_ends_while_it_is_given_up(monkeypatch: pytest.MonkeyPatch
             token.cancel("enough")
         return server.open_pipe()
 
-    monkeypatch.setattr(ChildTransport, "start", start)
+    starts(monkeypatch, start)
     with pytest.raises(minimcp.Cancelled):
         minimcp.connect(["a"], cancel=token)
     assert len(servers) == 2 and servers[1].pipe.closed and servers[1].pipe.methods() == []

@@ -32,7 +32,7 @@ def test_what_is_known_of_the_request() -> None:
     assert ctx.params is made.request.params and ctx.meta == {"a": 1} and ctx.session == {} and ctx.headers == {}
     assert ctx.client.info == Implementation("c", "2") and ctx.client.capabilities == {"sampling": {}}
     assert ctx.client.supports("sampling") and not ctx.client.supports("roots")
-    assert repr(ctx) == "<Context of <Exchange tools/call 1 open>>" and "'c'" in repr(ctx.client)
+    assert repr(ctx) == "<Context of <IncomingRequest tools/call 1 open>>" and "'c'" in repr(ctx.client)
     for meta in ({}, {"_meta": 5}):
         other, _ = context(params=meta, revision=R5)
         assert other.meta == {} and other.session is None and other.client.info is None
@@ -80,14 +80,14 @@ def test_after_a_cancellation_everything_says_so() -> None:
     ctx.check()
     assert not ctx.cancelled
     made.cancel("enough")
-    assert ctx.cancelled and len(made.outlet.aside) == 1
-    made.outlet.aside[0]()
+    assert ctx.cancelled and len(made.sink.spawned) == 1
+    made.sink.spawned[0]()
     assert called.is_set()
     for act in (ctx.check, lambda: ctx.progress(1), lambda: ctx.info("x"), lambda: ctx.sleep(60)):
         with pytest.raises(Cancelled, match="enough"):
             act()
     ctx.on_cancel(lambda: None)
-    assert len(made.outlet.aside) == 2 and sent(made) == []
+    assert len(made.sink.spawned) == 2 and sent(made) == []
     fresh, _ = context()
     fresh.sleep(0)
 
@@ -96,7 +96,7 @@ def test_the_context_of_this_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LookupError, match="hand ctx"):
         current_context()
     _, made = context()
-    monkeypatch.setattr(here, "exchange", made, raising=False)
+    monkeypatch.setattr(here, "request", made, raising=False)
     assert current_context().request_id == 1 and repr(current_context()) == repr(Context(made))
 
 

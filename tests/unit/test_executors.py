@@ -1,46 +1,52 @@
-"""A queue of requests: who leaves it how, exactly once, and what is counted meanwhile."""
+"""Where handlers run: queues of requests, who leaves them how, and whose thread takes them out."""
 
 from __future__ import annotations
 
-import json
+import gc
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, List, Optional
 
 import pytest
 
-from minimcp.engine.requests import IncomingRequest, Route, current_exchange
+from minimcp.engine.requests import IncomingRequest, Route, current_request
 from minimcp.errors import InternalError
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
-from minimcp.server.executors import Executor, Ticket
+from minimcp.server import executors as module
+from minimcp.server.executors import Executor, Job, Main, Serial, Submitting, executor_of, route_to
 
-from ..scripted import RecordingOutlet, Task
+from ..scripted import Task, wait_for
+from ..support import WAIT, eventually
+from .requests import RecordingSink, answers, config
+
+CONFIG = config()
 
 
 class Kept(Executor):
-    """Remembers its tickets and leaves them where they are."""
+    """Remembers its jobs and leaves them where they are."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.tickets: List[Ticket] = []
-        self.arrives: Callable[[Ticket], None] = self.tickets.append
+        self.jobs: List[Job] = []
 
-    def _arrived(self, ticket: Ticket) -> None:
-        self.arrives(ticket)
-
-    def __len__(self) -> int:
-        return len(self._waiting)
+    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
+        self.jobs.append(job)
 
 
-def exchange(handle: Optional[Callable[[IncomingRequest], Any]] = None, outlet: Any = None) -> Any:
-    route = Route(handle or (lambda exchange: {"n": 1}))
-    return IncomingRequest(Request(1, "work"), Peer(NEWEST_HANDSHAKE), route, outlet or RecordingOutlet())
+def exchange(
+    handle: Optional[Callable[[IncomingRequest], Any]] = None, *, of: Any = CONFIG, limit: Optional[int] = None
+) -> Any:
+    sink, route = RecordingSink(limit), Route(handle or (lambda exchange: {"n": 1}))
+    made = IncomingRequest(Request(1, "work"), Peer(NEWEST_HANDSHAKE), route, sink, server=of)
+    sink.requests.add(made)
+    return made
 
 
-def delivered(made: IncomingRequest) -> Any:
-    outlet: Any = made.outlet
-    return [json.loads(line) for line in outlet.delivered]
+def interrupt(exchange: IncomingRequest) -> Any:
+    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -48,17 +54,19 @@ def kept() -> Kept:
     return Kept()
 
 
-def test_a_request_is_run_where_its_ticket_is_run_and_only_once(kept: Kept) -> None:
+# ------------------------------------------------------------ jobs
+
+
+def test_a_request_is_run_once_where_its_job_is_run(kept: Kept) -> None:
     seen: List[Any] = []
-    made = exchange(lambda exchange: seen.append((exchange, current_exchange())) or {"n": 1})  # type: ignore[func-returns-value]
+    made = exchange(lambda exchange: seen.append((exchange, current_request())) or {"n": 1})  # type: ignore[func-returns-value]
     kept.start(made)
-    (ticket,) = kept.tickets
-    assert (len(kept), repr(kept), seen) == (1, "<Kept 1 waiting>", [])
-    assert [ticket.run(), ticket.run()] == [True, False]
-    ticket.withdraw()
-    assert ticket.job() is None  # type: ignore[func-returns-value]
-    assert seen == [(made, made)] and len(kept) == 0 and made.withdraw is None
-    assert [line["result"] for line in delivered(made)] == [{"n": 1}]
+    (job,) = kept.jobs
+    assert (repr(kept), seen) == ("<Kept 1 waiting>", [])
+    assert [job.run(), job.run()] == [True, False]
+    job.withdraw()
+    assert seen == [(made, made)] and repr(kept) == "<Kept 0 waiting>" and made.withdraw is None
+    assert [line["result"] for line in answers(made)] == [{"n": 1}]
 
 
 def test_a_request_that_runs_inside_another_leaves_that_its_context(kept: Kept) -> None:
@@ -67,49 +75,33 @@ def test_a_request_that_runs_inside_another_leaves_that_its_context(kept: Kept) 
     seen: List[Any] = []
 
     def outside(exchange: IncomingRequest) -> Any:
-        kept.tickets[0].run()
-        seen.append(current_exchange())
+        kept.jobs[0].run()
+        seen.append(current_request())
         return {}
 
     outer = exchange(outside)
     outer.run()
-    assert seen == [outer] and delivered(inner) and current_exchange() is None
+    assert seen == [outer] and answers(inner) and current_request() is None
 
 
 @pytest.mark.parametrize("waited_for", [True, False])
 def test_a_request_that_is_cancelled_leaves_the_queue_and_never_runs(kept: Kept, waited_for: bool) -> None:
     called: List[Any] = []
-    made = exchange(called.append)
+    made, early = exchange(called.append), exchange(called.append)
+    early.cancel()
+    kept.start(early)
     kept.start(made)
-    made.outlet.open = waited_for
+    if not waited_for:
+        made.sink.requests.claim(made)
     made.cancel("enough")
-    assert len(kept) == 0 and not kept.tickets[0].run() and called == []
-    assert ["error" in line for line in delivered(made)] == [True] * waited_for
-
-
-def test_a_ticket_cancels_its_request_while_it_has_it(kept: Kept) -> None:
-    made, run = exchange(), exchange()
-    kept.start(made)
-    kept.start(run)
-    kept.tickets[1].run()
-    for ticket in kept.tickets:
-        ticket.cancel("closing")
-    assert made.cancelled and made.reason == "closing" and not run.cancelled
-
-
-def test_a_request_that_was_cancelled_before_it_could_be_withdrawn(kept: Kept) -> None:
-    made = exchange()
-    made.cancel()
-    kept.start(made)
-    assert len(kept) == 0 and not kept.tickets[0].run()
+    assert repr(kept) == "<Kept 0 waiting>" and not kept.jobs[1].run() and called == []
+    assert ["error" in line for line in answers(made)] == [True] * waited_for
 
 
 def test_what_refuses_it_keeps_it_out(kept: Kept) -> None:
-    outlet = RecordingOutlet()
-    outlet.refusal = InternalError("too many")
-    with pytest.raises(InternalError, match="too many"):
-        kept.start(exchange(outlet=outlet))
-    assert len(kept) == 0 and kept.tickets == []
+    with pytest.raises(InternalError, match="more than 0 requests"):
+        kept.start(exchange(limit=0))
+    assert kept.jobs == [] and repr(kept) == "<Kept 0 waiting>"
 
 
 def test_who_watches_is_told_when_the_wait_is_over(kept: Kept) -> None:
@@ -121,46 +113,22 @@ def test_who_watches_is_told_when_the_wait_is_over(kept: Kept) -> None:
 
     kept.start(exchange(lambda exchange: notes.append("runs") or {}), watch)  # type: ignore[func-returns-value]
     assert notes == ["waits"]
-    kept.tickets[0].run()
+    kept.jobs[0].run()
     assert notes == ["waits", "begins", "runs"]
-
-
-def test_without_a_thread_it_is_not_queued(kept: Kept) -> None:
-    def arrives(ticket: Ticket) -> None:
-        kept.tickets.append(ticket)
-        raise RuntimeError("no threads")
-
-    kept.arrives = arrives
-    made = exchange()
-    with pytest.raises(RuntimeError):
-        kept.start(made)
-    assert len(kept) == 0 and not kept.tickets[0].run() and delivered(made) == []
-
-    def arrives_and_is_cancelled(ticket: Ticket) -> None:
-        made.cancel()
-        raise RuntimeError("no threads")
-
-    kept.arrives, made = arrives_and_is_cancelled, exchange()
-    kept.start(made)  # it has left already, with an answer
-    assert len(kept) == 0 and len(delivered(made)) == 1
 
 
 def test_an_executor_that_fails_is_the_answer(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
     called: List[Any] = []
     made, gone = exchange(called.append), exchange(called.append)
-    gone.outlet.open = False
+    gone.sink.requests.claim(gone)
     for each in (made, gone):
         kept.start(each)
-    for ticket in kept.tickets:
-        ticket.fail(ValueError("secret"))
-    assert called == [] and len(kept) == 0
-    assert "Internal error (reference" in delivered(made)[0]["error"]["message"] and delivered(gone) == []
-    kept.tickets[0].fail(ValueError("late"))
-    assert "after its job had been run" in caplog.messages[-1] and len(delivered(made)) == 1
-
-
-def interrupt(exchange: IncomingRequest) -> Any:
-    raise KeyboardInterrupt
+    for job in kept.jobs:
+        job.fail(ValueError("secret"))
+    assert called == [] and repr(kept) == "<Kept 0 waiting>"
+    assert "Internal error (reference" in answers(made)[0]["error"]["message"] and answers(gone) == []
+    kept.jobs[0].fail(ValueError("late"))
+    assert "after its job had been run" in caplog.messages[-1] and len(answers(made)) == 1
 
 
 def test_ctrl_c_in_a_handler_goes_on_to_the_main_thread_after_the_answer(kept: Kept) -> None:
@@ -168,51 +136,362 @@ def test_ctrl_c_in_a_handler_goes_on_to_the_main_thread_after_the_answer(kept: K
     kept.start(here)
     kept.start(there)
     with pytest.raises(KeyboardInterrupt):
-        kept.tickets[0].run()
-    assert Task(kept.tickets[1].run).result() is True
-    for made in (here, there):
-        assert made.interrupted and "error" in delivered(made)[0]
-    assert current_exchange() is None
-
-
-def test_a_request_that_is_struck_where_nothing_else_catches_it_is_answered(kept: Kept) -> None:
-    class Struck(RecordingOutlet):
-        __slots__ = ()
-
-        def answer(self, exchange: IncomingRequest, line: bytes) -> Any:
-            raise KeyboardInterrupt
-
-    made = exchange(outlet=Struck())
-    kept.start(made)
-    with pytest.raises(KeyboardInterrupt):
-        kept.tickets[0].run()
-    ((id, line),) = made.outlet.owed
-    assert (id, json.loads(line)["error"]["message"]) == (1, "interrupted")
+        kept.jobs[0].run()
+    assert Task(kept.jobs[1].run).result() is True
+    assert all("error" in answers(made)[0] for made in (here, there)) and current_request() is None
 
 
 def test_a_cancel_and_a_run_at_once_end_it_once() -> None:
     for _ in range(200):
-        kept = Kept()
-        made = exchange()
+        kept, made, begin = Kept(), exchange(), threading.Barrier(2)
         kept.start(made)
-        start = threading.Barrier(2)
 
-        def cancel(made: Any = made, start: threading.Barrier = start) -> None:
-            start.wait()
+        def cancel(made: Any = made, begin: threading.Barrier = begin) -> None:
+            begin.wait()
             made.cancel()
 
         task = Task(cancel)
-        start.wait()
-        kept.tickets[0].run()
+        begin.wait()
+        kept.jobs[0].run()
         task.result()
-        assert len(delivered(made)) == 1 and len(kept) == 0
+        assert len(answers(made)) == 1
 
 
-def test_in_a_fork_nothing_waits(kept: Kept) -> None:
-    kept.start(exchange())
-    kept.join(None)
-    kept.leave(None)
-    kept.renew()
-    assert len(kept) == 0
-    with pytest.raises(NotImplementedError):
-        Executor().start(exchange())
+# ------------------------------------------------------------ what an author may say
+
+
+class Queue:
+    """Somebody's queue: each look at its method makes a new object."""
+
+    def post(self, job: Callable[[], None]) -> None:
+        job()
+
+
+def test_names_and_objects() -> None:
+    main, serial, queue, pool = Main(), Serial(), Queue(), ThreadPoolExecutor(1)
+    known = {main}
+    assert executor_of(None, known) is None and executor_of("main", known) is main
+    assert executor_of(serial, known) is serial is executor_of(serial, known)
+    for given in (queue.post, pool):
+        made = executor_of(given, known)
+        assert isinstance(made, Submitting) and made is executor_of(given, known)
+    assert executor_of(Queue().post, known) is not executor_of(queue.post, known)
+    assert len(known) == 5
+    for wrong in ("Main", "", "thread"):
+        with pytest.raises(ValueError, match="executor is None, 'main', an object with submit"):
+            executor_of(wrong, known)
+    with pytest.raises(ValueError, match="'pool' is gone"):
+        executor_of("pool", known)
+    for other in (5, Serial, Main, object()):
+        with pytest.raises(TypeError, match="executor is None, 'main', an object with submit"):
+            executor_of(other, known)
+    with pytest.raises(TypeError, match="on_pump_needed is a callable"):
+        Main(5)  # type: ignore[arg-type]
+
+
+def test_main_is_that_of_the_server_that_has_the_connection() -> None:
+    ours, theirs = config(), config()
+    start = route_to(lambda exchange: {}, theirs.main).start
+    assert start is not None and route_to(lambda exchange: {}, None).start is None
+    start(exchange(of=ours))
+    assert theirs.main.pump() == 0 and ours.main.pump() == 1
+
+
+# ------------------------------------------------------------ main
+
+
+def test_what_waits_is_run_here_and_counted() -> None:
+    main, seen = Main(), []  # type: ignore[var-annotated]
+    for number in range(3):
+        main.start(exchange(lambda _, number=number: seen.append((number, threading.get_ident()))))
+    assert (main.pump(), main.pump()) == (3, 0)
+    assert seen == [(number, threading.get_ident()) for number in range(3)]
+    main.start(exchange())
+    assert Task(main.pump).result() == 1, "any thread may pump"
+
+
+def test_what_comes_meanwhile_is_for_the_next_time() -> None:
+    main = Main()
+
+    def more(_: IncomingRequest) -> Any:
+        main.start(exchange(more))
+        return {}
+
+    main.start(exchange(more))
+    assert [main.pump() for _ in range(3)] == [1, 1, 1]
+
+
+def waits(main: Main) -> bool:
+    """Whether somebody waits in `pump`."""
+    return bool(main._changed._waiters)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("timeout", [WAIT, None])
+def test_it_waits_for_the_first(timeout: Any) -> None:
+    main = Main()
+    task = Task(main.pump, timeout)
+    assert eventually(lambda: waits(main))
+    main.wake()
+    main.start(exchange())
+    assert task.result() == 1
+    began = time.monotonic()
+    assert main.pump(0.02) == 0 and time.monotonic() - began >= 0.02
+
+
+def test_it_cannot_run_inside_itself() -> None:
+    main, other = Main(), Main()
+    errors: List[str] = []
+
+    def inside(_: IncomingRequest) -> Any:
+        other.start(exchange())
+        assert other.pump() == 1, "another server's"
+        with pytest.raises(RuntimeError) as caught:
+            main.pump()
+        errors.append(str(caught.value))
+        return {}
+
+    main.start(exchange(inside))
+    assert main.pump() == 1 and main.pump() == 0
+    assert errors == ["pump is running on this thread already: what it runs cannot call it"]
+
+
+def test_two_threads_may_pump_at_once() -> None:
+    main, both = Main(), threading.Barrier(2)
+    for _ in range(2):
+        main.start(exchange(lambda _: both.wait(WAIT) and None))
+    tasks = [Task(main.pump) for _ in range(2)]
+    assert sum(task.result() for task in tasks) == 2
+
+
+def told(made: IncomingRequest) -> int:
+    """Have what runs aside for this request run; how much it was."""
+    sink: Any = made.sink
+    work, sink.spawned = sink.spawned, []
+    for each in work:
+        each()
+    return len(work)
+
+
+def test_the_author_is_told_once_between_two_pumps(caplog: pytest.LogCaptureFixture) -> None:
+    rung: List[int] = []
+
+    def ring() -> None:
+        rung.append(1)
+        raise ValueError("no window")
+
+    main = Main(ring)
+    made = [exchange() for _ in range(3)]
+    main.start(made[0])
+    main.start(made[1])
+    assert [told(each) for each in made] == [1, 0, 0] and rung == [1]
+    assert caplog.messages == ["on_pump_needed failed: no window"]
+    assert main.pump() == 2
+    main.start(made[2])
+    assert told(made[2]) == 1 and rung == [1, 1]
+    late = exchange()
+    main.start(exchange(lambda _: main.start(late)))
+    main.pump()
+    assert told(late) == 1 and main.pump() == 1, "also of what comes while it pumps"
+
+
+def test_after_ctrl_c_the_author_is_told_of_what_is_left() -> None:
+    main = Main(lambda: None)
+    struck, left = exchange(interrupt), exchange()
+    main.start(struck)
+    main.start(left)
+    told(struck)
+    with pytest.raises(KeyboardInterrupt):
+        main.pump()
+    assert "error" in answers(struck)[0] and told(left) == 1
+    assert main.pump() == 1
+
+
+def test_clear_cancels_what_waits_and_lets_those_go_who_wait() -> None:
+    main, made = Main(), exchange()
+    main.start(made)
+    main.clear("closing")
+    assert made.reason == "closing" and main.pump() == 0 and "error" in answers(made)[0]
+    task = Task(main.pump, None)
+    assert eventually(lambda: waits(main))
+    main.clear("closing")
+    assert task.result() == 0
+
+
+def test_it_pumps_until_it_is_over() -> None:
+    main, over, ran = Main(), threading.Event(), []  # type: ignore[var-annotated]
+
+    def end(_: IncomingRequest) -> Any:
+        ran.append(1)
+        over.set()
+        return {}
+
+    task = Task(main.pump_until, over.is_set)
+    main.start(exchange(interrupt))
+    main.start(exchange(end))
+    task.result()
+    assert ran == [1]
+    over.clear()
+    task = Task(main.pump_until, over.is_set)
+    over.set()
+    main.wake()
+    task.result()
+
+
+# ------------------------------------------------------------ threads of ours
+
+
+def threads(name: str = "minimcp-serial") -> List[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == name]
+
+
+def run(executor: Any, work: Callable[[], object] = lambda: None, of: Any = CONFIG) -> Any:
+    """Run something there, and wait for it."""
+    done = threading.Event()
+
+    def handle(exchange: IncomingRequest) -> Any:
+        try:
+            work()
+        finally:
+            done.set()
+        return {}
+
+    made = exchange(handle, of=of)
+    executor.start(made)
+    wait_for(done)
+    return made
+
+
+def test_one_thread_for_all_and_in_order() -> None:
+    serial, seen = Serial(), []  # type: ignore[var-annotated]
+    for number in range(50):
+        serial.start(exchange(lambda _, number=number: seen.append((number, threading.get_ident()))))
+    run(serial)
+    assert [number for number, _ in seen] == list(range(50)) and len({ident for _, ident in seen}) == 1
+    serial.leave(CONFIG)
+    assert eventually(lambda: not threads())
+
+
+def test_its_thread_ends_with_the_last_server_that_uses_it_and_begins_again() -> None:
+    serial, first, second = Serial(), config(), config()
+    run(serial, of=first)
+    run(serial, of=second)
+    assert serial in first.executors and serial in second.executors
+    (thread,) = threads()
+    serial.leave(first)
+    idents: List[int] = []
+    run(serial, lambda: idents.append(threading.get_ident()), of=second)
+    assert idents == [thread.ident]
+    serial.leave(second)
+    thread.join(WAIT)
+    assert not threads()
+    run(serial, of=first)
+    assert len(threads()) == 1
+    serial.leave(first)
+    assert eventually(lambda: not threads())
+
+
+def test_its_thread_ends_when_nothing_refers_to_it() -> None:
+    serial, of = Serial(), config()
+    run(serial, of=of)
+    (thread,) = threads()
+    of.executors.clear()
+    del serial
+    gc.collect()
+    thread.join(WAIT)
+    assert not thread.is_alive()
+
+
+def test_what_was_queued_is_done_before_it_ends() -> None:
+    serial, go, begun, seen = Serial(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
+    serial.start(exchange(lambda _: begun.set() or wait_for(go)))  # type: ignore[func-returns-value]
+    wait_for(begun)
+    for number in range(3):
+        serial.start(exchange(lambda _, number=number: seen.append(number)))
+    gone = exchange()
+    serial.start(gone)
+    gone.cancel()
+    serial.leave(CONFIG)
+    go.set()
+    assert eventually(lambda: not threads()) and seen == [0, 1, 2]
+
+
+def test_a_fault_does_not_end_its_thread(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(line: bytes, wait: bool) -> None:
+        raise ZeroDivisionError("a fault")
+
+    serial, made = Serial(), exchange()
+    made.sink.deliver = fail
+    serial.start(made)
+    run(serial)
+    serial.leave(CONFIG)
+    assert eventually(lambda: not threads()) and caplog.messages == ["minimcp-serial: a fault"]
+
+
+@pytest.mark.parametrize("make", [Serial, lambda: Submitting(lambda job: job()), Main])
+def test_in_a_fork_it_begins_anew(make: Callable[[], Any]) -> None:
+    executor = make()
+    executor._changed.acquire()
+    executor._queue[Job(exchange(), executor._queue, None)] = None
+    if not isinstance(executor, Main):
+        executor._thread._running = True  # in the parent
+    executor.renew()
+    assert repr(executor).endswith(" 0 waiting>")
+    if isinstance(executor, Main):
+        executor.start(exchange())
+        assert executor.pump() == 1
+    else:
+        run(executor)
+        executor.leave(CONFIG)
+        assert eventually(lambda: not threads() and not threads("minimcp-executor"))
+
+
+# ------------------------------------------------------------ executors of an author
+
+
+def test_a_callable_gets_functions_and_runs_them_where_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
+    jobs: List[Any] = []
+    given = threading.Semaphore(0)
+
+    def later(job: Callable[[], None]) -> None:
+        jobs.append(job)
+        given.release()
+
+    executor = Submitting(later)
+    made = [exchange() for _ in range(3)]
+    for each in made:
+        executor.start(each)
+        assert given.acquire(timeout=WAIT)
+        assert eventually(lambda: not threads("minimcp-executor"))
+    made[1].cancel()
+    assert [job() for job in [*jobs, *jobs]] == [None] * 6, "a second time does nothing"
+    assert ["result" in answers(each)[0] for each in made] == [True, False, True]
+    assert [len(answers(each)) for each in made] == [1, 1, 1]
+
+
+def test_a_pool_of_threads_is_told_of_what_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
+    with ThreadPoolExecutor(1) as pool:
+        executor, begun, go = Submitting(pool.submit), threading.Event(), threading.Event()
+        executor.start(exchange(lambda _: begun.set() or wait_for(go)))  # type: ignore[func-returns-value]
+        wait_for(begun)
+        assert len(executor.running) == 1
+        go.set()
+        assert eventually(lambda: not executor.running and not threads("minimcp-executor"))
+
+
+def test_a_callable_that_raises(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
+
+    def broken(job: Callable[[], None]) -> None:
+        if runs_it:
+            job()
+        raise SystemExit("closed")
+
+    executor = Submitting(broken)
+    for runs_it in (False, True):
+        made = exchange()
+        executor.start(made)
+        assert eventually(lambda: answers(made))  # noqa: B023
+        assert ("result" in answers(made)[0]) is runs_it
+    assert eventually(lambda: "after its job had been run" in caplog.text and not threads("minimcp-executor"))

@@ -13,7 +13,7 @@ from minimcp.server.context import Context
 from minimcp.server.input_rounds import Suspend, asker_of, serve_rounds, url_required
 
 from ..answering import R4, R5
-from .requests import AnsweringOutlet, config, exchange
+from .requests import AnsweringSink, config, exchange
 
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 YES, NO = {"action": "accept", "content": {"n": 1}}, {"action": "decline"}
@@ -53,8 +53,8 @@ class Call:
 
     def once(self, **params: Any) -> Any:
         """One round."""
-        outlet = AnsweringOutlet(self.answer)
-        made = exchange(params={"name": "t", **params}, of=self.config, outlet=outlet, **self.peer)
+        outlet = AnsweringSink(self.answer)
+        made = exchange(params={"name": "t", **params}, of=self.config, sink=outlet, **self.peer)
         try:
             return self.handle(made)
         finally:

@@ -15,8 +15,7 @@ from minimcp.engine.pool import here
 from minimcp.server.logging import LogHandler
 
 from ..answering import R4
-from ..scripted import RecordingOutlet
-from .requests import exchange, sent
+from .requests import RecordingSink, exchange, sent
 
 NAME = "tests.log_handler"
 
@@ -36,9 +35,9 @@ def logger() -> Iterator[logging.Logger]:
 @pytest.fixture
 def request_here() -> Iterator[Any]:
     """A request whose handler runs on this thread, and whose client wants everything."""
-    here.exchange = made = exchange(log_rank=0)
+    here.request = made = exchange(log_rank=0)
     yield made
-    here.exchange = None
+    here.request = None
 
 
 def said(made: Any) -> List[Dict[str, Any]]:
@@ -82,11 +81,11 @@ def test_a_traceback_is_the_formatters_business(logger: logging.Logger, request_
 def test_when_nothing_is_sent(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
     logger.error("outside of any handler")
     quiet = exchange(log_rank=None)
-    here.exchange = quiet
+    here.request = quiet
     try:
         logger.error("the client wants none")
         wanted = exchange(log_rank=3)
-        here.exchange = wanted
+        here.request = wanted
         logger.info("less than it wants")
         logger.addFilter(lambda record: "hidden" not in record.getMessage())
         logger.handlers[0].addFilter(lambda record: "secret" not in record.getMessage())
@@ -104,7 +103,7 @@ def test_when_nothing_is_sent(logger: logging.Logger, capsys: pytest.CaptureFixt
         thread.start()
         thread.join()
     finally:
-        here.exchange = None
+        here.request = None
         logger.filters.clear()
     assert sent(quiet) == sent(wanted) == []
     assert "Traceback" not in capsys.readouterr().err
@@ -129,7 +128,7 @@ class FailsAsText:
         raise RuntimeError("no text")
 
 
-class LosingOutlet(RecordingOutlet):
+class LosingOutlet(RecordingSink):
     def send(self, line: bytes) -> None:
         raise minimcp.ConnectionLost("gone")
 
@@ -145,7 +144,7 @@ def test_it_never_raises_and_never_comes_back(
     assert "RuntimeError: no text" in capsys.readouterr().err, "as logging reports it, on stderr"
     logger.error("goes on")
     assert len(said(request_here)) == 2
-    here.exchange = exchange(log_rank=0, outlet=LosingOutlet())
+    here.request = exchange(log_rank=0, sink=LosingOutlet())
     logger.error("to nobody")
     assert "Traceback" not in capsys.readouterr().err
 

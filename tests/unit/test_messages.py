@@ -221,6 +221,12 @@ def test_an_invalid_message_says_why_and_whose_it_is(sent: bytes, code: int, id:
     assert "\n" not in found.reason and 0 < len(found.reason) < 100
 
 
+def test_what_is_no_json_says_where() -> None:
+    expected = "this is no JSON: Expecting value: line 1 column 1 (char 0)"
+    assert decode(b"nonsense") == InvalidMessage(PARSE, expected)
+    assert decode(b"NaN") == InvalidMessage(PARSE, "this is no JSON")
+
+
 def test_an_array_is_decoded_element_by_element() -> None:
     sent = b"[" + b",".join([line(id=1, method="m"), b"5", line(method="n"), b"[]", line(id=2, result={})]) + b"]"
     invalid = InvalidMessage(INVALID, "a message is an object")

@@ -112,18 +112,3 @@ def test_k25_a_hostile_schema_keeps_nobody(schema: Any, caplog: pytest.LogCaptur
     made = checks({"type": "object", **schema})
     assert filled(made, structured_content=structured).value == structured
     assert ("are handed over unchecked" if "$ref" in schema else "is not run on a text of 101") in caplog.text
-
-
-def test_k25_a_list_with_thousands_of_tools_and_odd_ones_among_them() -> None:
-    deep: Any = {}
-    for _ in range(100):
-        deep = {"allOf": [deep]}
-    odd = [
-        {"name": "deep", "inputSchema": {"type": "object"}, "outputSchema": deep},
-        {"name": "headers", "inputSchema": {"type": "object", "properties": {"x": {"x-mcp-header": 5}}}},
-    ]
-    listed = odd + [{"name": f"t{number}", "inputSchema": {"type": "object"}} for number in range(10_000)]
-    server = Answering({"tools/list": result(tools=listed), "tools/call": result(content=[], structuredContent={})})
-    with minimcp.connect(server, revision=R4) as client:
-        assert len(client.list_tools()) == 10_002
-        assert client.call_tool("deep").structured_content == {}

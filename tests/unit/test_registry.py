@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import threading
@@ -14,8 +13,7 @@ import pytest
 
 import minimcp
 from minimcp import CapabilityNotSupported, Context, InvalidParams, MethodNotFound, RpcError, Server
-from minimcp.protocol.lifecycle import LOG_LEVELS, lacks
-from minimcp.protocol.lifecycle import Offer
+from minimcp.protocol.lifecycle import LOG_LEVELS, Offer, lacks
 from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
 from minimcp.schema.mismatch import Mismatch
 from minimcp.server.completion import TextHandler
@@ -227,7 +225,7 @@ class Thing(Registered):
     """Something with a name; where its function stands is its place."""
 
     def __init__(self, place: str, name: str = "") -> None:
-        super().__init__(THEIRS, SimpleNamespace(__qualname__=place), SimpleNamespace(name=name))  # type: ignore
+        super().__init__(THEIRS, SimpleNamespace(__qualname__=place), SimpleNamespace(name=name), None)  # type: ignore
 
     @property
     def place(self) -> str:
@@ -263,7 +261,7 @@ def test_a_table() -> None:
     made.remove("a")
     with pytest.raises(KeyError, match="Unknown thing: a"):
         made.remove("a")
-    assert made.all() == [second] and made.unknown("bb") == "Unknown thing: bb"
+    assert made.all() == [second] and made.unknown("B") == "Unknown thing: B, did you mean b?"
 
 
 def test_a_name_is_taken_once_whoever_comes() -> None:
@@ -401,21 +399,15 @@ def test_pages_are_made_once_for_each_revision_until_the_list_changes() -> None:
         listed.page(first["nextCursor"])
 
 
-def encoded(text: str) -> str:
-    return base64.urlsafe_b64encode(text.encode()).decode()
-
-
 @pytest.mark.requirement("PAGE-08")
 @pytest.mark.parametrize("cursor", [
-    "", "?", "abc", encoded("things:0"), encoded("things:01"), encoded("others:2"), encoded("things:-2"),
-    encoded("things"), encoded("things:15"), encoded("things:2") + "\n", encoded("things:2").rstrip("="),
-    encoded("things:99"), encoded("things:" + "9" * 5000), encoded("things:²"), "things:2", 2, True, ["x"], {},
-    "\ud800",
+    "", "?", "things:0", "things:02", "others:2", "things:-2", "things", "things:3", "things:2\n", "things:99",
+    "things:" + "9" * 5000, "things:²", 2, True, ["x"], {}, "\ud800",
 ])  # fmt: skip
 def test_a_cursor_of_somebody_else(cursor: Any) -> None:
     with pytest.raises(InvalidParams, match="cursor"):
-        Listed(20, 2).page(cursor)
-    assert Listed(5, 2).page(encoded("things:2"))["things"][0]["n"] == 2, "ours is the same in every process"
+        Listed(5, 2).page(cursor)
+    assert Listed(5, 2).page("things:2")["things"][0]["n"] == 2, "ours is the same in every process"
 
 
 # ------------------------------------------------------------ names and options
@@ -434,7 +426,8 @@ def test_annotations() -> None:
     own = Annotations(priority=1)
     for given, made in ((None, None), (own, own), ({"priority": 1}, own)):
         assert annotated(given, Annotations, "{}", "it") == made
-    for wrong, said in (({"lastModified": "x"}, "'lastModified': did you mean 'last_modified'"), (5, "it: annotations is")):
+    mistake = "'lastModified': did you mean 'last_modified'"
+    for wrong, said in (({"lastModified": "x"}, mistake), (5, "it: annotations is")):
         with pytest.raises(TypeError, match=said):
             annotated(wrong, Annotations, "{}", "it")  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Serving over standard streams: what ends it, what signals do, and that everything is put back."""
+"""`Server.run`: what ends it, what signals do, and that everything is put back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from queue import Empty
 from subprocess import PIPE
 from typing import Any, Callable, List, Optional
 
@@ -15,351 +14,190 @@ import pytest
 
 from minimcp.server import run as module
 from minimcp.server.executors import Main
-from minimcp.server.run import serve_stdio
+from minimcp.server.run import Run
 
-from ..scripted import Task, no_threads, wait_for
-from ..support import ROOT, WAIT
-from .test_executors import exchange
+from ..scripted import Task, wait_for
+from ..support import ROOT, WAIT, eventually
+from .requests import config
+from .test_executors import exchange, interrupt
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+SIGNALLED = [(module.LAST_SECONDS, "the server was told to end")]
 
 
-class FakeChannel:
-    """Ends when it is closed, or when `go` is set if that was asked for."""
+class Scene:
+    """Something that is served: it ends when it is closed, or where it is stubborn when the test lets it go."""
 
-    def __init__(self, *, stubborn: bool = False) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, stubborn: bool = False) -> None:
         self.ended = False
-        self.closing, self.go = threading.Event(), threading.Event()
+        self.closing, self.go, self.serving = threading.Event(), threading.Event(), threading.Event()
         self.closes: List[Any] = []
-        self.wake: Optional[Callable[[], None]] = None
+        self.parent = 100
+        self.config = config()
+        self.main: Main = self.config.main
+        self.connecting: Callable[[], None] = lambda: None
+        self.run: Optional[Run] = None
         if not stubborn:
             self.go.set()
+        monkeypatch.setattr(os, "getppid", lambda: self.parent)
+        monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
 
     def close(self, grace: float, reason: Optional[str]) -> None:
         self.closes.append((grace, reason))
         self.closing.set()
         wait_for(self.go)
         self.ended = True
-        assert self.wake is not None
-        self.wake()
+
+    def wake(self) -> None:
+        assert self.run is not None
+        self.run.wake()
+
+    def serve(self, **options: Any) -> None:
+        self.run = Run(self.main, 3, with_parent=True, **options)
+
+        def connect() -> Any:
+            self.serving.set()
+            self.connecting()
+            return self
+
+        self.run.serve(connect)
+
+    def want_main(self, handle: Callable[[], object]) -> None:
+        self.main.start(exchange(lambda _: handle(), of=self.config))
 
 
-class Scene:
-    """Standard streams that only note what happens to them, and a parent that lives until the test ends it."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, channel: FakeChannel) -> None:
-        self.channel, self.notes = channel, []  # type: ignore[var-annotated]
-        self.serving = threading.Event()
-        self.parent, self.main = 100, Main()
-        self.connecting: Callable[[], None] = lambda: None
-        monkeypatch.setattr(module, "StandardStreams", self)
-        monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
-        monkeypatch.setattr(os, "getppid", lambda: self.parent)
-
-    def take(self, *, max_message_bytes: Optional[int]) -> "Scene":
-        self.notes.append(f"taken {max_message_bytes}")
-        return self
-
-    def restore(self) -> None:
-        self.notes.append("restored")
-
-    def connect(self, streams: Any, wake: Callable[[], None]) -> Any:
-        assert streams is self
-        self.channel.wake = wake
-        self.serving.set()
-        self.connecting()
-        return self.channel
-
-    def serve(self, grace: float = 3) -> None:
-        serve_stdio(self.connect, max_message_bytes=7, grace=grace, main=self.main)
+def no_watcher() -> bool:
+    return eventually(lambda: "minimcp-run" not in [thread.name for thread in threading.enumerate()])
 
 
-ALL = ["taken 7", "restored"]
-SIGNALLED = [(3, "the server was told to end")]
-
-
-def test_the_input_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(monkeypatch, FakeChannel())
+def test_what_ends_by_itself_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch)
 
     def end() -> None:
-        scene.channel.ended = True
-        scene.channel.wake()  # type: ignore[misc]
+        scene.ended = True
+        scene.wake()
 
     scene.connecting = end
     scene.serve()
-    assert scene.notes == ALL and scene.channel.closes == []
+    assert scene.closes == [] and no_watcher()
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_ends_it_and_the_old_handlers_come_back(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
-    scene = Scene(monkeypatch, FakeChannel())
+    scene = Scene(monkeypatch)
     scene.connecting = lambda: os.kill(os.getpid(), number)  # before the first answer
     scene.serve()
-    assert scene.notes == ALL and scene.channel.closes == SIGNALLED
-    assert [signal.getsignal(each) for each in SIGNALS] == before
-
-
-def test_a_second_signal_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(monkeypatch, FakeChannel(stubborn=True))
-
-    def twice() -> None:
-        wait_for(scene.serving)
-        os.kill(os.getpid(), signal.SIGTERM)
-        wait_for(scene.channel.closing)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    task = Task(twice)
-    scene.serve()
-    assert not scene.channel.ended and scene.notes == ALL
-    task.result()
-    scene.channel.go.set()
+    assert scene.closes == SIGNALLED and no_watcher()
+    assert [signal.getsignal(each) for each in SIGNALS] == before and signal.set_wakeup_fd(-1) == -1
 
 
 def test_a_server_that_is_closed_lets_its_requests_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(monkeypatch, FakeChannel())
-    scene.connecting = lambda: scene.channel.wake()  # type: ignore[misc]
+    scene = Scene(monkeypatch)
+    scene.connecting = lambda: [scene.wake() for _ in range(3)] and None
     scene.serve()
-    assert scene.notes == ALL and scene.channel.closes == [(3, None)]
+    assert scene.closes == [(3, None)] and no_watcher()
+    scene.wake()  # too late for anything
 
 
-@pytest.mark.parametrize("looks", [0, 1, 3])
-def test_c34_the_parent_has_gone(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
-    scene = Scene(monkeypatch, FakeChannel())
-    gate, parents = DeadGate(), [100] * (looks + 1) + [1]
-    monkeypatch.setattr(module, "SimpleQueue", lambda: gate)
-    monkeypatch.setattr(os, "getppid", lambda: parents.pop(0) if len(parents) > 1 else 1)
+def test_c34_the_parent_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch)
+    scene.connecting = lambda: setattr(scene, "parent", 1)
     scene.serve()
-    assert scene.notes == ALL and scene.channel.closes == [(3, "the process that started the server has gone")]
-    assert gate.looks >= looks
+    assert scene.closes == [(3, "the process that started the server has gone")] and no_watcher()
 
 
-class DeadGate:
-    """Wakes nobody."""
-
-    def __init__(self) -> None:
-        self.looks = 0
-
-    def put(self, _: None) -> None:
-        pass
-
-    def get(self, *, timeout: float) -> None:
-        """As of a queue: with a bound, so that Python comes back to signals."""
-        assert 0 < timeout <= 1
-        self.looks += 1
-        raise Empty
-
-
-def test_it_looks_often_enough_for_a_signal_that_woke_nobody() -> None:
-    assert module.LOOK_SECONDS == 0.2
-
-
-def test_what_says_nothing_when_it_has_ended_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server over HTTP has no reader that sees the end."""
-    scene = Scene(monkeypatch, FakeChannel())
-    monkeypatch.setattr(module, "LOOK_SECONDS", WAIT)
-    looks: List[Optional[bool]] = []
-    woken = module._woken
-
-    def look(gate: Any) -> Optional[bool]:
-        looks.append(woken(gate))
-        return looks[-1]
-
-    def told() -> None:
-        scene.channel.wake = lambda: None
-        signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr(module, "_woken", look)
-    scene.connecting = told
-    scene.serve()
-    assert scene.channel.closes == SIGNALLED and None not in looks
-
-
-def test_it_looks_again_when_nobody_wakes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(monkeypatch, FakeChannel(stubborn=True))
-    woken: List[int] = []
-
-    def late() -> None:
-        wait_for(scene.channel.closing)
-        scene.channel.wake = lambda: woken.append(1)
-        scene.channel.go.set()
-
-    scene.connecting = lambda: scene.channel.wake()  # type: ignore[misc]
-    task = Task(late)
-    scene.serve()
-    task.result()
-    assert scene.channel.ended and scene.notes == ALL
-
-
-def test_in_another_thread_signals_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_another_thread_signals_are_left_alone_and_pumping_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
-    scene = Scene(monkeypatch, FakeChannel())
+    scene, threads = Scene(monkeypatch), []  # type: ignore[var-annotated]
     task = Task(scene.serve)
     wait_for(scene.serving)
     assert [signal.getsignal(each) for each in SIGNALS] == before
-    assert scene.channel.wake is not None
-    scene.channel.wake()
+    scene.want_main(lambda: threads.append(threading.current_thread()))
+    assert scene.main.pump(WAIT) == 1 and threads == [threading.main_thread()]
+    scene.wake()
     task.result()
-    assert scene.notes == ALL
 
 
-def test_an_ignored_signal_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ignored_signal_stays_ignored_and_a_handler_that_is_not_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
     old = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        scene = Scene(monkeypatch, FakeChannel())
-        seen: List[Any] = []
+        scene, seen = Scene(monkeypatch), []  # type: ignore[var-annotated]
+        with monkeypatch.context() as patch:
+            patch.delattr(signal, "SIGTERM")
 
-        def look() -> None:
-            seen.append(signal.getsignal(signal.SIGHUP))
-            scene.channel.wake()  # type: ignore[misc]
+            def look() -> None:
+                seen.append(signal.getsignal(signal.SIGHUP))
+                scene.wake()
 
-        scene.connecting = look
-        scene.serve()
+            scene.connecting = look
+            scene.serve()
         assert seen == [signal.SIG_IGN] == [signal.getsignal(signal.SIGHUP)]
     finally:
         signal.signal(signal.SIGHUP, old)
 
 
-def test_a_signal_that_does_not_exist_and_a_handler_that_is_not_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(monkeypatch, FakeChannel())
-    scene.connecting = lambda: scene.channel.wake()  # type: ignore[misc]
-    number, old = signal.SIGHUP, signal.getsignal(signal.SIGHUP)
-    with monkeypatch.context() as patch:
-        patch.delattr(signal, "SIGHUP")
-        scene.serve()
-    assert scene.notes == ALL
-    signals = module._Signals(lambda: None, scene.main)
-    signals._old.append((number, None))
-    try:
-        signals.__exit__()
-        assert signal.getsignal(number) is signal.SIG_DFL
-    finally:
-        signal.signal(number, old)
+@pytest.mark.parametrize("last", [lambda: None, lambda: interrupt(None)])  # type: ignore[arg-type]
+def test_the_main_thread_pumps(monkeypatch: pytest.MonkeyPatch, last: Any) -> None:
+    scene, threads = Scene(monkeypatch), []  # type: ignore[var-annotated]
 
+    def end() -> None:
+        threads.append(threading.current_thread())
+        scene.wake()
+        last()
 
-class Wanted:
-    """A request for the main thread comes when the service begins, and the channel ends when it is served."""
+    def ask() -> None:
+        threads.append(threading.current_thread())
+        Task(scene.want_main, end).result()
 
-    def __init__(self, scene: Scene, handle: Callable[[], None]) -> None:
-        self._scene, self._handle = scene, handle
-        self.threads: List[Any] = []
-        scene.connecting = self.ask
-
-    def ask(self) -> None:
-        self._scene.main.start(exchange(self._serve))
-
-    def _serve(self, _: Any) -> Any:
-        self.threads.append(threading.current_thread())
-        try:
-            self._handle()
-        finally:
-            self._scene.channel.wake()  # type: ignore[misc]
-        return {}
-
-
-def interrupt() -> None:
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("handle", [lambda: None, interrupt])
-def test_the_main_thread_pumps(monkeypatch: pytest.MonkeyPatch, handle: Any) -> None:
-    scene = Scene(monkeypatch, FakeChannel())
-    wanted = Wanted(scene, handle)
+    scene.connecting = lambda: scene.want_main(ask)
     scene.serve()
-    assert wanted.threads == [threading.main_thread()] and scene.channel.closes == [(3, None)]
-    assert scene.notes == ALL and scene.main.bells == []
+    assert threads == [threading.main_thread()] * 2 and scene.closes == [(3, None)]
 
 
-def test_work_that_comes_later_is_pumped_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(monkeypatch, FakeChannel())
-    first, served = threading.Event(), []  # type: ignore[var-annotated]
-
-    def more() -> None:
-        wait_for(first)
-        scene.main.start(exchange(lambda _: served.append(2)))
-        scene.main.start(exchange(lambda _: scene.channel.wake()))  # type: ignore[misc]
-
-    scene.connecting = lambda: scene.main.start(exchange(lambda _: first.set()))
-    task = Task(more)
+def test_what_does_not_close_in_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SIGNAL_SECONDS", 0.05)
+    scene = Scene(monkeypatch, stubborn=True)
+    scene.connecting = lambda: signal.raise_signal(signal.SIGTERM)
     scene.serve()
-    task.result()
-    assert served == [2]
+    assert not scene.ended and scene.closing.is_set()
+    scene.go.set()
 
 
-def test_another_thread_leaves_the_pumping_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(monkeypatch, FakeChannel())
-    wanted = Wanted(scene, lambda: None)
-    task = Task(scene.serve)
-    wait_for(scene.serving)
-    assert scene.main.pump(WAIT) == 1
-    task.result()
-    assert wanted.threads == [threading.main_thread()]
-
-
-def test_without_a_thread_for_the_stand_in_it_pumps_between_looks(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("how", ["signal", "second signal", "closed", "executor"])
+def test_a_handler_that_does_not_return_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    scene = Scene(monkeypatch, FakeChannel())
-    wanted = Wanted(scene, lambda: None)
-    with no_threads(monkeypatch, "stand-in"):
-        scene.serve()
-    assert wanted.threads == [threading.main_thread()] and scene.notes == ALL
-    assert "nothing looks for the end" in caplog.text
-
-
-@pytest.mark.parametrize("way", ["pthread_kill", "raise_signal"])
-def test_a_handler_that_does_not_return_is_struck(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    scene = Scene(monkeypatch, FakeChannel())
+    scene, ended, codes = Scene(monkeypatch, stubborn=how == "second signal"), threading.Event(), []
+    monkeypatch.setattr(module, "SIGNAL_SECONDS", WAIT if how == "second signal" else 0.05)
     monkeypatch.setattr(module, "LAST_SECONDS", 0.05)
-    monkeypatch.setattr(module, "STRUCK_SECONDS", WAIT)
-    if way == "raise_signal":
-        monkeypatch.delattr(signal, "pthread_kill")
-    struck = []
-
-    def deaf() -> None:
-        scene.channel.wake()  # type: ignore[misc]
-        try:
-            for _ in range(1000):  # the handler of a signal runs between two waits
-                threading.Event().wait(WAIT / 1000)
-        except KeyboardInterrupt:
-            struck.append(True)
-            raise
-
-    Wanted(scene, deaf)
-    scene.serve()
-    assert struck == [True] and scene.notes == ALL
-
-
-def test_what_does_not_even_end_when_struck_ends_the_process(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    scene, ended = Scene(monkeypatch, FakeChannel()), threading.Event()
-    monkeypatch.setattr(module, "LAST_SECONDS", 0.05)
-    monkeypatch.setattr(module, "STRUCK_SECONDS", 0.05)
-    codes: List[int] = []
 
     def exit_(code: int) -> None:
         codes.append(code)
         ended.set()
 
-    monkeypatch.setattr(os, "_exit", exit_)
-
     def wedged() -> None:
-        scene.channel.wake()  # type: ignore[misc]
-        while not ended.is_set():
-            try:
-                wait_for(ended)
-            except KeyboardInterrupt:
-                pass
+        if how == "closed":
+            scene.wake()
+        else:
+            os.kill(os.getpid(), signal.SIGTERM)
+        if how == "second signal":
+            wait_for(scene.closing)
+            os.kill(os.getpid(), signal.SIGINT)
+        if how != "executor":
+            wait_for(ended)
 
-    Wanted(scene, wedged)
-    scene.serve()
-    assert codes == [1] and "does not return" in caplog.text
+    monkeypatch.setattr(os, "_exit", exit_)
+    scene.connecting = lambda: scene.want_main(wedged)
+    scene.serve(is_busy=lambda: how == "executor")
+    wait_for(ended)
+    scene.go.set()
+    assert no_watcher() and codes == [1] and "a handler does not return" in caplog.text
 
 
 def test_what_fails_at_the_start_puts_everything_back(monkeypatch: pytest.MonkeyPatch) -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
-    scene = Scene(monkeypatch, FakeChannel())
+    scene = Scene(monkeypatch)
 
     def fail() -> None:
         raise RuntimeError("no threads")
@@ -367,8 +205,7 @@ def test_what_fails_at_the_start_puts_everything_back(monkeypatch: pytest.Monkey
     scene.connecting = fail
     with pytest.raises(RuntimeError):
         scene.serve()
-    assert scene.notes == ALL
-    assert [signal.getsignal(each) for each in SIGNALS] == before
+    assert [signal.getsignal(each) for each in SIGNALS] == before and signal.set_wakeup_fd(-1) == -1
 
 
 def test_a_person_at_a_terminal_is_told_what_this_is() -> None:

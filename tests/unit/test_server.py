@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import io
 import json
 import logging
 import os
 import threading
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Iterator, List
 
 import pytest
 
 import minimcp
 from minimcp import Context, Limits, Server
-from minimcp.engine.transport import MemoryPipe
-from minimcp.server import run as run_module
+from minimcp.engine.transport import memory_pair
 
 from ..answering import R1, R3, R4, R5, REVISIONS
 from ..scripted import Task, dumps, notice, request, wait_for
@@ -204,31 +202,6 @@ def test_a_name_is_taken_once() -> None:
         server.remove_tool("echo")
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"executor": "elsewhere"}, "executor"),
-        ({"page_size": 0}, "page_size"),
-        ({"max_rounds": 0}, "max_rounds"),
-        ({"ask_timeout": -1.0}, "ask_timeout"),
-        ({"list_cache_scope": "secret"}, "list_cache_scope"),
-        ({"capabilities": {"roots"}}, "roots"),
-        ({"revisions": ["1999-01-01"]}, "1999-01-01"),
-        ({"revisions": []}, "name one of"),
-        ({"max_workers": 0}, "max_workers"),
-        ({"drain_grace": -1}, "drain_grace"),
-    ],
-)
-def test_options_that_a_server_cannot_have(options: Dict[str, Any], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        Server("x", **options)
-    for wrong in ({"revisions": R4}, {"trace": 5}, {"executor": 5}, {"on_pump_needed": 5}):
-        with pytest.raises(TypeError):
-            Server("x", **wrong)  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
-        Server(5)  # type: ignore[arg-type]
-
-
 # ---------------------------------------------------------------- what is declared and spoken
 
 
@@ -289,23 +262,6 @@ def test_arrays_where_the_author_takes_them(raw: Any) -> None:
         client.initialize()
         client.send(ping)
         assert isinstance(client.next(), list) is taken
-
-
-def test_the_servers_executor_is_the_tools() -> None:
-    threads: List[str] = []
-
-    def where() -> str:
-        """Where it runs."""
-        threads.append(threading.current_thread().name)
-        return ""
-
-    server = Server("x", executor="pool")
-    server.add_tool(where)
-    with pytest.raises(ValueError, match="executor"):
-        server.add_tool(where, name="b", executor="elsewhere")
-    with minimcp.connect(server) as client:
-        assert client.call_tools([("where", None)] * 2)
-    assert len(threads) == 2
 
 
 @pytest.mark.requirement("LIFE-05")
@@ -439,14 +395,36 @@ def test_close_from_a_handler_of_another_server() -> None:
         assert client.call_tool("stop_inner").text == "<Server 'made' 1 tools, 0 connections>"
 
 
+def test_all_connections_are_closed_at_the_same_time() -> None:
+    server, gate = gated(limits=Limits(drain_grace=WAIT))
+    barrier = threading.Barrier(3)
+
+    @server.tool
+    def last(ctx: Context) -> str:
+        """Return when this handler of every connection has seen the end of its own."""
+        gate.begun.set()
+        barrier.wait(WAIT)
+        return "over"
+
+    clients = [minimcp.connect(server) for _ in range(3)]
+    calls = [Task(lambda client=client: client.call_tool("last").text) for client in clients[:2]]
+    wait_for(gate.begun)
+    closing = Task(server.close)
+    barrier.wait(WAIT)  # one after the other, the first would wait for ever
+    assert [call.result() for call in calls] == ["over"] * 2
+    closing.result()
+    for client in clients:
+        client.close()
+
+
 def test_the_end_is_told() -> None:
     ended = threading.Event()
-    ours, theirs = MemoryPipe.pair()
+    ours, theirs = memory_pair(None)
     channel = made().connect(ours, name="named", on_end=ended.set)
     assert "'named' open" in repr(channel)
     theirs.close()
     wait_for(ended)
-    plain, other = MemoryPipe.pair()
+    plain, other = memory_pair(None)
     unnamed = made().connect(plain)
     other.close()
     assert unnamed.wait_until_ended(WAIT)
@@ -455,26 +433,18 @@ def test_the_end_is_told() -> None:
 # ---------------------------------------------------------------- running
 
 
-class Streams(MemoryPipe):
-    """Standard streams whose other end is in this process."""
-
-    __slots__ = ()
-
-    def restore(self) -> None:
-        self.close()
-
-
 @pytest.fixture
 def streams(monkeypatch: pytest.MonkeyPatch) -> Any:
-    ours, theirs = Streams.pair()
+    ours, theirs = memory_pair(None)
+    ours.restore = ours.close  # type: ignore[attr-defined]
 
     class Taken:
-        take = staticmethod(lambda *, max_message_bytes: ours)
+        take = staticmethod(lambda limit: ours)
 
     class Target:
         open_pipe = staticmethod(lambda: theirs)
 
-    monkeypatch.setattr(run_module, "StandardStreams", Taken)
+    monkeypatch.setattr("minimcp.stdio.streams.StandardStreams", Taken)
     return Target()
 
 
@@ -501,7 +471,7 @@ def test_run_until_the_input_ends(streams: Any, in_main_thread: bool) -> None:
     task = Task(talk if in_main_thread else server.run)
     assert (server.run if in_main_thread else talk)() == (None if in_main_thread else "echo")
     assert task.result() == ("echo" if in_main_thread else None)
-    assert server._wakers == []
+    assert server._runs == []
 
 
 @pytest.mark.parametrize("where", ["thread", "handler"])
@@ -570,7 +540,7 @@ def slow(ctx: Context) -> str:
 
 serial, jobs = minimcp.Serial(), queue.SimpleQueue()
 for name, executor in (("serial", serial), ("main", "main"), ("posted", jobs.put)):
-    server.add_tool(pid, name=name)
+    server.add_tool(pid, name=name, executor=executor)
 
 def everywhere(client):
     answers = [client.submit(client.call_tool, name) for name in ("serial", "main", "posted")]
@@ -585,8 +555,7 @@ while "1 waiting" not in repr(server._config.main):
     threading.Event().wait(0.01)
 assert client.call_tool("pid").text == str(os.getpid())
 server._state_lock.acquire()
-serial._thread._thread_lock.acquire()
-server._registry.tools.alarm._changed.acquire()
+serial._changed.acquire()
 child = os.fork()
 if not child:
     code = 1
@@ -604,9 +573,8 @@ if not child:
         server.close()
     finally:
         os._exit(code)
-server._registry.tools.alarm._changed.release()
 server._state_lock.release()
-serial._thread._thread_lock.release()
+serial._changed.release()
 assert server.pump() == 1 and waiting.result(8).text == str(os.getpid())
 everywhere(client)
 assert os.waitpid(child, 0)[1] == 0, "the child"
@@ -616,24 +584,16 @@ print("both")
 """
 
 
+def test_servers_leave_no_hook_behind_for_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks: List[Any] = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **given: hooks.append(given), raising=False)
+    for _ in range(3):
+        made()
+    assert hooks == []
+
+
 def test_a_server_works_on_both_sides_of_a_fork(tmp_path: Any) -> None:
     script = tmp_path / "forked.py"
     script.write_text(FORKED, encoding="utf-8")
     done = run_python([str(script)], env={"PYTHONPATH": os.getcwd()})
     assert (done.returncode, done.stdout) == (0, b"both\n"), done.stderr.decode()
-
-
-def test_a_server_is_renewed_after_a_fork_while_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    renewals: List[Any] = []
-    remember = lambda *, after_in_child: renewals.append(after_in_child)  # noqa: E731
-    monkeypatch.setattr(os, "register_at_fork", remember, raising=False)
-    server = made()
-    with minimcp.connect(server):
-        server._state_lock.acquire()
-        renewals[0]()
-        assert not server._state_lock.locked() and "0 connections" in repr(server)
-    Server("gone")
-    gc.collect()
-    renewals[1]()  # of one that nobody has any more
-    monkeypatch.delattr(os, "register_at_fork")
-    assert made().name == "made"

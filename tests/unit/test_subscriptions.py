@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from typing import Any, Dict, List, Optional
 
 import pytest
 
-from minimcp.engine.requests import LATER
-from minimcp.engine.requests import Batch
+from minimcp.engine.requests import LATER, Batch
 from minimcp.errors import InternalError, InvalidParams
 from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module
@@ -17,9 +15,8 @@ from minimcp.server.subscriptions import Subscriptions
 from minimcp.types.notifications import covering
 
 from ..answering import R1, R5
-from ..scripted import RecordingOutlet
 from ..support import WAIT
-from .requests import config, exchange, sent
+from .requests import RecordingSink, answers, config, exchange, sent
 
 EVERYTHING = {
     "toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,
@@ -40,9 +37,9 @@ def stream(of: Subscriptions, notifications: Any = EVERYTHING) -> Any:
 
 def news(opened: Any) -> List[Any]:
     """What has been sent since the last look."""
-    opened.outlet.work()
+    opened.sink.work()
     lines = sent(opened)
-    opened.outlet.lines.clear()
+    opened.sink.lines.clear()
     return lines
 
 
@@ -105,13 +102,13 @@ def test_a_stream_begins_behind_what_is_being_told_on_others(monkeypatch: pytest
     opened = [exchange("subscriptions/listen", {"notifications": EVERYTHING}, revision=R5) for _ in range(2)]
     begins = threading.Thread(target=lambda: subscriptions.listen(opened[1]))
 
-    def later(outlet: Any, work: Any) -> None:
+    def post(sink: Any, work: Any) -> None:
         if order and threading.current_thread() is not begins:
             begins.start()
             begins.join(0.2)  # it waits for this thread; where it does not, it is through by now
         order.append(threading.current_thread().name)
 
-    monkeypatch.setattr(type(opened[0].outlet), "later", later)
+    monkeypatch.setattr(RecordingSink, "post", post)
     subscriptions.listen(opened[0])
     subscriptions._streams[opened[0]].notices._take()
     subscriptions.list_changed("tools")
@@ -126,7 +123,7 @@ def test_streams_are_counted() -> None:
     with pytest.raises(InternalError, match="Limits.streams"):
         stream(subscriptions)
     first.cancel("enough")
-    for work in first.outlet.aside:
+    for work in first.sink.spawned:
         work()
     stream(subscriptions)
     assert all(stream(made(max_streams=None)) for _ in range(3))
@@ -152,11 +149,11 @@ def test_streams_that_open_at_once_are_counted_too() -> None:
 
 
 def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None:
-    subscriptions, shared = made("tools"), RecordingOutlet()
+    subscriptions, shared = made("tools"), RecordingSink()
     opened = exchange("subscriptions/listen", {"notifications": EVERYTHING}, revision=R5)
-    opened.outlet = Batch(shared, [], [1])
+    opened.sink = Batch(shared, [], [1])
     assert subscriptions.listen(opened) is LATER
-    subscriptions.end_streams(RecordingOutlet())
+    subscriptions.end_streams(RecordingSink())
     assert len(subscriptions._streams) == 1
     subscriptions.end_streams(shared)
     assert not subscriptions._streams
@@ -168,7 +165,7 @@ def test_a_stream_that_was_cancelled_hears_nothing_more() -> None:
     opened = stream(subscriptions)
     news(opened)
     opened.cancel()
-    for work in opened.outlet.aside * 2:
+    for work in opened.sink.spawned * 2:
         work()
     subscriptions.list_changed("tools")
     assert news(opened) == []
@@ -180,16 +177,16 @@ def test_streams_end_behind_what_waits() -> None:
     ours, theirs, late = stream(subscriptions), stream(subscriptions), stream(subscriptions)
     news(ours), news(theirs)
     subscriptions.list_changed("tools")
-    late.outlet.open = False  # somebody else answers it
-    subscriptions.end_streams(ours.outlet)
+    late.sink.requests.claim(late)  # somebody else answers it
+    subscriptions.end_streams(ours.sink)
     assert news(ours) == [changed("tools/list_changed")]
-    ((id, line),) = ours.outlet.owed
-    result = json.loads(line)["result"]
-    assert id == 1 and result["resultType"] == "complete" and result["_meta"][SUBSCRIPTION_KEY] == 1
-    assert not theirs.outlet.owed
+    (answer,) = answers(ours)
+    result = answer["result"]
+    assert answer["id"] == 1 and result["resultType"] == "complete" and result["_meta"][SUBSCRIPTION_KEY] == 1
+    assert not answers(theirs)
     subscriptions.end_streams()
     news(theirs), news(late)
-    assert len(theirs.outlet.owed) == 1 and not late.outlet.owed
+    assert len(answers(theirs)) == 1 and not answers(late)
     assert repr(subscriptions) == "<Subscriptions 0 sessions, 0 streams>"
 
 
@@ -198,8 +195,7 @@ def test_a_session_hears_of_what_was_declared_to_it() -> None:
     offered = ["tools"]
     subscriptions = Subscriptions(config(), lambda kind: kind in offered)
     asked = exchange("resources/subscribe", {"uri": "a://1"}, revision=R1)
-    outlet: Any = asked.outlet
-    subscriptions.open_session(asked.peer, outlet.later)
+    subscriptions.open_session(asked.peer, asked.sink.post)
     offered.append("prompts")
     assert subscriptions.subscribe(asked) == {}
     for kind in ("tools", "prompts", "tools"):
@@ -230,7 +226,7 @@ def test_subscriptions_of_a_session_are_checked_and_counted() -> None:
         with pytest.raises(InvalidParams):
             subscriptions.subscribe(asked)
     asked = exchange("resources/subscribe", {"uri": "a://1"}, revision=R1)
-    subscriptions.open_session(asked.peer, asked.outlet.later)
+    subscriptions.open_session(asked.peer, asked.sink.post)
     subscriptions._sessions[asked.peer].uris.update((f"a://x{number}", None) for number in range(10_000))
     with pytest.raises(InternalError, match="10000"):
         subscriptions.subscribe(asked)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import logging
 from typing import Any, List, Literal
 
@@ -20,7 +19,7 @@ from minimcp.types import Annotations, Icon, TextResourceContents, ToolAnnotatio
 
 from ..answering import R1, R3, R4, R5, REVISIONS
 from ..support import WAIT, eventually
-from .requests import config, exchange, read
+from .requests import answers, config, exchange, read
 
 
 def echo(text: str = "") -> str:
@@ -200,13 +199,11 @@ def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
     made.add(echo, timeout=0.01, executor=main)
     of = config(main=main)
     late, quick = (exchange(params={"name": "echo"}, of=of) for _ in range(2))
-    outlet: Any = late.outlet
     start = made.get("echo").route.start
     assert start is not None
     start(late)
-    assert eventually(lambda: outlet.owed)
-    ((_, line),) = outlet.owed
-    assert json.loads(line)["result"]["content"][0]["text"] == "echo did not begin within 0.01 s"
+    assert eventually(lambda: answers(late))
+    assert answers(late)[0]["result"]["content"][0]["text"] == "echo did not begin within 0.01 s"
     assert eventually(lambda: late.cancelled and "0 waiting" in repr(main)), "it has left the queue, after its answer"
     assert main.pump() == 0
     made.add(echo, timeout=WAIT, executor=main, replace=True)
@@ -287,7 +284,8 @@ def test_a_schema_that_is_no_objects_is_wrapped() -> None:
     assert wrapped_schema(plain) == plain and wrapped_schema(plain) is not plain
     assert wrapped_schema({"type": "array", "$defs": {"a": {}}, "definitions": {"b": {}}, "$schema": "s"}) == {
         "type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"],
-        "x-minimcp-wrapped": True, "x-fastmcp-wrap-result": True, "$defs": {"a": {}}, "definitions": {"b": {}}, "$schema": "s",
+        "x-minimcp-wrapped": True, "x-fastmcp-wrap-result": True, "$defs": {"a": {}}, "definitions": {"b": {}},
+        "$schema": "s",
     }
 
 

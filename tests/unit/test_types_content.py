@@ -163,6 +163,7 @@ def test_reading_gives_several_items() -> None:
     for wrong in ({"ttl_ms": -1}, {"cache_scope": "secret"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             t.ReadResourceResult([], **wrong)  # type: ignore[arg-type]
+    assert t.ReadResourceResult.from_wire({"contents": [], "cacheScope": "new"}).cache_scope == "new"
     assert t.ReadResourceResult([], ttl_ms=0, cache_scope="private").to_wire()["ttlMs"] == 0
     first, nothing = t.ReadResourceResult([t.TextResourceContents("a:t", "t")]), t.ReadResourceResult([])
     assert (first.text, first.data, nothing.text, nothing.data) == ("t", None, None, None)

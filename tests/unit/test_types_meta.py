@@ -76,7 +76,7 @@ def test_identifiers_of_extensions() -> None:
             check_identifier(identifier, "it")
     wrong: Tuple[Any, ...] = ({5: {}}, {"com.example/x": True}, {"com.example/x": None})
     for extensions in wrong:
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="is a str, not int|settings of 'com.example/x' are an object"):
             check_extensions(extensions)
     given = {"com.example/x": {"a": 1}}
     found = check_extensions(given)

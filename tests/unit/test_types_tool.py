@@ -8,24 +8,6 @@ from typing import Any
 import pytest
 
 from minimcp.protocol.lifecycle import LOG_LEVELS
-from minimcp.types import (
-    CHANGES,
-    CallToolResult,
-    Change,
-    Completion,
-    GetPromptResult,
-    Image,
-    LogMessage,
-    Message,
-    Progress,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-    Text,
-    Tool,
-    ToolAnnotations,
-    covering,
-)
 
 
 @pytest.mark.requirement("TOOL-11", "M:TOOL-16")

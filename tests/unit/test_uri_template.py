@@ -69,6 +69,9 @@ def test_an_error_shows_the_template_on_one_line() -> None:
     with pytest.raises(ValueError) as caught:
         UriTemplate("x{a\nb")
     assert str(caught.value) == "a brace is not closed in the URI template 'x{a\\nb'"
+    for text in ("a}b", "a b"):
+        with pytest.raises(ValueError, match=f"^'[{text[1]}]' must be percent-encoded"):
+            UriTemplate(text)
 
 
 @pytest.mark.parametrize("template", ["{colours:1}", "{+map:2}", "{?empty:3}"])

@@ -1,6 +1,6 @@
 """Rows C39 to C62 of the fault catalogue, at a whole server over real sockets: hostile, broken, slow and many clients.
 
-What the HTTP server does with raw bytes alone is in tests/transports/test_serving.py.
+What the HTTP server does with raw bytes alone is in tests/wire/test_http_server.py.
 """
 
 from __future__ import annotations

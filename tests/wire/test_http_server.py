@@ -120,17 +120,6 @@ def test_pipelined_requests_are_answered_in_order(running: RunningHttp) -> None:
         assert peer.rest() == b""
 
 
-@for_each("size", [1, 7, 50])
-def test_requests_in_small_pieces(size: int) -> None:
-    data = b"POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
-    with serving(Endpoint()) as running, Peer(running.port) as peer:
-        peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for _ in range(2):
-            for at in range(0, len(data), size):
-                peer.send(data[at : at + size])
-            assert peer.response().body == b"POST /a abc"
-
-
 ENDING = [
     (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "close"),
     (b"GET / HTTP/1.0\r\n\r\n", "close"),
@@ -218,8 +207,12 @@ def test_a_request_whose_body_is_late_is_checked_once_and_served_once(
             peer.send(POST + framing + first)
         assert eventually(lambda: endpoint.checked == ["/"] * 8 and "0 requests, 8 waiting" in repr(running)), running
         assert "/" not in endpoint.served
+        held = running._held_bytes
         for peer in peers:
-            assert peer.send(rest).response().body == b"POST / abcdef"
+            peer.send(rest[:1])
+        assert eventually(lambda: running._held_bytes == held + 8)
+        for peer in peers:
+            assert peer.send(rest[1:]).response().body == b"POST / abcdef"
             assert peer.get().response().status == 200
         assert endpoint.checked == ["/"] * 8 and endpoint.served.count("/") == 16
 
@@ -276,6 +269,7 @@ def test_bodies_that_do_not_end_have_a_bound_together(framing: bytes, kept: bool
             assert found.status == 503 and b"max_body_bytes" in found.body
         with Peer(running.port) as short:
             short.send(POST + b"Content-Length: 30000\r\n\r\n" + b"y" * 20_000)
+            assert eventually(lambda: running._held_bytes > HALF_BODIES * 100_000), running._held_bytes
             assert short.send(b"y" * 10_000).response().status == 200
         peers.pop().send(rest).response()
         assert eventually(lambda: running._held_bytes < most - 98_000), running._held_bytes
@@ -826,8 +820,9 @@ def test_running_requests_are_answered_at_the_end(endpoint: Endpoint, running: R
         Peer(running.port)
 
 
-def test_responses_are_cut_that_do_not_end(endpoint: Endpoint, running: RunningHttp) -> None:
+def test_responses_are_cut_that_do_not_end(endpoint: Endpoint) -> None:
     held, lost = Held(endpoint), threading.Event()
+    running = serving(endpoint, write_timeout=None)
 
     def pour(request: HttpRequest, writer: ResponseWriter) -> None:
         writer.begin(200, TEXT)

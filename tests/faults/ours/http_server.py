@@ -27,7 +27,6 @@ GIVEN = {
 }
 sys.argv[1:] = [json.dumps(GIVEN)]
 
-from minimcp.transports import http_running  # noqa: E402
 
 from minimcp import Context  # noqa: E402
 from minimcp.http.server import Timeouts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from minimcp import Context, HttpOptions, Limits, Server
 from minimcp.http.server import RunningHttp
 from minimcp.protocol.sse import EventReader
 
+from ..scripted import Task
 from ..support import ROOT, WAIT, eventually
 from ..transports.http_app import NEWEST, Stage, alone, call, message, stage_server
 
@@ -88,7 +90,7 @@ def test_what_was_closed_is_forgotten(server: Server) -> None:
         with server.start_http(port=0):
             pass
     with server.start_http(port=0):
-        assert len(server._http_servers) == len(server._running_http) == 1
+        assert len(server._listening) == 1
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "example.com", "::"])
@@ -98,7 +100,7 @@ def test_other_machines_are_let_in_only_by_name(server: Server, host: str) -> No
 
 
 def test_with_names_it_listens_for_others_too(stage: Stage) -> None:
-    server = stage_server(stage, allowed_hosts=["localhost"])
+    server = stage_server(stage, http=HttpOptions(allowed_hosts=["localhost"]))
     with server.start_http(host="0.0.0.0") as running, Wire(running.port) as wire:
         assert wire.send(alone("server/discover")).status == 200
     server.close()
@@ -180,13 +182,13 @@ def test_run_ends_when_the_server_is_closed(server: Server) -> None:
 
     thread = threading.Thread(target=serve)
     thread.start()
-    assert eventually(lambda: server._running_http)
-    ports.append(server._running_http[0].port)
+    assert eventually(lambda: server._listening)
+    ports.append(server._listening[0].port)
     with Wire(ports[0]) as wire:
         assert wire.send(alone("server/discover")).status == 200
     server.close()
     thread.join(WAIT)
-    assert not thread.is_alive() and not started.is_set() and server._wakers == []
+    assert not thread.is_alive() and not started.is_set() and server._runs == []
 
 
 def test_a_handler_may_close_its_server(stage: Stage) -> None:
@@ -211,20 +213,38 @@ def test_there_are_three_transports(server: Server, transport: str) -> None:
         server.run(transport)
 
 
-@pytest.mark.parametrize(
-    "option", ["max_body_bytes", "max_sessions", "session_ttl", "max_connections", "keepalive"]
-)
-def test_limits_are_more_than_nothing(option: str) -> None:
-    with pytest.raises(ValueError, match=option):
-        Server("x", **{option: 0})
-    assert Server("x", **{option: None})
-
-
-def test_the_store_of_events_is_a_choice() -> None:
-    assert Server("x", http=HttpOptions(event_store=False))._http_settings("/mcp").event_store is None
-    assert Server("x")._http_settings("/mcp").event_store is not None
+def test_a_path_begins_with_a_slash(server: Server) -> None:
     with pytest.raises(ValueError, match="begins with /"):
-        Server("x")._http_settings("mcp")
+        server.wsgi("mcp")
+
+
+def test_a_closed_server_serves_again_whoever_brings_the_requests(server: Server, stage: Stage) -> None:
+    asked = alone("server/discover")
+    application, statuses = server.wsgi(), []  # type: ignore[var-annotated]
+    environ = {
+        "REQUEST_METHOD": "POST", "PATH_INFO": "/mcp", "SERVER_PROTOCOL": "HTTP/1.1",
+        "CONTENT_LENGTH": str(len(asked.body)),
+        **{f"HTTP_{name.upper().replace('-', '_')}": value for name, value in dict(asked.headers).items()},
+        "CONTENT_TYPE": "application/json",
+    }
+    for _ in range(3):
+        assert server.handle_http(asked).status == 200
+        body = application({**environ, "wsgi.input": io.BytesIO(asked.body)}, lambda status, _: statuses.append(status))
+        assert b"".join(body)
+        server.close()
+    assert statuses == ["200 OK"] * 3
+
+
+def test_run_says_every_way_in(capfd: pytest.CaptureFixture[str]) -> None:
+    for options, words in (({}, r"^served serves at http://127.0.0.1:\d+/mcp$"), (
+        {"legacy_sse": True}, r"^served serves at (http://127.0.0.1:\d+)/mcp and \1/sse$",
+    )):
+        server = Server("served")
+        running = Task(lambda: server.run("http", port=0, **options))  # type: ignore[arg-type]  # noqa: B023
+        assert eventually(lambda: server._listening)  # noqa: B023
+        server.close()
+        running.result()
+        assert re.search(words, capfd.readouterr().err, re.M)
 
 
 SERVED = """
@@ -283,7 +303,7 @@ def test_a_fork_lets_go_of_what_listens(server: Server) -> None:
     running = server.start_http()
     pid = os.fork()
     if pid == 0:
-        free = server._running_http == [] and running.ended
+        free = server._listening == [] and running.ended
         os._exit(0 if free else 1)
     assert os.waitpid(pid, 0)[1] == 0
     with Wire(running.port) as wire:

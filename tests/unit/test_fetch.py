@@ -16,9 +16,9 @@ from minimcp.errors import ConnectionFailed, ConnectionLost, ProtocolViolation
 from minimcp.http import fetch
 from minimcp.http.fetch import Answer, Fetcher, shown
 
-from .scripted import Task
-from .support import WAIT, eventually, run_python
-from .web import Heard, Peer, Wire
+from ..scripted import Task
+from ..support import WAIT, eventually, run_python
+from ..web import Heard, Peer, Wire
 
 
 def test_what_is_shown_of_a_url() -> None:

@@ -7,16 +7,16 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp.http import recognition
+from minimcp.http import client_sse
 
-from .support import WAIT
-from .web import DISCOVERED, INITIALIZED, Heard, Peer, Wire
+from ..support import WAIT
+from ..web import DISCOVERED, INITIALIZED, Heard, Peer, Wire
 
 
 @pytest.fixture(autouse=True)
 def nothing_known() -> None:
     """A port may be another test's server by now."""
-    recognition._known.clear()
+    client_sse._known.clear()
 
 
 def connect(peer: Peer, **options: Any) -> minimcp.Client:
@@ -111,26 +111,26 @@ def test_a_client_that_wants_the_handshake_says_nothing_about_the_server() -> No
     with Peer(handshake=True) as peer:
         for revision in ("handshake", "2025-11-25"):
             with connect(peer, revision=revision):
-                assert peer.url not in recognition._known
+                assert peer.url not in client_sse._known
         with connect(peer):
             assert peer.methods.count("server/discover") == 1
 
 
 def test_not_very_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recognition, "MOST_KNOWN", 1)
+    monkeypatch.setattr(client_sse, "MOST_KNOWN", 1)
     with Peer(handshake=True) as first, Peer(handshake=True) as second:
         for peer in (first, second):
             with connect(peer):
-                assert list(recognition._known) == [peer.url]
+                assert list(client_sse._known) == [peer.url]
 
 
 @pytest.mark.requirement("M:VER-C20")
 def test_a_server_that_has_become_another_one_is_probed_again() -> None:
     with Peer() as peer:
-        recognition._known[peer.url] = recognition.HttpPipe
+        client_sse._known[peer.url] = client_sse.HttpSession
         with connect(peer) as client:
             assert client.revision == "2026-07-28"
-        assert peer.methods[:2] == ["initialize", "server/discover"] and peer.url not in recognition._known
+        assert peer.methods[:2] == ["initialize", "server/discover"] and peer.url not in client_sse._known
 
 
 @pytest.mark.requirement("M:VER-C3", "M:VER-C23")

@@ -1,8 +1,9 @@
-"""What an author writes to register resources and prompts; what is registered then, tests/interaction shows."""
+"""What an author writes to make a server and to register things: options that are wrong are refused by name."""
 
 from __future__ import annotations
 
 import logging
+import math
 import re
 from functools import partial
 from typing import Any, List
@@ -10,9 +11,82 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp import Server, connect, tool
+from minimcp import HttpOptions, Limits, Server, connect, tool
 
 from ..answering import R4, R5
+from ..rows import for_each
+
+FLAG = "True or False"
+
+WRONG_TYPES = [
+    *[(name, "text or None", 5) for name in ("title", "description", "website_url", "instructions")],
+    ("version", "text", 1.0), ("version", "text", None), ("list_cache_scope", "text", None),
+    *[(name, FLAG, wrong) for wrong in ("no", 1, None)
+      for name in ("strict_version", "strict_arguments", "accept_batches", "mask_errors", "logging", "check_replay")],
+    *[("page_size", "a whole number or None", wrong) for wrong in ("3", 1.5, True, [1])],
+    ("list_ttl", "a number of seconds", "1"), ("list_ttl", "a number of seconds", None),
+    ("icons", "a list of Icon objects or None", "icon.png"),
+    ("capabilities", "a list of kinds, a mapping or None", 5),
+    ("extensions", "a mapping or None", ["com.example/x"]),
+    ("revisions", "a list of names or None", 2025), ("state_keys", "a list of keys or None", 5),
+    ("on_pump_needed", "a callable", 5), ("executor", "None, 'main', an object with submit()", 5),
+    ("trace", "a text file or a callable", 5), ("limits", "a Limits(...) or None", {"workers": 2}),
+    ("http", "an HttpOptions(...) or None", False),
+]  # fmt: skip
+
+WRONG_VALUES = [
+    ("page_size", 0, "page_size is at least 1, not 0"), ("list_ttl", -1, "list_ttl is at least 0, not -1"),
+    *[("list_ttl", wrong, "list_ttl is a number of seconds, not") for wrong in (math.nan, math.inf, -math.inf)],
+    ("executor", "elsewhere", "executor is None, 'main'"), ("executor", "pool", "executor='pool' is gone"),
+    ("list_cache_scope", "secret", 'list_cache_scope is "private" or "public"'),
+    ("capabilities", {"roots"}, "capabilities are tools, .* not roots"),
+    ("revisions", ["1999-01-01"], "1999-01-01"), ("revisions", [], "name one of"),
+]  # fmt: skip
+
+MOVED = [
+    ("max_workers", "limits=Limits(workers=...)"), ("max_message_bytes", "limits=Limits(message_bytes=...)"),
+    ("max_streams", "limits=Limits(streams=...)"), ("max_rounds", "limits=Limits(rounds=...)"),
+    ("ask_timeout", "limits=Limits(ask_timeout=...)"), ("drain_grace", "limits=Limits(drain_grace=...)"),
+    ("sessions", "http=HttpOptions(sessions=...)"), ("allowed_hosts", "http=HttpOptions(allowed_hosts=...)"),
+    ("max_body_bytes", "http=HttpOptions(body_bytes=...)"), ("stateless_http", "http=HttpOptions(sessions=False)"),
+]  # fmt: skip
+
+
+@for_each(("name", "what", "wrong"), WRONG_TYPES)
+def test_an_option_of_another_type_is_refused_by_name(name: str, what: str, wrong: Any) -> None:
+    with pytest.raises(TypeError) as caught:
+        Server("s", **{name: wrong})
+    message = str(caught.value)
+    assert message.startswith(f"{name} is {what}") and "\n" not in message
+    assert repr(wrong) in message or message.endswith(f"not {type(wrong).__name__}")
+
+
+@for_each(("name", "wrong", "words"), WRONG_VALUES)
+def test_an_option_of_another_value_is_refused_by_name(name: str, wrong: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Server("s", **{name: wrong})
+
+
+@for_each(("name", "now"), MOVED)
+def test_an_option_that_has_moved_says_where(name: str, now: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"Server(...): {name}= is now {now}")):
+        Server("s", **{name: 1})  # type: ignore[arg-type]
+
+
+def test_an_option_that_there_is_not() -> None:
+    for name, words in (
+        ("state_codec", "it is gone, states are signed"), ("lifespan", "there is none"), ("host", r"server.run\(...\)"),
+        ("titel", r"did you mean title=\?"), ("xyzzy", "there is version, title, .*, limits, http$"),
+    ):
+        with pytest.raises(TypeError, match=rf"Server\(...\) has no option {name}=: .*{words}"):
+            Server("s", **{name: 1})  # type: ignore[arg-type]
+
+
+def test_what_is_given_as_it_should_be_is_taken() -> None:
+    Server("s", page_size=1, limits=Limits(rounds=None, drain_grace=0), list_ttl=1.5, icons=[], capabilities={})
+    Server("s", http=HttpOptions(sessions=False), state_keys=None, revisions=("2026-07-28",), extensions={}, title="T")
+    first, second = Server("s"), Server("s")
+    assert first._config.middleware is not second._config.middleware, "nothing is shared"
 
 
 def text() -> str:
