@@ -166,8 +166,17 @@ class ChildTransport(StreamTransport):
         ended, ending = os.pipe()
         super().__init__(name, reading, writing, limit, ended=ended)
         self._ended_number = ended
-        threading.Thread(target=self._watch, args=(ending,), name=f"minimcp-{name}-exit", daemon=True).start()
         self._stderr = _Stderr(name, errors, consume)
+        try:
+            threading.Thread(target=self._watch, args=(ending,), name=f"minimcp-{name}-exit", daemon=True).start()
+            self._stderr.start()
+        except RuntimeError as error:  # at the end of an interpreter no thread can be started
+            self._process.kill()
+            self._process.wait()
+            close_quietly(ending)
+            self._exited.set()
+            self.close()
+            raise ConnectionFailed(f"cannot start {name}: {error}") from error
 
     def _watch(self, ending: int) -> None:
         """Wait for the end of the process, and tell who waits for it."""
@@ -309,8 +318,11 @@ class _Stderr(StreamTransport):
         self.ended = threading.Event()
         self._consume, self._dropping = consume, False
         self._pieces: queue.Queue[bytes] = queue.Queue(QUEUED_PIECES)
-        threading.Thread(target=self._take, name=f"minimcp-{name}-stderr", daemon=True).start()
         self._consumer = threading.Thread(target=self._hand_on, name=f"minimcp-{name}-stderr-consumer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        threading.Thread(target=self._take, name=f"minimcp-{self.name}-stderr", daemon=True).start()
         self._consumer.start()
 
     def _take(self) -> None:
@@ -345,7 +357,7 @@ class _Stderr(StreamTransport):
     def finish(self, seconds: float) -> None:
         """Stop reading; a consumer gets so many seconds to take what is queued, then it is left behind."""
         self.close()
-        if self._consumer is not threading.current_thread():
+        if self._consumer.is_alive() and self._consumer is not threading.current_thread():
             self._consumer.join(seconds)
             if self._consumer.is_alive():
                 log.warning("stderr of %s: its consumer does not return, its thread is left behind", self.name)

@@ -1,0 +1,331 @@
+"""A server as a child process: how it is started, spoken to, heard and ended; and this process's own streams."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Callable, Iterator, List
+
+import pytest
+
+from minimcp.errors import ConnectionFailed, ConnectionLost
+from minimcp.stdio import child
+from minimcp.stdio.child import ChildTransport, StdioServer
+
+from ..scripted import Task, no_threads
+from ..support import ROOT, WAIT, child_processes, eventually
+
+Start = Callable[..., ChildTransport]
+ECHO = "import sys\nfor line in sys.stdin.buffer:\n sys.stdout.buffer.write(line.strip()+b'!\\n'); sys.stdout.flush()"
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS", "PATIENCE_SECONDS"):
+        monkeypatch.setattr(child, name, WAIT)
+    started: List[ChildTransport] = []
+
+    def start(code: str, *, grace: float = WAIT, stderr: Any = lambda line: None, **options: Any) -> ChildTransport:
+        server = StdioServer([sys.executable, "-c", code], **options)
+        started.append(ChildTransport(server, stderr=stderr, limit=None, grace=grace))
+        return started[-1]
+
+    yield start
+    for transport in started:
+        transport.close()
+    assert not child_processes()
+
+
+# ------------------------------------------------------------ starting
+
+
+@pytest.mark.parametrize(("arguments", "error", "words"), [
+    (("python server.py",), TypeError, "must be a list"), (([],), ValueError, "is empty"),
+    ((["a", 5],), TypeError, "command must hold str, not int"),
+])  # fmt: skip
+def test_a_command_is_a_list_of_words(arguments: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        StdioServer(*arguments)
+
+
+def test_a_server_keeps_its_environment_secret(tmp_path: Path) -> None:
+    server = StdioServer(["a", tmp_path], env={"TOKEN": "secret"}, cwd=tmp_path)
+    assert server.environment()["TOKEN"] == "secret" and "PATH" in server.environment()
+    assert StdioServer(["a"], env={"A": "b"}, inherit_env=False).environment() == {"A": "b"}
+    assert "TOKEN" in repr(server) and "secret" not in repr(server)
+    with pytest.raises(TypeError, match="env must hold str"):
+        StdioServer(["a"], env={"A": 5})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(("command", "options", "words"), [
+    (["/no/such/program"], {}, "there is no such program"), ([str(ROOT / "README.rst")], {}, "it is not executable"),
+    ([sys.executable, "-c", "a\nb"], {"cwd": "/no/such/place"}, "'/no/such/place' is no directory"),
+    ([sys.executable, "\0"], {}, "null byte"),
+])  # fmt: skip
+def test_why_it_cannot_be_started(command: List[str], options: Any, words: str) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ConnectionFailed, match="^cannot start .*" + words):
+        ChildTransport(StdioServer(command, **options), limit=None)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_without_threads_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with no_threads(monkeypatch), pytest.raises(ConnectionFailed, match="new thread"):
+        ChildTransport(StdioServer([sys.executable, "-c", ECHO]), limit=None)
+    assert not child_processes() and len(os.listdir("/proc/self/fd")) == before
+
+
+# ------------------------------------------------------------ speaking and ending
+
+
+def test_lines_go_there_and_come_back_and_the_end_of_input_ends_it(start: Start) -> None:
+    transport = start(ECHO)
+    assert transport.send(b"one\n", 0) == 4 and transport.receive() == [b"one!"]
+    assert "is still running" in repr(transport) and transport.was_read()
+    transport.close()
+    assert transport.returncode == 0 and "exited with code 0" in repr(transport)
+    transport.close()
+
+
+@pytest.mark.parametrize(("code", "signal"), [
+    ("import sys, time; sys.stdin.read(); print('x' * 10**6); time.sleep(600)", 15),
+    ("import signal, sys, time; signal.signal(15, signal.SIG_IGN); print(flush=True); sys.stdin.read(); time.sleep(600)",
+     9),
+])  # fmt: skip
+def test_one_that_does_not_end_is_told_by_signals(start: Start, code: str, signal: int) -> None:
+    transport = start(code, grace=0.1 if signal == 15 else 0.5)
+    if signal == 9:
+        os.read(transport._reading, 1)  # it has begun to ignore the signal
+    receiving = Task(transport.receive)  # a reader takes what it writes meanwhile
+    transport.close()
+    receiving.result()
+    assert transport.returncode == -signal and "was killed by signal" in repr(transport)
+
+
+def test_what_it_started_ends_with_it(start: Start) -> None:
+    code = (
+        "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(child.pid, flush=True)\nsys.stdin.read()\nimport time; time.sleep(600)"
+    )
+    transport = start(code, grace=0.1)
+    (line,) = transport.receive()
+    transport.close()
+    assert eventually(lambda: not os.path.exists(f"/proc/{int(line)}") or "Z" in state(int(line)))
+
+
+def state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2]
+    except OSError:
+        return "Z"
+
+
+def test_how_it_ended_and_what_it_said_last(start: Start) -> None:
+    transport = start("import sys; print('\\x1b[2Jlast words', file=sys.stderr); sys.exit(3)")
+    assert transport.receive() == []
+    lost = transport.lost("the peer closed the connection")
+    assert lost.exit_code == 3 and lost.signal is None and lost.stderr_tail == "\x1b[2Jlast words\n"
+    assert "exited with code 3\nits stderr ended with:\n    \\x1b[2Jlast words" in str(lost)
+    assert not transport.was_read() or transport.sent
+    killed = start("import os, sys; sys.stdin.readline(); os.kill(os.getpid(), 9)")
+    killed.send(b"x\n", 0)
+    assert killed.receive() == [] and killed.lost("x").signal == 9 and killed.was_read()
+
+
+def test_one_that_never_read_what_was_sent(start: Start) -> None:
+    transport = start("import os; os._exit(1)")
+    transport.send(b"unread\n", 0)
+    assert transport.receive() == []
+    transport.lost("x")
+    assert not transport.was_read()
+
+
+def test_a_descendant_that_holds_the_pipes_holds_up_nothing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "STDERR_SECONDS", 0.01)
+    code = (
+        "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import sys; sys.stdin.read()'], stdin=0,"
+        " start_new_session=True)\nprint('said', flush=True)"
+    )
+    transport = start(code)
+    assert transport.receive() == [b"said"] and transport.receive() == []
+
+
+def test_in_a_fork_the_child_belongs_to_its_parent(start: Start) -> None:
+    transport = start(ECHO)
+    pid = os.fork()
+    if not pid:  # pragma: no cover - another process
+        transport.close_in_fork()
+        transport.close()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    transport.send(b"one\n", 0)
+    assert transport.receive() == [b"one!"]
+
+
+# ------------------------------------------------------------ stderr
+
+TALKING = "import sys\nsys.stderr.buffer.write(b'one\\r\\ntwo \\xff\\nlast'); sys.stderr.flush()"
+
+
+def test_stderr_goes_where_it_is_wanted(start: Start, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    caplog.set_level("INFO")
+    lines: List[str] = []
+    text, binary, bare = io.StringIO(), io.BytesIO(), Bare()
+    for wanted in (lines.append, text, binary, bare, logging.getLogger("child")):
+        transport = start(TALKING, stderr=wanted)
+        assert transport.receive() == []
+        transport.close()
+        assert transport.stderr_tail == "one\r\ntwo \N{REPLACEMENT CHARACTER}\nlast"
+    assert lines == ["one", "two \N{REPLACEMENT CHARACTER}", "last"] == [r.getMessage() for r in caplog.records[:3]]
+    assert text.getvalue() == transport.stderr_tail and binary.getvalue() == b"one\r\ntwo \xff\nlast" == bare.got
+    with pytest.raises(TypeError, match="stderr must be None, a file, a logger or a callable, not int"):
+        start(TALKING, stderr=5)
+
+
+class Bare:
+    """Something with nothing but ``write``."""
+
+    got = b""
+
+    def write(self, data: bytes) -> None:
+        self.got += data
+
+
+def test_stderr_goes_to_our_own_by_default() -> None:
+    code = (
+        f"import sys; from minimcp.stdio.child import *\nt = ChildTransport(StdioServer([sys.executable, '-c', {TALKING!r}"
+        "]), limit=None)\nt.receive(); t.close()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, cwd=ROOT, timeout=WAIT)
+    assert done.stderr == b"one\r\ntwo \xff\nlast"
+    closed = [sys.executable, "-c", "import os; os.close(2)\n" + code]
+    assert subprocess.run(closed, cwd=ROOT, timeout=WAIT).returncode == 0
+
+
+def test_a_consumer_that_raises_or_never_returns_holds_up_nobody(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("PATIENCE_SECONDS", "CONSUMER_SECONDS"):
+        monkeypatch.setattr(child, name, 0.01)
+    monkeypatch.setattr(child, "QUEUED_PIECES", 1)
+    flood = "import sys\nfor n in range(300): sys.stderr.write('x' * 65536); sys.stderr.flush()"
+
+    def fail(line: str) -> None:
+        raise LookupError(line[:5])
+
+    transport = start(TALKING, stderr=fail)
+    assert transport.receive() == []
+    transport.close()
+    assert caplog.text.count("its consumer raised") == 1
+    release = threading.Event()
+    transport = start(flood, stderr=lambda line: release.wait(WAIT))
+    assert transport.receive() == []
+    transport.close()
+    assert caplog.text.count("text is left out") == 1 and "does not return" in caplog.text
+    release.set()
+
+
+def test_a_line_without_end_is_cut(start: Start) -> None:
+    lines: List[str] = []
+    transport = start("import sys; sys.stderr.write('x' * 200_000)", stderr=lines.append)
+    assert transport.receive() == []
+    transport.close()
+    assert sum(map(len, lines)) == 200_000 and len(transport.stderr_tail) == 65536
+
+
+# ------------------------------------------------------------ this process's own streams
+
+SERVE = """
+import os, sys
+from minimcp.stdio.streams import StandardStreams
+transport = StandardStreams.take(None)
+while True:
+    frames = transport.receive()
+    if not frames: break
+    for frame in frames:
+        {each}
+        rest = frame + b"!\\n"
+        while rest: rest = rest[transport.send(rest, 5):]
+transport.close()
+transport.close()
+{after}
+"""
+
+
+def serve(each: str = "pass", after: str = "pass") -> List[str]:
+    return [sys.executable, "-c", SERVE.format(each=each, after=after)]
+
+
+def run(command: List[str], **options: Any) -> Any:
+    return subprocess.run(command, stderr=subprocess.PIPE, cwd=ROOT, timeout=WAIT, **options)
+
+
+def test_nothing_else_uses_the_streams_while_they_are_taken() -> None:
+    each = "print('printed'); os.write(1, b'written\\n'); assert sys.stdin.read() == ''"
+    done = run(serve(each, "os.write(1, b'back\\n'); print('after')"), input=b"one\n", stdout=subprocess.PIPE)
+    assert done.stdout == b"one!\nback\nafter\n" and sorted(done.stderr.split()) == [b"printed", b"written"]
+    assert run(serve("import ctypes; ctypes.CDLL(None).puts(b'of C')"), input=b"one\n", stdout=-1).stdout == b"one!\n"
+
+
+@pytest.mark.parametrize("closed", ["0", "1", "2", "0, 1, 2"])
+def test_streams_that_are_not_there(closed: str) -> None:
+    command = [sys.executable, "-c", f"import os\nfor n in ({closed},): os.close(n)\n" + serve()[2]]
+    done = run(command, input=b"one\n", stdout=subprocess.PIPE)
+    assert done.stdout == (b"one!\n" if closed == "2" else b"") and done.returncode in (0, 1, 120)
+
+
+def test_files_and_sockets(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"one\r\ntwo")
+    with open(tmp_path / "in", "rb") as source, open(tmp_path / "out", "wb") as target:
+        assert run(serve(), stdin=source, stdout=target).returncode == 0
+    assert (tmp_path / "out").read_bytes() == b"one!\ntwo!\n"
+    shared = subprocess.run(serve(), input=b"one\n", stdout=-1, stderr=subprocess.STDOUT, cwd=ROOT, timeout=WAIT)
+    assert shared.stdout == b"one!\n"
+
+
+@pytest.mark.requirement("M:STD-16")
+def test_a_socket() -> None:
+    import socket
+
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            server = subprocess.Popen(serve(), stdin=theirs.fileno(), stdout=theirs.fileno(), cwd=ROOT)
+        ours.settimeout(WAIT)
+        ours.sendall(b"one\n")
+        assert ours.recv(100) == b"one!\n"
+        ours.shutdown(socket.SHUT_WR)
+        assert ours.recv(100) == b"" and server.wait(WAIT) == 0
+
+
+def test_a_fork_puts_nothing_back() -> None:
+    each = "pid = os.fork()\n        if not pid: transport.close_in_fork(); transport.close(); print('no'); os._exit(0)"
+    done = run(serve(each + "\n        os.waitpid(pid, 0)", "print('after')"), input=b"one\n", stdout=subprocess.PIPE)
+    assert done.stdout == b"one!\nafter\n"
+
+
+def test_a_stdout_of_somebody_elses_is_left_alone() -> None:
+    code = "import io, sys\nsys.stdout = own = io.StringIO()\n" + serve("print('own')", "assert sys.stdout is own")[2]
+    assert run([sys.executable, "-c", code], input=b"one\n", stdout=subprocess.PIPE).stdout == b"one!\n"
+
+
+def test_without_descriptors_nothing_is_taken() -> None:
+    code = (
+        "import os, resource\nfrom minimcp.stdio.streams import StandardStreams\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))\n"
+        "try: StandardStreams.take(None)\nexcept OSError: print('refused')"
+    )
+    assert run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout == b"refused\n"
+
+
+def test_a_lost_child_says_so_to_who_writes(start: Start) -> None:
+    transport = start("import os; os.close(0); import time; time.sleep(0.01)")
+    assert transport.receive() == []
+    with pytest.raises(ConnectionLost, match="nothing can be sent"):
+        transport.send(b"x\n", 0)

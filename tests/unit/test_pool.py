@@ -1,0 +1,229 @@
+"""The pool: order, the cap, waits that do not count, jobs on the caller's own thread, and threads that end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any, Callable, Iterator, List
+
+import pytest
+
+from minimcp.engine import pool as pool_module
+from minimcp.engine.pool import Pool, here, waiting
+
+from ..scripted import Task, no_threads, wait_for
+from ..support import WAIT, eventually
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Pool]]:
+    pools: List[Pool] = []
+
+    def make(size: Any) -> Pool:
+        pools.append(Pool(size, "minimcp-test"))
+        return pools[-1]
+
+    yield make
+    for pool in pools:
+        pool.close()
+
+
+def hold(pool: Pool, count: int) -> threading.Event:
+    """Have so many jobs run until the event is set."""
+    begun, release = threading.Semaphore(0), threading.Event()
+
+    def job() -> None:
+        begun.release()
+        assert release.wait(WAIT)
+
+    for _ in range(count):
+        pool.submit(job)
+        assert begun.acquire(timeout=WAIT)
+    return release
+
+
+def test_jobs_run_in_order_of_arrival_and_no_more_at_once_than_may(make: Callable[..., Pool]) -> None:
+    pool, order, running, most = make(2), [], [0], [0]
+    lock, done = threading.Lock(), threading.Semaphore(0)
+    release = hold(pool, 2)
+
+    def job(number: int) -> None:
+        with lock:
+            order.append(number)
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        with lock:
+            running[0] -= 1
+        done.release()
+
+    for number in range(50):
+        pool.submit(lambda number=number: job(number))
+    assert pool.is_busy() and order == []
+    release.set()
+    assert all(done.acquire(timeout=WAIT) for _ in range(50))
+    assert sorted(order) == list(range(50)) and most[0] <= 2
+    assert not pool.is_busy()
+
+
+def test_one_place_keeps_the_order_whoever_runs_the_job(make: Callable[..., Pool]) -> None:
+    pool, order = make(1), []
+    release = hold(pool, 1)
+    pool.submit(lambda: order.append("first"))
+    own = Task(pool.run, lambda: order.append(threading.get_ident()))
+    assert eventually(lambda: "2 queued" in repr(pool))
+    done = threading.Event()
+    pool.submit(lambda: order.append("last"))
+    pool.submit(done.set)
+    release.set()
+    own.result()
+    wait_for(done)
+    assert order == ["first", own.thread.ident, "last"]
+
+
+def test_a_job_of_a_thread_of_ours_counts_and_ends_as_others_do(make: Callable[..., Pool]) -> None:
+    pool, inside, release = make(1), threading.Event(), threading.Event()
+    own = Task(pool.run, lambda: (inside.set(), release.wait(WAIT)))
+    wait_for(inside)
+    ran = threading.Event()
+    pool.submit(ran.set)
+    assert pool.is_busy()
+    release.set()
+    wait_for(ran)
+    own.result()
+    with pytest.raises(LookupError):
+        pool.run(lambda: {}["x"])
+    assert eventually(lambda: "0 running" in repr(pool))
+
+
+def test_who_waits_does_not_count_and_goes_on_beyond_the_cap(make: Callable[..., Pool]) -> None:
+    """Waits inside waits: each level runs while the one above it waits."""
+    pool, depth, deepest = make(1), 20, threading.Event()
+
+    def level(number: int) -> None:
+        if number == depth:
+            deepest.set()
+            return
+        with waiting():
+            with waiting():  # within another it does nothing
+                pool.submit(lambda: level(number + 1))
+                wait_for(deepest)
+        assert here.pool is pool
+
+    pool.submit(lambda: level(0))
+    wait_for(deepest)
+    assert eventually(lambda: "0 running, 0 queued" in repr(pool))
+
+
+def test_no_job_starts_until_fewer_run_than_may(make: Callable[..., Pool]) -> None:
+    pool, go_on, second = make(1), threading.Event(), threading.Event()
+    over, begun = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with waiting():
+            begun.set()
+            wait_for(go_on)
+        over.set()
+        release.wait(WAIT)
+
+    pool.submit(first)
+    wait_for(begun)
+    release = hold(pool, 1)  # in the place of the one that waits
+    go_on.set()
+    wait_for(over)
+    pool.submit(second.set)
+    assert "2 running, 1 queued" in repr(pool)
+    release.set()
+    wait_for(second)
+
+
+def test_waiting_on_any_other_thread_does_nothing() -> None:
+    with waiting():
+        assert getattr(here, "pool", None) is None
+
+
+def test_spawned_jobs_do_not_count(make: Callable[..., Pool]) -> None:
+    pool, ran = make(1), threading.Semaphore(0)
+    release = hold(pool, 1)
+    for _ in range(3):
+        pool.spawn(ran.release)
+        assert ran.acquire(timeout=WAIT)
+    assert "1 running" in repr(pool)
+    release.set()
+
+
+def test_few_threads_run_many_short_jobs(make: Callable[..., Pool]) -> None:
+    pool, done = make(None), threading.Semaphore(0)
+    for _ in range(500):
+        pool.submit(done.release)
+    assert all(done.acquire(timeout=WAIT) for _ in range(500))
+    assert pool._numbers < 100
+
+
+def test_a_job_that_raises_is_logged_and_hurts_nobody(
+    make: Callable[..., Pool], caplog: pytest.LogCaptureFixture
+) -> None:
+    pool, ran = make(1), threading.Event()
+    pool.submit(lambda: {}["missing"])
+    pool.submit(ran.set)
+    wait_for(ran)
+    assert eventually(lambda: "'missing'" in caplog.text)
+
+
+def test_threads_end_when_they_are_idle_for_long_or_the_pool_is_closed(
+    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "IDLE_SECONDS", 0.01)
+    pool, ran = make(4), threading.Event()
+    hold(pool, 3).set()
+    assert eventually(lambda: not threads(pool))
+    monkeypatch.setattr(pool_module, "IDLE_SECONDS", WAIT)
+    release = hold(pool, 2)
+    pool.submit(ran.set)
+    wait_for(ran)
+    pool.close()
+    release.set()
+    assert eventually(lambda: not threads(pool))
+    ran.clear()
+    pool.submit(ran.set)  # it may be used again
+    wait_for(ran)
+
+
+def threads(pool: Pool) -> List[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(f"{pool.name}-")]
+
+
+def test_without_threads_a_job_is_refused_or_waits_for_one_that_there_is(
+    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, ran = make(2), threading.Event()
+    with no_threads(monkeypatch):
+        with pytest.raises(RuntimeError, match="new thread"):
+            pool.submit(ran.set)
+        with pytest.raises(RuntimeError, match="new thread"):
+            pool.spawn(ran.set)
+    assert not pool.is_busy() and not ran.is_set()
+    go_on, begun = threading.Event(), threading.Event()
+
+    def first() -> None:
+        begun.set()
+        wait_for(go_on)
+        with waiting():  # nobody can be called for the queued one, so this thread takes it later
+            pass
+
+    pool.submit(first)
+    wait_for(begun)
+    with no_threads(monkeypatch):
+        pool.submit(ran.set)
+        assert pool.is_busy()
+        go_on.set()
+        wait_for(ran)
+
+
+def test_a_fork_begins_without_threads(make: Callable[..., Pool], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    pool, ran = make(1), threading.Event()
+    release = hold(pool, 1)
+    pool_module._forked()
+    pool.submit(ran.set)
+    wait_for(ran)
+    release.set()

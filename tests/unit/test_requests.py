@@ -1,0 +1,657 @@
+"""Our calls from sending to their one ending, and the peer's requests from arriving to their one answer."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any, Callable, Dict, List
+
+import pytest
+
+from minimcp.engine.limits import Limits
+from minimcp.engine.requests import (
+    LATER,
+    Batch,
+    Calls,
+    CancelToken,
+    IncomingRequest,
+    NotificationQueue,
+    PendingCall,
+    RequestCap,
+    Route,
+    RunningRequests,
+    Sink,
+    current_request,
+    why_no_batch,
+)
+from minimcp.engine.timer import NEVER, Deadline, Timeout
+from minimcp.errors import (
+    Cancelled,
+    CapabilityNotSupported,
+    ConnectionLost,
+    InternalError,
+    InvalidRequest,
+    RequestTimeout,
+    RpcError,
+)
+from minimcp.protocol.lifecycle import Peer
+from minimcp.protocol.messages import Failure, Notification, Request, Response
+from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
+
+from ..scripted import RecordingOutlet, Task, wait_for
+from ..support import WAIT, eventually
+
+# ------------------------------------------------------------ cancel tokens
+
+
+def test_a_token_calls_each_callback_once_and_goes_on_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    token, called = CancelToken(), []
+    token.on_cancel(lambda: called.append(1))
+    token.on_cancel(lambda: {}["missing"])
+    forget = token.on_cancel(lambda: called.append(2))
+    token.on_cancel(lambda: called.append(3))
+    forget()
+    assert repr(token) == "<CancelToken open>" and not token.cancelled
+    token.cancel("enough")
+    token.cancel("again")
+    forget()
+    assert token.cancelled and token.reason == "enough" and repr(token) == "<CancelToken cancelled>"
+    token.on_cancel(lambda: called.append(4))
+    assert called == [1, 3, 4] and "'missing'" in caplog.text
+
+
+# ------------------------------------------------------------ our calls
+
+
+class Wire:
+    """Takes what calls write: ``sent`` by the caller, ``posted`` for another thread."""
+
+    def __init__(self) -> None:
+        self.sent: List[Any] = []
+        self.posted: List[Any] = []
+        self.failing: Any = None
+        self.room = True
+        self.calls = Calls("wire", self.send, self.post, remark=lambda: "; it is odd")
+
+    def send(self, lines: bytes, deadline: Deadline) -> bool:
+        if self.failing is not None:
+            raise self.failing
+        if self.room:
+            self.sent += map(json.loads, lines.splitlines())
+        return self.room
+
+    def post(self, line: bytes) -> None:
+        self.posted.append(json.loads(line))
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+def no_params(id: Any) -> Dict[str, Any]:
+    return {}
+
+
+@pytest.mark.requirement("BASE-07")
+def test_each_call_has_an_id_of_its_own_and_gets_its_own_answer(wire: Wire) -> None:
+    calls = [wire.calls.start("work", lambda id: {"me": id}) for _ in range(3)]
+    ids = [call.id for call in calls]
+    assert [(line["id"], line["params"]["me"]) for line in wire.sent] == [(id, id) for id in ids]
+    assert len(set(ids)) == 3 and wire.calls.new_id() not in ids and len(wire.calls) == 3
+    for call in reversed(calls):
+        assert wire.calls.settle(call.id, {"n": call.id}) and not wire.calls.settle(call.id, {"twice": 1})
+        assert call.ended and not call.failed and "ended" in repr(call)
+    assert [wire.calls.wait(call, NEVER) for call in calls] == [{"n": id} for id in ids]
+    assert wire.calls.wait(calls[0], NEVER) == {"n": ids[0]} and len(wire.calls) == 0
+    assert wire.calls.find(ids[0]) is None and wire.posted == []
+
+
+def test_an_error_is_returned_and_an_exception_raised_anew(wire: Wire) -> None:
+    first, second = wire.calls.start_all([("a", no_params), ("b", no_params)])
+    failure, cause = Failure(first.id, -1, "no"), ConnectionLost("gone")
+    wire.calls.settle(first.id, failure)
+    wire.calls.settle(second.id, cause)
+    assert wire.calls.wait(first, NEVER) is failure
+    with pytest.raises(ConnectionLost, match="gone") as caught:
+        wire.calls.wait(second, NEVER)
+    assert caught.value is not cause
+
+
+def test_progress_comes_in_order_on_the_waiting_thread_before_the_return(wire: Wire) -> None:
+    seen: List[Any] = []
+    call = wire.calls.start("work", no_params, lambda item: seen.append((item, threading.get_ident())))
+    deaf = wire.calls.start("work", no_params)
+    deaf.put("dropped")
+    for number in range(5):
+        call.put(number)
+    call.wake()
+    wire.calls.settle(call.id, {})
+    wire.calls.settle(deaf.id, {})
+    assert wire.calls.wait(call, NEVER) == wire.calls.wait(deaf, NEVER) == {}
+    assert seen == [(number, threading.get_ident()) for number in range(5)]
+
+
+def test_a_callback_that_raises_gives_the_call_up(wire: Wire) -> None:
+    call = wire.calls.start("work", no_params, lambda item: {}[item])
+    call.put("missing")
+    with pytest.raises(KeyError):
+        wire.calls.wait(call, NEVER)
+    assert [line["method"] for line in wire.posted] == ["notifications/cancelled"] and len(wire.calls) == 0
+
+
+@pytest.mark.requirement("CANC-01", "CANC-02", "CANC-11", "X-07")
+@pytest.mark.parametrize("method", ["tools/call", "initialize", "server/discover"])
+def test_a_timeout_names_what_was_called_and_is_told_once(wire: Wire, method: str) -> None:
+    call = wire.calls.start(method, lambda id: {"task": {"ttl": 1}})
+    with pytest.raises(RequestTimeout, match=f"^wire: {method} 'deaf': no answer within 0.01 s; it is odd$"):
+        wire.calls.wait(call, Deadline(0.01), about="deaf")
+    assert not wire.calls.end(call, Cancelled("late"))
+    told = [line["params"]["requestId"] for line in wire.posted]
+    assert told == ([call.id] if method == "tools/call" else [])
+
+
+def test_a_call_is_cancelled_with_a_reason_on_one_line(wire: Wire) -> None:
+    call = wire.calls.start("work", no_params)
+    waiting = Task(wire.calls.wait, call, NEVER)
+    assert wire.calls.end(call, Cancelled("why\nnot"))
+    with pytest.raises(Cancelled, match="why\nnot"):
+        waiting.result()
+    assert [line["params"] for line in wire.posted] == [{"requestId": call.id, "reason": "why\\nnot"}]
+
+
+def test_a_thread_that_waits_by_other_means_ends_a_call_that_is_late(wire: Wire) -> None:
+    call = wire.calls.start("work", no_params)
+    call.deadline = Deadline(0)
+    wire.calls.end_late(call)
+    with pytest.raises(RequestTimeout, match="work: no answer within 0 s"):
+        wire.calls.wait(call, NEVER)
+
+
+def test_what_cannot_be_sent_leaves_nothing_behind(wire: Wire) -> None:
+    with pytest.raises(TypeError):
+        wire.calls.start_all([("a", no_params), ("b", lambda id: {"x": object()})])
+    wire.failing = ConnectionLost("gone")
+    with pytest.raises(ConnectionLost):
+        wire.calls.start("work", no_params)
+    assert wire.sent == wire.posted == [] and len(wire.calls) == 0
+    wire.failing = KeyboardInterrupt()  # it may have been sent by then
+    with pytest.raises(KeyboardInterrupt):
+        wire.calls.start("work", no_params)
+    assert [line["method"] for line in wire.posted] == ["notifications/cancelled"] and len(wire.calls) == 0
+
+
+def test_without_room_before_the_deadline_a_call_times_out_unsent(wire: Wire) -> None:
+    wire.room = False
+    call = wire.calls.start("work", no_params, deadline=Deadline(0))
+    with pytest.raises(RequestTimeout):
+        wire.calls.wait(call, NEVER)
+    assert wire.posted == []
+
+
+def test_many_are_sent_in_few_writes(wire: Wire) -> None:
+    writes: List[int] = []
+    send = wire.send
+    wire.calls._send = lambda lines, deadline: bool(writes.append(lines.count(b"\n"))) or send(lines, deadline)
+    calls = wire.calls.start_all([("work", no_params)] * 100)
+    assert writes == [64, 36] and [line["id"] for line in wire.sent] == [call.id for call in calls]
+
+
+def test_the_loss_ends_all_and_refuses_new_ones_with_one_cause(wire: Wire) -> None:
+    calls = [wire.calls.start(method, no_params) for method in ("work", "initialize")]
+    assert wire.calls.cause is None
+    told = wire.calls.close(ConnectionLost("first"))
+    assert [json.loads(line)["params"]["requestId"] for line in told.splitlines()] == [calls[0].id]
+    assert wire.calls.close(ConnectionLost("second")) == b""
+    for act in (lambda: wire.calls.wait(calls[0], NEVER), lambda: wire.calls.start("work", no_params)):
+        with pytest.raises(ConnectionLost, match="first"):
+            act()
+    assert str(wire.calls.cause) == "first" and not wire.calls.end(calls[1], Cancelled("late"))
+    assert wire.posted == []
+
+
+def test_calls_that_go_other_ways_share_ids_and_the_loss(wire: Wire) -> None:
+    lines: List[bytes] = []
+    other = Calls("other", lambda line, deadline: bool(lines.append(line)) or True, lines.append, beside=wire.calls)
+    first, second = wire.calls.start("a", no_params), other.start("b", no_params)
+    assert first.id != second.id and len(wire.calls) == len(other) == 2
+    assert wire.calls.settle(second.id, {"fine": 1}) and other.wait(second, NEVER) == {"fine": 1}
+    wire.calls.close(ConnectionLost("gone"))
+    assert other.cause is wire.calls.cause
+
+
+def test_all_of_several_are_waited_for_and_the_first_failure_ends_the_wait(wire: Wire) -> None:
+    requests = [("a", no_params), ("b", no_params), ("c", no_params)]
+    calls = wire.calls.start_all(requests)
+    waiting = Task(wire.calls.wait_all, calls, Deadline(WAIT))
+    for call in calls:
+        call.wake()
+        wire.calls.settle(call.id, {"n": call.id})
+    assert waiting.result() == [{"n": call.id} for call in calls]
+    calls = wire.calls.start_all(requests)
+    waiting = Task(wire.calls.wait_all, calls, NEVER)
+    failure = Failure(calls[1].id, -1, "no")
+    wire.calls.settle(calls[1].id, failure)
+    assert waiting.result() is failure
+    calls = wire.calls.start_all(requests)
+    with pytest.raises(RequestTimeout):
+        wire.calls.wait_all(calls, Deadline(0.01))
+
+
+def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
+    calls = [wire.calls.start("work", no_params) for _ in range(3)]
+    shared, own = Deadline(0.05), Deadline(0.05)
+    waits = [Task(wire.calls.wait, call, deadline) for call, deadline in zip(calls, (shared, shared, NEVER))]
+    assert eventually(lambda: [call.deadline for call in calls] == [shared, shared, NEVER])
+    resume = wire.calls.pause_all()
+    assert shared.paused and not own.paused
+    resume()
+    resume()
+    assert not shared.paused
+    for wait in waits[:2]:
+        with pytest.raises(RequestTimeout):
+            wait.result()
+    wire.calls.settle(calls[2].id, {})
+    assert waits[2].result() == {}
+
+
+# ------------------------------------------------------------ the peer's requests
+
+
+def route(handle: Callable[[IncomingRequest], Any], **options: Any) -> Route:
+    return Route(handle, **options)
+
+
+def incoming(
+    sink: Sink, handle: Callable[[IncomingRequest], Any] = lambda request: {}, *, id: Any = 1,
+    method: str = "tools/call", revision: Any = NEWEST_HANDSHAKE, size: int = 10, immediate: bool = False,
+    **params: Any,
+) -> IncomingRequest:
+    """A request that is taken in."""
+    request = IncomingRequest(Request(id, method, params), Peer(revision), Route(handle, immediate), sink, size)
+    sink.requests.add(request)
+    return request
+
+
+def answers(sink: RecordingOutlet) -> List[Any]:
+    return [json.loads(line) for line, _ in sink.answers]
+
+
+def test_a_handler_runs_and_its_result_is_the_one_answer() -> None:
+    sink, seen = RecordingOutlet(), []
+    request = incoming(sink, lambda request: seen.append(current_request()) or {"n": 1})
+    text = incoming(sink, lambda request: '{"made":"before"}', id="b", immediate=True)
+    request.run()
+    text.run()
+    assert seen == [request] and current_request() is None and request.finished
+    assert answers(sink) == [
+        {"jsonrpc": "2.0", "id": 1, "result": {"n": 1}}, {"jsonrpc": "2.0", "id": "b", "result": {"made": "before"}},
+    ]  # fmt: skip
+    assert [wait for _, wait in sink.answers] == [True, False]
+    assert not sink.respond(request, b"late\n") and len(sink.requests) == 0
+    assert "finished" in repr(request) and sink.requests.wait_until_empty(Deadline(0))
+
+
+def test_what_a_handler_raises_is_an_error_on_the_wire(caplog: pytest.LogCaptureFixture) -> None:
+    sink = RecordingOutlet()
+    for number, error in enumerate((RpcError(-5, "no", {"x": object()}), RpcError(-5, "no", [1]), KeyError("secret"),
+                                    KeyboardInterrupt())):  # fmt: skip
+        def fail(request: IncomingRequest, error: BaseException = error) -> None:
+            raise error
+
+        request = incoming(sink, fail, id=number)
+        request.run()
+    first, second, third, _ = [answer["error"] for answer in answers(sink)]
+    assert first == {"code": -5, "message": "no"} and second["data"] == [1]
+    assert "secret" not in third["message"] and "'secret'" in caplog.text and request.interrupted
+
+
+def test_an_answer_that_is_too_long_becomes_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    sink = RecordingOutlet(message_bytes=100)
+    incoming(sink, lambda request: {"x": "y" * 100}).run()
+    assert "ask for less" in answers(sink)[0]["error"]["message"] and "an error is sent in its place" in caplog.text
+
+
+def test_ids_are_compared_with_their_type_and_free_again_after_the_answer() -> None:
+    sink = RecordingOutlet(backlog_bytes=35)
+    first = incoming(sink)
+    incoming(sink, id="1")
+    with pytest.raises(InvalidRequest, match="the id 1 is in use"):
+        incoming(sink)
+    with pytest.raises(InternalError, match="too many requests wait already"):
+        incoming(sink, id=2, size=20)
+    first.run()
+    incoming(sink)
+    with pytest.raises(InvalidRequest):
+        sink.requests.add(first, "1")
+
+
+def test_so_many_run_at_once_on_all_connections_of_a_server() -> None:
+    cap = RequestCap(1)
+    sinks = [RecordingOutlet(), RecordingOutlet()]
+    for sink in sinks:
+        sink.requests = RunningRequests(Limits(), cap)
+    first, second = incoming(sinks[0]), incoming(sinks[1])
+    assert sinks[0].requests.begin(first) is sinks[0].requests.begin(first) is None
+    second.run()
+    assert "more than 1 requests run already" in answers(sinks[1])[0]["error"]["message"]
+    incoming(sinks[1], id=2, immediate=True).run()
+    assert "result" in answers(sinks[1])[1]
+    first.run()
+    incoming(sinks[1]).run()
+    assert "result" in answers(sinks[1])[2] and RequestCap(None).take() is None
+
+
+@pytest.mark.requirement("CANC-08", "M:CAN-9")
+@pytest.mark.parametrize(("reason", "shown"), [("never mind", "never mind"), (None, "None"), ("a\nb", "a\\nb")])
+def test_a_cancelled_request_is_not_answered_and_the_reason_is_logged(
+    reason: Any, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    sink = RecordingOutlet()
+    request = incoming(sink, id=7)
+    sink.requests.cancel(7, reason)
+    request.run()
+    assert request.cancelled and request.reason == reason and sink.answers == [] and "cancelled" in repr(request)
+    assert [record.getMessage() for record in caplog.records] == [f"<-- cancelled tools/call 7: {shown}"]
+
+
+def test_what_is_unknown_or_opens_a_session_is_not_cancelled() -> None:
+    sink = RecordingOutlet()
+    request = incoming(sink, method="initialize")
+    sink.requests.cancel(1, None)
+    sink.requests.cancel(2, None)
+    request.run()
+    assert not request.cancelled and "result" in answers(sink)[0]
+
+
+def test_a_drain_waits_for_what_runs_and_an_abandoned_one_for_nothing() -> None:
+    sink, begun, release = RecordingOutlet(), threading.Event(), threading.Event()
+
+    def hold(request: IncomingRequest) -> Dict[str, Any]:
+        begun.set()
+        wait_for(release)
+        return {}
+
+    request = incoming(sink, hold)
+    running = Task(request.run)
+    wait_for(begun)
+    assert not sink.requests.wait_until_empty(Deadline(0.01))
+    draining = Task(sink.requests.wait_until_empty, NEVER)
+    sink.requests.interrupt("the server was told to end")
+    assert request.cancelled and len(sink.requests) == 1
+    release.set()
+    assert draining.result() and len(answers(sink)) == 1
+    running.result()
+    left = incoming(sink)
+    draining = Task(sink.requests.wait_until_empty, NEVER)
+    sink.requests.abandon("the connection has ended")
+    assert draining.result() and left.cancelled
+    left.run()
+    assert len(sink.answers) == 1
+    sink.requests.renew_in_fork()
+    assert len(sink.requests) == 0
+
+
+def test_an_answer_that_comes_later_needs_no_thread() -> None:
+    sink = RecordingOutlet()
+    request = incoming(sink, lambda request: LATER)
+    request.run()
+    assert sink.answers == [] and len(sink.requests) == 1 and not request.finished
+    assert sink.respond(request, b'{"late":1}\n', False) and sink.answers == [(b'{"late":1}\n', False)]
+    assert sink.requests.wait_until_empty(Deadline(0))
+
+
+# ------------------------------------------------------------ what a handler does
+
+
+def test_notifications_go_before_the_answer_and_not_behind_it() -> None:
+    sink = RecordingOutlet()
+    request = incoming(sink)
+    request.send("notifications/message", {"level": "info"})
+    request.run()
+    request.send("notifications/message", {"level": "late"})
+    assert [json.loads(line)["params"] for line in sink.lines] == [{"level": "info"}]
+    request.cancel()
+    with pytest.raises(Cancelled):
+        request.send("notifications/message", {})
+
+
+@pytest.mark.requirement("PROG-04")
+def test_progress_that_was_asked_for_and_increases() -> None:
+    sink = RecordingOutlet()
+    request = incoming(sink, _meta={"progressToken": "t"})
+    for done, total, message in ((1, None, None), (1, 5, None), (0.5, None, None), (2, 5.5, "half")):
+        request.progress(done, total, message)
+    assert [json.loads(line)["params"] for line in sink.lines] == [
+        {"progressToken": "t", "progress": 1},
+        {"progressToken": "t", "progress": 2, "total": 5.5, "message": "half"},
+    ]
+    for wrong in (("1", None, None), (True, None, None), (9, "x", None), (9, None, 5)):
+        with pytest.raises(TypeError):
+            request.progress(*wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError):
+        request.progress(float("nan"), None, None)
+    request.run()
+    request.progress(10, None, None)
+    assert len(sink.lines) == 2
+    silent = incoming(sink, id=2, _meta={"progressToken": [1]})
+    silent.progress(1, None, None)
+    old = incoming(sink, id=3, revision=BY_NAME["2024-11-05"], _meta={"progressToken": 3})
+    old.progress(1, None, "no words then")
+    assert json.loads(sink.lines[2])["params"] == {"progressToken": 3, "progress": 1}
+
+
+def test_a_report_that_waits_for_the_peer_keeps_nothing_else_of_the_handler_waiting() -> None:
+    """Review 7.2: a question from another thread of the handler stood behind it."""
+    sink, stuck, release = RecordingOutlet(), threading.Event(), threading.Event()
+
+    def send(line: bytes) -> None:
+        stuck.set()
+        wait_for(release)
+
+    sink.send = send  # type: ignore[method-assign]
+    request = incoming(sink, _meta={"progressToken": 1})
+    reporting = Task(request.progress, 1, None, None)
+    wait_for(stuck)
+    with pytest.raises(CapabilityNotSupported):
+        Task(request.ask, [("roots/list", {})], 1).result()
+    request.cancel()
+    release.set()
+    reporting.result()
+
+
+class Asking(RecordingOutlet):
+    """A sink by which the peer can be asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wire = Wire()
+
+    def calls(self) -> Calls:
+        return self.wire.calls
+
+
+def test_questions_are_all_sent_before_the_first_answer_is_waited_for() -> None:
+    sink = Asking()
+    request = incoming(sink)
+    asking = Task(request.ask, [("roots/list", {}), ("elicitation/create", {"x": 1})], WAIT)
+    assert eventually(lambda: len(sink.wire.sent) == 2)
+    for line in sink.wire.sent:
+        sink.wire.calls.settle(line["id"], {"of": line["method"]})
+    assert asking.result() == [{"of": "roots/list"}, {"of": "elicitation/create"}] and request.ask([], 1) == []
+
+
+@pytest.mark.requirement("CANC-04", "M:CAN-10")
+@pytest.mark.parametrize("how", ["cancelled", "refused", "late", "before"])
+def test_questions_that_nobody_needs_any_more_are_withdrawn(how: str) -> None:
+    sink = Asking()
+    request = incoming(sink)
+    request.timeout = Timeout(WAIT, lambda: None)
+    if how == "before":
+        request.cancel("never mind")
+        with pytest.raises(Cancelled, match="never mind"):
+            request.ask([("roots/list", {})], WAIT)
+        assert sink.wire.sent == []
+        request.timeout.stop()
+        return
+    asking = Task(request.ask, [("roots/list", {}), ("roots/list", {})], 0.01 if how == "late" else None)
+    assert eventually(lambda: len(sink.wire.sent) == 2)
+    first, second = [line["id"] for line in sink.wire.sent]
+    if how == "refused":
+        sink.wire.calls.settle(first, Failure(first, -1, "no"))
+        assert asking.result().message == "no"
+    else:
+        if how == "cancelled":
+            assert request.timeout.paused
+            request.cancel()
+        with pytest.raises(Cancelled if how == "cancelled" else RequestTimeout):
+            asking.result()
+    told = [line["params"]["requestId"] for line in sink.wire.posted]
+    assert sorted(told) == ([second] if how == "refused" else [first, second]) and not request.timeout.paused
+    request.timeout.stop()
+
+
+def test_a_cancellation_between_the_check_and_the_sending() -> None:
+    sink = Asking()
+    request = incoming(sink)
+    send = sink.wire.calls._send
+    sink.wire.calls._send = lambda line, deadline: bool(request.cancel("now")) or send(line, deadline)
+    with pytest.raises(Cancelled, match="now"):
+        request.ask([("roots/list", {})], WAIT)
+
+
+def test_nothing_is_asked_for_a_request_that_is_answered() -> None:
+    sink = Asking()
+    request = incoming(sink)
+    request.run()
+    with pytest.raises(RuntimeError, match="tools/call is answered already"):
+        request.ask([("roots/list", {})], 1)
+
+
+def test_sleep_ends_with_its_time_or_with_the_request() -> None:
+    sink = RecordingOutlet()
+    request = incoming(sink)
+    request.sleep(0.01)
+    sleeping = Task(request.sleep, WAIT)
+    assert eventually(lambda: request._callbacks)
+    request.cancel("enough")
+    with pytest.raises(Cancelled, match="enough"):
+        sleeping.result()
+    assert not request._callbacks
+
+
+def test_on_cancel_runs_on_a_thread_of_its_own_and_withdraw_at_once() -> None:
+    sink, called = RecordingOutlet(), []
+    request = incoming(sink)
+    request.withdraw = lambda: called.append("withdrawn")
+    request.on_cancel(lambda: called.append("told"))
+    request.cancel()
+    request.on_cancel(lambda: called.append("late"))
+    assert called == ["withdrawn"]
+    for job in sink.aside:
+        job()
+    assert called == ["withdrawn", "told", "late"]
+
+
+def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
+    sink = RecordingOutlet()
+    late, done = incoming(sink), incoming(sink, id=2)
+    late.expire(b'{"late":1}\n', "too slow")
+    late.run()
+    done.run()
+    done.expire(b'{"late":2}\n', "too slow")
+    assert late.cancelled and not done.cancelled
+    assert [line for line, _ in sink.answers][0] == b'{"late":1}\n' and len(sink.answers) == 2
+
+
+# ------------------------------------------------------------ arrays and notifications
+
+
+def array(sink: RecordingOutlet, *requests: Any, lines: Any = ()) -> Batch:
+    return Batch(sink, list(lines), list(requests))
+
+
+@pytest.mark.requirement("BATCH-05")
+def test_the_answers_of_an_array_leave_together_when_all_are_there() -> None:
+    sink = RecordingOutlet()
+    batch = array(sink, 1, 2, 3, lines=[b'{"refused":1}\n'])
+    first, second = incoming(batch), incoming(batch, id=2)
+    batch.refuse(3, b'{"refused":3}\n')
+    first.run()
+    batch.complete()
+    assert sink.answers == [] and batch.root is sink and sink.root is sink
+    second.run()
+    (whole,) = answers(sink)
+    assert [line.get("id", line.get("refused")) for line in whole] == [1, 3, 1, 2]
+    batch.refuse(3, b"late\n")
+    assert len(sink.answers) == 1
+
+
+def test_an_array_does_not_wait_for_a_request_that_is_cancelled() -> None:
+    sink = RecordingOutlet()
+    batch = array(sink, 1, 2)
+    request, stream = incoming(batch), incoming(batch, lambda request: LATER, id=2)
+    stream.run()
+    request.run()
+    batch.complete()
+    assert sink.answers == []
+    sink.requests.cancel(2, None)
+    assert [[line["id"] for line in whole] for whole in answers(sink)] == [[1]]
+
+
+def test_an_array_of_nothing_but_notifications_is_not_answered() -> None:
+    sink = RecordingOutlet()
+    array(sink).complete()
+    assert sink.answers == []
+
+
+def test_an_array_goes_where_its_sink_goes() -> None:
+    sink = Asking()
+    batch = Batch(sink, [], [1])
+    batch.send(b"x")
+    batch.post(b"y")
+    batch.spawn(print)
+    assert (sink.lines, sink.works, sink.aside) == ([b"x"], [b"y"], [print])
+    assert batch.calls() is sink.wire.calls and batch.closing_message(1) is None and not batch.release(1)
+
+
+def test_why_an_array_is_refused_whole() -> None:
+    request, note, answer = Request(1, "a", {}), Notification("b", {}), Response(1, {})
+    for items, taken, limit, why in (
+        ([request], False, 9, "not an array"), ([], True, 9, "is not empty"), ([request] * 3, True, 2, "at most 2"),
+        ([request, answer], True, None, "not both"), ([note, Failure(1, 1, "")], True, None, "not both"),
+    ):  # fmt: skip
+        assert why in str(why_no_batch(items, taken=taken, limit=limit))
+    assert why_no_batch([request, note], taken=True, limit=2) is None
+    assert why_no_batch([answer], taken=True, limit=None) is None
+
+
+def test_each_kind_of_change_waits_once_while_the_peer_does_not_read() -> None:
+    posted: List[Any] = []
+    queue = NotificationQueue(posted.append, held=True)
+    queue.put("tools", b"1\n")
+    assert posted == [] and "tools" in queue and len(queue) == 1
+    queue.release()
+    queue.put("tools", b"2\n")
+    queue.put("prompts", b"3\n")
+    assert len(posted) == 1 and posted[0]() == b"2\n3\n" and posted[0]() is None
+    queue.put("tools", b"4\n")
+    assert len(posted) == 2 and posted[1]() == b"4\n"
+    NotificationQueue(posted.append, held=True).release()
+    assert len(posted) == 2
+
+
+def test_what_a_sink_does_not_say() -> None:
+    sink = Sink()
+    for act in (lambda: sink.send(b""), lambda: sink.post(b""), lambda: sink.deliver(b"", True),
+                lambda: sink.spawn(print)):  # fmt: skip
+        with pytest.raises(NotImplementedError):
+            act()
+    with pytest.raises(CapabilityNotSupported):
+        sink.calls()
+    assert not sink.release(1) and sink.closing_message(1) is None
+
+
+def test_a_pending_call_shows_itself() -> None:
+    assert repr(PendingCall(1, "work")) == "<PendingCall 1 work waiting>"

@@ -1,0 +1,116 @@
+"""Deadlines that several steps share and that can be paused, and the timer of the process."""
+
+from __future__ import annotations
+
+import threading
+from typing import List
+
+import pytest
+
+from minimcp.engine import timer as timer_module
+from minimcp.engine.timer import LONGEST_WAIT, NEVER, Deadline, Timeout, Timer, timer
+
+from ..scripted import wait_for
+from ..support import MovedTime, eventually
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> MovedTime:
+    moved = MovedTime()
+    monkeypatch.setattr(timer_module, "time", moved)
+    return moved
+
+
+def test_a_deadline_comes_once_and_for_all_steps(time: MovedTime) -> None:
+    deadline = Deadline(10)
+    assert 9 < deadline.remaining() <= 10 and 9 < deadline.wait() <= 10 and not deadline.expired
+    assert 4 < deadline.within(5).wait() <= 5 and 9 < deadline.within(20).wait() <= 10
+    assert 9 < deadline.within(None).wait() <= 10
+    time.ahead += 11
+    assert deadline.remaining() == deadline.wait() == deadline.within(5).wait() == 0 and deadline.expired
+    assert repr(deadline) == "<Deadline in 0.000 s>" and deadline.seconds == 10
+
+
+def test_none_never_comes() -> None:
+    deadline = Deadline(None)
+    deadline.pause()
+    deadline.resume()
+    assert deadline.remaining() is None and deadline.wait() == LONGEST_WAIT and not deadline.expired
+    assert deadline.within(None).remaining() is None and 4 < deadline.within(5).wait() <= 5
+    assert repr(NEVER) == "<Deadline never>" and Deadline(1e9).wait() == LONGEST_WAIT
+
+
+def test_a_paused_deadline_stands_until_it_is_resumed_as_often(time: MovedTime) -> None:
+    deadline = Deadline(10)
+    deadline.pause()
+    time.ahead += 100
+    deadline.pause()
+    assert deadline.paused and deadline.wait() == LONGEST_WAIT and 9 < deadline.remaining() <= 10
+    deadline.resume()
+    assert deadline.paused and not deadline.expired
+    deadline.resume()
+    assert not deadline.paused and 9 < deadline.wait() <= 10
+    time.ahead += 11
+    deadline.pause()
+    assert deadline.expired and deadline.wait() == 0  # what is over stays over
+
+
+def test_functions_are_called_in_the_order_of_their_times() -> None:
+    called: List[str] = []
+    done = threading.Event()
+    timer.after(0.06, done.set)
+    timer.after(0.04, lambda: called.append("late"))
+    cancel = timer.after(0.02, lambda: called.append("never"))
+    timer.after(0, lambda: called.append("early"))
+    cancel()
+    cancel()
+    wait_for(done)
+    assert called == ["early", "late"]
+
+
+def test_a_function_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    done = threading.Event()
+    timer.after(0, lambda: {}["missing"])
+    timer.after(0.01, done.set)
+    wait_for(done)
+    assert "'missing'" in caplog.text
+
+
+def test_the_thread_is_there_while_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timer_module, "IDLE_SECONDS", 0.01)
+    own, done = Timer(), threading.Event()
+    own.after(3600, done.set)()  # cancelled: the thread need not stay for it
+    assert eventually(lambda: not own._running)
+    own.after(0, done.set)
+    wait_for(done)
+    assert eventually(lambda: not own._running)
+
+
+def test_a_timeout_calls_once_and_not_when_it_is_stopped() -> None:
+    called: List[int] = []
+    stopped = Timeout(0.01, lambda: called.append(1))
+    stopped.stop()
+    rung = threading.Event()
+    timeout = Timeout(0, rung.set)
+    wait_for(rung)
+    rung.clear()
+    timeout.pause()
+    timeout.resume()
+    done = threading.Event()
+    timer.after(0.05, done.set)
+    wait_for(done)
+    assert called == [] and not rung.is_set()
+
+
+def test_a_paused_timeout_goes_on_with_what_is_left(time: MovedTime) -> None:
+    rung = threading.Event()
+    timeout = Timeout(0.05, rung.set)
+    timeout.pause()
+    time.ahead += 3600
+    looked = threading.Event()
+    timer.after(0, looked.set)
+    wait_for(looked)
+    timeout._look()  # as if the timer had been about to call it
+    assert not rung.is_set()
+    timeout.resume()
+    wait_for(rung)

@@ -1,0 +1,349 @@
+"""Lines, the transport over descriptors, the pair in memory, and the trace."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import threading
+from typing import Any, Iterator, List, Tuple
+
+import pytest
+
+import minimcp
+from minimcp.engine import transport as transport_module
+from minimcp.engine.transport import (
+    HEAD_BYTES,
+    TAIL_BYTES,
+    LineSplitter,
+    StreamTransport,
+    TooLong,
+    Transport,
+    close_quietly,
+    enlarge,
+    memory_pair,
+    tracer,
+)
+from minimcp.errors import ConnectionLost
+
+from ..scripted import Task
+from ..support import WAIT, eventually
+
+Pair = Tuple[Any, Any]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    ours, theirs = memory_pair(None)
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+# ------------------------------------------------------------ lines
+
+LONG = TooLong(5, b"x" * 6, b"x" * 6)
+
+
+@pytest.mark.requirement("M:STD-2", "M:STD-3")
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+@pytest.mark.parametrize(("data", "lines"), [
+    (b"", []), (b"one\n", [b"one"]), (b"one\r\n\n\r\ntwo", [b"one", b"two"]), (b"\xef\xbb\xbfone\n\xef\xbb\xbf\n", [
+        b"one", b"\xef\xbb\xbf"]), (b"a\rb\n", [b"a\rb"]), (b"12345\r\n123456\n12\n", [b"12345", "long", b"12"]),
+    (b"\xc2\x85\xe2\x80\xa8\n", [b"\xc2\x85\xe2\x80\xa8"]), (b"1234567", ["long"]), (b"\n" * 9, []),
+])  # fmt: skip
+def test_lines_whatever_pieces_they_come_in(data: bytes, lines: List[Any], size: int) -> None:
+    splitter, found = LineSplitter(5), []
+    for start in range(0, len(data), size):
+        found += splitter.feed(data[start : start + size])
+    found += splitter.rest()
+    assert ["long" if isinstance(each, TooLong) else each for each in found] == lines
+
+
+def test_of_a_line_that_is_too_long_both_ends_are_kept() -> None:
+    splitter = LineSplitter(10_000)
+    text = b"".join(b"%07d " % number for number in range(5000))
+    found: List[Any] = []
+    for start in range(0, len(text), 900):
+        found += splitter.feed(text[start : start + 900])
+    found += splitter.feed(b"\nnext\n")
+    long, following = found
+    assert following == b"next" and long.limit == 10_000
+    assert text.startswith(long.head) and len(long.head) == HEAD_BYTES
+    assert text.endswith(long.tail) and len(long.tail) == TAIL_BYTES
+
+
+def test_no_limit() -> None:
+    assert LineSplitter(None).feed(b"x" * 100_000 + b"\n") == [b"x" * 100_000]
+
+
+# ------------------------------------------------------------ over descriptors
+
+
+def test_bytes_go_in_and_lines_come_out_both_ways(pair: Pair) -> None:
+    ours, theirs = pair
+    for here, there in ((ours, theirs), (theirs, ours)):
+        assert here.send(b"one\ntw", 0) == 6
+        assert there.receive() == [b"one"]
+        assert here.send(b"o\n", WAIT) == 2
+        assert there.receive() == [b"two"]
+    assert ours.sent == 8 and ours.is_heard() and "open" in repr(ours)
+
+
+def test_send_takes_what_there_is_room_for_and_waits_for_more(pair: Pair) -> None:
+    ours, theirs = pair
+    line = b"x" * 10_000_000 + b"\n"
+    taken = ours.send(line, 0)
+    assert 0 < taken < len(line) and ours.send(line, 0) == 0 and ours.send(line, 0.01) == 0
+    receiving = Task(theirs.receive)
+    while taken < len(line):
+        taken += ours.send(memoryview(line)[taken:], WAIT)
+    assert receiving.result() == [line[:-1]]
+
+
+def test_the_peers_end_brings_its_last_line_and_then_nothing(pair: Pair) -> None:
+    ours, theirs = pair
+    theirs.send(b"one\nlast", 0)
+    theirs.close()
+    assert ours.receive() == [b"one"] and ours.receive() == [b"last"] and ours.receive() == [] == ours.receive()
+    assert not ours.is_heard()
+    with pytest.raises(ConnectionLost, match="memory: nothing can be sent") as caught:
+        ours.send(b"x", 0)
+    assert isinstance(caught.value.__cause__, BrokenPipeError)
+
+
+def test_closing_the_writing_end_leaves_the_other(pair: Pair) -> None:
+    ours, theirs = pair
+    receiving = Task(ours.receive)
+    ours.close_writing()
+    ours.close_writing()
+    assert theirs.receive() == []
+    theirs.send(b"still\n", 0)
+    assert receiving.result() == [b"still"]
+    with pytest.raises(ConnectionLost, match="closed"):
+        ours.send(b"x", 0)
+
+
+@pytest.mark.parametrize("how", ["close", "twice"])
+def test_close_calls_away_who_waits(pair: Pair, how: str) -> None:
+    ours, theirs = pair
+    while ours.send(b"x" * 100_000, 0):
+        pass
+    receiving, sending = Task(ours.receive), Task(ours.send, b"x", WAIT)
+    closing = [Task(ours.close) for _ in range(1 if how == "close" else 5)]
+    for each in closing:
+        each.result()
+    assert receiving.result() == []
+    with pytest.raises(ConnectionLost, match="closed"):
+        sending.result()
+    assert not ours.is_heard() and "closed" in repr(ours)
+    ours.close()
+
+
+def test_the_end_of_a_process_is_the_end_of_its_stream() -> None:
+    (reading, held), (ended, ending), (sink, writing) = os.pipe(), os.pipe(), os.pipe()
+    transport = StreamTransport("child", reading, writing, None, ended=ended)
+    os.write(held, b"said\nlast")
+    os.close(ending)
+    try:
+        assert [transport.receive(), transport.receive(), transport.receive()] == [[b"said"], [b"last"], []]
+    finally:
+        transport.close()
+        for number in (held, ended, sink):
+            os.close(number)
+
+
+def test_a_shared_file_is_not_made_non_blocking_and_no_write_blocks() -> None:
+    (nothing, writing_in), (reading, writing) = os.pipe(), os.pipe()
+    transport = StreamTransport("shared", nothing, writing, None, shared=True)
+    try:
+        assert os.get_blocking(writing)
+        total = 0
+        while True:
+            taken = transport.send(b"x" * 100_000, 0)
+            if not taken:
+                break
+            total += taken
+        assert total > 0 and transport.send(b"x", 0.01) == 0
+        assert len(os.read(reading, 4096)) == 4096
+        assert transport.send(b"x" * 10_000, WAIT) == 4096
+    finally:
+        transport.close()
+        os.close(writing_in)
+        os.close(reading)
+
+
+def test_the_flag_of_a_file_is_put_back() -> None:
+    (nothing, writing_in), (reading, writing) = os.pipe(), os.pipe()
+    twin = os.dup(writing)
+    transport = StreamTransport("pipe", nothing, writing, None)
+    assert not os.get_blocking(twin)
+    transport.close()
+    assert os.get_blocking(twin)
+    for number in (writing_in, reading, twin):
+        os.close(number)
+
+
+def test_descriptors_that_broke() -> None:
+    (reading, writing_in), (sink, writing) = os.pipe(), os.pipe()
+    transport = StreamTransport("broken", reading, writing, None)
+    transport._reading = 10_000
+    os.write(writing_in, b"x")
+    transport._readable.unregister(reading)
+    transport._readable.register(writing_in, 0xFFFF)
+    assert transport.receive() == []  # what waits for it hears no word
+    transport._reading = reading
+    transport.close()
+    for number in (writing_in, sink):
+        os.close(number)
+    close_quietly(-1)
+    close_quietly(sink)
+    enlarge(10_000)
+
+
+def test_a_descriptor_that_a_thread_does_not_leave_is_left_open(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport_module, "LEAVING_SECONDS", 0.01)
+    ours, _ = pair
+    held, free = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ours._receiving, ours._sending:
+            held.set()
+            free.wait(WAIT)
+
+    holding = Task(hold)
+    assert held.wait(WAIT)
+    ours.close()
+    assert ours._reading >= 0 and ours._writing >= 0
+    free.set()
+    holding.result()
+
+
+def test_a_fork_closes_descriptors_and_nothing_else() -> None:
+    ours, theirs = memory_pair(None)
+    child = os.fork()
+    if not child:  # pragma: no cover - another process
+        ours.close_in_fork()
+        theirs.close_in_fork()
+        os._exit(0 if ours.receive() == [] and not ours.is_heard() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    ours.send(b"one\n", 0)
+    assert theirs.receive() == [b"one"]
+    ours.close()
+    theirs.close()
+
+
+def test_without_poll_reads_and_writes_end_when_the_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "_HAS_POLL", False)
+    ours, theirs = memory_pair(None)
+    assert ours.send(b"one\n", 0) == 0 and ours.is_heard()
+    assert ours.send(b"one\n", WAIT) == 4
+    assert theirs.receive() == [b"one"]
+    receiving = Task(theirs.receive)
+    assert eventually(lambda: receiving.thread.is_alive())
+    theirs.close()
+    ours.close()
+    assert receiving.result() == []
+
+
+# ------------------------------------------------------------ the interface
+
+
+def test_what_a_transport_says_by_itself() -> None:
+    transport = Transport()
+    transport.name = "wire"
+    lost = transport.lost("the peer closed the connection")
+    assert type(lost) is ConnectionLost and str(lost) == "wire: the peer closed the connection"
+    assert transport.is_heard() and transport.was_read()
+    assert transport.agreed(None) is transport.close_in_fork() is None  # type: ignore[arg-type,func-returns-value]
+    for call in (transport.receive, lambda: transport.send(b"", 0), transport.close):
+        with pytest.raises(NotImplementedError):
+            call()
+
+
+class SocketTransport(Transport):
+    """The shortest transport that keeps the rules, over a stream socket."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self.name, self._socket, self._lines = "custom", stream, LineSplitter(None)
+
+    def receive(self) -> List[Any]:
+        frames: List[Any] = []
+        while not frames:
+            try:
+                chunk = self._socket.recv(65536)
+            except OSError:
+                chunk = b""
+            if not chunk:
+                return list(self._lines.rest())
+            frames = self._lines.feed(chunk)
+        return frames
+
+    def send(self, data: bytes, seconds: float) -> int:
+        if not seconds:
+            return 0
+        try:
+            return self._socket.send(data)
+        except OSError as error:
+            raise self.lost("it is closed") from error
+
+    def close(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._socket.close()
+
+
+class OverSocket(minimcp.Server):
+    """Its clients come by sockets."""
+
+    def open_pipe(self) -> Transport:
+        ours, theirs = socket.socketpair()
+        self.connect(SocketTransport(ours))
+        return SocketTransport(theirs)
+
+
+def conversation(server: minimcp.Server, revision: str) -> List[str]:
+    said: List[str] = []
+    with minimcp.connect(server, revision=revision, trace=lambda arrow, text: said.append(f"{arrow} {text}")) as client:
+        assert client.call_tool("echo", {"text": "é" * 10_000}).text == "é" * 10_000
+        assert [tool.name for tool in client.list_tools()] == ["echo"]
+    return said
+
+
+@pytest.mark.requirement("TRANS-01", "TRANS-02", "M:BASE-24", "M:STD-16")
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
+def test_a_transport_of_somebody_elses_carries_the_same_messages(revision: str) -> None:
+    said = []
+    for make in (OverSocket, minimcp.Server):
+        server = make("x")
+
+        @server.tool
+        def echo(text: str) -> str:
+            """Give the text back."""
+            return text
+
+        said.append(conversation(server, revision))
+        server.close()
+    assert said[0] == said[1]
+
+
+# ------------------------------------------------------------ the trace
+
+
+def test_a_trace_is_a_file_or_a_function_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+    assert tracer(None) is None
+    file = io.StringIO()
+    record = tracer(file)
+    assert record is not None
+    record("-->", b"a\xff")
+    assert file.getvalue() == "--> a\N{REPLACEMENT CHARACTER}\n"
+    file.close()
+    record("-->", b"b")
+    record("-->", b"c")
+    assert len([each for each in caplog.records if "trace= failed" in each.getMessage()]) == 1
+    with pytest.raises(TypeError, match="trace is a text file or a callable, not int"):
+        tracer(5)
