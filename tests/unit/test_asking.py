@@ -70,11 +70,6 @@ def test_who_answers() -> None:
 # ------------------------------------------------------------ what is the same for all
 
 
-def test_keys() -> None:
-    for one in (asker()[0], asker(R5)[0], asker(R4, "completion/complete")[0]):
-        assert [one.new_key(each) for each in (NAME, Sample("m"), ListRoots())] == ["elicit-1", "sample-2", "roots-3"]
-
-
 @pytest.mark.requirement("M:MRTR-S3")
 def test_a_key_is_used_once() -> None:
     one, _ = asker()
@@ -135,15 +130,6 @@ def test_capabilities_come_first() -> None:
 @dataclasses.dataclass
 class Point:
     x: int
-
-
-def test_a_step_gives_the_same_in_every_revision() -> None:
-    for revision in (R4, R5):
-        one, _ = asker(revision)
-        assert one.step("s", lambda: Point(1)) == {"x": 1}
-        assert one.step("t", lambda: (1, "a")) == [1, "a"]
-        with pytest.raises((TypeError, ValueError)):
-            one.step("u", object)
 
 
 # ------------------------------------------------------------ a request for each question
@@ -218,24 +204,6 @@ def test_without_a_state_the_key_alone_says_what_is_answered() -> None:
     claims = suspended(one, b=ListRoots())
     after = replay(claims, {"b": {"roots": []}})
     assert after.ask_all({"a": NAME, "later": NAME})["later"].action == "decline"
-
-
-def test_other_words_are_another_question() -> None:
-    claims = suspended(replay(), a=NAME)
-    reworded = replay(claims, {"a": YES})
-    assert set(suspended(reworded, a=Elicit("How much?", {"n": int}))["asked"]) == {"a"}
-    assert reworded.claims()["ans"] == {}
-
-
-def test_an_answer_that_was_not_reached_is_kept() -> None:
-    claims = suspended(replay(), a=NAME, b=NAME)
-    elsewhere = replay(claims, {"a": YES, "b": NO})
-    claims = suspended(elsewhere, new=NAME)
-    assert {key: answer for key, (_, answer) in claims["ans"].items()} == {"a": YES, "b": NO}
-    after = replay(claims, {"new": NO})
-    assert {key: answer.action for key, answer in after.ask_all({"b": NAME, "a": NAME}).items()} == {
-        "a": "accept", "b": "decline",
-    }
 
 
 @pytest.mark.requirement("M:MRTR-S20", "M:ELI-6")

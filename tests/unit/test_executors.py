@@ -210,17 +210,6 @@ def test_what_waits_is_run_here_and_counted() -> None:
     assert Task(main.pump).result() == 1, "any thread may pump"
 
 
-def test_what_comes_meanwhile_is_for_the_next_time() -> None:
-    main = Main()
-
-    def more(_: IncomingRequest) -> Any:
-        main.start(exchange(more))
-        return {}
-
-    main.start(exchange(more))
-    assert [main.pump() for _ in range(3)] == [1, 1, 1]
-
-
 def waits(main: Main) -> bool:
     """Whether somebody waits in `pump`."""
     return bool(main._changed._waiters)  # type: ignore[attr-defined]
@@ -253,14 +242,6 @@ def test_it_cannot_run_inside_itself() -> None:
     main.start(exchange(inside))
     assert main.pump() == 1 and main.pump() == 0
     assert errors == ["pump is running on this thread already: what it runs cannot call it"]
-
-
-def test_two_threads_may_pump_at_once() -> None:
-    main, both = Main(), threading.Barrier(2)
-    for _ in range(2):
-        main.start(exchange(lambda _: both.wait(WAIT) and None))
-    tasks = [Task(main.pump) for _ in range(2)]
-    assert sum(task.result() for task in tasks) == 2
 
 
 def told(made: IncomingRequest) -> int:
@@ -361,16 +342,6 @@ def run(executor: Any, work: Callable[[], object] = lambda: None, of: Any = CONF
     return made
 
 
-def test_one_thread_for_all_and_in_order() -> None:
-    serial, seen = Serial(), []  # type: ignore[var-annotated]
-    for number in range(50):
-        serial.start(exchange(lambda _, number=number: seen.append((number, threading.get_ident()))))
-    run(serial)
-    assert [number for number, _ in seen] == list(range(50)) and len({ident for _, ident in seen}) == 1
-    serial.leave(CONFIG)
-    assert eventually(lambda: not threads())
-
-
 def test_its_thread_ends_with_the_last_server_that_uses_it_and_begins_again() -> None:
     serial, first, second = Serial(), config(), config()
     run(serial, of=first)
@@ -399,20 +370,6 @@ def test_its_thread_ends_when_nothing_refers_to_it() -> None:
     gc.collect()
     thread.join(WAIT)
     assert not thread.is_alive()
-
-
-def test_what_was_queued_is_done_before_it_ends() -> None:
-    serial, go, begun, seen = Serial(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
-    serial.start(exchange(lambda _: begun.set() or wait_for(go)))  # type: ignore[func-returns-value]
-    wait_for(begun)
-    for number in range(3):
-        serial.start(exchange(lambda _, number=number: seen.append(number)))
-    gone = exchange()
-    serial.start(gone)
-    gone.cancel()
-    serial.leave(CONFIG)
-    go.set()
-    assert eventually(lambda: not threads()) and seen == [0, 1, 2]
 
 
 def test_a_fault_does_not_end_its_thread(caplog: pytest.LogCaptureFixture) -> None:

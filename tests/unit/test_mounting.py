@@ -282,39 +282,6 @@ def test_servers_that_are_mounted_by_several_threads_never_go_in_circles() -> No
         assert sorted(task.result() for task in tasks) == [False, True]
 
 
-def test_handlers_may_change_what_is_offered() -> None:
-    host, below = Server("host"), Server("below")
-
-    @below.tool
-    def grow(ctx: Context, name: str) -> str:
-        """Add something of each kind here and there, and take it away."""
-        for server in (below, ctx.server):
-            server.add_tool(text, name=name)
-            server.add_prompt(brief, name=name)
-            server.add_resource(text, f"{server.name}:{name}")
-            server.add_resource_template(brief, f"{server.name}:{name}/{{word}}")
-        for server in (ctx.server, below):
-            server.remove_tool(name)
-            server.remove_prompt(name)
-            server.remove_resource(f"{server.name}:{name}")
-            server.remove_resource_template(f"{server.name}:{name}/{{word}}")
-        return name
-
-    below.add_prompt(brief)
-    below.add_resource(text, "a:text")
-    host.mount(below, prefix="b")
-    for revision in (R1, R4, R5):
-        ear = Ear()
-        with minimcp.connect(host, revision=revision, timeout=WAIT, handlers=ear) as client:
-            found = client.call_tools([("b__grow", {"name": f"t{number}"}) for number in range(30)])
-            assert [each.text for each in found] == [f"t{number}" for number in range(30)]
-            for told in (ear.tools, ear.prompts, ear.resources):
-                assert told.acquire(timeout=WAIT)
-            assert names(client) == {
-                "tools": ["b__grow"], "prompts": ["b__brief"], "resources": ["a:text"], "templates": [],
-            }
-
-
 def test_things_run_where_their_own_server_says() -> None:
     worker = Serial()
     host, below = Server("host"), Server("below", executor=worker)

@@ -101,23 +101,6 @@ def test_every_way_to_register_gives_the_function_back() -> None:
         assert repr(server) == "<Server 'x' 5 tools, 1 connections>"
 
 
-def test_a_method_is_a_tool_without_self() -> None:
-    class Notes:
-        def __init__(self) -> None:
-            self.kept: List[str] = []
-
-        def add(self, text: str) -> int:
-            """Keep it."""
-            self.kept.append(text)
-            return len(self.kept)
-
-    server, notes = Server("x"), Notes()
-    server.tool(notes.add)
-    with minimcp.connect(server) as client:
-        assert [client.call_tool("add", {"text": word}).value for word in "ab"] == [1, 2]
-    assert notes.kept == ["a", "b"]
-
-
 async def coroutine() -> str:
     return ""
 
@@ -221,16 +204,6 @@ def test_what_is_announced_counts_as_registered() -> None:
                     client.set_log_level("debug")
 
 
-def test_a_kind_stays_declared_when_its_last_tool_goes() -> None:
-    server = made()
-    for revision in (R4, R5):
-        with minimcp.connect(server, revision=revision) as client:
-            assert client.list_tools()
-            server.remove_tool("echo")
-            assert client.list_tools() == [], "an empty list, and no error"
-        server.add_tool(echo)
-
-
 def test_revisions_in_a_subset() -> None:
     for names, spoken in (([R1], R1), ([R3, R1], R3), ([R5], R5), ([R4, R5], R5)):
         with minimcp.connect(made(revisions=names)) as client:
@@ -247,12 +220,6 @@ def test_an_unknown_revision_is_offered_another_or_refused(raw: Any) -> None:
     refused = raw(made(strict_version=True)).initialize("1999-01-01")
     assert refused["error"]["code"] == -32602
     assert refused["error"]["data"] == {"supported": list(reversed(REVISIONS)), "requested": "1999-01-01"}
-
-
-def test_lists_say_how_long_they_are_true() -> None:
-    with minimcp.connect(made(list_ttl=1.5, list_cache_scope="public"), revision=R5) as client:
-        listed = client.request("tools/list")
-        assert (listed["ttlMs"], listed["cacheScope"]) == (1500, "public")
 
 
 def test_arrays_where_the_author_takes_them(raw: Any) -> None:
