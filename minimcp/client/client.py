@@ -244,6 +244,7 @@ class Client:
         if isinstance(call.session.era, Handshake):
             call.request("logging/setLevel", {"level": level})
         else:
+            call.session.check()
             call.opened.set_envelope_level(level)
         call.opened.log_level = level
 

@@ -68,7 +68,7 @@ def test_one_handler(transport: str, revision: str, tmp_path: Path) -> None:
             seats, verse = 2 if has_forms else 1, "A verse about Oslo!"
             said = {"seats": seats, "folders": ["home"], "verse": verse, "number": number, "trip": trip}
             assert json.loads(result.text) == said
-            assert result.value == (None if revision in (R1, R2) else said)
+            assert result.value == (result.text if revision in (R1, R2) else said)
             assert host.asked == ["Who goes to Oslo?"] * has_forms + ["A verse about Oslo"], "each is asked once"
             assert reports == [(leg, 3, None if revision == R1 else f"leg {leg}") for leg in (1, 2, 3)]
             assert host.logged.get(timeout=WAIT) == ("info", {"booked": number})

@@ -226,7 +226,7 @@ def test_k08_a_line_above_the_limit_is_skipped_within_the_limits_memory(scripted
 def test_k08_an_answer_above_the_limit_is_lost_and_the_connection_is_not(scripted: Script) -> None:
     server = scripted()
     with server.connect("handshake", limits=minimcp.Limits(message_bytes=1 << 20)) as client:
-        with pytest.raises(minimcp.ProtocolViolation, match="max_message_bytes"):
+        with pytest.raises(minimcp.ProtocolViolation, match="Limits.message_bytes"):
             client.call_tool("big", {"bytes": 2 << 20}, timeout=NEVER)
         lives(client)
         limit = (1 << 20) - 300

@@ -85,20 +85,20 @@ def test_a_server_whose_handlers_heed_cancel_exits_when_its_client_closes(
 @pytest.mark.parametrize("revision", ERAS)
 def test_an_answer_above_the_servers_own_limit_is_an_error_at_once(parting: Parting, revision: str) -> None:
     with parting.connect(revision=revision) as client:
-        with pytest.raises(minimcp.InternalError, match="100000 bytes.*max_message_bytes"):
+        with pytest.raises(minimcp.InternalError, match="100000 bytes.*Limits.message_bytes"):
             client.call_tool("length", {"size": 100_001})
         assert client.call_tool("length", {"size": 1000}).text == "x" * 1000
 
 
 def test_an_answer_above_the_clients_limit_ends_its_call_at_once(parting: Parting) -> None:
     with parting.connect(revision="handshake", limits=minimcp.Limits(message_bytes=10_000)) as client:
-        with pytest.raises(minimcp.ProtocolViolation, match="10000 bytes.*max_message_bytes"):
+        with pytest.raises(minimcp.ProtocolViolation, match="10000 bytes.*Limits.message_bytes"):
             client.call_tool("length", {"size": 50_000})
         assert client.call_tool("length", {"size": 1000}).text == "x" * 1000
 
 
 def test_a_call_above_the_servers_limit_ends_at_once(parting: Parting) -> None:
     with parting.connect(revision="handshake") as client:
-        with pytest.raises(minimcp.InvalidRequest, match="100000 bytes.*max_message_bytes"):
+        with pytest.raises(minimcp.InvalidRequest, match="100000 bytes.*Limits.message_bytes"):
             client.call_tool("length", {"size": 1, "more": "x" * 100_000})
         assert client.call_tool("length", {"size": 1}).text == "x"
