@@ -29,7 +29,7 @@ sys.argv[1:] = [json.dumps(GIVEN)]
 
 
 from minimcp import Context  # noqa: E402
-from minimcp.http.server import Timeouts
+from minimcp.http.server import RunningHttp, Timeouts  # noqa: E402
 from tests.wire.servers.plain import server  # noqa: E402
 
 
