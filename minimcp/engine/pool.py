@@ -10,9 +10,9 @@ import logging
 import os
 import threading
 from collections import deque
-from contextlib import contextmanager
+from contextlib import nullcontext
 from queue import Empty, SimpleQueue
-from typing import Any, Callable, Iterator, Optional, Union
+from typing import Any, Callable, ContextManager, Optional, Union
 from weakref import WeakSet
 
 log = logging.getLogger("minimcp.pool")
@@ -41,23 +41,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-@contextmanager
-def waiting() -> Iterator[None]:
+def waiting() -> ContextManager[Any]:
     """For code that is about to wait: the thread does not count in its pool meanwhile, and a queued job may start.
 
     On threads that no pool counts it does nothing. Every wait of this library for a peer, or for time, is in one.
     """
     pool: Optional[Pool] = getattr(here, "pool", None)
-    if pool is None:
-        yield
-        return
-    here.pool = None
-    pool._begin_wait()
-    try:
-        yield
-    finally:
-        pool._end_wait()
-        here.pool = pool
+    return _NOTHING if pool is None else _Waiting(pool)
+
+
+_NOTHING = nullcontext()
+
+
+class _Waiting:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def __enter__(self) -> None:
+        here.pool = None
+        self._pool._begin_wait()
+
+    def __exit__(self, *_: object) -> None:
+        self._pool._end_wait()
+        here.pool = self._pool
 
 
 class Pool:
