@@ -545,13 +545,13 @@ class Client:
             CapabilityNotSupported: The server takes no subscriptions, or not this one.
             TypeError: ``uri`` is no str.
         """
-        self._subscriptions(lambda all, deadline: all.subscribe(uri, deadline, cancel), timeout, cancel)
+        self._subscriptions(lambda all, deadline: all.change(uri, True, deadline, cancel), timeout, cancel)
 
     def unsubscribe(
         self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
     ) -> None:
         """Take a subscription back. Arguments and errors as `subscribe`."""
-        self._subscriptions(lambda all, deadline: all.unsubscribe(uri, deadline, cancel), timeout, cancel)
+        self._subscriptions(lambda all, deadline: all.change(uri, False, deadline, cancel), timeout, cancel)
 
     def listen(
         self, tools_list_changed: bool = False, prompts_list_changed: bool = False,

@@ -389,32 +389,22 @@ class Subscriptions:
 
     # ------------------------------------------------------------ the client's own
 
-    def subscribe(self, uri: str, deadline: Deadline, cancel: Cancel = None) -> None:
-        """Hear of a resource from now on; arguments and errors as `Client.subscribe`."""
-        self._check(uri, cancel)
-        with self._locked(deadline, cancel):
-            if self._session.era.revision.handshake:
-                self._session.request("resources/subscribe", {"uri": uri}, deadline, cancel)
-            elif uri not in self._uris:
-                self._replace({*self._uris, uri}, deadline, cancel)
-            self._uris.add(uri)
-
-    def unsubscribe(self, uri: str, deadline: Deadline, cancel: Cancel = None) -> None:
-        """Hear of it no more; arguments and errors as `Client.unsubscribe`."""
-        self._check(uri, cancel)
-        with self._locked(deadline, cancel):
-            if self._session.era.revision.handshake:
-                if not self._listened[uri]:
-                    self._session.request("resources/unsubscribe", {"uri": uri}, deadline, cancel)
-            elif uri in self._uris:
-                self._replace(self._uris - {uri}, deadline, cancel)
-            self._uris.discard(uri)
-
-    def _check(self, uri: str, cancel: Cancel) -> None:
-        self._session.check()
+    def change(self, uri: str, wanted: bool, deadline: Deadline, cancel: Cancel = None) -> None:
+        """Hear of a resource from now on, or no more; arguments and errors as `Client.subscribe`."""
+        session = self._session
+        session.check()
         check_token(cancel)
         _check_uri(uri)
-        self._session.need("resources.subscribe")
+        session.need("resources.subscribe")
+        with self._locked(deadline, cancel):
+            uris = {*self._uris, uri} if wanted else self._uris - {uri}
+            if session.era.revision.handshake:
+                if wanted or not self._listened[uri]:
+                    method = "resources/subscribe" if wanted else "resources/unsubscribe"
+                    session.request(method, {"uri": uri}, deadline, cancel)
+            elif uris != self._uris:
+                self._replace(uris, deadline, cancel)
+            self._uris = uris
 
     def open_background(self, deadline: Deadline, uris: Sequence[str] = ()) -> None:
         """Open the client's own stream, if it wants to hear of anything and the server declares that it says so.
@@ -428,7 +418,7 @@ class Subscriptions:
         """
         if self._session.era.revision.handshake:
             for uri in uris:
-                self.subscribe(uri, deadline)
+                self.change(uri, True, deadline)
         elif uris or any(self._declared(self._lists)):
             deadline = deadline.within(BACKGROUND_SECONDS)
             with self._locked(deadline):
