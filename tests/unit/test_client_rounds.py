@@ -364,7 +364,8 @@ def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatc
         def later() -> None:
             """It is later than the call may last, and it looks at the clock."""
             moved.ahead += 2 * WAIT
-            client._sessions.newest.session._calls.wake_all()  # type: ignore[attr-defined]
+            for call in client._sessions.newest.session._calls.waiting():  # type: ignore[attr-defined]
+                call.wake()
 
         task = Task(lambda: client.call_tool("a", timeout=WAIT))
         wait_for(slow.begun)
