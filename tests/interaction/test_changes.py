@@ -223,7 +223,7 @@ def test_a_client_that_does_not_read_costs_its_server_little(revision: str) -> N
             Task(update).result(5 * WAIT)  # and nobody waits for that
             subscriptions = server._registry.subscriptions
             (subscriber,) = subscriptions._everybody()
-            assert len(subscriber.notices) <= 10_000 + 2
+            assert len(subscriber.queue) <= 10_000 + 2
             going.set()
             seen = set()
             while "a://dir" not in seen:
