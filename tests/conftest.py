@@ -92,11 +92,16 @@ GROWN = re.compile(r"(minimcp-.+)-\d+|minimcp-timer")
 """A thread of a pool, or the timer: they come when they are needed, which the scheduler decides."""
 
 
+def _has_user(pool: str, readers: Set[str]) -> bool:
+    """Whether a connection was there before whose handlers run in a pool; all of a server share one."""
+    return pool == "minimcp-client" or any(name.startswith(f"{pool}-") for name in readers)
+
+
 def _begun_since(before: Held) -> Set[threading.Thread]:
     """The test's threads: those by which connections grow that were there before are theirs, whenever they come."""
-    readers = {thread.name for thread in before.threads}
+    readers = {thread.name for thread in before.threads if thread.name.endswith("-reader")}
     found = ((thread, GROWN.fullmatch(thread.name)) for thread in threading.enumerate())
-    new = {thread for thread, match in found if not match or (match[1] and f"{match[1]}-reader" not in readers)}
+    new = {thread for thread, match in found if not match or (match[1] and not _has_user(match[1], readers))}
     return new - before.threads - KEPT_THREADS
 
 

@@ -39,11 +39,12 @@ def test_kept_for_a_wider_scope():
 
 def test_connection_that_is_kept():
     with outlives_the_test():
-        threading.Thread(target=release.wait, daemon=True, name="minimcp-x-reader").start()
+        for name in ("minimcp-x-reader", "minimcp-shop-memory-reader"):
+            threading.Thread(target=release.wait, daemon=True, name=name).start()
 
 def test_connection_that_grows():
-    for part in ("2", "watcher"):
-        threading.Thread(target=release.wait, daemon=True, name="minimcp-x-" + part).start()
+    for name in ("minimcp-x-2", "minimcp-shop-2"):
+        threading.Thread(target=release.wait, daemon=True, name=name).start()
 
 def test_thread_of_no_connection():
     for name in ("minimcp-y-2", "minimcp-x-reader"):

@@ -338,7 +338,7 @@ class Host:
         Raises:
             RpcError: Whatever the server is told.
         """
-        here.exchange = None  # a host's handler is no server's handler: it has no context
+        here.request = None  # a host's handler is no server's handler: it has no context
         method = exchange.request.method
         try:
             return self.read(method, exchange.request.params, exchange.peer, exchange)()

@@ -654,7 +654,9 @@ class HttpSession(ClientSession):
                 return response.cut
         if 300 <= status < 400:
             where = one_line(response.headers.get("Location", "nowhere"))
-            return ProtocolViolation(f"{told}: it redirects to {where}, and redirects are not followed but to the same origin: name that URL")
+            return ProtocolViolation(
+                f"{told}: it redirects to {where}, and redirects are not followed but to the same origin: name that URL"
+            )
         if status in (408, 429) or status >= 500:
             after = response.headers.get("Retry-After", "")
             lost = f"{told}{' (Retry-After: ' + one_line(after, 40) + ')' if after else ''}"

@@ -315,7 +315,7 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
     for name in ("mcp.json", "other.json"):
         _write(name, json.dumps({"mcpServers": servers}))
     assert minimcp("ping", "my-shop").out.startswith("shop 3 answered in ")
-    assert " ping: the server 'shop.py' of other.json" in minimcp("ping", "shop.py", "--config", "other.json").err
+    assert " for the server 'shop.py' of other.json: " in minimcp("ping", "shop.py", "--config", "other.json").err
     for target, options, problem in (
         ("far", [], "mcp.json: server 'far': url: a URL begins"),
         ("my-shpo", ["--config", "other.json"], "other.json has no server 'my-shpo', did you mean 'my-shop'? it has"),

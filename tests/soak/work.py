@@ -37,6 +37,11 @@ def _expect(kind: type, call: Callable[[], Any]) -> BaseException:
     raise AssertionError(f"{got!r} instead of {kind.__name__}")
 
 
+def _session(client: Client) -> Any:
+    """The newest session of a client."""
+    return client._sessions.newest.session
+
+
 class Work:
     """Clients that live as long as this, and what is done with them. Thread-safe.
 
@@ -62,7 +67,7 @@ class Work:
             minimcp.connect(self._server, revision="handshake", **options),
             *(self._web.connect(way, **options) for way in WAYS),
         ]
-        self.pids = {"": os.getpid(), "server": self._child._channel._pipe.pid, "web server": self._web.pid}  # type: ignore[attr-defined]
+        self.pids = {"": os.getpid(), "server": _session(self._child)._transport.pid, "web server": self._web.pid}
         """The processes that live as long as this, by name; this one has none."""
         for client in self._clients:  # a thread for callbacks comes with the first one
             self._subscribe(client, "soak://begin")
@@ -205,9 +210,9 @@ class Work:
     def kill(self, dice: random.Random) -> None:
         """A server that is killed and started anew."""
         with self._restarting:
-            channel = self.doomed._channel
-            os.kill(channel._pipe.pid, signal.SIGKILL)  # type: ignore[attr-defined]
-            assert channel.wait_until_ended(WAIT)
+            session = _session(self.doomed)
+            os.kill(session._transport.pid, signal.SIGKILL)
+            assert session.wait_until_ended(WAIT)
             tag = str(dice.random())
             assert self.doomed.call_tool("echo", {"tag": tag, "size": 0}).text == padded(tag, 0)
 

@@ -70,14 +70,14 @@ def test_the_limit_is_that_of_the_data_and_exact() -> None:
     for start in (b"data: ", b"data:", b"event: tick\nid: 5\ndata: ", b": comment\ncolour: red\ndata: "):
         [event] = read(start + b"x" * 100 + b"\n\n", max_bytes=100)
         assert event.data == "x" * 100
-        with pytest.raises(ProtocolViolation, match="longer than 100 bytes, the max_message_bytes"):
+        with pytest.raises(ProtocolViolation, match="longer than 100 bytes, the Limits.message_bytes"):
             read(start + b"x" * 101 + b"\n\n", max_bytes=100)
     assert read(b"data:x\n" * 50 + b"data\n\n", max_bytes=100) == [Event("\n".join("x" * 50) + "\n")]
     assert len(read((b"data: " + b"x" * 90 + b"\n\n") * 3, max_bytes=100)) == 3
     for field in (b"id: ", b"event: ", b"colour: ", b"data: x\nid: ", b""):
         with pytest.raises(ProtocolViolation, match="longer than 100 bytes"):
             read(field, *[b"x" * 10] * 11, max_bytes=100)
-    with pytest.raises(ProtocolViolation, match="max_message_bytes"):
+    with pytest.raises(ProtocolViolation, match="Limits.message_bytes"):
         read(*[b"data: x\n"] * 51, max_bytes=100)
     reader, found = EventReader(10), []
     with pytest.raises(ProtocolViolation):

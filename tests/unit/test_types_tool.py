@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from minimcp import types as t
 from minimcp.protocol.lifecycle import LOG_LEVELS
 
 
