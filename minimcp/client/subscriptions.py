@@ -18,7 +18,7 @@ from random import uniform
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 from ..engine.pool import waiting
-from ..engine.timer import Deadline
+from ..engine.timer import Deadline, timer
 from ..errors import (
     Cancelled,
     CapabilityNotSupported,
@@ -112,6 +112,7 @@ class Changes:
         self._end: Callable[[], None] = lambda: None
         """Ends the stream on the wire; set by whoever opened it, and called once."""
         self._ending: Optional[Outcome] = None
+        self._forget_close: Callable[[], None] = lambda: None
         self._closed = self._ended = False
         self._changed = threading.Condition()
         self._waiting: dict[tuple[str, Optional[str]], Change] = {}
@@ -235,7 +236,14 @@ class Changes:
         with self._changed:
             if self._ending is None:
                 self._ending = ending
+            self._forget_close()
             self._changed.notify_all()
+
+    def _close_after(self, seconds: float) -> None:
+        """Close the stream in so many seconds, unless it ends before."""
+        with self._changed:
+            if self._ending is None:
+                self._forget_close = timer.after(seconds, self.close)
 
     def _begin(self, deadline: Deadline) -> bool:
         """Wait until the server has agreed, or the stream has ended; False when the deadline came first."""
@@ -458,9 +466,7 @@ class Subscriptions:
         if new is None or self._session.in_order:
             old.close()
         else:
-            closing = threading.Timer(OVERLAP_SECONDS, old.close)
-            closing.daemon = True
-            closing.start()
+            old._close_after(OVERLAP_SECONDS)
 
     def _reopen(self, stream: Changes, began: float) -> None:
         """A stream has ended. If it was in the background, open another, after a pause that grows with each attempt."""

@@ -193,14 +193,14 @@ def check_bodies(visit: Visit) -> None:
             more = {"Transfer-Encoding": "chunked"} if chunked else {}
             answer = _then_served(visit, "POST", "/mcp", given, {**headers, **more}, chunked=chunked)
             if body is over:
-                expect((answer.status, b"max_body_bytes" in answer.body), (413, True))
+                expect((answer.status, b"HttpOptions.body_bytes" in answer.body), (413, True))
             else:
                 expect((answer.status, raw.sums(answer)), (200, 3))
     with visit.connect() as client:
         try:
             client.call_tool("choose", {"name": "x" * 10 * raw.BODY_BYTES})
         except minimcp.McpError as error:
-            expect("max_body_bytes" in str(error), True)
+            expect("HttpOptions.body_bytes" in str(error), True)
         expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
 
 

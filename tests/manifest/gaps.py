@@ -22,6 +22,10 @@ LATER: Dict[str, str] = {
     ),
     "M:HDR-16": "The first extension with names of its own is tasks, which come with a later issue.",
     **_all(("SEC-05", "M:DEP-2"), "Scopes and sign-in come with authorization, an issue of its own."),
+    **_all(
+        ("SHTTP-06", "SHTTP-72", "SHTTP-73", "HSSE-08", "M:HTTP-13", "M:HTTP-35"),
+        "Clients are authenticated with authorization, an issue of its own.",
+    ),
 }
 """What an issue after this one brings."""
 

@@ -624,7 +624,8 @@ def test_an_event_on_the_stream_for_notices_that_is_too_long_ends_only_that(capl
         wire.chunk(b"data: " + b"x" * 200_000)
         wire.sock.recv(1)
 
-    with Peer({"GET": get}, handshake=True) as peer, connect(peer, limits=minimcp.Limits(message_bytes=100_000)) as client:
+    limits = minimcp.Limits(message_bytes=100_000)
+    with Peer({"GET": get}, handshake=True) as peer, connect(peer, limits=limits) as client:
         assert eventually(lambda: "the stream for notifications has ended" in caplog.text)
         assert client.call_tool("t").text == "done"
 
@@ -723,7 +724,8 @@ def test_of_many_calls_only_what_was_refused_is_sent_again() -> None:
         assert [result.text for result in client.call_tools([("t", {}), ("t", {})])] == ["done", "done"]
         first, second = running.result(WAIT)
         assert isinstance(first, minimcp.ConnectionLost) and second.text == "done"
-        assert sorted(heard.message["params"]["name"] for heard in peer.all("tools/call")) == ["hang", *"ttttt"]
+        sent = sorted(heard.message["params"]["name"] for heard in peer.all("tools/call"))
+        assert sent in (["hang", *"tttt"], ["hang", *"ttttt"])  # a call known to be refused is not sent before
         assert len(peer.all("initialize")) == 2
 
 

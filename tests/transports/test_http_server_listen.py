@@ -91,7 +91,7 @@ def test_there_is_one_such_stream_at_a_time(server: Server, core: Endpoint) -> N
     third.finished()
 
 
-@pytest.mark.parametrize("store", [EventStore(), None])
+@pytest.mark.parametrize("store", [EventStore(), False])
 def test_a_get_whose_client_has_gone_leaves_room_for_the_next(server: Server, store: Any) -> None:
     core = core_of(server, event_store=store)
     client = Shaken(core)
@@ -131,12 +131,12 @@ def test_a_stream_that_ends_with_its_session_is_forgotten(server: Server) -> Non
     for leaves in (False, True):
         client = Shaken(core)
         stream = listening(client)
-        assert eventually(lambda: list(core._ticker._streams))  # it has begun before it is followed
+        assert eventually(lambda: list(core.sessions._streams))  # it has begun before it is followed
         if leaves:
             stream.writer.lose()
         client.delete()
         stream.finished()
-        assert not list(core._ticker._streams)
+        assert not list(core.sessions._streams)
 
 
 @requirement("SEC-06")
@@ -145,7 +145,7 @@ def test_streams_are_limited(server: Server) -> None:
     one, two = Shaken(core), Shaken(core)
     stream = listening(one)
     refused = serve(core, two.get())
-    assert refused.status == 503 and "max_streams" in refused.json["error"]["message"]
+    assert refused.status == 503 and "Limits.streams" in refused.json["error"]["message"]
     one.delete()
     stream.finished()
     stream = listening(two)
@@ -164,7 +164,7 @@ def test_a_silent_stream_gets_comments(server: Server) -> None:
 
 
 def test_a_vanished_client_is_noticed_by_the_comment(server: Server) -> None:
-    core = core_of(server, keepalive=0.02, event_store=None)
+    core = core_of(server, keepalive=0.02, event_store=False)
     client = Shaken(core)
     stream = listening(client)
     stream.writer.gone = True  # nobody has noticed
@@ -298,7 +298,7 @@ def test_events_that_are_not_kept_any_more_are_not_made_up(server: Server) -> No
 
 @requirement("X-22")
 def test_without_a_store_there_are_no_ids(server: Server, stage: Stage) -> None:
-    core = core_of(server, event_store=None)
+    core = core_of(server, event_store=False)
     client = Shaken(core)
     stage.go.set()
     response = client.request("tools/call", called("polled"))
@@ -344,7 +344,7 @@ def test_a_store_of_events_is_bounded() -> None:
     store.forget("b")
     assert store.after("b.1", 1) is None
     store.add("c.1", 1, b"")
-    store.renew()
+    store.renew_in_fork()
     assert store.after("c.1", 0) is None
     for limits in ({"max_events": 0}, {"max_bytes": 0}):
         with pytest.raises(ValueError, match="at least"):
@@ -354,7 +354,7 @@ def test_a_store_of_events_is_bounded() -> None:
 def test_a_fork_begins_anew(core: Endpoint) -> None:
     client = Shaken(core)
     core.close()
-    core.renew()
+    core.renew_in_fork()
     assert client.request("ping").status == 404
     assert "0 sessions" in repr(core)
     assert serve(core, HttpRequest("GET", "/mcp", {"Host": "localhost"})).status == 400

@@ -13,6 +13,7 @@ import pytest
 from minimcp import Context, Server
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
+from minimcp.http.options import HttpOptions
 from minimcp.http.sessions import Sessions
 
 from ..support import WAIT, eventually
@@ -81,21 +82,6 @@ def test_two_ids_are_none(core: Endpoint) -> None:
     assert serve(core, HttpRequest("POST", "/mcp", pairs, request.body)).status == 400
 
 
-@requirement("SHTTP-73")
-def test_a_session_belongs_to_who_opened_it(server: Server) -> None:
-    core = core_of(server, authenticate=lambda request: request.headers.get("X-User"))
-    opened = serve(core, post(message("initialize", {
-        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"},
-    }), {"X-User": "ann"}))
-    headers = {"Mcp-Session-Id": opened.headers["Mcp-Session-Id"], "X-User": "ann"}
-    assert serve(core, post(message("ping"), headers)).status == 200
-    for other in ("bob", None):
-        for verb in ("POST", "GET", "DELETE"):
-            request = post(message("ping"), {**headers, "X-User": other})
-            assert serve(core, HttpRequest(verb, "/mcp", request.headers, request.body)).status == 404
-    assert serve(core, post(message("ping"), headers)).status == 200
-
-
 @requirement("SHTTP-83", "SHTTP-84", "SHTTP-85")
 @pytest.mark.parametrize(
     ("version", "status"), [("2025-11-25", 200), ("2025-03-26", 200), (None, 200), ("banana", 400), ("2024-01-01", 400)]
@@ -120,12 +106,6 @@ def test_a_failed_initialize_opens_nothing(core: Endpoint) -> None:
     response = serve(core, post(message("initialize", {})))
     assert response.status == 200 and response.json["error"]["code"] == -32602
     assert len(core.sessions) == 0 and "Mcp-Session-Id" not in response.headers
-
-
-def test_a_session_is_initialized_once(core: Endpoint) -> None:
-    client = Shaken(core)
-    again = client.request("initialize", {"protocolVersion": "2025-06-18"})
-    assert again.json["error"]["code"] == -32600
 
 
 @requirement("M:VER-S6", "M:VER-S10", "M:VER-S13")
@@ -185,7 +165,7 @@ def test_a_question_ends_with_its_session(core: Endpoint) -> None:
 
 @requirement("SHTTP-19")
 def test_who_drops_the_connection_takes_nothing_back(server: Server, stage: Stage) -> None:
-    core = core_of(server, event_store=None)
+    core = core_of(server, event_store=False)
     client = Shaken(core)
     held = client.begin("tools/call", called("hold", **PROGRESS))
     assert stage.entered.wait(WAIT)
@@ -283,10 +263,8 @@ def test_an_array_with_progress_is_a_stream_and_may_be_taken_back(core: Endpoint
     assert sorted(answers) == [1, 2] and "error" in answers[2]
 
 
-@pytest.mark.parametrize("threads", [True, False])
-def test_the_requests_of_an_array_run_at_the_same_time(threads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If there are threads for that; else one after the other."""
-    server, together = Server("meeting"), threading.Barrier(3 if threads else 1)
+def test_the_requests_of_an_array_run_at_the_same_time() -> None:
+    server, together = Server("meeting"), threading.Barrier(3)
 
     @server.tool
     def meet(name: str) -> str:
@@ -296,12 +274,6 @@ def test_the_requests_of_an_array_run_at_the_same_time(threads: bool, monkeypatc
 
     core = core_of(server)
     client = Shaken(core, revision="2025-03-26")
-
-    def refuse(work: Any, **more: Any) -> None:
-        raise RuntimeError("no thread")
-
-    if not threads:
-        monkeypatch.setattr(core.workers, "start", refuse)
     answers = client.send([message("tools/call", called("meet", {"name": str(id)}), id) for id in range(3)]).json
     assert {each["id"]: each["result"]["content"][0]["text"] for each in answers} == {0: "0", 1: "1", 2: "2"}
     server.close()
@@ -356,10 +328,10 @@ def test_sessions_that_are_not_used_end(server: Server, stage: Stage) -> None:
     assert eventually(lambda: len(core.sessions) == 0)
 
 
-def test_one_that_is_late_is_unknown_before_anybody_swept(server: Server) -> None:
-    sessions = Sessions(None, most=None, ttl=0)
+def test_an_unused_session_is_unknown_before_the_timer_looks(server: Server) -> None:
+    sessions = Sessions(None, most=None, ttl=0, keepalive=None)
     core = core_of(server)
-    core.sessions = core._gate._sessions = sessions
+    core.sessions = core._admission._sessions = sessions
     client = Shaken.__new__(Shaken)
     client.core, client.headers = core, {}
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
@@ -388,20 +360,19 @@ def test_a_session_costs_little(server: Server) -> None:
 
 
 def test_a_new_session_does_not_look_at_all_others(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    sweeps: Any = []
-    monkeypatch.setattr(Sessions, "sweep", lambda self: sweeps.append(len(self)))
-    core = core_of(server, max_sessions=10, keepalive=None)  # or the clock looks at them soon
+    looks: Any = []
+    monkeypatch.setattr(Sessions, "_end_unused", lambda self: looks.append(len(self)))
+    core = core_of(server, max_sessions=10, keepalive=None)  # or the timer looks at them soon
     for _ in range(10):
         Shaken(core)
-    assert not sweeps
+    assert not looks
 
 
-def test_closing_the_server_ends_its_sessions(server: Server) -> None:
-    core = core_of(server)
+def test_closing_ends_the_sessions(core: Endpoint) -> None:
     client = Shaken(core)
     listening = client.listen()
     listening.writer.wait_for(lambda: listening.writer.streamed)
-    server.close()
+    core.close()
     assert listening.finished().ended and len(core.sessions) == 0
     assert client.request("ping").status == 503
 
@@ -447,7 +418,7 @@ def test_without_sessions_nobody_can_be_asked(loose: Endpoint, server: Server) -
 
 
 def test_without_sessions_a_revision_may_not_be_served(stage: Stage) -> None:
-    server = stage_server(stage, revisions=["2025-06-18", "2025-11-25"], sessions=False)
+    server = stage_server(stage, revisions=["2025-06-18", "2025-11-25"], http=HttpOptions(sessions=False))
     core = core_of(server)
     assert serve(core, post(message("tools/list"))).status == 200
     assert serve(core, post(message("tools/list"), {"MCP-Protocol-Version": "2025-03-26"})).status == 400

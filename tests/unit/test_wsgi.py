@@ -83,7 +83,7 @@ def test_streams_of_notices_are_off_until_they_are_allowed(server: Server) -> No
     host = Host(server.wsgi())
     assert whole(host(HttpRequest("GET", "/mcp", {"Host": "localhost"})))[0] == 405
     listen = alone("subscriptions/listen", {"notifications": {}})
-    assert b"max_streams" in whole(host(listen))[2]
+    assert b"Limits.streams" in whole(host(listen))[2]
     status, _, body = Host(server.wsgi(max_streams=1))(listen)
     assert status == 200 and b"acknowledged" in next(body)
     body.close()
@@ -164,10 +164,12 @@ def test_a_client_that_leaves_is_noticed_when_the_host_closes_the_body(server: S
     assert stage.cancelled.wait(WAIT)
 
 
-def test_after_the_end_it_says_so(server: Server) -> None:
-    host = Host(server.wsgi())
+def test_a_closed_endpoint_refuses_and_a_closed_server_serves_again(server: Server) -> None:
+    app = server.wsgi()
+    app._server.close()
+    assert whole(Host(app)(alone("server/discover")))[0] == 503
     server.close()
-    assert whole(host(alone("server/discover")))[0] == 503
+    assert whole(Host(app)(alone("server/discover")))[0] == 200
 
 
 def test_a_fault_of_the_core_is_told_without_words(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,7 +153,7 @@ def test_c40_a_body_that_is_too_long_is_refused_before_it_comes(running: Running
     with Peer(running.port) as peer:
         head = wire(running, post(b"")).replace(b"content-length: 0\r\n\r\n", framing)
         found = peer.send(head).response()
-        assert (found.status, found.headers["connection"]) == (413, "close") and b"max_body_bytes" in found.body
+        assert (found.status, found.headers["connection"]) == (413, "close") and b"HttpOptions.body_bytes" in found.body
 
 
 FOREIGN = [

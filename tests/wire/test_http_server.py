@@ -269,7 +269,7 @@ def test_bodies_that_do_not_end_have_a_bound_together(framing: bytes, kept: bool
         assert eventually(lambda: most <= running._held_bytes < most + 100 * HALF_BODIES), running._held_bytes
         with Peer(running.port) as another:
             found = another.send(head + b"x" * 90_000).response()
-            assert found.status == 503 and b"max_body_bytes" in found.body
+            assert found.status == 503 and b"HttpOptions.body_bytes" in found.body
         with Peer(running.port) as short:
             short.send(POST + b"Content-Length: 30000\r\n\r\n" + b"y" * 20_000)
             assert eventually(lambda: running._held_bytes > HALF_BODIES * 100_000), running._held_bytes
