@@ -44,7 +44,8 @@ UPWARD = {
 MOST_FILES, MOST_ENTRIES = 94, 14
 
 FOREIGN = frozenset({
-    "annotated_types", "attr", "jsonschema", "jsonschema_specifications", "pydantic", "referencing", "requests", "urllib3",
+    "annotated_types", "attr", "jsonschema", "jsonschema_specifications", "pydantic", "referencing", "requests",
+    "urllib3",
 })
 """Packages that are imported on first use, inside a function, each by one file."""
 
