@@ -6,7 +6,7 @@ In Django's wsgi.py, where the application is made:
     pages, tools = get_wsgi_application(), server.wsgi()
     def application(environ, start):
         return (tools if environ["PATH_INFO"] == "/mcp" else pages)(environ, start)
-Several processes: give each the same `state_keys`, and `HttpOptions(sessions=False)` unless a client always reaches the same one.
+Several processes: the same `state_keys` in each, and `HttpOptions(sessions=False)` unless a client stays with one.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (Streamable HTTP)
 """

@@ -26,8 +26,7 @@ BELOW = {
     "server": "errors protocol types schema engine",
     "client": "errors protocol types schema engine stdio",
     "http": "errors protocol types schema engine server client",
-    "transcript": "errors protocol types schema engine stdio server client http __init__",
-    "testing": "transcript errors protocol types schema engine stdio server client http __init__",
+    "testing": "errors protocol types schema engine stdio server client http __init__",
     "cli": "errors protocol types schema engine stdio server client http testing __init__",
     "__main__": "cli",
     "__init__": "errors",
@@ -42,9 +41,12 @@ UPWARD = {
 }
 """What these import inside a function: the transports that a server or a client is asked for by name."""
 
-MOST_FILES, MOST_ENTRIES = 200, 15
+MOST_FILES, MOST_ENTRIES = 94, 14
 
-FOREIGN = frozenset({"annotated_types", "attr", "jsonschema", "pydantic", "referencing", "requests", "urllib3"})
+FOREIGN = frozenset({
+    "annotated_types", "attr", "jsonschema", "jsonschema_specifications", "pydantic", "referencing", "requests",
+    "urllib3",
+})
 """Packages that are imported on first use, inside a function, each by one file."""
 
 REVISION = re.compile(r"\b20\d\d-\d\d-\d\d\b")
@@ -63,7 +65,7 @@ def _part(path: str) -> str:
 
 def _is_stdlib(name: str) -> bool:
     top = name.partition(".")[0]
-    if top in sys.builtin_module_names or top in {"_winapi", "msvcrt", "winreg"}:
+    if top in sys.builtin_module_names or top in {"_winapi", "annotationlib", "msvcrt", "winreg"}:
         return True
     found = importlib.util.find_spec(top)
     origin = "" if found is None else found.origin or ""

@@ -10,15 +10,14 @@ from minimcp import Server, connect
 
 from .rows import for_each
 
-NUMBER, WHOLE, FLAG = "a number of seconds or None", "a whole number or None", "True or False"
+NUMBER, FLAG = "a number of seconds or None", "True or False"
 
 
 @for_each(("name", "what", "wrong"), [
     ("restart", FLAG, "yes"), ("cache", FLAG, None), ("send_shutdown", FLAG, 1),
     ("extensions", "a mapping or None", "x"),
-    ("client_info", "an Implementation, a mapping or None", "x"), ("max_cache_bytes", WHOLE, "1"),
+    ("client_info", "an Implementation, a mapping or None", "x"),
     ("timeout", NUMBER, "x"), ("probe_timeout", NUMBER, "x"), ("connect_timeout", NUMBER, "x"),
-    ("max_depth", WHOLE, "x"),
 ])
 def test_an_option_of_a_client_is_refused_by_name(name: str, what: str, wrong: Any) -> None:
     with pytest.raises(TypeError) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shlex
@@ -264,6 +265,17 @@ def test_every_file_that_is_named_is_there() -> None:
     section = README.split("\nReading order\n---", 1)[1].split("\n---", 1)[0]
     names = re.findall(r"``([\w/]+\.py)``", section)
     assert len(names) > 30 and [name for name in names if not (PACKAGE / name).is_file()] == []
+
+
+def test_every_function_of_the_walk_is_there() -> None:
+    section = README.split("\nHow it works\n---", 1)[1].split("\n---", 1)[0]
+    named = re.findall(r"``([\w/]+)\.py:([\w.]+)``", section)
+    assert len(named) > 20
+    for path, name in named:
+        found = importlib.import_module("minimcp." + path.replace("/", "."))
+        for part in name.split("."):
+            found = getattr(found, part)
+        assert callable(found), name
 
 
 def test_the_examples_are_those_that_are_there() -> None:

@@ -24,6 +24,7 @@ from minimcp import (
     CancelToken,
     Client,
     Context,
+    HttpOptions,
     HttpRequest,
     HttpServer,
     Image,
@@ -223,31 +224,20 @@ def _amount(text: str) -> Any:
     return {"": int(number), "MiB": int(number) << 20, "s": float(number)}[unit]
 
 
-def test_the_limits_are_the_defaults() -> None:
-    seen = 0
-    for name, *amounts, _ in rows("Limits"):
-        for function, amount in zip((Server, connect), amounts):
-            parameters = inspect.signature(function).parameters
-            if amount == "-":
-                assert name.strip("`") not in parameters
-            else:
-                assert parameters[name.strip("`")].default == _amount(amount), name
-                seen += 1
-    assert seen > 10
+def test_every_limit_is_in_a_table_with_its_default() -> None:
+    """Of `Limits` all fields, of `HttpOptions` and `connect` all that are numbers."""
+    of_connect = {name: given.default for name, given in inspect.signature(connect).parameters.items()}
+    defaults: List[Dict[str, Any]] = [vars(Limits()), vars(HttpOptions()), of_connect]
+    section = README.split("\nLimits\n---", 1)[1].split("\n---", 1)[0]
+    tables = re.split(r"(?m)^(?==[= ]+\n\w.*Default|=[= ]+\nKeyword)", section)[1:]
+    assert len(tables) == 3
+    for text, given in zip(tables, defaults):
+        numbers = {name: amount for name, amount in given.items() if type(amount) in (int, float)}
+        assert {name.strip("`"): _amount(amount) for name, amount, _ in table(text)} == numbers
+    assert set(vars(Limits())) == {name for name, amount in vars(Limits()).items() if amount is not None}
+    kept = {name for name, given in inspect.signature(Server).parameters.items() if type(given.default) in (int, float)}
+    assert kept == {"list_ttl"}
 
-
-def test_every_limit_is_in_the_table() -> None:
-    shown = {name.strip("`") for name, *_ in rows("Limits")}
-    for function in (Server, connect):
-        amounts = {name: given.default for name, given in inspect.signature(function).parameters.items()}
-        limits = {name for name, amount in amounts.items() if type(amount) in (int, float)} - {"list_ttl"}
-        assert limits and limits <= shown
-    (queue,) = re.findall(r"^Requests that wait to begin may hold (\d+ MiB)", README, re.M)
-    for name, given in inspect.signature(Limits).parameters.items():
-        if name == "max_queue_bytes":
-            assert given.default == _amount(queue)
-        else:
-            assert given.default == inspect.signature(Server).parameters[name].default
 
 
 FACTS: Dict[str, Callable[[Revision], str]] = {

@@ -603,7 +603,8 @@ class Sink:
     requests: RunningRequests
 
     @property
-    def root(self) -> Sink:  # noqa: D102
+    def root(self) -> Sink:
+        """The sink that an array of requests was received by; else the sink itself."""
         return self
 
     def send(self, line: bytes) -> None:
@@ -670,6 +671,7 @@ class Batch(Sink):
 
     @property
     def root(self) -> Sink:
+        """The sink that the array was received by."""
         return self._sink
 
     def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> bool:

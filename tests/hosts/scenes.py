@@ -234,7 +234,7 @@ def notices(place: Place) -> Iterator[Step]:
 
     def one_more() -> None:
         with visits[1].connect() as client:
-            expect("max_streams" in str(error_of(lambda: client.listen(tools_list_changed=True))), True)
+            expect("Limits.streams" in str(error_of(lambda: client.listen(tools_list_changed=True))), True)
             expect(client.call_tool("more").text, "more")
 
     yield "no third stream", one_more
