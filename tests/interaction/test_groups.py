@@ -70,7 +70,8 @@ def test_a_host_with_a_config_file(config: Path) -> None:
             "dead": minimcp.ConnectionFailed, "web": minimcp.ConnectionFailed,
         }
         assert f"the server 'dead' of {config}: " in str(group.errors["dead"]) and "no licence" in lines
-        assert f"took the target for the server 'web' of {config}: POST http://127.0.0.1:1/mcp: " in str(group.errors["web"])
+        taken = f"took the target for the server 'web' of {config}: POST http://127.0.0.1:1/mcp: "
+        assert taken in str(group.errors["web"])
         tools = [tool.name for tool in group.list_tools()]
         assert tools == ["notes__where", "notes__die", "notes__2__where", "notes__2__die"]
         for name in ("notes", "notes__2"):

@@ -442,7 +442,8 @@ TOOLS = (
     text, annotated, forced, unstructured, block, picture, sound, link, embedded, several, no_blocks, no_picture, day,
     typed, pair, mapping, numbers, number, flag, nothing, colour, date, path, loose, anything, by_hand, whole,
     whole_list, whole_bare, liar, any_blocks, blocks_for_a_list, raw, fail, forecast, by_schema, hinted,
-    annotated_title, needs, needs_extension, pooled, endless, careless, quick, about, count, report, talk, shout, wait, seen, grow, shrink,
+    annotated_title, needs, needs_extension, pooled, endless, careless, quick, about, count, report, talk, shout, wait,
+    seen, grow, shrink,
 )
 NAMES = [tool.__name__ for tool in TOOLS]
 

@@ -36,7 +36,8 @@ def exchange(
     """A request that goes to a `RecordingSink`, if no other sink is given."""
     request = Request(1, method, dict(params or {}))
     route = Route(lambda exchange: {})
-    made = IncomingRequest(request, Peer(BY_NAME[revision], **peer), route, sink or RecordingSink(), server=of or config())
+    sender = Peer(BY_NAME[revision], **peer)
+    made = IncomingRequest(request, sender, route, sink or RecordingSink(), server=of or config())
     made.sink.requests.add(made, made)
     return made
 

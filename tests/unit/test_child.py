@@ -95,7 +95,8 @@ def test_lines_go_there_and_come_back_and_the_end_of_input_ends_it(start: Start)
 
 @pytest.mark.parametrize(("code", "signal"), [
     ("import sys, time; sys.stdin.read(); print('x' * 10**6); time.sleep(600)", 15),
-    ("import signal, sys, time; signal.signal(15, signal.SIG_IGN); print(flush=True); sys.stdin.read(); time.sleep(600)",
+    ("import signal, sys, time; signal.signal(15, signal.SIG_IGN); print(flush=True); sys.stdin.read(); "
+     "time.sleep(600)",
      9),
 ])  # fmt: skip
 def test_one_that_does_not_end_is_told_by_signals(start: Start, code: str, signal: int) -> None:
@@ -199,7 +200,8 @@ class Bare:
 
 def test_stderr_goes_to_our_own_by_default() -> None:
     code = (
-        f"import sys; from minimcp.stdio.child import *\nt = ChildTransport(StdioServer([sys.executable, '-c', {TALKING!r}"
+        "import sys; from minimcp.stdio.child import *\n"
+        f"t = ChildTransport(StdioServer([sys.executable, '-c', {TALKING!r}"
         "]), limit=None)\nt.receive(); t.close()"
     )
     done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, cwd=ROOT, timeout=WAIT)

@@ -41,8 +41,8 @@ def test_type_checkers_read_the_modules_that_names_are_imported_from() -> None:
     read = {name.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for name in node.names}
     assert read.pop("testing") is None
     imported = {name: module for module, names in minimcp._MODULES.items() for name in names.split()}
-    assert read == {**{name: "types" for name in read}, **imported}
-    assert set(read) == set(minimcp.__all__) - {name for name in vars(minimcp.errors)} - {"__version__"}
+    assert read == {**dict.fromkeys(read, "types"), **imported}
+    assert set(read) == set(minimcp.__all__) - set(vars(minimcp.errors)) - {"__version__"}
 
 
 @pytest.mark.parametrize(("start", "other"), [
