@@ -101,7 +101,7 @@ def walk_of_server(exchange: Callable[[Dict[str, Any]], Any], era: str) -> List[
         exchange(request(0, "initialize", params, era))
         exchange({"jsonrpc": "2.0", "method": "notifications/initialized"})
     answer: Any = None
-    for number, name in enumerate(("add", "add", "begin", "add", "end"), 1):
+    for number, name in enumerate(("add", "end", "begin", "add", "end"), 1):
         answer = exchange(request(number, "tools/call", {"name": name, "arguments": {"a": 1, "b": 2}}, era))
     return json.loads(answer["result"]["content"][0]["text"])  # type: ignore[no-any-return]
 

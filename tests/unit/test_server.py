@@ -363,19 +363,19 @@ def test_close_from_a_handler_of_another_server() -> None:
 
 
 def test_all_connections_are_closed_at_the_same_time() -> None:
-    server, gate = gated(limits=Limits(drain_grace=WAIT))
-    barrier = threading.Barrier(3)
+    server = Server("closing", limits=Limits(drain_grace=WAIT))
+    begun, barrier = threading.Barrier(3), threading.Barrier(3)
 
     @server.tool
     def last(ctx: Context) -> str:
         """Return when this handler of every connection has seen the end of its own."""
-        gate.begun.set()
+        begun.wait(WAIT)
         barrier.wait(WAIT)
         return "over"
 
     clients = [minimcp.connect(server) for _ in range(3)]
     calls = [Task(lambda client=client: client.call_tool("last").text) for client in clients[:2]]
-    wait_for(gate.begun)
+    begun.wait(WAIT)  # a call that has not begun would be refused
     closing = Task(server.close)
     barrier.wait(WAIT)  # one after the other, the first would wait for ever
     assert [call.result() for call in calls] == ["over"] * 2
