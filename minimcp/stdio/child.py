@@ -16,6 +16,7 @@ import select
 import signal
 import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Sequence, Union
 
 from ..engine.timer import Deadline
@@ -128,6 +129,20 @@ def _shown(command: Sequence[str]) -> str:
     return _clean(" ".join([part if part and " " not in part else repr(part) for part in command]), 200)
 
 
+def _poll_process(pid: int) -> None:
+    """Wait for the end of a process where it can be polled: gevent replaces `select.poll`, but not `os.waitid`."""
+    try:
+        number = os.pidfd_open(pid)  # type: ignore[attr-defined,unused-ignore]
+    except (AttributeError, OSError):  # not Linux, or none is left
+        return
+    try:
+        poller = select.poll()
+        poller.register(number, select.POLLIN)
+        poller.poll()
+    finally:
+        os.close(number)
+
+
 class ChildTransport(StreamTransport):
     """The client's end of a connection to a server that it started itself. Made by `start`.
 
@@ -180,8 +195,10 @@ class ChildTransport(StreamTransport):
 
     def _watch(self, ending: int) -> None:
         """Wait for the end of the process, and tell who waits for it."""
+        _poll_process(self.pid)
         if hasattr(os, "waitid"):
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)  # reaped later: its group is named by its number
+            with suppress(ChildProcessError):  # the program, or gevent, has reaped it
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)  # reaped later: its number names its group
         else:
             self._process.wait()
         close_quietly(ending)

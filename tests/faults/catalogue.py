@@ -120,7 +120,7 @@ _HTTP_CLIENT: Tuple[Tuple[str, str, str, str], ...] = (
     ("K08H", CLIENT, "over HTTP: endless events, comments, bodies", "the limit or the timeout"),
     ("K11", CLIENT, "drips, hangs and resets, at every place", "the total timeout holds"),
     ("K12", CLIENT, "1 MB of gzip that are 1 GB", "refused, below 100 MB"),
-    ("K13", CLIENT, "redirects: elsewhere, in a circle, to http", "once within the origin, else not followed"),
+    ("K13", CLIENT, "redirects: elsewhere, in a circle, to http", "only within the origin, once"),
     ("K14", CLIENT, "401 and 429 that want too much; retry", "nothing fetched, waits are capped"),
     ("K15", CLIENT, "pages, nothing, and other types of content", "an error with status and 200 B"),
     ("K16", CLIENT, "bodies and streams that are cut", "an error at once, no half"),

@@ -70,7 +70,7 @@ def test_nested_properties_are_reached() -> None:
     nested = _schema({"type": "object", "properties": {"q": _one("Deep")}})
     assert mirror.admitted([Tool.from_wire({"name": "t", "inputSchema": nested})])
     params = {"_meta": META, "name": "t", "arguments": {"p0": {"q": "v"}}}
-    assert mirror.headers({"method": "tools/call", "params": params})["Mcp-Param-Deep"] == "v"
+    assert mirror.of("tools/call", params)["Mcp-Param-Deep"] == "v"
 
 
 @pytest.mark.requirement("M:XH-8")

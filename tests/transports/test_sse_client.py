@@ -109,5 +109,5 @@ def test_restart_opens_another_stream() -> None:
     with Peer(old.said()) as peer, connect(peer, restart=True) as client:
         assert client.call_tool("t").text
         old.streams[-1].cut()
-        assert client._links.newest.channel.wait_until_ended(WAIT)
+        assert client._sessions.newest.session.wait_until_ended(WAIT)
         assert client.call_tool("t").text and len(old.streams) == 2
