@@ -73,8 +73,7 @@ def time_for_last_words() -> Iterator[None]:
     Tests of what happens when that time is over set it themselves.
     """
     from minimcp.client import subscriptions
-    from minimcp.engine import connection as channel
-    from minimcp.engine import pool
+    from minimcp.engine import connection as channel, pool
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FAREWELL_SECONDS", "LAST_WORDS_SECONDS", "CLOSE_SECONDS"):
