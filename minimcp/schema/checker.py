@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import islice, repeat
 from math import inf, isfinite
-from typing import Any, Callable, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Set, Tuple
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, NoReturn, Optional
 from urllib.parse import unquote
 
 from .kinds import JSON_TYPES, NONE_TYPE, frozen, has_twins
@@ -122,7 +122,7 @@ def _compiled(schema: Schema, where: str, peer: bool, tell: Callable[[Mismatch],
     return check
 
 
-def _size(value: Any) -> Tuple[int, int]:
+def _size(value: Any) -> tuple[int, int]:
     """How many values there are in a value, itself included, and on how many levels, as far as they are looked at."""
     count, depth, level = 0, 0, [value]
     while level and depth <= MAX_DEPTH:
@@ -148,17 +148,17 @@ class _Compiled:
 
     def __init__(self, schema: Schema, peer: bool) -> None:
         self.schema, self.peer = schema, peer
-        self.targets: Dict[str, Schema] = {}
-        self.patterns: Dict[str, Optional[re.Pattern[str]]] = {}
+        self.targets: dict[str, Schema] = {}
+        self.patterns: dict[str, Optional[re.Pattern[str]]] = {}
         """By their text; None for one that is not run."""
         dialect = schema.get("$schema", _LATEST) if isinstance(schema, dict) else _LATEST
         if not isinstance(dialect, str) or dialect.rstrip("#") not in (_LATEST, *_OLDER):
             raise _NotCommon
         self._older = dialect.rstrip("#") != _LATEST
-        anchors: Dict[str, Schema] = {}
-        references: List[str] = []
+        anchors: dict[str, Schema] = {}
+        references: list[str] = []
         waiting = [schema]
-        seen: Set[int] = set()
+        seen: set[int] = set()
         while waiting or references:
             if not waiting:
                 reference = references.pop()
@@ -190,7 +190,7 @@ class _Compiled:
                     raise ValueError(f"the pattern {pattern!r:.60} is no regular expression here: {error}") from error
             yield from [rule] if form is SCHEMA else rule if form is SCHEMAS else rule.values() if form is NAMED else ()
 
-    def _target(self, reference: str, anchors: Dict[str, Schema]) -> Schema:
+    def _target(self, reference: str, anchors: dict[str, Schema]) -> Schema:
         """Where a reference leads."""
         if not reference.startswith("#"):
             raise _NotCommon
@@ -220,8 +220,8 @@ class _Run:
 
     compiled: _Compiled
     steps: float = inf
-    large: List[Any] = field(default_factory=list)
-    followed: Dict[Tuple[str, int], Optional[Mismatch]] = field(default_factory=dict)
+    large: list[Any] = field(default_factory=list)
+    followed: dict[tuple[str, int], Optional[Mismatch]] = field(default_factory=dict)
 
     def apply(self, schema: Schema, value: Any) -> Optional[Mismatch]:
         """What is wrong with a value by a subschema; None when it fits."""
@@ -281,7 +281,7 @@ _LABELS = {
     "string": "a string", "boolean": "true or false", "null": "null", "array": "a list", "object": "an object",
     "number": "a number", "integer": "an integer",
 }  # fmt: skip
-_NAMES: Dict[type, FrozenSet[str]] = {
+_NAMES: dict[type, frozenset[str]] = {
     str: frozenset({"string"}), bool: frozenset({"boolean"}), NONE_TYPE: frozenset({"null"}),
     list: frozenset({"array"}), dict: frozenset({"object"}),
     int: frozenset({"integer", "number"}), float: frozenset({"number"}),
@@ -393,7 +393,7 @@ def _prefix_items(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     return _each(zip(range(len(value)), value, rule), run)
 
 
-def _each(parts: Iterable[Tuple[Any, Any, Schema]], run: _Run) -> Found:
+def _each(parts: Iterable[tuple[Any, Any, Schema]], run: _Run) -> Found:
     """What is wrong with the first part of a value that does not fit; each with its key and its subschema."""
     for key, part, rule in parts:
         error = run.apply(rule, part)
@@ -424,7 +424,7 @@ def _one_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     return None if fitting else _none_fits(value, errors)
 
 
-def _none_fits(value: Any, errors: List[Mismatch]) -> Mismatch:
+def _none_fits(value: Any, errors: list[Mismatch]) -> Mismatch:
     shown = errors[:20]
     if any(error.path or error.instead for error in shown):
         tries = "; ".join(dict.fromkeys(cut(str(error), 120) for error in shown))
@@ -458,7 +458,7 @@ class Word(NamedTuple):
 
     form: Schema
     check: Check = _all_of
-    only: FrozenSet[type] = frozenset()
+    only: frozenset[type] = frozenset()
 
 
 SCHEMA: Schema = {"type": ["object", "boolean"]}
@@ -472,7 +472,7 @@ _ANY = JSON_TYPES | _NUMBERS
 _TEXT_WORDS = (
     "title", "description", "$comment", "format", "contentEncoding", "contentMediaType", "$id", "$schema", "$anchor",
 )  # fmt: skip
-WORDS: Dict[str, Word] = {
+WORDS: dict[str, Word] = {
     "type": Word({"anyOf": [_TYPE_NAME, {**SCHEMAS, "items": _TYPE_NAME, "uniqueItems": True}]}, _type, _ANY),
     "enum": Word(_LIST, _enum, _ANY),
     "const": Word(True, lambda rule, *rest: _enum([rule], *rest), _ANY),

@@ -10,7 +10,7 @@ import datetime
 import logging
 import re
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypedDict, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, TypedDict, Union
 
 from ..errors import one_line
 from .annotations import kind_of
@@ -24,7 +24,7 @@ Schema = Union[Mapping[str, Any], type]
 """What an author gives as a form."""
 
 _SHOWN = ("type", "title", "description", "default")
-_WORDS: Dict[str, Tuple[str, ...]] = {
+_WORDS: dict[str, tuple[str, ...]] = {
     "string": ("minLength", "maxLength", "format", "pattern", "enum", "enumNames", "oneOf"),
     "number": ("minimum", "maximum"),
     "integer": ("minimum", "maximum"),
@@ -66,8 +66,8 @@ class Form:
         read: Optional[Convert] = None,
         dialect: Optional[str] = None,
     ) -> None:
-        self._properties: Dict[str, Dict[str, Any]] = {}
-        self._readers: Dict[str, Convert] = {}
+        self._properties: dict[str, dict[str, Any]] = {}
+        self._readers: dict[str, Convert] = {}
         self._required, self._dialect, self._read = list(required), dialect, read or self._as_dict
         for name, given in properties.items():
             try:
@@ -82,7 +82,7 @@ class Form:
             raise ValueError(f"the form requires {unknown[0]!r}, which is none of its fields")
 
     @property
-    def names(self) -> List[str]:
+    def names(self) -> list[str]:
         """The names of its fields."""
         return list(self._properties)
 
@@ -91,7 +91,7 @@ class Form:
         """Whether a field takes several of its choices."""
         return any(field["type"] == "array" for field in self._properties.values())
 
-    def to_wire(self, *, full: bool = True) -> Dict[str, Any]:
+    def to_wire(self, *, full: bool = True) -> dict[str, Any]:
         """The schema for the client.
 
         Args:
@@ -99,7 +99,7 @@ class Form:
                 not know and writes titles the older way.
         """
         fields = {name: field if full else _older(field) for name, field in self._properties.items()}
-        schema: Dict[str, Any] = {"type": "object", "properties": fields}
+        schema: dict[str, Any] = {"type": "object", "properties": fields}
         if self._required:
             schema["required"] = self._required
         return {"$schema": self._dialect, **schema} if full and self._dialect is not None else schema
@@ -114,7 +114,7 @@ class Form:
             raise Mismatch("an object with the fields of the form", content)
         return self._read({name: content[name] for name in self._properties if name in content})
 
-    def _as_dict(self, content: Dict[str, Any]) -> Dict[str, Any]:
+    def _as_dict(self, content: dict[str, Any]) -> dict[str, Any]:
         missing = [repr(name) for name in self._required if name not in content]
         if missing:
             raise Mismatch("", content, instead=f"{listed(missing, 'and')} not filled in")
@@ -213,7 +213,7 @@ def _without_none(field: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**others[0], **own} if len(others) == 1 else {**own, "anyOf": others}
 
 
-def _field(given: Any) -> Dict[str, Any]:
+def _field(given: Any) -> dict[str, Any]:
     """A field, checked: only what the protocol's forms know. Raises TypeError and ValueError."""
     if not isinstance(given, Mapping):
         raise TypeError(f"a field is an object of words, not {given!r:.60}")
@@ -233,7 +233,7 @@ def _field(given: Any) -> Dict[str, Any]:
     return field
 
 
-def _with_enum(schema: Mapping[str, Any]) -> Dict[str, Any]:
+def _with_enum(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A single choice, written as one of a list with one."""
     made = dict(schema)
     if "const" in made:
@@ -260,7 +260,7 @@ def _refuse_choices(field: Mapping[str, Any]) -> None:
         raise ValueError("enumNames is a list with a name for each choice")
 
 
-def _choices(source: Mapping[str, Any]) -> Optional[List[Any]]:
+def _choices(source: Mapping[str, Any]) -> Optional[list[Any]]:
     titled = source.get("oneOf", source.get("anyOf"))
     if titled is None:
         return list(source["enum"]) if source.get("enum") is not None else None
@@ -302,7 +302,7 @@ def _fits(cls: type, text: str) -> bool:
         return False
 
 
-_FORMATS: Dict[str, Callable[[str], Any]] = {
+_FORMATS: dict[str, Callable[[str], Any]] = {
     "email": re.compile(r"[^@\s]+@[^@\s]+").fullmatch,
     "uri": re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+").fullmatch,
     "date": partial(_fits, datetime.date),
@@ -310,7 +310,7 @@ _FORMATS: Dict[str, Callable[[str], Any]] = {
 }
 
 
-def _older(field: Mapping[str, Any]) -> Dict[str, Any]:
+def _older(field: Mapping[str, Any]) -> dict[str, Any]:
     """A field for a client that knows only the oldest shape: names beside choices, and defaults of booleans."""
     dropped = ("pattern", "oneOf") if field["type"] == "boolean" else ("pattern", "oneOf", "default")
     older = {word: value for word, value in field.items() if word not in dropped}

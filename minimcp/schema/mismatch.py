@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 
 LONGEST_VALUE = 60
 """Characters of a wrong value that a message repeats."""
@@ -115,7 +115,7 @@ class Mismatch(ValueError):
     ) -> None:
         super().__init__(expected, value)
         self.expected, self.value, self.instead, self.choices = expected, value, instead, choices
-        self.path: List[Key] = []
+        self.path: list[Key] = []
 
     def inside(self, key: Key) -> Mismatch:
         """This error, seen from the container that holds the value under `key`."""

@@ -9,13 +9,12 @@ import inspect
 import typing
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Iterator, NamedTuple, Optional
 
 from .annotations import Builder, ContentClass
 from .introspection import Scope, annotations_of, is_union, parameters_of, read_docstring
-from .kinds import NONE_TYPE, Convert, Kind
+from .kinds import NONE_TYPE, Convert, Field, Kind, record_reader, record_schema
 from .mismatch import NOTHING, Mismatch
-from .records import Field, record_reader, record_schema
 
 
 class Parameter(NamedTuple):
@@ -52,15 +51,15 @@ class Signature:
         description: The docstring without its sections, empty when there is none.
     """
 
-    parameters: List[Parameter]
+    parameters: list[Parameter]
     context_parameter: Optional[str]
-    input_schema: Dict[str, Any]
+    input_schema: dict[str, Any]
     output_kind: Optional[Kind]
     returns: Any
     description: str
     _read: Optional[Convert] = field(default=None, init=False)
 
-    def read_arguments(self, arguments: Any) -> Dict[str, Any]:
+    def read_arguments(self, arguments: Any) -> dict[str, Any]:
         """The keyword arguments for the call, converted; what was not sent is left to the function's defaults.
 
         Args:
@@ -80,12 +79,12 @@ class Signature:
         return f"<Signature ({', '.join(each.name if each.required else f'{each.name}=' for each in self.parameters)})>"
 
 
-def _fields(parameters: List[Parameter]) -> List[Field]:
+def _fields(parameters: list[Parameter]) -> list[Field]:
     return [Field(each.name, each.kind, each.required, each.name) for each in parameters]
 
 
 def read_signature(
-    function: Any, *, context_type: type, owner: str, content_types: Tuple[type, ...] = ()
+    function: Any, *, context_type: type, owner: str, content_types: tuple[type, ...] = ()
 ) -> Signature:
     """The signature of a function or bound method.
 
@@ -109,8 +108,8 @@ def read_signature(
     annotations, scope = annotations_of(plain), _scope_of(function, plain)
     description, texts = read_docstring(function.__doc__)
     builder = Builder()
-    parameters: List[Parameter] = []
-    contexts: List[str] = []
+    parameters: list[Parameter] = []
+    contexts: list[str] = []
     bound = int(hasattr(function, "__self__"))
     for name, each in list(parameters_of(plain).items())[bound:]:
         where = f"{owner}: parameter {name!r}"
@@ -205,7 +204,7 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
 
 def _scope_of(function: Any, plain: Any) -> Scope:
     """Names in annotations of a function: its module's, its class's, and those of enclosing functions that it uses."""
-    names: Dict[str, Any] = {}
+    names: dict[str, Any] = {}
     for cls in reversed(type(getattr(function, "__self__", None)).__mro__):
         names.update((name, part) for name, part in vars(cls).items() if isinstance(part, type))
     for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or ()):
