@@ -277,7 +277,7 @@ def is_quick(pattern: str) -> bool:
 
 # ------------------------------------------------------------ the words
 
-_LABELS = {
+LABELS = {
     "string": "a string", "boolean": "true or false", "null": "null", "array": "a list", "object": "an object",
     "number": "a number", "integer": "an integer",
 }  # fmt: skip
@@ -299,7 +299,7 @@ def _type(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _labels(names: Any) -> str:
-    return listed([_LABELS[name] for name in ([names] if isinstance(names, str) else names)] or ["a value"])
+    return listed([LABELS[name] for name in ([names] if isinstance(names, str) else names)] or ["a value"])
 
 
 def _enum(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -465,10 +465,11 @@ SCHEMA: Schema = {"type": ["object", "boolean"]}
 SCHEMAS: Schema = {"type": "array", "minItems": 1}
 NAMED: Schema = {"type": "object"}
 _STRING, _FLAG, _LIST = {"type": "string"}, {"type": "boolean"}, {"type": "array"}
-_NUMBER, _SIZE, _TYPE_NAME = {"type": "number"}, {"type": "integer", "minimum": 0}, {"enum": list(_LABELS)}
+_NUMBER, _SIZE, _TYPE_NAME = {"type": "number"}, {"type": "integer", "minimum": 0}, {"enum": list(LABELS)}
 _TEXTS, _LISTS, _OBJECTS = frozenset({str}), frozenset({list}), frozenset({dict})
 _NUMBERS = frozenset({int, float, Decimal})
 _ANY = JSON_TYPES | _NUMBERS
+_SIZES = (("Length", "character", _TEXTS), ("Items", "item", _LISTS), ("Properties", "field", _OBJECTS))
 _TEXT_WORDS = (
     "title", "description", "$comment", "format", "contentEncoding", "contentMediaType", "$id", "$schema", "$anchor",
 )  # fmt: skip
@@ -481,14 +482,10 @@ WORDS: dict[str, Word] = {
     "exclusiveMinimum": Word(_NUMBER, _bound("above", operator.le), _NUMBERS),
     "exclusiveMaximum": Word(_NUMBER, _bound("below", operator.ge), _NUMBERS),
     "multipleOf": Word({**_NUMBER, "exclusiveMinimum": 0}, _multiple_of, _NUMBERS),
-    "minLength": Word(_SIZE, _length("character", "at least", operator.lt), _TEXTS),
-    "maxLength": Word(_SIZE, _length("character", "at most", operator.gt), _TEXTS),
+    **{f"min{what}": Word(_SIZE, _length(unit, "at least", operator.lt), only) for what, unit, only in _SIZES},
+    **{f"max{what}": Word(_SIZE, _length(unit, "at most", operator.gt), only) for what, unit, only in _SIZES},
     "pattern": Word(_STRING, _pattern, _TEXTS),
-    "minItems": Word(_SIZE, _length("item", "at least", operator.lt), _LISTS),
-    "maxItems": Word(_SIZE, _length("item", "at most", operator.gt), _LISTS),
     "uniqueItems": Word(_FLAG, _unique, _LISTS),
-    "minProperties": Word(_SIZE, _length("field", "at least", operator.lt), _OBJECTS),
-    "maxProperties": Word(_SIZE, _length("field", "at most", operator.gt), _OBJECTS),
     "properties": Word(NAMED, _properties, _OBJECTS),
     "required": Word({**_LIST, "items": _STRING}, _required, _OBJECTS),
     "additionalProperties": Word(SCHEMA, _additional_properties, _OBJECTS),
@@ -520,6 +517,7 @@ _NOT_COMMON = frozenset({
 
 # ------------------------------------------------------------ jsonschema
 
+_NAMING = re.compile(r'"(?:\$?id|\$anchor|\$dynamicAnchor)":')
 _OURS = ("uniqueItems", "multipleOf", "pattern")
 """Words that `jsonschema` takes too long for (each item with each), fails at (large numbers), or would always run."""
 
@@ -538,8 +536,11 @@ def _by_jsonschema(schema: Schema, peer: bool, tell: Callable[[Mismatch], Any]) 
     name = DIALECTS.get(dialect.rstrip("#")) if isinstance(dialect, str) else None
     if name is None:
         raise ValueError(f"the dialect {dialect!r} is not supported; these are: {', '.join(DIALECTS)}")
-    if peer:
-        _refuse_costly(schema)
+    text = json.dumps(schema) if peer else ""
+    if peer and (_size(schema)[0] > MAX_PARTS or len(_NAMING.findall(text)) > MAX_NAMES):
+        raise ValueError("the schema is too large to be checked with jsonschema")
+    if '"patternProperties":' in text:
+        raise ValueError("patternProperties of a peer are not checked with jsonschema")
     base = getattr(jsonschema, name)
     try:
         base.check_schema(schema)
@@ -582,16 +583,6 @@ def _by_jsonschema(schema: Schema, peer: bool, tell: Callable[[Mismatch], Any]) 
         return tell(mismatch)
 
     return check
-
-
-def _refuse_costly(schema: Schema) -> None:
-    """Raises ValueError for a schema of a peer that `jsonschema` would need too long for."""
-    text = json.dumps(schema)
-    names = sum(text.count(f'"{word}":') for word in ("$id", "id", "$anchor", "$dynamicAnchor"))
-    if _size(schema)[0] > MAX_PARTS or names > MAX_NAMES:
-        raise ValueError("the schema is too large to be checked with jsonschema")
-    if '"patternProperties":' in text:
-        raise ValueError("patternProperties of a peer are not checked with jsonschema")
 
 
 class _Limits(threading.local):

@@ -70,13 +70,12 @@ def _evaluated(text: str, globals_: dict[str, Any], locals_: Mapping[str, Any]) 
             if "|" not in text:
                 raise
             return eval(_with_unions(text), {**globals_, "__Union__": Union}, locals_)
-    except NameError as error:
-        reason = f"{error} (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
-        raise TypeError(f"the annotation {text!r} cannot be resolved: {reason}") from error
-    except SyntaxError as error:
-        raise TypeError(f"the annotation {text!r} cannot be resolved: it is no expression ({error.msg})") from error
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, NameError):
+            reason = f"{error} (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
+        elif isinstance(error, SyntaxError):
+            reason = f"it is no expression ({error.msg})"
         raise TypeError(f"the annotation {text!r} cannot be resolved: {reason}") from error
 
 
