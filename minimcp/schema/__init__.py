@@ -10,4 +10,4 @@ from .annotations import Limits as Limits, kind_of as kind_of, write_any as writ
 from .checker import compile_check as compile_check, compile_peer_check as compile_peer_check
 from .kinds import Kind as Kind
 from .mismatch import Mismatch as Mismatch
-from .signature import Parameter as Parameter, Signature as Signature, read_signature as read_signature
+from .signature import Signature as Signature, read_signature as read_signature

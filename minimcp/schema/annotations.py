@@ -15,10 +15,9 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 from ..types import Wire
 from . import introspection, kinds
 from .checker import compile_validator
-from .hints import no_class, no_type
 from .introspection import Member, Scope, is_union
 from .kinds import CLASSES, JSON_TYPES, OBJECTS, SCALARS, Convert, Field, Kind
-from .mismatch import NOTHING, Mismatch
+from .mismatch import NOTHING, Mismatch, no_class, no_type
 
 Schema = dict[str, Any]
 
@@ -272,7 +271,7 @@ class Builder:
             except (TypeError, ValueError) as error:
                 raise TypeError(f"field {each.attribute!r} of {cls.__qualname__}: {error}") from error
             required = introspection.is_required(scope.resolve(annotation), each.required)
-            declared.append(Field(each.name, kind, required, each.attribute))
+            declared.append(Field(each.name, required, kind, each.attribute))
             taken += declared[-1:] if each.taken else []
         is_dict = issubclass(cls, dict)
         shown = declared if self.writing else taken

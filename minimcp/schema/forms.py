@@ -79,7 +79,7 @@ class Form:
         fields = []
         for name, given in properties.items():
             try:
-                fields.append(Field(name, _kind(given), name in required, name))
+                fields.append(Field(name, name in required, _kind(given)))
             except (TypeError, ValueError) as error:
                 raise (TypeError if isinstance(error, TypeError) else ValueError)(f"field {name!r}: {error}") from None
             if _SECRETS.search(name):
@@ -117,9 +117,6 @@ class Form:
             raise Mismatch("an object with the fields of the form", content)
         known = {name: content[name] for name in self.names if name in content}
         return self._read({**self._defaults, **known})
-
-    def __repr__(self) -> str:
-        return f"<Form {', '.join(self.names)}>"
 
 
 def form_of(schema: Any) -> Form:

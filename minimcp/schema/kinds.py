@@ -57,9 +57,6 @@ class Kind:
         """The same kind whose schema says more: a description, a default."""
         return replace(self, schema={**self.schema, **words})
 
-    def __repr__(self) -> str:
-        return f"<Kind {self.label}>"
-
 
 # ------------------------------------------------------------ JSON's own types
 
@@ -545,19 +542,24 @@ def mapping(key: Kind, item: Kind) -> Kind:
 
 
 class Field(NamedTuple):
-    """One member of an object.
+    """One member of an object, or one argument that a caller may send.
 
     Args:
-        name: Its name in JSON, by which the constructor takes it as well.
-        kind: Its type.
+        name: Its name in JSON, by which the constructor or function takes it as well.
         required: Whether it has to be sent.
+        kind: Its type; the schema has the description and the default.
         attribute: The attribute that holds it in Python.
     """
 
     name: str
-    kind: Kind
     required: bool
-    attribute: str
+    kind: Kind
+    attribute: str = ""
+
+    @property
+    def description(self) -> str:
+        """What the docstring or `Annotated` says about it; empty when neither does."""
+        return str(self.kind.schema.get("description", ""))
 
 
 def record_schema(fields: Sequence[Field], *, all_required: bool = False) -> dict[str, Any]:

@@ -77,7 +77,6 @@ def test_a_class() -> None:
         "required": ["name", "size"],
     }
     assert form.has_lists
-    assert repr(form) == "<Form name, size, maybe, count, day, extras, only, one_of_one>"
     assert form.read({"name": "Ada", "size": "s", "more": 1}) == Order("Ada", Size.SMALL, None)
     filled = {"name": "Ada", "size": "l", "maybe": 1, "day": "2026-07-28", "extras": ["milk"]}
     assert form.read(filled) == Order("Ada", Size.LARGE, 1, day=datetime.date(2026, 7, 28), extras=["milk"])
