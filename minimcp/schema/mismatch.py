@@ -126,14 +126,8 @@ class Mismatch(ValueError):
 
     def inside(self, key: Key) -> Mismatch:
         """This error, seen from the container that holds the value under `key`."""
-        self.path.insert(0, key)
+        self.path = [key, *self.path]  # a copy of this error may share the list
         return self
-
-    def copy(self) -> Mismatch:
-        """An equal error with a path of its own."""
-        other = Mismatch(self.expected, self.value, instead=self.instead, choices=self.choices)
-        other.path = list(self.path)
-        return other
 
     @property
     def hint(self) -> str:
