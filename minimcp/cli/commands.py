@@ -7,12 +7,12 @@ import os
 import sys
 from collections import deque
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
-from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from .. import Client, Prompt, Text, Tool, connect
 from ..client.config import Servers, read_servers
 from ..errors import ConnectionFailed, ConnectionLost, McpError, MethodNotFound, RequestTimeout
+from ..schema.mismatch import nearest
 from . import Parser, UsageError, clean, complain, exit_code, one_line, say, tell
 from .terminal import Asker, ProgressBar, as_json, parameters, properties, read_object, read_pairs, required, split_pair
 
@@ -246,16 +246,9 @@ def _find_tool(client: Client, name: str) -> Tool:
     tools = {tool.name: tool for tool in client.list_tools()}
     if name in tools:
         return tools[name]
-    near = _near_misses(name, tools)
+    near = nearest(name, tools)
     hint = f", did you mean {near}? It" if near else ": it"
     raise UsageError(f"the server has no tool {name!r}{hint} has {', '.join(tools) or 'none'}")
-
-
-def _near_misses(name: str, known: Iterable[str]) -> str:
-    """What the user may have meant by a name, in words; empty when no known name is similar."""
-    known = list(known)
-    near = dict.fromkeys([*get_close_matches(name, known), *(each for each in known if name.lower() in each.lower())])
-    return " or ".join(list(near)[:3])
 
 
 def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
@@ -263,7 +256,7 @@ def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
     missing = [name for name in required(tool.input_schema) if name not in values]
     if missing:
         known = properties(tool.input_schema)
-        meant = {name: _near_misses(name, missing) for name in values if name not in known}
+        meant = {name: nearest(name, missing) for name in values if name not in known}
         swaps = ", ".join([f"{near} instead of {name}" for name, near in meant.items() if near])
         hint = f" (did you mean {swaps}?)" if swaps else ""
         are = "is" if len(missing) == 1 else "are"

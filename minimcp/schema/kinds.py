@@ -222,10 +222,9 @@ def decimal(cls: type, *, writing: bool) -> Kind:
     label = "a number, or a string of digits"
 
     def read(value: Any) -> Any:
-        if isinstance(value, str) and re.search(_DECIMAL, value):
-            return cls(value)
-        if type(value) is int or (type(value) is float and isfinite(value)):
-            return cls(str(value))
+        text = str(value) if type(value) in (int, float) else value
+        if isinstance(text, str) and re.search(_DECIMAL, text):
+            return cls(text)
         raise Mismatch(label, value)
 
     def write(value: Any) -> str:
@@ -292,12 +291,10 @@ def _choice(pairs: Sequence[tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
         except (KeyError, TypeError):
             return write(read(value))  # the bare value of an enum's member
 
-    types = set(map(type, sent))
-    schema: dict[str, Any] = {"const": sent[0]} if len(sent) == 1 else {"enum": sent}
-    if len(types) == 1:
-        schema = {**SCALARS[type(sent[0])].schema, **schema}
-    accepts = types | NUMBER.accepts if types & NUMBER.accepts else types
-    return Kind(schema, read, write, label, frozenset(accepts))
+    types = frozenset(map(type, sent))
+    schema = SCALARS[type(sent[0])].schema if len(types) == 1 else {}
+    schema = {**schema, **({"const": sent[0]} if len(sent) == 1 else {"enum": sent})}
+    return Kind(schema, read, write, label, types | NUMBER.accepts if types & NUMBER.accepts else types)
 
 
 def literal(values: Sequence[Any]) -> Kind:
