@@ -30,7 +30,7 @@ from ..errors import (
 )
 from ..protocol.lifecycle import LOG_LEVELS, Handshake
 from ..protocol.messages import Json, to_json
-from ..schema.hints import json_hint, refuse_as_arguments
+from ..schema.mismatch import json_hint, refuse_as_arguments
 from ..types import CallToolResult
 from .calls import NOT_RUN, Call, read_result
 from .host import Host, Result, Rootlike, Roots, as_roots

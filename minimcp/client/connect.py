@@ -19,7 +19,7 @@ from ..engine.transport import Transport, tracer
 from ..errors import Cancelled, ConnectionFailed, ConnectionLost, RequestTimeout
 from ..protocol.messages import Json
 from ..protocol.versions import Revision
-from ..schema.hints import refuse_options
+from ..schema.mismatch import refuse_options
 from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
 from ..types import Implementation
 from ..types.meta import check_extensions

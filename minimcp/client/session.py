@@ -20,7 +20,7 @@ from ..engine.timer import Deadline
 from ..engine.transport import Transport
 from ..errors import Cancelled, CapabilityNotSupported, ToolError, error_from_peer
 from ..protocol.messages import Failure, Id, Json, Notification, encode, exception_of
-from ..schema.hints import explained
+from ..schema.mismatch import explained
 from ..schema.signature import refuse_async
 from ..types import CallToolResult, Progress, Text
 from .host import ClientHandler, Era

@@ -64,7 +64,7 @@ from ..protocol.messages import (
 )
 from ..protocol.sse import MEDIA_TYPE, Event, EventReader
 from ..schema.header_params import Mirrored, header_value, mirrored
-from ..schema.hints import explained
+from ..schema.mismatch import explained
 from ..types import Tool
 from .fetch import AbortableRequest, Auth, Fetcher, Response, without_secrets
 from .headers import (

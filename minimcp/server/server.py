@@ -33,7 +33,7 @@ from ..engine.transport import Transport, tracer
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.versions import choose
-from ..schema.hints import refuse_options
+from ..schema.mismatch import refuse_options
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .decorators import has_marks, marked
