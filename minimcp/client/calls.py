@@ -116,7 +116,7 @@ class Call:
                                 "proxy that sends a client to the same one always, or sessions=False",)
                 raise refusal
             session.wait_until_ended(self.deadline.remaining())
-            self.opened = self._sessions.current(self.deadline, self.cancel)
+            self.opened = self._sessions.after(self.opened, self.deadline, self.cancel)
             self.session = self.opened.session
         else:
             assert isinstance(refusal, UnsupportedRevision)

@@ -142,16 +142,26 @@ class Reconnector:
             Cancelled: The token was cancelled; the attempt goes on.
             ConnectionLost: The client was closed meanwhile.
         """
-        while True:
-            newest = self.newest
-            if newest.session.cause is None or self.closed or not self.restarts or os.getpid() != self._process:
-                return newest
-            check_token(cancel)
-            self._wait(self._attempt_after(newest), deadline, cancel)
+        newest = self.newest
+        return newest if newest.session.cause is None else self.after(newest, deadline, cancel)
 
-    def _attempt_after(self, lost: OpenSession) -> _Attempt:
-        """The attempt that is under way, or a new one."""
+    def after(self, lost: OpenSession, deadline: Deadline, cancel: Cancel) -> OpenSession:
+        """What has taken the place of a lost session, even if that is lost too. Arguments and errors as `current`.
+
+        It is begun if there is none yet: once, however many calls were lost with the session before.
+        """
+        if self.newest is lost and not self.closed and self.restarts and os.getpid() == self._process:
+            check_token(cancel)
+            attempt = self._attempt_after(lost)
+            if attempt is not None:
+                self._wait(attempt, deadline, cancel)
+        return self.newest
+
+    def _attempt_after(self, lost: OpenSession) -> Optional[_Attempt]:
+        """The attempt that is under way, or a new one; None where the session has been replaced meanwhile."""
         with self._changed:
+            if self.newest is not lost:
+                return None
             if self._attempt is None:
                 self._attempt = _Attempt()
                 work = threading.Thread(target=self._run, args=(self._attempt, lost), name="minimcp-restart",
@@ -181,8 +191,7 @@ class Reconnector:
 
     def _run(self, attempt: _Attempt, lost: OpenSession) -> None:
         try:
-            if self.newest is lost:  # and not replaced since it was found lost
-                self._replace(attempt, lost)
+            self._replace(attempt, lost)
         except BaseException as error:
             log.debug("%s: not started again: %s", lost.session.name, error)
             attempt.error = _closed(lost) if self.closed else _failure(error)
