@@ -15,7 +15,7 @@ from .. import schema
 from ..errors import ProtocolViolation, one_line
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
-from ..types import CallToolResult, Text, Tool
+from ..types import ABSENT, CallToolResult, Text, Tool
 from ..types.tool import WRAPPED
 
 log = logging.getLogger("minimcp.client")
@@ -191,38 +191,39 @@ class OutputSchemas:
             if shape is not None and any(shape.get(word) is True for word in WRAPPED_BY)
         }
 
-    def needs_list(self, name: str, result: CallToolResult) -> bool:
-        """Whether a result of a tool that no list has named may hold a wrapped value: only its schema would tell."""
-        structured = result.structured_content
-        may_be = isinstance(structured, dict) and structured.keys() == {"result"} and not result.is_error
-        return may_be and name not in self._schemas
-
-    def give_up(self, name: str) -> None:
-        """Take it that nothing more can be learned of this tool, until the next list."""
-        self._schemas.setdefault(name, None)
-
-    def fill_in(self, name: str, result: CallToolResult) -> None:
+    def fill_in(self, name: str, result: CallToolResult, *, wraps: bool) -> bool:
         """Check a result against the tool's output schema and set its ``value``.
+
+        Args:
+            name: Of the tool.
+            result: That is no error.
+            wraps: Whether it may hold a wrapped value of a tool that no list has named: only its schema would tell.
+
+        Returns:
+            False where it may, so that the tools have to be listed first.
 
         Raises:
             ProtocolViolation: The structured content does not fit, or is missing though a schema was declared.
         """
-        if result.is_error:
-            return
-        shape, structured = self._schemas.get(name), result.structured_content
+        shape, structured = self._schemas.get(name), vars(result)["structured_content"]  # ABSENT where there is none
         if shape is not None:
-            if not result.has_structured_content:
+            if structured is ABSENT:
                 raise ProtocolViolation(f"{name} declares an output schema, and its result has no structured content")
             check = self._checks.get(name) or self._compiled(name, shape)
             problem = check(structured)
             if problem is not None:
                 raise ProtocolViolation(f"the result of {name} breaks its output schema: {problem}", structured)
-            if isinstance(structured, dict) and name in self._wrapped:
+            if name in self._wrapped and isinstance(structured, dict):
                 structured = structured["result"]
-        if result.has_structured_content:
+        elif wraps and name not in self._schemas and isinstance(structured, dict) and structured.keys() == {"result"}:
+            return False
+        elif not wraps:
+            self._schemas.setdefault(name, None)  # what a list does not tell is not asked for again
+        if structured is not ABSENT:
             result.value = structured
         elif result.content and all(isinstance(block, Text) for block in result.content):
             result.value = result.text
+        return True
 
     def _compiled(self, name: str, shape: dict[str, Any]) -> Callable[[Any], Optional[str]]:
         try:

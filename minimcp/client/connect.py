@@ -166,8 +166,8 @@ def connect(
     host = Host(gathered, limits.workers, Cache(limits.cache_bytes) if cache else None)
     connector = Connector(found, plan, host, limits, tracer(trace), stderr, connect_timeout)
     renew = connector.open if restart or found.web is not None else None
-    sessions = Reconnector(connector.open(cancel), renew, always=restart)
-    return Client(sessions, host, timeout, send_shutdown=send_shutdown)
+    sessions = Reconnector(connector.open(cancel), renew, host, timeout, always=restart)
+    return Client(sessions, send_shutdown=send_shutdown)
 
 
 def _check_types(given: Mapping[str, Any]) -> None:

@@ -13,7 +13,8 @@ from ..engine.pool import waiting
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError
 from ..schema.mismatch import listed, nearest
 from ..types import CallToolResult, Tool
-from .client import DEFAULT, Arguments, Client, Seconds, follow
+from .calls import DEFAULT, Seconds
+from .client import Arguments, Client, follow
 from .config import Config, read_servers
 from .connect import connect
 from .negotiation import wanted_revisions

@@ -65,23 +65,6 @@ class HandlerFailed(Refused):
 # ------------------------------------------------------------ what a host gives
 
 
-class Roots:
-    """A `list_roots` that returns a list, which may be replaced. Thread-safe.
-
-    Args:
-        roots: Paths, URIs or `Root` objects.
-
-    Raises:
-        TypeError, ValueError: One of them is no root.
-    """
-
-    def __init__(self, roots: Iterable[Rootlike]) -> None:
-        self.roots = as_roots(roots)
-
-    def __call__(self) -> list[Root]:
-        return self.roots
-
-
 class Handlers:
     """The functions that a host gives, by name, and what they let its client declare.
 
@@ -108,6 +91,8 @@ class Handlers:
         if isinstance(handlers, Mapping):
             raise TypeError("handlers is an object with methods, and this is a mapping: say **handlers")
         self.functions: dict[str, Callable[..., Any]] = {}
+        self.roots: Optional[list[Root]] = None
+        """What was given as ``roots``, which may be replaced."""
         for name in NAMES:
             own, given = getattr(handlers, name, None), (keywords or {}).get(name)
             function = own if given is None else given
@@ -125,7 +110,7 @@ class Handlers:
         if roots is not None:
             if "list_roots" in self.functions:
                 raise TypeError("roots and list_roots are two ways to say the same: give one of them")
-            self.functions["list_roots"] = Roots(roots)
+            self.roots, self.functions["list_roots"] = as_roots(roots), lambda: self.roots
         if sampling and "sample" not in self.functions:
             raise TypeError("sampling says what else sample can do, and there is no sample")
         self._parts: dict[str, tuple[str, ...]] = {

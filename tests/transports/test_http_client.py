@@ -616,7 +616,7 @@ def test_giving_up_ends_the_wait_before_resuming() -> None:
     with Peer({"tools/call": call}, handshake=True) as peer, connect(peer) as client:
         with pytest.raises(minimcp.RequestTimeout):
             client.call_tool("t", timeout=0.2)
-        assert eventually(lambda: not len(client._sessions.newest.session._calls))  # type: ignore[attr-defined]
+        assert eventually(lambda: not len(client._sessions.newest.session.calls))
         assert len(peer.all("GET")) == 1
 
 
