@@ -137,11 +137,11 @@ class Call:
             session.wait_until_ended(self.deadline.remaining())
             self.opened = self._sessions.after(self.opened, self.deadline, self.cancel)
             self.session = self.opened.session
-        else:
-            assert isinstance(refusal, UnsupportedRevision)
-            era = session.era
-            if is_again or not refusal.from_peer or not isinstance(era, PerRequest) or not era.adopt(refusal):
+        elif isinstance(refusal, UnsupportedRevision) and refusal.from_peer and not is_again:
+            if not isinstance(session.era, PerRequest) or not session.era.adopt(refusal):
                 raise refusal
+        else:
+            raise refusal
         before.append(type(refusal))
 
     # ------------------------------------------------------------ questions to the host

@@ -21,13 +21,13 @@ from .. import types
 from ..engine.pool import waiting
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
-from ..errors import HeaderMismatch, McpError, ProtocolViolation, ToolError, one_line
+from ..errors import HeaderMismatch, McpError, ToolError, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, LOG_LEVELS
 from ..protocol.messages import Json, to_json
 from ..schema.hints import json_hint, refuse_as_arguments
-from ..types import CallToolResult
+from ..types import CallToolResult, Prompt, Tool
 from .calls import DEFAULT, NOT_RUN, Call, Seconds, read_result
-from .host import Era, Result, Rootlike, as_roots
+from .host import Era, Rootlike, as_roots
 from .reconnect import Reconnector
 from .session import Cancel, OnProgress, Outcome, Params, check_token, shown
 from .subscriptions import Changes, Filter, Subscriptions
@@ -251,9 +251,7 @@ class Client:
 
     # ------------------------------------------------------------ tools
 
-    def list_tools(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
-    ) -> list[types.Tool]:
+    def list_tools(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use") -> list[Tool]:
         """All tools of the server, page after page. Arguments and errors as `Client.request`.
 
         Raises:
@@ -262,8 +260,8 @@ class Client:
         """
         return self._list_tools(Call(self._sessions, timeout, cancel, "tools"), cache)
 
-    def _list_tools(self, call: Call, cache: str = "use") -> list[types.Tool]:
-        tools = call.pages("tools/list", "tools", types.Tool.from_wire, cache)
+    def _list_tools(self, call: Call, cache: str = "use") -> list[Tool]:
+        tools = call.pages("tools/list", "tools", Tool.from_wire, cache)
         mirror = call.session.mirror
         if mirror is not None and not call.session.era.revision.handshake:
             tools = mirror.admitted(tools)
@@ -292,9 +290,15 @@ class Client:
         if misplaced:
             refuse_as_arguments(name, misplaced, Client.call_tool)
         call = Call(self._sessions, timeout, cancel, "tools")
-        params = _call_params(name, arguments)
+        return self._finish(call, _call_params(name, arguments), None, on_progress, raise_on_error)
+
+    def _finish(
+        self, call: Call, params: Params, first: Optional[Outcome], on_progress: Optional[OnProgress] = None,
+        raise_on_error: bool = True,
+    ) -> CallToolResult:
+        """Go on with a call of a tool until there is a result, from what came of it already; None sends it first."""
         try:
-            result = call.request("tools/call", params, on_progress)
+            result = call.request("tools/call", params, on_progress, first=first)
         except ToolError as error:  # an old server's own code for it
             if raise_on_error or error.result is None:
                 raise
@@ -304,7 +308,20 @@ class Client:
                 raise
             self._list_tools(call, "refresh")
             result = call.request("tools/call", params, on_progress)
-        return self._tool_result(call, name, result, raise_on_error)
+        typed = read_result("tools/call", CallToolResult.from_wire, result)
+        name, schemas = params["name"], call.opened.schemas
+        if typed.is_error:
+            if raise_on_error:
+                failed = ToolError(typed.text or f"{name} failed", content=typed.content)
+                failed.result = typed
+                raise failed
+        elif not schemas.fill_in(name, typed, wraps=call.session.era.revision.structured == "object"):
+            try:
+                self._list_tools(call.within(LOOK_UP_SECONDS, call.cancel))
+            except McpError as error:  # the call was made: its result is kept whatever comes of this
+                log.warning("what %s returned may be wrapped, and its schema cannot be had: %s", one_line(name), error)
+            schemas.fill_in(name, typed, wraps=False)
+        return typed
 
     def call_tools(
         self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
@@ -323,68 +340,36 @@ class Client:
             McpError: As `call_tool`, unless ``return_exceptions``.
         """
         call = Call(self._sessions, timeout, cancel, "tools")
-        params = [_call_params(*_pair(each)) for each in calls]
-        outcomes = call.session.request_all("tools/call", params, call.deadline, cancel)
-        self._finish_all(call, params, outcomes)
-        results: list[Any] = list(outcomes)
-        for place, outcome in enumerate(outcomes):
-            if not isinstance(outcome, Exception):
-                try:
-                    results[place] = self._tool_result(call, params[place]["name"], outcome)
-                except (ToolError, ProtocolViolation) as error:
-                    results[place] = error
-        failure = next((result for result in results if isinstance(result, Exception)), None)
-        if failure is not None and not return_exceptions:
-            raise failure
-        return results
-
-    def _finish_all(self, call: Call, params: Sequence[Params], outcomes: list[Outcome]) -> None:
-        """Go on with those calls that are to be sent again, side by side: one whose question stays open holds no other.
-
-        Their outcomes are replaced.
-        """
-        def go_on(place: int, first: Optional[Outcome]) -> Result:
-            part = call.within(None, token)  # its deadline stands only while the host answers this one
-            return part.request("tools/call", params[place], first=first)
-
-        again: dict[int, Optional[Outcome]] = {}
-        for place, outcome in enumerate(outcomes):
-            asks = isinstance(outcome, dict) and outcome.get("resultType") == INPUT_REQUIRED
-            if asks or isinstance(outcome, NOT_RUN):
-                again[place] = outcome
-        stale = [place for place, outcome in enumerate(outcomes) if isinstance(outcome, HeaderMismatch)]
-        if stale and call.session.mirror is not None:
+        for each in calls:
+            if not isinstance(each, (tuple, list)) or len(each) != 2:
+                way = 'such as [("forecast", {"city": "Oslo"})]'
+                raise TypeError(f"call_tools takes pairs of a tool's name and its arguments, {way}, not {each!r:.60}")
+        params = [_call_params(*each) for each in calls]
+        outcomes: list[Optional[Outcome]] = [*call.session.request_all("tools/call", params, call.deadline, cancel)]
+        if call.session.mirror is not None and any(isinstance(outcome, HeaderMismatch) for outcome in outcomes):
+            failure: Optional[McpError] = None  # the other outcomes are not lost with it
             try:
-                self._list_tools(call, "refresh")  # the schemas of these tools are not known, or have changed
-                again.update(dict.fromkeys(stale))
-            except McpError as error:  # the other outcomes are not lost with it
-                for place in stale:
-                    outcomes[place] = copy(error)
-        token, forget = follow(call.cancel)
+                self._list_tools(call, "refresh")
+            except McpError as error:
+                failure = error
+            outcomes = [copy(failure) if isinstance(outcome, HeaderMismatch) else outcome for outcome in outcomes]
+        token, forget = follow(cancel)
         try:
-            parts = {place: self._spawn(partial(go_on, place, first), token) for place, first in again.items()}
-            for place, part in parts.items():
-                outcomes[place] = _outcome(part)
+            results: list[Any] = []
+            for one, first in zip(params, outcomes):
+                part = call.within(None, token)  # its deadline stands only while the host answers this one
+                work = partial(self._finish, part, one, first)
+                asks = isinstance(first, dict) and first.get("resultType") == INPUT_REQUIRED
+                if asks or first is None or isinstance(first, NOT_RUN):  # one that waits for its answer holds no other
+                    results.append(self._spawn(work, token))
+                else:
+                    results.append(CallFuture(token))
+                    results[-1].run(work)
+            results = [future.exception() or future.result() for future in results]
         finally:
             forget()
             token.cancel("the caller gave up")  # such as Ctrl-C: without it all have ended
-
-    def _tool_result(
-        self, call: Call, name: str, result: Result, raise_on_error: bool = True
-    ) -> CallToolResult:
-        typed, schemas = read_result("tools/call", CallToolResult.from_wire, result), call.opened.schemas
-        if typed.is_error:
-            if raise_on_error:
-                failed = ToolError(typed.text or f"{name} failed", content=typed.content)
-                failed.result = typed
-                raise failed
-        elif not schemas.fill_in(name, typed, wraps=call.session.era.revision.structured == "object"):
-            try:
-                self._list_tools(call.within(LOOK_UP_SECONDS, call.cancel))
-            except McpError as error:  # the call was made: its result is kept whatever comes of this
-                log.warning("what %s returned may be wrapped, and its schema cannot be had: %s", one_line(name), error)
-            schemas.fill_in(name, typed, wraps=False)
-        return typed
+        return all_or_first(results, return_exceptions)
 
     # ------------------------------------------------------------ resources
 
@@ -406,8 +391,8 @@ class Client:
         Raises:
             CapabilityNotSupported: The server declares no resources.
         """
-        method, read = "resources/templates/list", types.ResourceTemplate.from_wire
-        return self._list(method, "resourceTemplates", read, timeout, cancel, cache)
+        read = types.ResourceTemplate.from_wire
+        return self._list("resources/templates/list", "resourceTemplates", read, timeout, cancel, cache)
 
     def read_resource(
         self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
@@ -429,15 +414,13 @@ class Client:
 
     # ------------------------------------------------------------ prompts
 
-    def list_prompts(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
-    ) -> list[types.Prompt]:
+    def list_prompts(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use") -> list[Prompt]:
         """All prompts of the server, page after page. Arguments and errors as `list_tools`.
 
         Raises:
             CapabilityNotSupported: The server declares no prompts.
         """
-        return self._list("prompts/list", "prompts", types.Prompt.from_wire, timeout, cancel, cache)
+        return self._list("prompts/list", "prompts", Prompt.from_wire, timeout, cancel, cache)
 
     def get_prompt(
         self, name: str, arguments: Optional[Mapping[str, Scalar]] = None, *, timeout: Seconds = DEFAULT,
@@ -481,8 +464,12 @@ class Client:
             InvalidParams: The server has no such prompt, template or argument.
             CapabilityNotSupported: The server completes nothing.
         """
+        if (prompt is None) == (template is None):
+            raise TypeError("say which: prompt=, or template=")
+        ref = {"type": "ref/resource", "uri": template} if prompt is None else {"type": "ref/prompt", "name": prompt}
+        _text("prompt or template", prompt or template)
         params: dict[str, Json] = {
-            "ref": _reference(prompt, template),
+            "ref": ref,
             "argument": {"name": _text("an argument's name", argument), "value": _text("a value", value)},
         }
         chosen = None if arguments is None else _texts(prompt or template or "", arguments)
@@ -638,12 +625,12 @@ def follow(cancel: Cancel) -> tuple[CancelToken, Callable[[], None]]:
     return token, leader.on_cancel(lambda: token.cancel(leader.reason))
 
 
-def _outcome(future: CallFuture) -> Outcome:
-    """What came of a call on another thread. Raises what is no Exception."""
-    try:
-        return future.result()  # type: ignore[no-any-return]
-    except Exception as error:
-        return error
+def all_or_first(outcomes: list[Any], return_exceptions: bool) -> list[Any]:
+    """The outcomes of several calls, unless the first failure among them is to be raised."""
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not (return_exceptions and isinstance(outcome, Exception)):
+            raise outcome
+    return outcomes
 
 
 def _checked(method: Any, params: Any) -> Mapping[str, Json]:
@@ -677,15 +664,6 @@ def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str
     return {"name": name, "arguments": dict(arguments if type(arguments) is dict else _mapping(name, arguments))}
 
 
-def _pair(call: Any) -> Any:
-    if isinstance(call, (tuple, list)) and len(call) == 2:
-        return call
-    raise TypeError(
-        "call_tools takes pairs of a tool's name and its arguments, "
-        f'such as [("forecast", {{"city": "Oslo"}})], not {repr(call):.60}'
-    )
-
-
 def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
     """Arguments as the strings that they are on the wire."""
     for name, value in _mapping(of, arguments).items():
@@ -694,14 +672,6 @@ def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
             hint = "write json.dumps(...)" if isinstance(value, (dict, list)) else json_hint(value)
             raise TypeError(f"{what}: {hint}")
     return {name: value if isinstance(value, str) else to_json(value) for name, value in arguments.items()}
-
-
-def _reference(prompt: Optional[str], template: Optional[str]) -> dict[str, Json]:
-    if (prompt is None) == (template is None):
-        raise TypeError("say which: prompt=, or template=")
-    if prompt is not None:
-        return {"type": "ref/prompt", "name": _text("prompt", prompt)}
-    return {"type": "ref/resource", "uri": _text("template", template)}
 
 
 _open_clients: weakref.WeakSet[Client] = weakref.WeakSet()

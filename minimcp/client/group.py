@@ -14,10 +14,9 @@ from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, Invali
 from ..schema.mismatch import listed, nearest
 from ..types import CallToolResult, Tool
 from .calls import DEFAULT, Seconds
-from .client import Arguments, Client, follow
+from .client import Arguments, Client, all_or_first, follow
 from .config import Config, read_servers
-from .connect import connect
-from .negotiation import wanted_revisions
+from .connect import connect, wanted_revisions
 from .session import Cancel, OnProgress, check_token
 
 log = logging.getLogger("minimcp.client")
@@ -148,10 +147,7 @@ class Group:
             of_all = answers[name] if isinstance(answers[name], list) else [answers[name]] * len(share)
             for (number, _), outcome in zip(share, of_all):
                 outcomes[number] = outcome
-        failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
-        if failure is not None and not return_exceptions:
-            raise failure
-        return outcomes
+        return all_or_first(outcomes, return_exceptions)
 
     def _side_by_side(
         self, asked: Mapping[str, Any], cancel: Cancel, **keywords: Any

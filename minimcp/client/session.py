@@ -1,8 +1,7 @@
 """`ClientSession`: one connection of a client to its server, whatever the transport.
 
 A `Client` sends requests and notifications and opens streams of changes through this interface and knows nothing of
-lines, processes and POSTs. `ConnectionSession` implements it over a connection that carries lines (stdio, in memory,
-HTTP+SSE).
+lines, processes and POSTs. `ConnectionSession` implements it over a connection that carries lines (stdio, in memory).
 """
 
 from __future__ import annotations
@@ -39,6 +38,8 @@ OnMessage = Callable[[Notification], None]
 
 class ClientSession:
     """One connection of a client. Thread-safe; a transport implements what raises `NotImplementedError`.
+
+    Requests are sent as lines, which a transport of another kind does in a way of its own.
 
     Args:
         name: Shown in messages: the command, the URL, "memory".
@@ -141,7 +142,29 @@ class ClientSession:
 
         Blocks: until then.
         """
-        raise NotImplementedError
+        if cancel is not None:
+            check_token(cancel)
+        on_item = None if on_progress is None else progress_reader(on_progress)
+        make_params = partial(self.add_envelope, params, on_progress=on_progress)
+        try:
+            call = self.calls.start(method, make_params, on_item, deadline=deadline)
+        except (TypeError, ValueError) as error:
+            raise explained(method, params, error) from None
+        return self._wait(call, params, deadline, cancel)
+
+    def _wait(self, call: PendingCall, params: Params, deadline: Deadline, cancel: Cancel) -> Result:
+        """Wait for the answer of a request that was sent."""
+        about = params.get("name", params.get("uri"))
+        if cancel is None:
+            return self.result_of(call.method, self.calls.wait(call, deadline, about=about))
+        forget = cancel.on_cancel(lambda: self.calls.end(call, Cancelled(cancel.reason or "cancelled")))
+        try:
+            answer = self.calls.wait(call, deadline, about=about)
+        finally:
+            forget()
+        if cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
+            raise Cancelled(cancel.reason or "cancelled")
+        return self.result_of(call.method, answer)
 
     def request_all(
         self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Cancel = None
@@ -155,7 +178,25 @@ class ClientSession:
             ConnectionLost: Not all of them could be sent.
             TypeError, ValueError: Some params are no JSON; nothing was sent.
         """
-        raise NotImplementedError
+        check_token(cancel)
+        outcomes: list[Outcome] = []
+        try:
+            requests = [(method, partial(self.add_envelope, one)) for one in params]
+            calls = self.calls.start_all(requests, deadline=deadline)
+        except (TypeError, ValueError) as error:
+            problems = (explained(method, one, error) for one in params)
+            raise next((problem for problem in problems if problem is not error), error) from None
+        try:
+            for call, one in zip(calls, params):
+                try:
+                    outcomes.append(self._wait(call, one, deadline, cancel))
+                except Exception as error:
+                    outcomes.append(error)
+        except BaseException:  # such as Ctrl-C: the server need not go on with the rest
+            for call in calls[len(outcomes) :]:
+                self.calls.end(call, Cancelled("the caller gave up"))
+            raise
+        return outcomes
 
     def notify(self, method: str, params: Params, deadline: Deadline) -> None:
         """Send a notification. Raises ConnectionLost. Blocks: until the server has taken it, or the deadline."""
@@ -178,7 +219,28 @@ class ClientSession:
         Raises:
             ConnectionLost: The connection has ended.
         """
-        raise NotImplementedError
+        def make_params(id: Id) -> Result:
+            self.handler.streams[id] = on_message
+            return self.add_envelope(params, id)
+
+        call = self.calls.start(method, make_params)
+
+        def wait() -> None:
+            ending: Outcome
+            try:
+                ending = self.result_of(method, self.calls.wait(call, NEVER))
+            except Exception as error:
+                ending = error
+            self.handler.streams.pop(call.id, None)
+            on_end(ending)
+
+        threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
+
+        def end() -> None:
+            self.handler.streams.pop(call.id, None)
+            self.calls.end(call, Cancelled("the stream was closed"))
+
+        return end
 
     # ------------------------------------------------------------ shared by all transports
 
@@ -318,7 +380,7 @@ def progress_reader(on_progress: OnProgress) -> Callable[[Any], None]:
 
 
 class ConnectionSession(ClientSession):
-    """A client's connection that carries lines: stdio, in memory, HTTP+SSE. Open as soon as it is made.
+    """A client's connection that carries lines: stdio, in memory. Open as soon as it is made.
 
     Args:
         transport: How bytes travel; it is owned from now on.
@@ -353,85 +415,8 @@ class ConnectionSession(ClientSession):
 
     # ------------------------------------------------------------ messages
 
-    def request(
-        self, method: str, params: Params, deadline: Deadline, cancel: Cancel = None,
-        on_progress: Optional[OnProgress] = None,
-    ) -> Result:
-        if cancel is not None:
-            check_token(cancel)
-        on_item = None if on_progress is None else progress_reader(on_progress)
-        make_params = partial(self.add_envelope, params, on_progress=on_progress)
-        try:
-            call = self.calls.start(method, make_params, on_item, deadline=deadline)
-        except (TypeError, ValueError) as error:
-            raise explained(method, params, error) from None
-        return self._result(call, params, deadline, cancel)
-
-    def _result(self, call: PendingCall, params: Params, deadline: Deadline, cancel: Cancel) -> Result:
-        """Wait for the answer of a request that was sent."""
-        about = params.get("name", params.get("uri"))
-        if cancel is None:
-            return self.result_of(call.method, self.calls.wait(call, deadline, about=about))
-        forget = cancel.on_cancel(lambda: self.calls.end(call, Cancelled(cancel.reason or "cancelled")))
-        try:
-            answer = self.calls.wait(call, deadline, about=about)
-        finally:
-            forget()
-        if cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
-            raise Cancelled(cancel.reason or "cancelled")
-        return self.result_of(call.method, answer)
-
-    def request_all(
-        self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Cancel = None
-    ) -> list[Outcome]:
-        check_token(cancel)
-        outcomes: list[Outcome] = []
-        try:
-            requests = [(method, partial(self.add_envelope, one)) for one in params]
-            calls = self.calls.start_all(requests, deadline=deadline)
-        except (TypeError, ValueError) as error:
-            problems = (explained(method, one, error) for one in params)
-            raise next((problem for problem in problems if problem is not error), error) from None
-        try:
-            for call, one in zip(calls, params):
-                try:
-                    outcomes.append(self._result(call, one, deadline, cancel))
-                except Exception as error:
-                    outcomes.append(error)
-        except BaseException:  # such as Ctrl-C: the server need not go on with the rest
-            for call in calls[len(outcomes) :]:
-                self.calls.end(call, Cancelled("the caller gave up"))
-            raise
-        return outcomes
-
     def notify(self, method: str, params: Params, deadline: Deadline) -> None:
         self._connection.send(encode(Notification(method, dict(params))), deadline)
-
-    def open_stream(
-        self, method: str, params: Params, on_message: OnMessage, on_end: Callable[[Outcome], None]
-    ) -> Callable[[], None]:
-        def make_params(id: Id) -> Result:
-            self.handler.streams[id] = on_message
-            return self.add_envelope(params, id)
-
-        call = self.calls.start(method, make_params)
-
-        def wait() -> None:
-            ending: Outcome
-            try:
-                ending = self.result_of(method, self.calls.wait(call, NEVER))
-            except Exception as error:
-                ending = error
-            self.handler.streams.pop(call.id, None)
-            on_end(ending)
-
-        threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
-
-        def end() -> None:
-            self.handler.streams.pop(call.id, None)
-            self.calls.end(call, Cancelled("the stream was closed"))
-
-        return end
 
     # ------------------------------------------------------------ the server's requests
 

@@ -30,7 +30,8 @@ from ..errors import (
 )
 from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN
 from ..protocol.messages import Json, Notification
-from ..types import Change
+from ..types import CHANGES, Change
+from ..types.base import member_name
 from ..types.notifications import covering
 from .host import Host
 from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, deadline_of, wait_until
@@ -56,11 +57,7 @@ server sent on it before may still be on its way."""
 UNSUBSCRIBE_SECONDS = 2.0
 """What a server gets to hear of the subscriptions that end with a stream."""
 
-LISTS = {
-    "tools_list_changed": ("tools", "toolsListChanged"),
-    "prompts_list_changed": ("prompts", "promptsListChanged"),
-    "resources_list_changed": ("resources", "resourcesListChanged"),
-}
+LISTS = {name: (name.partition("_")[0], member_name(name)) for name in CHANGES.values() if "_list_" in name}
 """Member of a `Filter` to the capability that it needs and its name on the wire."""
 
 
