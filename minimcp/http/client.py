@@ -281,7 +281,7 @@ class HttpSession(ClientSession):
         self._limits, self._trace = limits, trace
         self._session: Optional[str] = None
         self._gone: Optional[SessionGone] = None
-        self._calls = Calls(self.name, self._send, self._tell)
+        self.calls = self._calls = Calls(self.name, self._send, self._tell)
         self._aside: set[AbortableRequest] = set()
         """HTTP requests of ours that belong to no call."""
         self._asked = RunningRequests(limits)
@@ -315,14 +315,6 @@ class HttpSession(ClientSession):
             thread = threading.Thread(target=self._listen, args=(opened,), name=f"minimcp-{self.name}", daemon=True)
             thread.start()
             opened.wait(deadline.within(GET_SECONDS).wait())
-
-    @property
-    def cause(self) -> Optional[BaseException]:
-        return self._calls.cause
-
-    @property
-    def pending(self) -> int:
-        return len(self._calls)
 
     def stop(self, cause: Exception) -> None:
         for call in self._calls.waiting():

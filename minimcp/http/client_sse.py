@@ -14,7 +14,7 @@ import threading
 from typing import Any, Callable, TypeVar, Union
 from urllib.parse import urljoin
 
-from ..client.negotiation import Plan
+from ..client.connect import Plan
 from ..client.session import ClientSession, Result
 from ..engine.requests import PendingCall
 from ..engine.timer import NEVER, Deadline
