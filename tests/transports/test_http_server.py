@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minimcp import Context, Limits, Server
+from minimcp import Context, Limits, Serial, Server
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.framing import RequestParser
 from minimcp.http.headers import HttpRequest
@@ -552,6 +552,26 @@ def test_requests_that_stand_alone_may_not_be_served(stage: Stage) -> None:
 
 
 # ------------------------------------------------------------ the end
+
+
+def test_a_request_is_served_until_its_answer_is_sent(server: Server, core: Endpoint) -> None:
+    """Also when another thread sends it."""
+    returned, early = threading.Event(), []
+
+    class Slow(Recording):
+        def send(self, *response: Any) -> None:
+            early.append(returned.wait(0.05))
+            super().send(*response)
+
+    @server.tool(executor=Serial("other"))
+    def elsewhere() -> str:
+        """Run on another thread."""
+        return threading.current_thread().name
+
+    writer = Slow()
+    core.serve(call("elsewhere"), writer)
+    returned.set()
+    assert writer.ended and early == [False] and "other" in writer.json["result"]["content"][0]["text"]
 
 
 def test_closing_waits_for_what_runs_and_refuses_what_comes(server: Server, core: Endpoint, stage: Stage) -> None:
