@@ -71,7 +71,6 @@ class OneConnection:
         self.parser.feed("\r\n".join(lines).encode() + request.body)
         head, body = self.parser.head, self.parser.body
         assert head is not None and body == request.body
-        self.parser.next()
         return serve(self.core, HttpRequest(head.method, head.path, head.headers, body)).status
 
 
