@@ -12,14 +12,16 @@ import logging
 import re
 import threading
 import time
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Iterator, Optional, Union
 
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
-from ..engine.requests import Batch, IncomingRequest, RequestCap, Route, RunningRequests, Sink, why_no_batch
+from ..engine.requests import Batch, IncomingRequest, RequestCap, Route, RunningRequests, why_no_batch
 from ..engine.timer import Deadline, timer
 from ..errors import (
+    HEADER_MISMATCH,
     INTERNAL_ERROR,
     ConnectionLost,
     HeaderMismatch,
@@ -30,16 +32,7 @@ from ..errors import (
     one_line,
 )
 from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
-from ..protocol.messages import (
-    Failure,
-    InvalidMessage,
-    Notification,
-    Request,
-    Response,
-    decode,
-    encode,
-    failure,
-)
+from ..protocol.messages import Failure, InvalidMessage, Notification, Request, Response, decode, encode, failure
 from ..protocol.sse import MEDIA_TYPE
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
@@ -60,8 +53,8 @@ from .headers import (
     is_json,
 )
 from .options import HttpOptions
-from .sessions import STATUS, MakeHandler, PostResponse, Session, Sessions
-from .streams import EventStore, EventStream, Pairs
+from .sessions import STATUS, MakeHandler, PostResponse, Session, Sessions, Shared
+from .streams import EventStore, EventStream, Trace
 
 log = logging.getLogger("minimcp.http")
 
@@ -115,23 +108,19 @@ class HttpService:
             streams: Whether it may be an event stream.
         """
         try:
-            try:
-                self.check(request, streams)
-                self.respond(request, writer, streams)
-                return
-            except (HttpError, ConnectionLost):
-                raise
-            except Exception as error:
+            self.check(request, streams)
+            self.respond(request, writer, streams)
+        except ConnectionLost as error:
+            log.debug("%s: %s", request.client, error)
+        except Exception as error:
+            if not isinstance(error, HttpError):
                 log.error("a request failed: %s", error, exc_info=error)
-                raise HttpError(500, "the server failed", code=INTERNAL_ERROR) from error
-        except HttpError as error:
+                error = HttpError(500, "the server failed", code=INTERNAL_ERROR)
             response = error.response()
             try:
                 writer.send(response.status, response.headers, response.body)
-            except ConnectionLost:
-                log.debug("%s has gone", request.client)
-        except ConnectionLost as error:
-            log.debug("%s: %s", request.client, error)
+            except ConnectionLost as lost:
+                log.debug("%s: %s", request.client, lost)
 
     def check_body(self, headers: Headers, known: bool = False) -> None:
         """Look at what the headers say about the body of a POST.
@@ -187,25 +176,15 @@ class Endpoint(HttpService):
     """
 
     def __init__(
-        self,
-        registry: Any,
-        make_handler: MakeHandler,
-        *,
-        path: str,
-        options: HttpOptions,
-        limits: Limits,
-        pool: Pool,
-        cap: Optional[RequestCap] = None,
-        max_streams: Optional[int] = None,
-        trace: Optional[Callable[[str, bytes], None]] = None,
+        self, registry: Any, make_handler: MakeHandler, *, path: str, options: HttpOptions, limits: Limits, pool: Pool,
+        cap: Optional[RequestCap] = None, max_streams: Optional[int] = None, trace: Optional[Trace] = None,
     ) -> None:
         super().__init__(options)
         self.path, self.pool, self._registry, self._offer = path, pool, registry, registry.offer
-        self._make_handler, self._limits, self._cap, self._trace = make_handler, limits, cap, trace
-        self._max_streams = max_streams
+        self._make_handler, self._limits, self._cap, self._max_streams = make_handler, limits, cap, max_streams
         self._alone = ServerSession(registry.offer)
-        store = options.event_store
-        self._store: Optional[EventStore] = EventStore() if store is None else store or None
+        store: Optional[EventStore] = EventStore() if options.event_store is None else options.event_store or None
+        self._shared = Shared(RunningRequests(limits, cap), pool, store, trace)
         periods = [options.keepalive and options.keepalive / 2, options.session_ttl and options.session_ttl / LOOKS]
         self._period = min((seconds for seconds in periods if seconds), default=None)
         self.renew_in_fork()
@@ -213,10 +192,12 @@ class Endpoint(HttpService):
 
     def renew_in_fork(self) -> None:
         """Begin without sessions and streams; in a forked process they are the parent's."""
-        if self._store is not None:
-            self._store.renew_in_fork()
-        self.sessions = Sessions(self._store, most=self.options.max_sessions, ttl=self.options.session_ttl)
+        store = self._shared.store
+        if store is not None:
+            store.renew_in_fork()
         self.requests = RunningRequests(self._limits, self._cap)
+        self._shared = self._shared._replace(requests=self.requests)
+        self.sessions = Sessions(store, most=self.options.max_sessions, ttl=self.options.session_ttl)
         self._responses: dict[PostResponse, None] = {}
         self._streams: dict[ResponseWriter, EventStream] = {}
         """Those that are served by GET now, by where they go."""
@@ -254,15 +235,6 @@ class Endpoint(HttpService):
             status = 405 if request.method in KNOWN_VERBS else 501
             raise HttpError(status, "this is served with POST", (("Allow", ", ".join(verbs)),), code=None)
 
-    def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
-        if request.method == "POST":
-            self._post(request, writer, streams)
-        elif request.method == "GET":
-            self._get(self._session(request.headers), request.headers, writer)
-        else:
-            self.sessions.end(self._session(request.headers), "the client has ended it")
-            writer.send(200, [], b"")
-
     # ------------------------------------------------------------ who sends a message
 
     def _admit(self, message: Sent, headers: Headers) -> Admitted:
@@ -271,31 +243,28 @@ class Endpoint(HttpService):
         Raises:
             HttpError: It is answered with an error, or not at all.
         """
-        is_request = isinstance(message, Request)
-        enveloped = isinstance(message, Request) and PerRequest.is_enveloped(message)
-        alone = True
+        request = message if isinstance(message, Request) else None
+        alone, id = True, None if request is None else request.id
         try:
             version = _one(headers, VERSION_HEADER)
             revision = BY_NAME.get(version or "")
-            alone = enveloped or not self._offer.has_handshake or not (
-                version is None or (revision is not None and revision.handshake)
-            )
-            if isinstance(message, Request) and enveloped:
-                return self._admit_enveloped(message, headers, version)
-            if alone:
+            if request is not None and PerRequest.is_enveloped(request):
+                return self._admit_enveloped(request, headers, version)
+            newer = version is not None and (revision is None or not revision.handshake)
+            if newer or not self._offer.has_handshake:
                 return self._admit_without_envelope(message, version, revision)
-            opens = is_request and message.method == "initialize"  # type: ignore[union-attr]
-            session, revision = self._sender(headers, revision, opens)
-            if isinstance(message, Request):
-                return self._within(message, session, revision)
+            alone = False
+            session, revision = self._sender(headers, revision, request is not None and request.method == "initialize")
+            if request is not None:
+                return (session, *self._within(request, session, revision))
             if session is None and not isinstance(message, Notification):
                 raise InvalidRequest("nothing was asked that this could be the answer to: no sessions are kept here")
             return session, revision, None, None
         except RpcError as error:
-            status = 400 if not is_request else STATUS.get(error.code, 200) if alone else 200
-            raise HttpError.of(error, status, getattr(message, "id", None) if is_request else None) from None
+            status = 400 if request is None else STATUS.get(error.code, 200) if alone else 200
+            raise HttpError.of(error, status, id) from None
         except HttpError as error:
-            error.id = message.id if isinstance(message, Request) else None
+            error.id = id
             raise
 
     def _admit_enveloped(self, request: Request, headers: Headers, version: Optional[str]) -> Admitted:
@@ -332,14 +301,12 @@ class Endpoint(HttpService):
         self, message: Sent, version: Optional[str], revision: Optional[Revision]
     ) -> Admitted:
         """The header names a revision without a handshake or none that there is, or no handshake is served."""
-        names = self._offer.names
-        supported = {"supported": names, "requested": version}
         if version is None and not (isinstance(message, Request) and message.method == "initialize"):
             raise HeaderMismatch(f"the header {VERSION_HEADER} is missing")
-        if version is None or (revision is not None and revision.handshake):
-            raise UnsupportedRevision(f"this server speaks {', '.join(names)}, without initialize", supported)
-        if revision is None or revision not in self._offer.revisions:
-            raise UnsupportedRevision(f"this server does not speak {one_line(version, 40)}", supported)
+        if revision is None or revision.handshake or revision not in self._offer.revisions:
+            names, said = self._offer.names, "initialize" if version is None else one_line(version, 40)
+            supported = {"supported": names, "requested": version}
+            raise UnsupportedRevision(f"this server speaks {', '.join(names)}, and does not take {said}", supported)
         if isinstance(message, Request):
             self._alone.admit_alone(message)  # it says what is missing
         if not isinstance(message, Notification):
@@ -353,15 +320,15 @@ class Endpoint(HttpService):
 
     def _session(self, headers: Headers) -> Session:
         """The session that the headers name. Raises HttpError: there is none."""
-        version, ids = headers.get(VERSION_HEADER), headers.all(SESSION_HEADER)
+        version, id = headers.get(VERSION_HEADER), _one(headers, SESSION_HEADER)
         if version is not None and version not in self._offer.names:
             names = ", ".join(self._offer.names)
             raise HttpError(400, f"this server does not speak {one_line(version, 40)}, but {names}")
-        if not ids:
+        if id is None:
             raise HttpError(400, f"the header {SESSION_HEADER} is missing: initialize opens a session")
-        if len(ids) > 1 or not _SESSION_ID.fullmatch(ids[0]):
+        if not _SESSION_ID.fullmatch(id):
             raise HttpError(400, f"the header {SESSION_HEADER} is no id of a session")
-        session = self.sessions.find(ids[0])
+        session = self.sessions.find(id)
         if session is None:
             raise HttpError(404, "there is no such session, or not any more: initialize opens a new one")
         return session
@@ -390,30 +357,31 @@ class Endpoint(HttpService):
         opened = Session(self._make_handler, self._end_behind) if self.options.sessions else None
         return opened, revision or assumed
 
-    def _within(self, request: Request, session: Optional[Session], revision: Revision) -> Admitted:
+    def _within(
+        self, request: Request, session: Optional[Session], revision: Revision
+    ) -> tuple[Revision, Peer, Route]:
         """What a request means in a session, or without any.
 
         Raises:
             RpcError: It is refused.
             HttpError: There are too many sessions.
         """
+        opens = request.method == "initialize"
         if session is None:
-            opens = request.method == "initialize"
             peer = ServerSession(self._offer).admit(request) if opens else Peer(revision)
             peer.session = None
-            return None, peer.revision, peer, self._registry.route(request, peer)
+            return peer.revision, peer, self._registry.route(request, peer)
         admitted = session.handler.admit(request)
         assert admitted is not None
-        opens = session.peer is None
-        if opens or request.method == "initialize":
-            session.peer = admitted[0]
-        if opens:
+        if session.peer is None:
             try:
                 self.sessions.add(session)
             except InternalError as error:
                 session.end("there are too many")
                 raise HttpError.of(error, 503, request.id) from None
-        return (session, admitted[0].revision, *admitted)
+        if opens or session.peer is None:
+            session.peer = admitted[0]
+        return (admitted[0].revision, *admitted)
 
     def _end_behind(self, session: Session) -> None:
         """A session ends with its last response."""
@@ -423,10 +391,18 @@ class Endpoint(HttpService):
 
     # ------------------------------------------------------------ POST
 
-    def _post(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
-        headers, body = request.headers, self.body_of(request)
-        if self._trace is not None:
-            self._trace("<--", body)
+    def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
+        headers = request.headers
+        if request.method == "GET":
+            self._get(self._session(headers), headers, writer)
+            return
+        if request.method == "DELETE":
+            self.sessions.end(self._session(headers), "the client has ended it")
+            writer.send(200, [], b"")
+            return
+        body = self.body_of(request)
+        if self._shared.trace is not None:
+            self._shared.trace("<--", body)
         message = decode(body, max_depth=self._limits.depth)
         if isinstance(message, InvalidMessage):
             raise HttpError(400, message.reason, code=message.code, id=message.id)
@@ -441,29 +417,22 @@ class Endpoint(HttpService):
             return
         assert peer is not None and route is not None
         listens = message.method == LISTEN
-        opened: Pairs = ()
-        if session is not None and message.method == "initialize":
-            opened = ((SESSION_HEADER, session.id),)
         streams = streams and (listens or not self.options.json_response)
-        response = self._response(session, revision, writer, streams, opened)
-        try:
-            if listens and not streams:
-                raise InternalError("no streams are served on this way")
-            if listens:
-                self._reserve(response)
-            incoming = self._incoming(message, peer, route, response, response, headers, len(body))
-            if not revision.handshake:
-                writer.on_gone(response.lost)
-            if route.start is not None:
-                route.start(incoming)
-            elif route.immediate:
-                incoming.run()
-            else:
-                self.pool.run(incoming.run)
-        except RpcError as error:
-            response.finish(encode(failure(message.id, error)))
-        finally:
-            self._close_response(response)
+        with self._response(session, revision, writer, streams) as response:
+            if session is not None and message.method == "initialize":
+                response.headers = ((SESSION_HEADER, session.id),)
+            try:
+                if listens and not streams:
+                    raise InternalError("no streams are served on this way")
+                if listens:
+                    self._reserve(response)
+                if not revision.handshake:
+                    writer.on_gone(response.lost)
+                self._start(IncomingRequest(
+                    message, peer, route, response, len(body), self._registry.config, headers
+                ), response, self.pool.run)
+            except RpcError as error:
+                response.finish(encode(failure(message.id, error)))
 
     def _array(self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool) -> None:
         """Serve an array of messages, its requests at the same time; their answers are one array."""
@@ -476,82 +445,65 @@ class Endpoint(HttpService):
             raise HttpError(400, reason)
         requests = [item for item in items if isinstance(item, Request)]
         invalid = [item for item in items if isinstance(item, InvalidMessage)]
-        refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
-        for item in items if session is not None else ():
-            if not isinstance(item, (Request, InvalidMessage)):
-                session.take(item)  # type: ignore[union-attr]
-        if not requests and not refused:
+        for item in items:
+            if session is not None and not isinstance(item, (Request, InvalidMessage)):
+                session.take(item)
+        if not requests and not invalid:
             writer.send(202, [], b"")
             return
-        response = self._response(session, revision, writer, streams and not self.options.json_response)
-        batch = Batch(response, refused, [request.id for request in requests])
-        try:
+        with self._response(session, revision, writer, streams and not self.options.json_response) as response:
+            refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
+            batch = Batch(response, refused, [request.id for request in requests])
             for request in requests:
                 try:
                     if request.method == "initialize":
                         raise InvalidRequest("initialize stands alone, not in an array")
-                    _, _, peer, route = self._within(request, session, revision)
-                    assert peer is not None and route is not None
-                    incoming = self._incoming(request, peer, route, response, batch, headers, 0)
-                    if route.start is not None:
-                        route.start(incoming)
-                    elif route.immediate:
-                        incoming.run()
-                    else:
-                        self.pool.submit(incoming.run)
+                    _, peer, route = self._within(request, session, revision)
+                    incoming = IncomingRequest(request, peer, route, batch, 0, self._registry.config, headers)
+                    self._start(incoming, response, self.pool.submit)
                 except RpcError as error:
                     batch.refuse(request.id, encode(failure(request.id, error)))
             batch.complete()
-        finally:
-            self._close_response(response)
 
-    def _incoming(
-        self, message: Request, peer: Peer, route: Route, response: PostResponse, sink: Sink, headers: Headers,
-        size: int,
-    ) -> IncomingRequest:
-        incoming = IncomingRequest(message, peer, route, sink, size, self._registry.config, headers)
+    def _start(
+        self, incoming: IncomingRequest, response: PostResponse, run: Callable[[Callable[[], None]], None]
+    ) -> None:
+        """Have a request served: where it wants to be, on this thread, or by `run`."""
         self.requests.add(incoming, key=incoming)  # ids are the client's own, and each POST has its own response
         response.incoming.append(incoming)
-        return incoming
+        if incoming.route.start is not None:
+            incoming.route.start(incoming)
+        elif incoming.route.immediate:
+            incoming.run()
+        else:
+            run(incoming.run)
 
+    @contextmanager
     def _response(
-        self, session: Optional[Session], revision: Revision, writer: ResponseWriter, streams: bool, headers: Pairs = ()
-    ) -> PostResponse:
-        make = partial(self._make_stream, session, revision, writer, headers) if streams else None
-        response = PostResponse(
-            self.requests, self.pool, session, writer, make,
-            handshake=revision.handshake, headers=headers, trace=self._trace,
-        )
+        self, session: Optional[Session], revision: Revision, writer: ResponseWriter, streams: bool
+    ) -> Iterator[PostResponse]:
+        """The response to requests, until it is complete."""
+        response = PostResponse(self._shared, session, revision, writer, streams)
         self._responses[response] = None
         if session is not None:
             session.responses.append(response)
         if self._forget_look is None:
             self._order_look()
-        return response
-
-    def _make_stream(
-        self, session: Optional[Session], revision: Revision, writer: ResponseWriter, headers: Pairs = (), **more: Any
-    ) -> EventStream:
-        """An event stream; one that a client may come back for where there is a session."""
-        if session is not None and self._store is not None:
-            more.update(store=self._store, name=session.new_stream_name(), primed=revision.polling)
-        return EventStream(writer, headers=headers, trace=self._trace, **more)
-
-    def _close_response(self, response: PostResponse) -> None:
-        """Wait until a response is complete, and forget it."""
-        if not response.done:
-            response.wait()
-        self._listening.discard(response)
-        self._responses.pop(response, None)
-        session = response.session
-        if session is not None:
-            session.responses.remove(response)
-            session.used_at = time.monotonic()
-            if session.shut and not session.responses:
-                self.sessions.end(session, "it was shut down")
-        if self.closing:
-            with self._changed:
-                self._changed.notify_all()
+        try:
+            yield response
+            if not response.done:
+                response.wait()
+        finally:
+            self._listening.discard(response)
+            self._responses.pop(response, None)
+            if session is not None:
+                session.responses.remove(response)
+                session.used_at = time.monotonic()
+                if session.shut and not session.responses:
+                    self.sessions.end(session, "it was shut down")
+            if self.closing:
+                with self._changed:
+                    self._changed.notify_all()
 
     def _reserve(self, holder: object) -> None:
         """Count a stream of change notifications. Raises InternalError: there are too many."""
@@ -566,34 +518,32 @@ class Endpoint(HttpService):
         """Serve the stream for what belongs to no request, or go on with a stream that was lost."""
         if not accepts(headers, MEDIA_TYPE):
             raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
-        last = headers.get(LAST_EVENT_HEADER)
-        if last is None:
-            assert session.peer is not None
-            try:
-                self._reserve(writer)
-            except InternalError as error:
-                raise HttpError(503, error.message) from None
-            stream = self._make_stream(session, session.peer.revision, writer, pending=session.pending)
-        else:
-            found = _EVENT_ID.fullmatch(last)
-            name = found[1] if found is not None and found[1].startswith(session.key + ".") else ""
-            stream = session.stream(name) or EventStream(None, store=self._store, name=name)
-            if not (found and name and self._store is not None and stream.resume(writer, int(found[2]))):
-                raise HttpError(400, "no event of this session has this id, or it is not kept any more (event_store)")
+        last, peer, store = headers.get(LAST_EVENT_HEADER), session.peer, self._shared.store
+        assert peer is not None
         try:
             if last is None:
+                stream = self._shared.make_stream(session, peer.revision, writer, pending=session.pending)
                 with self._changed:
                     before = session.unsolicited
                     if before is not None and before.is_connected():
                         raise HttpError(409, "this session has such a stream already")
+                    self._reserve(writer)
                     session.unsolicited = stream
                 if before is not None:
                     before.abandon()
+            else:
+                found = _EVENT_ID.fullmatch(last)
+                name = found[1] if found is not None and found[1].startswith(session.key + ".") else ""
+                stream = session.stream(name) or EventStream(None, store=store, name=name)
+                if not (found and name and store is not None and stream.resume(writer, int(found[2]))):
+                    raise HttpError(400, "no event of this session has this id, or not any more (event_store)")
             writer.on_gone(partial(stream.leave, writer))
             self._streams[writer] = stream
             if self._forget_look is None:
                 self._order_look()
             stream.serve(writer)
+        except InternalError as error:
+            raise HttpError(503, error.message) from None
         finally:
             self._streams.pop(writer, None)
             self._listening.discard(writer)
@@ -658,7 +608,7 @@ def _one(headers: Headers, name: str) -> Optional[str]:
     if name not in headers.cache:
         values = headers.all(name)
         if len(values) > 1:
-            raise HeaderMismatch(f"the header {name} is there {len(values)} times")
+            raise HttpError(400, f"the header {name} is there {len(values)} times", code=HEADER_MISMATCH)
         headers.cache[name] = values[0] if values else None
     value: Optional[str] = headers.cache[name]
     return value

@@ -335,32 +335,33 @@ class _ChunkedBody:
 
 
 def response_head(
-    status: int, headers: Iterable[tuple[str, str]], *, length: Optional[int], keep_alive: bool, http11: bool
-) -> bytes:
-    """The head of a response.
+    head: Optional[Head], status: int, headers: Iterable[tuple[str, str]], length: Optional[int], keep_alive: bool
+) -> tuple[bytes, bool]:
+    """The head of a response, and whether its body follows.
 
     Args:
+        head: Of the request; None where it is not known.
         status: The code.
         headers: Pairs; those that frame the body are made here.
         length: Bytes of the body; None when it comes in chunks or, for a peer of HTTP/1.0, ends with the connection.
         keep_alive: Whether the connection is used again.
-        http11: Whether the peer speaks HTTP/1.1.
 
     Raises:
         ValueError: A header would be two, or none.
     """
+    http11, has_body = head is None or head.http11, status not in _NO_BODY
     lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}"]
     lines += [_header_line(*header) for header in headers if header[0].lower() not in _OURS]
     if not keep_alive:
         lines.append("Connection: close")
     elif not http11:
         lines.append("Connection: keep-alive")
-    if status not in _NO_BODY and length is not None:
+    if has_body and length is not None:
         lines.append(f"Content-Length: {length}")
-    elif status not in _NO_BODY and http11:
+    elif has_body and http11:
         lines.append("Transfer-Encoding: chunked")
     lines += [f"Date: {_date(int(time.time()))}", "", ""]
-    return "\r\n".join(lines).encode("latin-1")
+    return "\r\n".join(lines).encode("latin-1"), has_body and (head is None or head.method != "HEAD")
 
 
 @lru_cache(64)
@@ -374,8 +375,3 @@ def _header_line(name: str, value: str) -> str:
 @lru_cache(1)
 def _date(second: int) -> str:
     return formatdate(second, usegmt=True)
-
-
-def has_body(method: str, status: int) -> bool:
-    """Whether the response to a request of this method has the bytes of its body."""
-    return method != "HEAD" and status not in _NO_BODY

@@ -65,9 +65,6 @@ class Headers(Mapping[str, str]):
         """Every value of a name, in order."""
         return list(self.lists.get(name.lower(), ()))
 
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self.lists
-
     def __iter__(self) -> Iterator[str]:
         """The names, in lower case."""
         return iter(self.lists)
@@ -91,11 +88,7 @@ class HttpRequest:
     """
 
     def __init__(
-        self,
-        method: str,
-        path: str,
-        headers: Union[Mapping[str, str], HeaderPairs, Headers],
-        body: Any = b"",
+        self, method: str, path: str, headers: Union[Mapping[str, str], HeaderPairs, Headers], body: Any = b"",
         client: Optional[str] = None,
     ) -> None:
         self.method, self.path, self.body, self.client = method, path, body, client
@@ -133,14 +126,8 @@ class HttpError(Exception):
     """
 
     def __init__(
-        self,
-        status: int,
-        message: str,
-        headers: tuple[tuple[str, str], ...] = (),
-        *,
-        code: Optional[int] = INVALID_REQUEST,
-        id: Optional[Id] = None,
-        data: Json = None,
+        self, status: int, message: str, headers: tuple[tuple[str, str], ...] = (), *,
+        code: Optional[int] = INVALID_REQUEST, id: Optional[Id] = None, data: Json = None,
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.headers = status, message, headers

@@ -25,19 +25,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ..engine.pool import Pool
 from ..engine.timer import LONGEST_WAIT
 from ..errors import ConnectionLost
-from .framing import (
-    BODY,
-    CONTINUE,
-    HEAD,
-    IDLE,
-    LAST_CHUNK,
-    READY,
-    BadRequest,
-    Head,
-    RequestParser,
-    has_body,
-    response_head,
-)
+from .framing import BODY, CONTINUE, HEAD, IDLE, LAST_CHUNK, READY, BadRequest, Head, RequestParser, response_head
 from .headers import LOOPBACK, HttpError, HttpRequest, ResponseWriter
 from .legacy_sse import MESSAGES_PATH, STREAM_PATH
 from .options import HttpOptions
@@ -136,8 +124,8 @@ class Writer(ResponseWriter):
             raise RuntimeError("one request has one response, and this one has begun")
         head = self._head
         keep = head.keep_alive and not self._connection.server.closing and (head.http11 or length is not None)
-        data = response_head(status, headers, length=length, keep_alive=keep, http11=head.http11)
-        self.begun, self._keep_alive, self._has_body = True, keep, has_body(head.method, status)
+        data, self._has_body = response_head(head, status, headers, length, keep)
+        self.begun, self._keep_alive = True, keep
         return data
 
     def write(self, data: bytes) -> None:
@@ -224,7 +212,16 @@ class Writer(ResponseWriter):
             self.lose()
 
     def look(self) -> None:
-        if not (self.gone or self._ended) and self._connection.has_left():
+        sock = self._connection.socket
+        try:
+            left = not sock.recv(1, socket.MSG_PEEK | _DONT_WAIT)
+            # What it has sent already, for the next request, hides that it has closed: Linux tells it all the same.
+            left = left or (hasattr(select, "POLLRDHUP") and poll(sock, select.POLLRDHUP, 0))
+        except (BlockingIOError, InterruptedError):
+            left = False
+        except (OSError, ValueError):
+            left = True
+        if left and not self.gone:
             self.lose()
 
 
@@ -271,24 +268,35 @@ class Connection:
         awaited, head = self.parser.feed(data or b""), self.parser.head
         if awaited == BODY and head is not None and self._checked is not head:
             self._checked = head
-            request = HttpRequest(*head[:3], b"", self.client)
-            self.server.endpoint_of(request).check(request)
+            self.server.endpoint_of(head.path).check(HttpRequest(*head[:3], b"", self.client))
             if head.expects_continue:
                 self._send_some(CONTINUE)
         return awaited
 
     def work(self) -> str:
         """Serve the request that is here, and those that follow at once; what is awaited then."""
-        self.thread, server = threading.current_thread().name, self.server
+        self.thread, server, parser = threading.current_thread().name, self.server, self.parser
         try:
-            while self._serve():
+            while True:
+                head, body = parser.head, parser.body
+                assert head is not None
+                self.writer = writer = Writer(self, head)
+                request = HttpRequest(*head[:3], body, self.client)
+                try:
+                    server.endpoint_of(request.path).serve(request, writer)
+                except ConnectionLost:
+                    pass  # the writer knows
+                except BaseException as error:
+                    _log.error("%s: %r was raised while a request was served", self.client, error, exc_info=error)
+                finally:
+                    self.writer = None
+                if not writer.finish():
+                    return LEAVING
                 awaited, until = self.advance(None), time.monotonic() + LINGER_SECONDS
                 while awaited not in (READY, CLOSED) and time.monotonic() < until:
-                    if server.closing or len(server._lent) > CROWD:
-                        break
                     # A long body that has not come is left to the server's thread, which counts it.
-                    long = awaited == BODY and self.parser.buffered > _PIECE_BYTES
-                    data = None if long else self.receive(0)
+                    long = awaited == BODY and parser.buffered > _PIECE_BYTES
+                    data = None if long or server.closing or len(server.lent) > CROWD else self.receive(0)
                     if data is None:
                         break
                     awaited = self.advance(data)
@@ -300,41 +308,12 @@ class Connection:
             _log.error("%s: %r ended its connection", self.client, error, exc_info=error)
         return LEAVING
 
-    def _serve(self) -> bool:
-        """Whether the connection goes on after this request."""
-        head, body = self.parser.head, self.parser.body
-        assert head is not None
-        self.writer = writer = Writer(self, head)
-        try:
-            request = HttpRequest(*head[:3], body, self.client)
-            self.server.endpoint_of(request).serve(request, writer)
-        except ConnectionLost:
-            pass  # the writer knows
-        except BaseException as error:
-            _log.error("%s: %r was raised while a request was served", self.client, error, exc_info=error)
-        finally:
-            self.writer = None
-        return writer.finish()
-
-    def has_left(self) -> bool:
-        """Whether the peer has closed its side, or cut the connection."""
-        try:
-            left = not self.socket.recv(1, socket.MSG_PEEK | _DONT_WAIT)
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError:
-            return True
-        # What it has sent already, for the next request, hides that it has closed: Linux tells it all the same.
-        return left or (hasattr(select, "POLLRDHUP") and poll(self.socket, select.POLLRDHUP, 0))
-
     def refuse(self, refusal: HttpError) -> None:
         """Send the last response, as far as the peer takes it at once; never raises."""
         _log.debug("%s: refused: %s", self.client, refusal)
         response = refusal.response()
-        status, body = response.status, response.body
-        head = response_head(status, response.headers, length=len(body), keep_alive=False, http11=True)
-        shown = self.parser.head is None or has_body(self.parser.head.method, status)
-        self._send_some(head + body if shown else head)
+        head, has_body = response_head(self.parser.head, response.status, response.headers, len(response.body), False)
+        self._send_some(head + response.body if has_body else head)
 
     def _send_some(self, data: bytes) -> None:
         try:
@@ -373,17 +352,8 @@ class RunningHttp:
     """
 
     def __init__(
-        self,
-        http: Any,
-        sse: Any,
-        options: HttpOptions,
-        *,
-        path: str = "/mcp",
-        host: str = "127.0.0.1",
-        port: int = 0,
-        write_timeout: Optional[float] = 30.0,
-        drain_grace: float = 5.0,
-        timeouts: Optional[Timeouts] = None,
+        self, http: Any, sse: Any, options: HttpOptions, *, path: str = "/mcp", host: str = "127.0.0.1", port: int = 0,
+        write_timeout: Optional[float] = 30.0, drain_grace: float = 5.0, timeouts: Optional[Timeouts] = None,
     ) -> None:
         if host not in LOOPBACK and options.allowed_hosts is None:
             raise ValueError(
@@ -402,14 +372,13 @@ class RunningHttp:
         self._name = f"minimcp-http-{self.port}"
         self._workers = Pool(None, name=self._name)
         self._kept: set[Connection] = set()  # in the selector: idle, slow or leaving
-        self._lent: set[Connection] = set()  # to workers
+        self.lent: set[Connection] = set()  # to workers
         self._sweep_at = 0.0
         self._accept_at: Optional[float] = None  # after a pause
         self._cut_at: Optional[float] = None
         self._was_cut = False
         self._ended = threading.Event()
         self._calls: deque[Callable[[], None]] = deque()
-        self._waker_lock = threading.Lock()
         self._woken, self._waker = socket.socketpair()
         for each in (self._woken, self._waker):
             each.setblocking(False)
@@ -426,7 +395,7 @@ class RunningHttp:
 
     def __repr__(self) -> str:
         state = "closed" if self.ended else "closing" if self.closing else "open"
-        return f"<RunningHttp {self.url} {state}, {len(self._lent)} requests, {len(self._kept)} waiting>"
+        return f"<RunningHttp {self.url} {state}, {len(self.lent)} requests, {len(self._kept)} waiting>"
 
     @property
     def ended(self) -> bool:
@@ -456,7 +425,7 @@ class RunningHttp:
     def renew(self) -> None:
         """This process is a fork of the one that serves: close descriptors, and nothing else."""
         self._selector.close()
-        sockets = [connection.socket for connection in (*self._kept, *self._lent)]
+        sockets = [connection.socket for connection in (*self._kept, *self.lent)]
         for each in (*sockets, self._listener, self._woken, self._waker):
             each.close()
         self._ended = threading.Event()
@@ -464,19 +433,18 @@ class RunningHttp:
 
     # ------------------------------------------------------------ for connections
 
-    def endpoint_of(self, request: HttpRequest) -> Any:
-        """Who serves a request."""
-        older = request.path.partition("?")[0] in (STREAM_PATH, MESSAGES_PATH)
-        return self._sse if self._http is None or (older and self._sse is not None) else self._http
+    def endpoint_of(self, path: str) -> Any:
+        """Who serves what is at a path."""
+        older = self._sse is not None and path.partition("?")[0] in (STREAM_PATH, MESSAGES_PATH)
+        return self._sse if self._http is None or older else self._http
 
     def _call(self, function: Callable[[], None]) -> None:
         """Have something done by the server's thread; if that has ended, here."""
         self._calls.append(function)
-        with self._waker_lock:
-            try:
-                self._waker.send(b"!")
-            except OSError:
-                pass  # it is woken already, or has ended
+        try:
+            self._waker.send(b"!")
+        except OSError:
+            pass  # it is woken already, or has ended
         if self.ended:
             self._do_calls()
 
@@ -488,8 +456,8 @@ class RunningHttp:
 
     def _run(self) -> None:
         try:
-            while self._kept or self._lent or not self.closing:
-                watches = self._kept or self._lent or self._accept_at is not None
+            while self._kept or self.lent or not self.closing:
+                watches = self._kept or self.lent or self._accept_at is not None
                 ready = self._selector.select(SWEEP_SECONDS if watches else None)
                 now = time.monotonic()
                 for key, _ in ready:
@@ -514,7 +482,7 @@ class RunningHttp:
                 self._move(connection, CLOSED)
             else:
                 self._refuse(connection, BadRequest(408, "the request did not come in time"))
-        for connection in self._lent:
+        for connection in self.lent:
             writer = connection.writer
             if writer is not None:
                 writer.look()
@@ -537,7 +505,7 @@ class RunningHttp:
             if accepted is None:
                 return
             connection = Connection(*accepted, self)
-            most, connections = self._max_connections, len(self._kept) + len(self._lent)
+            most, connections = self._max_connections, len(self._kept) + len(self.lent)
             if most is None or connections < most or self._make_room():
                 self._move(connection, HEAD)
             elif connections < most + SPARE_CONNECTIONS:
@@ -571,7 +539,7 @@ class RunningHttp:
 
     def _move(self, connection: Connection, awaited: str) -> None:
         """Have a connection go, or stay, where what is awaited of its peer is seen."""
-        self._lent.discard(connection)
+        self.lent.discard(connection)
         if self.ended or (self.closing and awaited != LEAVING):
             awaited = CLOSED
         kept, most = connection in self._kept, self.max_body_bytes
@@ -579,7 +547,7 @@ class RunningHttp:
             self._kept.discard(connection)
             self._selector.unregister(connection.socket)
         if awaited == READY:
-            self._lent.add(connection)
+            self.lent.add(connection)
             self._workers.spawn(partial(self._work, connection))
         elif awaited == CLOSED:
             connection.socket.close()
@@ -618,13 +586,13 @@ class RunningHttp:
     def _cut(self, now: float) -> None:
         """Cut what is left; when that has not helped, leave it behind."""
         if self._was_cut:
-            names = ", ".join(sorted(connection.thread for connection in self._lent))
+            names = ", ".join(sorted(connection.thread for connection in self.lent))
             _log.warning("%r: these do not end, and are left behind: %s", self, names)
-            self._lent.clear()
+            self.lent.clear()
         self._was_cut, self._cut_at = True, now + END_SECONDS
         for connection in list(self._kept):
             self._move(connection, CLOSED)
-        for connection in self._lent:
+        for connection in self.lent:
             connection.cut()
             writer = connection.writer
             if writer is not None:
@@ -637,10 +605,9 @@ class RunningHttp:
             self._move(connection, CLOSED)
         self._workers.close()
         self._selector.close()
-        with self._waker_lock:
-            self._woken.close()
-            self._waker.close()
-            self._ended.set()
+        self._woken.close()
+        self._waker.close()
+        self._ended.set()
         self._do_calls()
 
 

@@ -13,36 +13,25 @@ import threading
 import time
 from functools import partial
 from itertools import count
-from typing import Callable, Iterator, Optional, Union
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Union
 
+from .. import errors
 from ..engine.connection import ConnectionHandler
 from ..engine.pool import Job, Pool, waiting
 from ..engine.requests import Calls, IncomingRequest, Line, RunningRequests, Sink
 from ..engine.timer import NEVER, Deadline
-from ..errors import (
-    HEADER_MISMATCH,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    PARSE_ERROR,
-    UNSUPPORTED_VERSION,
-    Cancelled,
-    CapabilityNotSupported,
-    ConnectionLost,
-    InternalError,
-    one_line,
-)
+from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, InternalError, one_line
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import Failure, Notification, Response
+from ..protocol.versions import Revision
 from .headers import JSON_TYPE, ResponseWriter
 from .streams import STREAM_HEADERS, EventStore, EventStream, Pairs, Trace
 
 log = logging.getLogger("minimcp.http")
 
 STATUS = {
-    PARSE_ERROR: 400, INVALID_REQUEST: 400, INVALID_PARAMS: 400, METHOD_NOT_FOUND: 404, HEADER_MISMATCH: 400,
-    MISSING_CAPABILITY: 400, UNSUPPORTED_VERSION: 400,
+    errors.PARSE_ERROR: 400, errors.INVALID_REQUEST: 400, errors.INVALID_PARAMS: 400, errors.METHOD_NOT_FOUND: 404,
+    errors.HEADER_MISMATCH: 400, errors.MISSING_CAPABILITY: 400, errors.UNSUPPORTED_VERSION: 400,
 }
 """Status of a response whose body is an error, where requests stand alone; of other errors it is 200."""
 
@@ -55,58 +44,69 @@ MakeHandler = Callable[[Callable[[Line], None], Callable[[], None]], ConnectionH
 """Makes what the messages of a session mean, given its way to send notifications, and how to end it."""
 
 
+class Shared(NamedTuple):
+    """What all responses of one server have in common.
+
+    Args:
+        requests: Those that are not answered yet.
+        pool: For what nothing may wait for.
+        store: Keeps events for clients of sessions that come back; None keeps none.
+        trace: Called with ("-->", line) for what is sent; None for no trace.
+    """
+
+    requests: RunningRequests
+    pool: Pool
+    store: Optional[EventStore]
+    trace: Optional[Trace]
+
+    def make_stream(
+        self, session: Optional[Session], revision: Revision, writer: ResponseWriter, headers: Pairs = (), **more: Any
+    ) -> EventStream:
+        """An event stream; one that a client may come back for where there is a session."""
+        if session is not None and self.store is not None:
+            more.update(store=self.store, name=session.new_stream_name(), primed=revision.polling)
+        return EventStream(writer, headers=headers, trace=self.trace, **more)
+
+
 class PostResponse(Sink):
     """The response to one POST with requests, and the sink of everything that belongs to them. Thread-safe.
 
     It is one body if the answer is the first that is sent, else an event stream.
 
     Args:
-        requests: Those of the server over HTTP that are not answered yet.
-        pool: For what nothing may wait for.
+        shared: With other responses.
         session: Whose client can be asked; None where there is none.
+        revision: That is spoken. After a handshake errors have status 200, and a client that has gone does not cancel
+            its request.
         writer: Where it goes.
-        make_stream: Makes the event stream that it may be; None where it may not, and only the answer is sent.
-        handshake: Whether the client has sent `initialize`: errors have status 200 then, and a client that has gone
-            does not cancel its request.
-        headers: To send beside those of the body's kind.
-        trace: Called with ("-->", line) for what is sent; None for no trace.
+        streams: Whether it may be an event stream; where not, only the answer is sent.
 
     Attributes:
         stream: The event stream that this is, from its first event on.
         incoming: The requests.
+        headers: To send beside those of the body's kind.
     """
 
     stream: Optional[EventStream] = None
-    _decided = _done = False
+    headers: Pairs = ()
+    done = False
+    """Turns true when nothing more will be sent, and the last byte is written."""
+    _decided = False
 
     def __init__(
-        self,
-        requests: RunningRequests,
-        pool: Pool,
-        session: Optional[Session],
-        writer: ResponseWriter,
-        make_stream: Optional[Callable[[], EventStream]],
-        *,
-        handshake: bool,
-        headers: Pairs = (),
-        trace: Optional[Trace] = None,
+        self, shared: Shared, session: Optional[Session], revision: Revision, writer: ResponseWriter, streams: bool
     ) -> None:
-        self.requests, self.session, self._pool, self._writer = requests, session, pool, writer
-        self._make_stream, self._handshake, self._headers, self._trace = make_stream, handshake, headers, trace
+        self._shared, self.requests, self.session, self._revision = shared, shared.requests, session, revision
+        self._writer, self._streams = writer, streams
         self.incoming: list[IncomingRequest] = []
         self._begun_at, self._thread = time.monotonic(), threading.get_ident()
         self._changed = threading.Condition()
 
-    @property
-    def done(self) -> bool:
-        """Turns true when nothing more will be sent, and the last byte is written."""
-        return self._done if self.stream is None else self.stream.done
-
     def _open(self) -> Optional[EventStream]:
         """The event stream that this is from now on; None where it may not be one, or was answered."""
         with self._changed:
-            if self.stream is None and self._make_stream is not None and not self._decided:
-                self.stream = self._make_stream()
+            if self.stream is None and self._streams and not self._decided:
+                self.stream = self._shared.make_stream(self.session, self._revision, self._writer, self.headers)
                 self._changed.notify_all()
             return self.stream
 
@@ -114,7 +114,7 @@ class PostResponse(Sink):
         """Write what is posted until all is done."""
         with waiting():
             with self._changed:
-                self._changed.wait_for(lambda: self._done or self.stream is not None)
+                self._changed.wait_for(lambda: self.done or self.stream is not None)
             if self.stream is not None:
                 self.stream.serve()
 
@@ -137,19 +137,19 @@ class PostResponse(Sink):
             status, headers = 200, STREAM_HEADERS
             if line:
                 headers = [("Content-Type", JSON_TYPE)]
-                if self._trace is not None:
-                    self._trace("-->", line.rstrip(b"\n"))
-                if not self._handshake:
-                    found = _CODE.match(line)
-                    status = STATUS.get(int(found[1]), 200) if found else 200
+                if self._shared.trace is not None:
+                    self._shared.trace("-->", line.rstrip(b"\n"))
+                found = None if self._revision.handshake else _CODE.match(line)
+                status = STATUS.get(int(found[1]), 200) if found else 200
             try:
-                self._writer.send(status, [*headers, *self._headers], line)
+                self._writer.send(status, [*headers, *self.headers], line)
             except ConnectionLost as error:
                 log.debug("an answer could not be written: %s", error)
-            finally:
-                with self._changed:
-                    self._done = True  # not before: who is in `wait` takes the response for complete then
-                    self._changed.notify_all()
+        else:
+            return
+        with self._changed:
+            self.done = True  # not before: who is in `wait` takes the response for complete then
+            self._changed.notify_all()
 
     def cancel(self, reason: str) -> None:
         """The client has gone, or the session ends: nothing more is sent for what runs. Never blocks."""
@@ -161,7 +161,7 @@ class PostResponse(Sink):
         """The client has gone, which cancels a request that stands alone. Never blocks."""
         self.cancel(GONE)
         with self._changed:
-            self._decided = self._done = True
+            self._decided = self.done = True
             self._changed.notify_all()
         if self.stream is not None:
             self.stream.abandon()
@@ -174,7 +174,7 @@ class PostResponse(Sink):
             if stream is not None:
                 stream.event(line)
         except ConnectionLost as error:
-            if not self._handshake:
+            if not self._revision.handshake:
                 self.lost()  # most writers have said so already
                 raise Cancelled(GONE) from error
 
@@ -192,22 +192,21 @@ class PostResponse(Sink):
             self.spawn(partial(self.finish, line))
 
     def spawn(self, job: Job) -> None:
-        self._pool.spawn(job)
+        self._shared.pool.spawn(job)
 
     def release(self, seconds: float) -> bool:
         stream = self._open()
         return stream is not None and stream.release(seconds)
 
     def calls(self) -> Calls:
-        if self.session is None or self._make_stream is None:
+        if self.session is None or not self._streams:
             raise CapabilityNotSupported("the client cannot be asked on the way that this request came")
         return self.session.calls(self._ask, self.post)
 
     def _ask(self, lines: bytes, deadline: Deadline = NEVER) -> bool:
         stream = self._open()
         if stream is not None:
-            for line in lines.splitlines(keepends=True):
-                stream.event(line)
+            stream.event(lines)
         return True
 
 

@@ -55,8 +55,7 @@ class EventStore:
 
     def renew_in_fork(self) -> None:
         """Begin empty in a forked process: the streams are its parent's."""
-        self._streams: dict[str, deque[tuple[int, bytes]]] = {}
-        self._order: deque[str] = deque()
+        self._events: deque[tuple[str, int, bytes]] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -69,35 +68,27 @@ class EventStore:
             data: What it says.
         """
         with self._lock:
-            self._streams.setdefault(stream, deque()).append((number, data))
-            self._order.append(stream)
+            self._events.append((stream, number, data))
             self._bytes += len(data)
-            while len(self._order) > self._max_events or self._bytes > self._max_bytes:
-                oldest = self._order.popleft()
-                events = self._streams.get(oldest)
-                if events:  # else its session has ended
-                    self._bytes -= len(events.popleft()[1])
-                    if not events:
-                        del self._streams[oldest]
+            while len(self._events) > self._max_events or self._bytes > self._max_bytes:
+                self._bytes -= len(self._events.popleft()[2])
 
     def after(self, stream: str, number: int) -> Optional[list[tuple[int, bytes]]]:
         """The events of a stream behind this one; None when it is not known any more which they were."""
         with self._lock:
-            events = self._streams.get(stream)
-            if not events or not events[0][0] - 1 <= number <= events[-1][0]:
-                return None
-            return [event for event in events if event[0] > number]
+            events = [(place, data) for name, place, data in self._events if name == stream]
+        if not events or not events[0][0] - 1 <= number <= events[-1][0]:
+            return None
+        return events[number + 1 - events[0][0] :]
 
     def forget(self, session: str) -> None:
         """Drop the streams of a session: those whose names begin with this and a point."""
         with self._lock:
-            for name in [name for name in self._streams if name.startswith(session + ".")]:
-                events = self._streams.pop(name)
-                self._bytes -= sum(len(data) for _, data in events)
-            self._order = deque(name for name in self._order if name in self._streams)
+            self._events = deque(event for event in self._events if not event[0].startswith(session + "."))
+            self._bytes = sum(len(data) for _, _, data in self._events)
 
     def __repr__(self) -> str:
-        return f"<EventStore {len(self._order)} events, {self._bytes} bytes>"
+        return f"<EventStore {len(self._events)} events, {self._bytes} bytes>"
 
 
 class EventStream:
@@ -117,15 +108,8 @@ class EventStream:
     """
 
     def __init__(
-        self,
-        writer: Optional[ResponseWriter],
-        *,
-        headers: Pairs = (),
-        store: Optional[EventStore] = None,
-        name: str = "",
-        primed: bool = False,
-        trace: Optional[Trace] = None,
-        pending: Optional[list[Line]] = None,
+        self, writer: Optional[ResponseWriter], *, headers: Pairs = (), store: Optional[EventStore] = None,
+        name: str = "", primed: bool = False, trace: Optional[Trace] = None, pending: Optional[list[Line]] = None,
     ) -> None:
         self.name, self.done, self.writer = name, writer is None, writer
         self._pending: list[Line] = [] if pending is None else pending

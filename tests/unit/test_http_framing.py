@@ -17,7 +17,6 @@ from minimcp.http.framing import (
     BadRequest,
     Head,
     RequestParser,
-    has_body,
     parse_head,
     response_head,
 )
@@ -380,7 +379,8 @@ def _outcome(data: bytes, size: Optional[int]) -> object:
 def head(
     status: int = 200, headers: Any = (), *, length: Optional[int] = 1, keep: bool = True, http11: bool = True
 ) -> str:
-    return response_head(status, headers, length=length, keep_alive=keep, http11=http11).decode("latin-1")
+    request = parse_head(b"GET / HTTP/1.1\r\nHost: a" if http11 else b"GET / HTTP/1.0")
+    return response_head(request, status, headers, length, keep)[0].decode("latin-1")
 
 
 HEADS = [
@@ -420,5 +420,9 @@ def test_response_headers_that_would_be_two_or_none(name: str, value: str) -> No
         head(headers=[(name, value)])
 
 
-def test_bodies_of_responses() -> None:
-    assert has_body("GET", 200) and not has_body("HEAD", 200) and not has_body("GET", 204)
+def test_which_responses_have_a_body() -> None:
+    cases = ((b"GET", 200, True), (b"HEAD", 200, False), (b"GET", 204, False), (b"PUT", 304, False))
+    for method, status, shown in cases:
+        request = parse_head(method + b" / HTTP/1.1\r\nHost: a")
+        assert response_head(request, status, [], 1, True)[1] is shown
+    assert response_head(None, 400, [], 1, False)[1]

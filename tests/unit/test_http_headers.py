@@ -27,7 +27,7 @@ def test_headers_have_names_without_case_and_values_without_blanks() -> None:
     assert headers.get("accept") == "a" and headers.all("aCCept") == ["a", "b"]
     assert headers.get("x") == "" and headers.get("y") is None and headers.get("y", "z") == "z" and headers["x"] == ""
     assert "X" in headers and "y" not in headers and headers.all("y") == []
-    assert list(headers) == ["accept", "x"] and len(headers) == 2 and 5 not in headers
+    assert list(headers) == ["accept", "x"] and len(headers) == 2
     assert Headers({"A": "1"}).get("a") == "1" and list(Headers()) == []
 
 

@@ -22,7 +22,7 @@ from minimcp.errors import ConnectionLost
 from minimcp.http import server as server_module
 from minimcp.http.headers import HttpError, HttpRequest, ResponseWriter
 from minimcp.http.options import HttpOptions
-from minimcp.http.server import HALF_BODIES, Connection, RunningHttp, Timeouts
+from minimcp.http.server import HALF_BODIES, Connection, RunningHttp, Timeouts, Writer
 from tests.rows import for_each
 from tests.support import WAIT, eventually, open_descriptors
 from tests.transports.http_app import call
@@ -511,14 +511,13 @@ def test_that_a_peer_leaves_is_noticed_while_its_request_runs(
 def test_a_pipelining_peer_is_not_taken_for_one_that_left(
     endpoint: Endpoint, running: RunningHttp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, has_left = threading.Semaphore(0), Connection.has_left
+    looks, look = threading.Semaphore(0), Writer.look
 
-    def look(connection: Connection) -> bool:
-        found = has_left(connection)
+    def counted(writer: Writer) -> None:
+        look(writer)
         looks.release()
-        return found
 
-    monkeypatch.setattr(Connection, "has_left", look)
+    monkeypatch.setattr(Writer, "look", counted)
     held = Held(endpoint)
     with Peer(running.port) as peer:
         peer.get("/held")
