@@ -220,7 +220,7 @@ class Endpoint(HttpService):
             raise HttpError(503, "the server is closing")
         if post:
             wanted = (JSON_TYPE,) if self.options.json_response else (JSON_TYPE, MEDIA_TYPE)
-            if not known and not accepts(headers, *wanted):
+            if not known and not accepts(tuple(headers.all("Accept")), *wanted):
                 raise HttpError(406, f"the header Accept names {' and '.join(wanted)}")
             self.check_body(headers, known)
             headers.cache[self] = True
@@ -516,7 +516,7 @@ class Endpoint(HttpService):
 
     def _get(self, session: Session, headers: Headers, writer: ResponseWriter) -> None:
         """Serve the stream for what belongs to no request, or go on with a stream that was lost."""
-        if not accepts(headers, MEDIA_TYPE):
+        if not accepts(tuple(headers.all("Accept")), MEDIA_TYPE):
             raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
         last, peer, store = headers.get(LAST_EVENT_HEADER), session.peer, self._shared.store
         assert peer is not None

@@ -217,13 +217,9 @@ def is_json(content_type: Optional[str]) -> bool:
     return name == JSON_TYPE and parameters.get("charset", "utf-8").lower() in ("utf-8", "utf8")
 
 
-def accepts(headers: Headers, *wanted: str) -> bool:
-    """Whether the Accept headers take all of these types, by name or by a range that it lies in."""
-    return _accepts(tuple(headers.all("Accept")), wanted)
-
-
 @lru_cache(_CACHED)
-def _accepts(accept: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+def accepts(accept: tuple[str, ...], *wanted: str) -> bool:
+    """Whether the Accept headers with these values take all of these types, by name or by a range that it lies in."""
     parts = [media_type(part) for value in accept for part in value.split(",")]
     taken = {name for name, parameters in parts if not re.fullmatch(r"0(\.0*)?", parameters.get("q", "1"))}
     return all(taken & {kind, kind.partition("/")[0] + "/*", "*/*"} for kind in wanted)

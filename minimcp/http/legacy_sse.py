@@ -128,7 +128,7 @@ class SseServer(HttpService):
             raise HttpError(503, "too many messages of this session wait already")
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        if not accepts(request.headers, MEDIA_TYPE):
+        if not accepts(tuple(request.headers.all("Accept")), MEDIA_TYPE):
             raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
         id, transport = secrets.token_urlsafe(32), SseTransport(writer, request.headers)
         with self._lock:

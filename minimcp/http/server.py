@@ -19,6 +19,7 @@ import struct
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -150,10 +151,8 @@ class Writer(ResponseWriter):
             if self.gone:
                 self._keep_alive = False  # pieces may be missing
             elif self._head.http11 and self._has_body:
-                try:
+                with suppress(ConnectionLost):  # the next request will show it
                     self._put(LAST_CHUNK)
-                except ConnectionLost:
-                    pass  # the next request will show it
 
     def _put(self, data: bytes) -> None:
         """Write all of it. Blocks: until the peer takes it, `Timeouts.write` seconds for each 64 KiB."""
@@ -185,11 +184,9 @@ class Writer(ResponseWriter):
 
     def finish(self) -> bool:
         """The endpoint has returned: whether the response is complete, and the connection goes on."""
-        try:
-            if not (self.begun or self.gone):
+        if not (self.begun or self.gone):
+            with suppress(ConnectionLost):
                 self.send(500, [("Content-Type", "text/plain; charset=utf-8")], b"Internal Server Error\n")
-        except ConnectionLost:
-            pass
         with self._write_lock:
             complete, self._ended = self._ended, True
         return complete and self._keep_alive
@@ -232,7 +229,7 @@ class Connection:
     what a `Writer` calls may come from others. Only the server's thread closes the socket.
 
     Args:
-        sock: From `accept`.
+        sock: Accepted.
         client: The peer's address, as text.
         server: Accepted it.
     """
@@ -316,17 +313,13 @@ class Connection:
         self._send_some(head + response.body if has_body else head)
 
     def _send_some(self, data: bytes) -> None:
-        try:
+        with suppress(OSError):  # it takes nothing now, or has left
             self.socket.send(data, _SEND_FLAGS)
-        except OSError:
-            pass  # it takes nothing now, or has left
 
     def cut(self, how: int = socket.SHUT_RDWR) -> None:
         """Shut the socket down, from any thread: who reads or writes here is woken."""
-        try:
+        with suppress(OSError):  # the peer was faster
             self.socket.shutdown(how)
-        except OSError:
-            pass  # the peer was faster
 
 
 class RunningHttp:
@@ -379,6 +372,7 @@ class RunningHttp:
         self._was_cut = False
         self._ended = threading.Event()
         self._calls: deque[Callable[[], None]] = deque()
+        self._waker_lock = threading.Lock()  # no byte goes to a descriptor that is another one's by now
         self._woken, self._waker = socket.socketpair()
         for each in (self._woken, self._waker):
             each.setblocking(False)
@@ -441,10 +435,8 @@ class RunningHttp:
     def _call(self, function: Callable[[], None]) -> None:
         """Have something done by the server's thread; if that has ended, here."""
         self._calls.append(function)
-        try:
+        with self._waker_lock, suppress(OSError):  # it is woken already, or has ended
             self._waker.send(b"!")
-        except OSError:
-            pass  # it is woken already, or has ended
         if self.ended:
             self._do_calls()
 
@@ -493,25 +485,35 @@ class RunningHttp:
             self._cut(now)
 
     def _accept(self) -> None:
+        """Take what connects. Calls on a socket do not block with MSG_DONTWAIT; without it `recv` waits for
+        `LINGER_SECONDS`. To wait and to receive in one call saves a sixth of the time of a short request."""
         for _ in range(BACKLOG):
             try:
-                accepted = accept(self._listener, self.timeouts.write)
-            except OSError as error:
-                _log.warning("no connection is accepted for %s s: %s", PAUSE_SECONDS, error)
-                self._make_room()
-                self._selector.unregister(self._listener)
-                self._accept_at = time.monotonic() + PAUSE_SECONDS
+                sock, address = self._listener.accept()
+            except OSError as error:  # there is none, or it has left meanwhile
+                if error.errno in _SCARCE:
+                    _log.warning("no connection is accepted for %s s: %s", PAUSE_SECONDS, error)
+                    self._make_room()
+                    self._selector.unregister(self._listener)
+                    self._accept_at = time.monotonic() + PAUSE_SECONDS
                 return
-            if accepted is None:
-                return
-            connection = Connection(*accepted, self)
+            with suppress(OSError):  # it has left already, which will be seen
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if hasattr(socket, "TCP_USER_TIMEOUT"):  # for a peer that does not confirm what it is sent
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.timeouts.write * 1000))
+                if _DONT_WAIT:
+                    linger = struct.pack("ll", 0, int(LINGER_SECONDS * 1_000_000))
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, linger)
+                    sock.setblocking(True)
+            connection = Connection(sock, f"{address[0]}:{address[1]}", self)
             most, connections = self._max_connections, len(self._kept) + len(self.lent)
             if most is None or connections < most or self._make_room():
                 self._move(connection, HEAD)
             elif connections < most + SPARE_CONNECTIONS:
                 self._refuse(connection, BadRequest(503, "there are too many connections (max_connections)"))
             else:
-                connection.socket.close()
+                sock.close()
 
     def _make_room(self) -> bool:
         """Close an idle connection for a new one, if there is one; first those that never sent a byte."""
@@ -605,8 +607,9 @@ class RunningHttp:
             self._move(connection, CLOSED)
         self._workers.close()
         self._selector.close()
-        self._woken.close()
-        self._waker.close()
+        with self._waker_lock:
+            self._woken.close()
+            self._waker.close()
         self._ended.set()
         self._do_calls()
 
@@ -638,39 +641,6 @@ def listen(host: str, port: int) -> socket.socket:
         raise OSError(error.errno, f"cannot listen on port {port} of {host}: {words}") from error
     listener.setblocking(False)
     return listener
-
-
-def accept(listener: socket.socket, silence: float) -> Optional[tuple[socket.socket, str]]:
-    """The next connection and the peer's address, as text; None when there is none now.
-
-    Calls on the socket do not block with MSG_DONTWAIT; without it `recv` waits for `LINGER_SECONDS`. To wait and to
-    receive in one call saves a sixth of the time of a short request.
-
-    Args:
-        listener: From `listen`.
-        silence: Seconds after which a peer is gone that does not confirm what it is sent, where the system knows that.
-
-    Raises:
-        OSError: The system has no descriptor or no memory for it, now.
-    """
-    try:
-        sock, address = listener.accept()
-    except OSError as error:
-        if error.errno in _SCARCE:
-            raise
-        return None  # there is none, or it has left meanwhile
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(silence * 1000))
-        if _DONT_WAIT:
-            linger = struct.pack("ll", 0, int(LINGER_SECONDS * 1_000_000))
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, linger)
-            sock.setblocking(True)
-    except OSError:
-        pass  # it has left already, which will be seen
-    return sock, f"{address[0]}:{address[1]}"
 
 
 def wait(sock: socket.socket, seconds: float, *, to_write: bool = False) -> bool:

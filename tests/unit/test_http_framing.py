@@ -61,18 +61,14 @@ def test_a_request() -> None:
 
 
 BODIES = [
-    (POST + b"\r\n", b""),
-    (POST + b"Content-Length: 0\r\n\r\n", b""),
-    (POST + b"Content-Length: 005\r\n\r\nhello", b"hello"),
-    (POST + b"Content-Length:5 \r\n\r\nhello", b"hello"),
-    (CHUNKED + b"5\r\nhello\r\n0\r\n\r\n", b"hello"),
-    (CHUNKED + b"0005\r\nhello\r\n000\r\n\r\n", b"hello"),
+    (POST + b"\r\n", b""), (POST + b"Content-Length: 0\r\n\r\n", b""),
+    (POST + b"Content-Length: 005\r\n\r\nhello", b"hello"), (POST + b"Content-Length:5 \r\n\r\nhello", b"hello"),
+    (CHUNKED + b"5\r\nhello\r\n0\r\n\r\n", b"hello"), (CHUNKED + b"0005\r\nhello\r\n000\r\n\r\n", b"hello"),
     (CHUNKED + b"5;a=b; c=\"d\"\r\nhello\r\n0;e\r\n\r\n", b"hello"),
     (CHUNKED + b"5 ; a\r\nhello\r\n0\r\n\r\n", b"hello"),
     (CHUNKED + b"A\r\n0123456789\r\n1\r\n!\r\n0\r\nX-Sum: 1\r\nX-Two: 2\r\n\r\n", b"0123456789!"),
-    (CHUNKED.replace(b"chunked", b"Chunked") + b"0\r\n\r\n", b""),
-    (b"\r\n" + POST + b"\r\n", b""),
-]
+    (CHUNKED.replace(b"chunked", b"Chunked") + b"0\r\n\r\n", b""), (b"\r\n" + POST + b"\r\n", b""),
+]  # fmt: skip
 
 
 @for_each("data, body", BODIES)
@@ -103,15 +99,12 @@ def test_what_has_come_of_a_body_is_counted(data: bytes) -> None:
 
 
 KEEPING = [
-    (b"HTTP/1.1\r\nHost: a", True),
-    (b"HTTP/1.1\r\nHost: a\r\nConnection: close", False),
+    (b"HTTP/1.1\r\nHost: a", True), (b"HTTP/1.1\r\nHost: a\r\nConnection: close", False),
     (b"HTTP/1.1\r\nHost: a\r\nConnection: X , CLOSE", False),
     (b"HTTP/1.1\r\nHost: a\r\nConnection: x\r\nConnection: close", False),
-    (b"HTTP/1.1\r\nHost: a\r\nConnection: closed", True),
-    (b"HTTP/1.0", False),
-    (b"HTTP/1.0\r\nConnection: Keep-Alive", True),
-    (b"HTTP/1.0\r\nConnection: keep-alive, close", False),
-]
+    (b"HTTP/1.1\r\nHost: a\r\nConnection: closed", True), (b"HTTP/1.0", False),
+    (b"HTTP/1.0\r\nConnection: Keep-Alive", True), (b"HTTP/1.0\r\nConnection: keep-alive, close", False),
+]  # fmt: skip
 
 
 @for_each("rest, kept", KEEPING)
@@ -125,14 +118,9 @@ def test_expect_100_continue() -> None:
 
 
 TARGETS = [
-    (b"GET /a/../b;c?d=%20&e", "/a/../b;c?d=%20&e"),
-    (b"GET //mcp", "//mcp"),
-    (b"GET http://A/mcp?x", "/mcp?x"),
-    (b"GET https://a?x", "/?x"),
-    (b"GET HTTP://a", "/"),
-    (b"OPTIONS *", "*"),
-    (b"CONNECT b:443", "b:443"),
-]
+    (b"GET /a/../b;c?d=%20&e", "/a/../b;c?d=%20&e"), (b"GET //mcp", "//mcp"), (b"GET http://A/mcp?x", "/mcp?x"),
+    (b"GET https://a?x", "/?x"), (b"GET HTTP://a", "/"), (b"OPTIONS *", "*"), (b"CONNECT b:443", "b:443"),
+]  # fmt: skip
 
 
 @for_each("line, path", TARGETS)
@@ -149,32 +137,16 @@ def test_hosts(host: bytes) -> None:
 
 
 REQUEST_LINES = [
-    (400, b"GET\r\n"),
-    (400, b"GET /\r\n"),
-    (400, b"GET  / HTTP/1.1\r\n"),
-    (400, b"GET / HTTP/1.1 \r\n"),
-    (400, b"GET\t/ HTTP/1.1\r\n"),
-    (400, b" GET / HTTP/1.1\r\n"),
-    (400, b"G(T / HTTP/1.1\r\n"),
-    (400, b"GET / http/1.1\r\n"),
-    (400, b"GET / HTTP/1.10\r\n"),
-    (400, b"GET /\x00 HTTP/1.1\r\n"),
-    (400, b"GET /\xc3\xa4 HTTP/1.1\r\n"),
-    (400, b"GET /#x HTTP/1.1\r\n"),
-    (400, b"GET * HTTP/1.1\r\n"),
-    (400, b"GET mcp HTTP/1.1\r\n"),
-    (400, b"GET a:80 HTTP/1.1\r\n"),
-    (400, b"GET http://b/mcp HTTP/1.1\r\n"),
-    (400, b"GET http://u@a/mcp HTTP/1.1\r\n"),
-    (400, b"GET ftp://a/mcp HTTP/1.1\r\n"),
-    (400, b"CONNECT a HTTP/1.1\r\n"),
-    (505, b"GET / HTTP/2.0\r\n"),
-    (505, b"PRI * HTTP/2.0\r\n"),
-    (505, b"GET / HTTP/0.9\r\n"),
-    (501, b"get / HTTP/1.1\r\n"),
-    (501, b"BREW / HTTP/1.1\r\n"),
+    (400, b"GET\r\n"), (400, b"GET /\r\n"), (400, b"GET  / HTTP/1.1\r\n"), (400, b"GET / HTTP/1.1 \r\n"),
+    (400, b"GET\t/ HTTP/1.1\r\n"), (400, b" GET / HTTP/1.1\r\n"), (400, b"G(T / HTTP/1.1\r\n"),
+    (400, b"GET / http/1.1\r\n"), (400, b"GET / HTTP/1.10\r\n"), (400, b"GET /\x00 HTTP/1.1\r\n"),
+    (400, b"GET /\xc3\xa4 HTTP/1.1\r\n"), (400, b"GET /#x HTTP/1.1\r\n"), (400, b"GET * HTTP/1.1\r\n"),
+    (400, b"GET mcp HTTP/1.1\r\n"), (400, b"GET a:80 HTTP/1.1\r\n"), (400, b"GET http://b/mcp HTTP/1.1\r\n"),
+    (400, b"GET http://u@a/mcp HTTP/1.1\r\n"), (400, b"GET ftp://a/mcp HTTP/1.1\r\n"),
+    (400, b"CONNECT a HTTP/1.1\r\n"), (505, b"GET / HTTP/2.0\r\n"), (505, b"PRI * HTTP/2.0\r\n"),
+    (505, b"GET / HTTP/0.9\r\n"), (501, b"get / HTTP/1.1\r\n"), (501, b"BREW / HTTP/1.1\r\n"),
     (414, b"GET /" + b"x" * LINE_BYTES + b" HTTP/1.1\r\n"),
-]
+]  # fmt: skip
 
 
 @for_each("status, line", REQUEST_LINES)
@@ -183,52 +155,23 @@ def test_request_lines_that_are_refused(status: int, line: bytes) -> None:
 
 
 HEADERS = [
-    (400, b"Host: b"),
-    (400, b"X : y"),
-    (400, b": y"),
-    (400, b"X"),
-    (400, b""),  # the head ends here, and what follows begins no request
-    (400, b"X y: z"),
-    (400, b"X\xe4: y"),
-    (400, b"X: y\r\n z"),
-    (400, b"X: y\r\n\tz"),
-    (400, b"X: y\nZ: z"),
-    (400, b"X: y\rZ: z"),
-    (400, b"X: y\x00"),
-    (400, b"X: \x07"),
-    (400, b"X: \x7f"),
-    (400, b"Content-Length: +5"),
-    (400, b"Content-Length: -5"),
-    (400, b"Content-Length: 5 5"),
-    (400, b"Content-Length: 5, 5"),
-    (400, b"Content-Length: 0x5"),
-    (400, b"Content-Length: 5_0"),
-    (400, b"Content-Length: 5.0"),
-    (400, b"Content-Length: \xb2"),
-    (400, b"Content-Length:"),
-    (400, b"Content-Length : 5"),
-    (400, b"Content-Length: 5\r\nContent-Length: 5"),
-    (400, b"Content-Length: 5\r\ncontent-length: 6"),
-    (400, b"Content-Length: 5\r\nTransfer-Encoding: chunked"),
+    (400, b"Host: b"), (400, b"X : y"), (400, b": y"), (400, b"X"), (400, b""), (400, b"X y: z"), (400, b"X\xe4: y"),
+    (400, b"X: y\r\n z"), (400, b"X: y\r\n\tz"), (400, b"X: y\nZ: z"), (400, b"X: y\rZ: z"), (400, b"X: y\x00"),
+    (400, b"X: \x07"), (400, b"X: \x7f"), (400, b"Content-Length: +5"), (400, b"Content-Length: -5"),
+    (400, b"Content-Length: 5 5"), (400, b"Content-Length: 5, 5"), (400, b"Content-Length: 0x5"),
+    (400, b"Content-Length: 5_0"), (400, b"Content-Length: 5.0"), (400, b"Content-Length: \xb2"),
+    (400, b"Content-Length:"), (400, b"Content-Length : 5"), (400, b"Content-Length: 5\r\nContent-Length: 5"),
+    (400, b"Content-Length: 5\r\ncontent-length: 6"), (400, b"Content-Length: 5\r\nTransfer-Encoding: chunked"),
     (400, b"Transfer-Encoding: chunked\r\nContent-Length: 5"),
     (400, b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
-    (400, b"Transfer-Encoding: chunked, identity"),
-    (400, b"Transfer-Encoding: identity, chunked"),
-    (400, b"Transfer-Encoding: xchunked"),
-    (400, b"Transfer-Encoding: \x0bchunked"),
-    (400, b"Transfer-Encoding : chunked"),
-    (400, b"Transfer-Encoding: \"chunked\""),
-    (501, b"Transfer-Encoding: gzip"),
-    (501, b"Transfer-Encoding:"),
-    (400, b"Transfer_Encoding: chunked"),
-    (400, b"Content_Length: 5"),
-    (400, b"Content-Type: a/b\r\nContent-Type: c/d"),
-    (417, b"Expect: tea"),
-    (413, b"Content-Length: %d" % (BODY_BYTES + 1)),
-    (413, b"Content-Length: " + b"9" * 5000),
-    (431, b"X: " + b"y" * LINE_BYTES),
-    (431, b"X: y\r\n" * HEADER_COUNT + b"Z: z"),
-]
+    (400, b"Transfer-Encoding: chunked, identity"), (400, b"Transfer-Encoding: identity, chunked"),
+    (400, b"Transfer-Encoding: xchunked"), (400, b"Transfer-Encoding: \x0bchunked"),
+    (400, b"Transfer-Encoding : chunked"), (400, b"Transfer-Encoding: \"chunked\""),
+    (501, b"Transfer-Encoding: gzip"), (501, b"Transfer-Encoding:"), (400, b"Transfer_Encoding: chunked"),
+    (400, b"Content_Length: 5"), (400, b"Content-Type: a/b\r\nContent-Type: c/d"), (417, b"Expect: tea"),
+    (413, b"Content-Length: %d" % (BODY_BYTES + 1)), (413, b"Content-Length: " + b"9" * 5000),
+    (431, b"X: " + b"y" * LINE_BYTES), (431, b"X: y\r\n" * HEADER_COUNT + b"Z: z"),
+]  # fmt: skip
 
 
 @for_each("status, header", HEADERS)
@@ -251,35 +194,17 @@ def test_what_differs_in_http_1_0() -> None:
 
 
 CHUNKS = [
-    (400, b"+5\r\nhello\r\n"),
-    (400, b"0x5\r\nhello\r\n"),
-    (400, b"5_0\r\nhello\r\n"),
-    (400, b" 5\r\nhello\r\n"),
-    (400, b"5 \r\nhello\r\n"),
-    (400, b"\r\nhello\r\n"),
-    (400, b";a\r\nhello\r\n"),
-    (400, b"g\r\nhello\r\n"),
-    (400, b"5\nhello\r\n"),
-    (400, b"5;a\nb\r\nhello\r\n"),
-    (400, b"5;a\rb\r\nhello\r\n"),
-    (400, b"5;\x00\r\nhello\r\n"),
-    (400, b"5\r\nhello0\r\n\r\n"),
-    (400, b"5\r\nhello\n0\r\n\r\n"),
-    (400, b"5\r\nhello\r0\r\n\r\n"),
-    (400, b"0\r\nX : y\r\n\r\n"),
-    (400, b"0\r\n X: y\r\n\r\n"),
-    (400, b"0\r\nContent-Length: 1\r\n\r\n"),
-    (400, b"0\r\nTransfer-Encoding: chunked\r\n\r\n"),
-    (400, b"0\r\nHost: b\r\n\r\n"),
-    (400, b"1" * 16 + b"\r\n"),
-    (400, b"5;" + b"a" * 2000),
-    (400, b"".join(b"1;" + b"a" * 1000 + b"\r\n!\r\n" for _ in range(300))),
-    (413, b"%x\r\n" % (BODY_BYTES + 1)),
-    (413, b"f" * 15 + b"\r\n"),
-    (413, b"1\r\n!\r\n" * (BODY_BYTES + 1)),
-    (431, b"0\r\n" + b"X: y\r\n" * HEADER_BYTES),
-    (431, b"0\r\nX: " + b"y" * HEADER_BYTES),
-]
+    (400, b"+5\r\nhello\r\n"), (400, b"0x5\r\nhello\r\n"), (400, b"5_0\r\nhello\r\n"), (400, b" 5\r\nhello\r\n"),
+    (400, b"5 \r\nhello\r\n"), (400, b"\r\nhello\r\n"), (400, b";a\r\nhello\r\n"), (400, b"g\r\nhello\r\n"),
+    (400, b"5\nhello\r\n"), (400, b"5;a\nb\r\nhello\r\n"), (400, b"5;a\rb\r\nhello\r\n"),
+    (400, b"5;\x00\r\nhello\r\n"), (400, b"5\r\nhello0\r\n\r\n"), (400, b"5\r\nhello\n0\r\n\r\n"),
+    (400, b"5\r\nhello\r0\r\n\r\n"), (400, b"0\r\nX : y\r\n\r\n"), (400, b"0\r\n X: y\r\n\r\n"),
+    (400, b"0\r\nContent-Length: 1\r\n\r\n"), (400, b"0\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    (400, b"0\r\nHost: b\r\n\r\n"), (400, b"1" * 16 + b"\r\n"), (400, b"5;" + b"a" * 2000),
+    (400, b"".join(b"1;" + b"a" * 1000 + b"\r\n!\r\n" for _ in range(300))), (413, b"%x\r\n" % (BODY_BYTES + 1)),
+    (413, b"f" * 15 + b"\r\n"), (413, b"1\r\n!\r\n" * (BODY_BYTES + 1)),
+    (431, b"0\r\n" + b"X: y\r\n" * HEADER_BYTES), (431, b"0\r\nX: " + b"y" * HEADER_BYTES),
+]  # fmt: skip
 
 
 @for_each("status, chunks", CHUNKS)
@@ -320,15 +245,10 @@ def test_the_limits_are_exact() -> None:
 
 
 ENDLESS = [
-    (414, b"GET /" + b"x" * HEADER_BYTES),
-    (431, b"GET / HTTP/1.1\r\nX: " + b"x" * HEADER_BYTES),
-    (400, b"GET / HTTP/1.1\nHost: a\n"),
-    (400, b"GET / HTTP/1.1\r\nHost: a\n"),
-    (400, b"GET / HTTP/1.1\rHost"),
-    (400, b"\x16\x03\x01\x02\x00\x01"),
-    (400, b"\n"),
-    (400, b"\rG"),
-]
+    (414, b"GET /" + b"x" * HEADER_BYTES), (431, b"GET / HTTP/1.1\r\nX: " + b"x" * HEADER_BYTES),
+    (400, b"GET / HTTP/1.1\nHost: a\n"), (400, b"GET / HTTP/1.1\r\nHost: a\n"), (400, b"GET / HTTP/1.1\rHost"),
+    (400, b"\x16\x03\x01\x02\x00\x01"), (400, b"\n"), (400, b"\rG"),
+]  # fmt: skip
 
 
 @for_each("status, data", ENDLESS)
