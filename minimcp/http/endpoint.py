@@ -12,17 +12,16 @@ import logging
 import re
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Callable, Iterator, Optional, Union
 
+from .. import errors
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import Batch, IncomingRequest, RequestCap, Route, RunningRequests, why_no_batch
 from ..engine.timer import Deadline, timer
 from ..errors import (
-    HEADER_MISMATCH,
-    INTERNAL_ERROR,
     ConnectionLost,
     HeaderMismatch,
     InternalError,
@@ -115,12 +114,10 @@ class HttpService:
         except Exception as error:
             if not isinstance(error, HttpError):
                 log.error("a request failed: %s", error, exc_info=error)
-                error = HttpError(500, "the server failed", code=INTERNAL_ERROR)
+                error = HttpError(500, "the server failed", code=errors.INTERNAL_ERROR)
             response = error.response()
-            try:
+            with suppress(ConnectionLost):
                 writer.send(response.status, response.headers, response.body)
-            except ConnectionLost as lost:
-                log.debug("%s: %s", request.client, lost)
 
     def check_body(self, headers: Headers, known: bool = False) -> None:
         """Look at what the headers say about the body of a POST.
@@ -608,7 +605,7 @@ def _one(headers: Headers, name: str) -> Optional[str]:
     if name not in headers.cache:
         values = headers.all(name)
         if len(values) > 1:
-            raise HttpError(400, f"the header {name} is there {len(values)} times", code=HEADER_MISMATCH)
+            raise HttpError(400, f"the header {name} is there {len(values)} times", code=errors.HEADER_MISMATCH)
         headers.cache[name] = values[0] if values else None
     value: Optional[str] = headers.cache[name]
     return value

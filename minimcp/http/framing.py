@@ -183,7 +183,6 @@ class RequestParser:
     """Cuts what one peer sends into requests: `feed` it bytes until one is ready, and again for the next one.
 
     Args:
-        header_bytes: Of one head, at most.
         body_bytes: Of one body, at most; None for any size.
 
     Attributes:
@@ -197,10 +196,9 @@ class RequestParser:
     body: Optional[bytes] = None
     _chunks: Optional[_ChunkedBody] = None
 
-    def __init__(self, *, header_bytes: int = HEADER_BYTES, body_bytes: Optional[int]) -> None:
-        self._bytes = bytearray()
-        self._searched = 0  # how many of them have been searched for the end of the head
-        self._header_bytes, self._body_bytes = header_bytes, body_bytes
+    def __init__(self, *, body_bytes: Optional[int]) -> None:
+        self._bytes, self._body_bytes = bytearray(), body_bytes
+        self._searched = 0  # how many bytes have been searched for the end of the head
         self._heads: dict[tuple[bytes, bytes], Head] = {}
 
     @property
@@ -227,7 +225,7 @@ class RequestParser:
             if self.head is None:
                 return HEAD if self._bytes else IDLE
             if self.head.length is None:
-                self._chunks = _ChunkedBody(self._header_bytes)
+                self._chunks = _ChunkedBody()
         length = self.head.length
         if self._chunks is not None:
             complete = self._chunks.take(self._bytes)
@@ -247,9 +245,9 @@ class RequestParser:
             del data[:2]
             self._searched = 0
         end = data.find(b"\r\n\r\n", max(0, self._searched - 3))
-        if (len(data) if end < 0 else end) > self._header_bytes:
-            status = 431 if b"\r\n" in data[: self._header_bytes] else 414
-            raise BadRequest(status, f"a head has at most {self._header_bytes} bytes (max_header_bytes)")
+        if (len(data) if end < 0 else end) > HEADER_BYTES:
+            status = 431 if b"\r\n" in data[: HEADER_BYTES] else 414
+            raise BadRequest(status, f"a head has at most {HEADER_BYTES} bytes (max_header_bytes)")
         if end < 0:
             # What can be no request is refused before its end, which may never come.
             first = data[:1]
@@ -277,16 +275,12 @@ class RequestParser:
 
 
 class _ChunkedBody:
-    """Decodes a chunked body.
+    """Decodes a chunked body."""
 
-    Args:
-        trailer_bytes: Of what follows the last chunk, at most.
-    """
-
-    def __init__(self, trailer_bytes: int) -> None:
+    def __init__(self) -> None:
         self.body = bytearray()
         self.missing = 0  # bytes of this chunk
-        self._excess, self._trailer_left = 0, trailer_bytes
+        self._excess, self._trailer_left = 0, HEADER_BYTES
         self._next = "size"  # what the next line is: that of a size, the end of a chunk, of the trailer; or the end
 
     def take(self, data: bytearray) -> bool:
