@@ -258,11 +258,13 @@ class EventStream:
         try:
             with self._write_lock:
                 if not (self.done or self.begun or self._frames):
-                    self.done = True
                     if self._trace is not None:
                         self._trace("-->", line.rstrip(b"\n"))
-                    if self._writer is not None:
-                        self._writer.send(status, [("Content-Type", JSON_TYPE), *self._headers], line)
+                    try:
+                        if self._writer is not None:
+                            self._writer.send(status, [("Content-Type", JSON_TYPE), *self._headers], line)
+                    finally:
+                        self.done = True  # not before: the thread in `serve` ends the HTTP request when it sees this
                 else:
                     self.queue(line)
                     self._end(flush=True)
@@ -283,13 +285,13 @@ class EventStream:
         try:
             if flush:
                 self._flush()
-        finally:
-            ended, self.done = self.done, True
-            if self._writer is not None and not ended:
+            if self._writer is not None and not self.done:
                 if not self.begun:
                     self._writer.begin(200, [*STREAM_HEADERS, *self._headers])
                 self.begun = True
                 self._writer.end()
+        finally:
+            self.done = True  # as in `finish`
 
     def abandon(self) -> None:
         """The peer is gone for good: nothing is sent any more. Never blocks."""
