@@ -264,7 +264,7 @@ class EventStream:
                         if self._writer is not None:
                             self._writer.send(status, [("Content-Type", JSON_TYPE), *self._headers], line)
                     finally:
-                        self.done = True  # not before: the thread in `serve` ends the HTTP request when it sees this
+                        self.done = True  # not before: who is in `serve` takes the response for complete then
                 else:
                     self.queue(line)
                     self._end(flush=True)
@@ -285,13 +285,15 @@ class EventStream:
         try:
             if flush:
                 self._flush()
-            if self._writer is not None and not self.done:
-                if not self.begun:
-                    self._writer.begin(200, [*STREAM_HEADERS, *self._headers])
-                self.begun = True
-                self._writer.end()
         finally:
-            self.done = True  # as in `finish`
+            try:
+                if self._writer is not None and not self.done:
+                    if not self.begun:
+                        self._writer.begin(200, [*STREAM_HEADERS, *self._headers])
+                    self.begun = True
+                    self._writer.end()
+            finally:
+                self.done = True
 
     def abandon(self) -> None:
         """The peer is gone for good: nothing is sent any more. Never blocks."""
