@@ -264,7 +264,7 @@ class HttpSession(ClientSession):
         self._sink = _AnswerSink(self, self._asked)
         self._opened, self._ended = threading.Event(), threading.Event()
         self._lock = threading.RLock()  # a signal handler may cancel a call in the middle of this
-        self._sender = Pool(1, f"minimcp-{self.name}-sender")
+        self._sender, self._has_told = Pool(1, f"minimcp-{self.name}-sender"), False
         self._next_look = float("inf")
         self._forget_look: Callable[[], None] = _nothing
         renewed_in_fork.add(self)
@@ -307,10 +307,11 @@ class HttpSession(ClientSession):
 
     def close(self) -> None:
         self.abandon()
-        told = threading.Event()
-        self._sender.submit(told.set)
-        told.wait(CLOSE_SECONDS)
-        self._sender.close()
+        if self._has_told:
+            told = threading.Event()
+            self._sender.submit(told.set)
+            told.wait(CLOSE_SECONDS)
+            self._sender.close()
         self._abort_aside()
         self._fetcher.close()
 
@@ -319,7 +320,7 @@ class HttpSession(ClientSession):
         self.stop(ConnectionLost(f"{self.name}: closed"))
         if ends_session:
             delete = partial(self._fetcher.send, method="DELETE", headers=self._session_headers())
-            self._sender.submit(partial(self._exchange, delete))
+            self._later(partial(self._exchange, delete))
         self._sender.close()
 
     def _lose_session(self, call: Optional[_Call] = None) -> SessionGone:
@@ -496,7 +497,11 @@ class HttpSession(ClientSession):
     def _tell(self, line: bytes) -> None:
         """Have a notification or an answer posted that nobody waits for. Never blocks."""
         if self._resumes:  # elsewhere closing the response says that a request is cancelled, and nothing is asked
-            self._sender.submit(partial(self._send, line))
+            self._later(partial(self._send, line))
+
+    def _later(self, job: Callable[[], object]) -> None:
+        self._has_told = True
+        self._sender.submit(job)
 
     def _exchange(self, send: Callable[[AbortableRequest], Response], deadline: Deadline = NEVER) -> bool:
         """Send an HTTP request whose response says nothing; what goes wrong is logged."""
