@@ -588,7 +588,8 @@ class HttpSession(ClientSession):
                 self._receive(body, call)
             if call.answer is not None:
                 return
-            if response.status == 200 and not body and not response.framed:
+            framed = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
+            if response.status == 200 and not body and not framed:
                 raise ConnectionLost(f"{self.name}: the connection broke in the middle of the response")
             what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {one_line(body)}"
             raise ProtocolViolation(f"{self.name}: {call.method} was answered by what is no answer: {what}")
@@ -634,23 +635,25 @@ class HttpSession(ClientSession):
             ConnectionLost: It has ended and cannot be resumed.
             ProtocolViolation: An event is too long.
         """
-        resumption = _Resumption()
+        reader, empty, tries = EventReader(self._limits.message_bytes), 0, None if call is None else RESUME_TRIES
         while True:
-            reader, brief = EventReader(self._limits.message_bytes), Deadline(FIRST_PAUSE)
+            seen, brief = reader.last_id, Deadline(FIRST_PAUSE)
             with closing(response):
                 cut = self._read_events(response, reader, call)
             if call is not None and call.answer is not None:
                 return
-            resumption.after(reader, brief)
-            if call is not None and not (resumption.last and self._resumes):
+            if call is not None and not (reader.last_id and self._resumes):
                 raise ConnectionLost(f"{self.name}: the event stream ended before the answer{cut}")
-            response = self._get(http, resumption, None if call is None else RESUME_TRIES)
+            empty = empty + 1 if reader.last_id == seen and not brief.expired else 0
+            asked = FIRST_PAUSE if reader.retry is None else min(reader.retry / 1000, LONGEST_RETRY)
+            reader.begin()
+            response = self._get(http, reader.last_id, asked, max(0, empty - EMPTY_STREAMS), tries)
 
     def _listen(self) -> None:
         """Keep the stream open for notifications that belong to no request; that a server has none is no error."""
         try:
             with self._request_aside() as http:
-                self._follow(http, self._get(http, _Resumption(), None), None)
+                self._follow(http, self._get(http), None)
         except Exception as error:
             tell = log.debug if isinstance(error, ConnectionLost) else log.warning
             tell("%s: the stream for notifications has ended: %s", self.name, error)
@@ -675,22 +678,24 @@ class HttpSession(ClientSession):
         if event.event == "message" and event.data:  # one without data only says an id
             self._receive(event.data.encode(), call)
 
-    def _get(self, http: AbortableRequest, resumption: _Resumption, tries: Optional[int]) -> Response:
+    def _get(
+        self, http: AbortableRequest, last_id: str = "", pause: float = 0.0, hurry: int = 0, tries: Optional[int] = None
+    ) -> Response:
         """Ask for a stream, or for the rest of one, until it is there.
 
         Args:
             http: By which another thread may end this.
-            resumption: What is asked for, and when.
+            last_id: What was seen of it; empty for nothing.
+            pause: Seconds before the first attempt.
+            hurry: How often such streams have ended too soon, for a longer pause.
             tries: How often this may fail; None sets no limit.
 
         Raises:
             ConnectionLost: There is none.
         """
         failures = 0
-        while self.cause is None and not http.aborted.wait(resumption.pause(failures)):
-            headers = {"Accept": MEDIA_TYPE, **self._session_headers()}
-            if resumption.last:
-                headers[LAST_EVENT_HEADER] = resumption.last
+        headers = {"Accept": MEDIA_TYPE, **self._session_headers(), **({LAST_EVENT_HEADER: last_id} if last_id else {})}
+        while self.cause is None and not http.aborted.wait(_longer(pause, failures + hurry)):
             try:
                 response = self._fetcher.send(http, "GET", headers)
             except (ConnectionFailed, ConnectionLost) as error:
@@ -803,38 +808,10 @@ class _AnswerSink(Sink):
             self._session._tell(line)
 
 
-class _Resumption:
-    """What a stream is asked for with after it was cut, and how soon.
-
-    ``last`` is the id that was seen last; empty when there was none.
-    """
-
-    def __init__(self) -> None:
-        self.last = ""
-        self._pause: Optional[float] = None  # nothing was cut yet
-        self._empty = 0
-
-    def after(self, reader: EventReader, brief: Deadline) -> None:
-        """A stream has ended.
-
-        Args:
-            reader: Which has read it.
-            brief: Until when its end was a quick one.
-        """
-        is_empty = not brief.expired and reader.last_id in ("", self.last)
-        self._empty = self._empty + 1 if is_empty else 0
-        self.last = reader.last_id or self.last
-        if reader.retry is not None:
-            self._pause = min(reader.retry / 1000, LONGEST_RETRY)
-        elif self._pause is None:
-            self._pause = FIRST_PAUSE
-
-    def pause(self, failures: int) -> float:
-        """Seconds before the next attempt, after so many failures: never less than the server asks for."""
-        asked = self._pause or 0.0
-        failures += max(0, self._empty - EMPTY_STREAMS)
-        longer = min(FIRST_PAUSE * 2 ** min(failures, 10), LONGEST_PAUSE) * random.uniform(0.5, 1)
-        return max(asked, longer) if failures else asked
+def _longer(pause: float, failures: int) -> float:
+    """Seconds before the next attempt to get a stream: never less than the server asks for."""
+    longer = min(FIRST_PAUSE * 2 ** min(failures, 10), LONGEST_PAUSE) * random.uniform(0.5, 1)
+    return max(pause, longer) if failures else pause
 
 
 def _nothing() -> None:

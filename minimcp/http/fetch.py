@@ -72,20 +72,15 @@ class NotConnected(Exception):
     """There was no connection; the cause says why."""
 
 
-class AbortableConnection:
+_Mixed: Any = object
+
+
+class AbortableConnection(_Mixed):
     """Mixed into the connections of `urllib3`: the thread that reads or writes can be woken by another one.
 
     A socket that is closed wakes nobody, one that is shut down does. The connection may serve another request by then:
     so it has an owner, and is shut down for that one alone.
     """
-
-    close: Any
-    sock: Any
-    timeout: Optional[float]
-    port: int
-    _dns_host: str
-    socket_options: Any
-    send: Any
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
@@ -122,7 +117,7 @@ class AbortableConnection:
     def connect(self) -> None:
         """As in `http.client`. Raises NotConnected."""
         try:
-            super().connect()  # type: ignore[misc]
+            super().connect()
             self._socket = self.sock
             self._check()
         except Exception as error:
@@ -135,7 +130,7 @@ class AbortableConnection:
     def _new_conn(self) -> Any:
         """As `socket.create_connection`, but the socket is known, and can be shut down, from the beginning."""
         if hasattr(self, "_socks_options"):  # a SOCKS proxy is asked
-            return super()._new_conn()  # type: ignore[misc]
+            return super()._new_conn()
         failed = OSError("its name has no address")
         found = socket.getaddrinfo(self._dns_host.strip("[]"), self.port, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, address in found:
@@ -160,7 +155,7 @@ class AbortableConnection:
         pieces: list[bytes] = []
         self.send = pieces.append
         try:
-            super().request(*args, **keywords)  # type: ignore[misc]
+            super().request(*args, **keywords)
         finally:
             del self.send
         self.send(b"".join(pieces))
@@ -172,18 +167,18 @@ class AbortableConnection:
             os.close(sock.detach())
 
 
-class KeptPool:
+class KeptPool(_Mixed):
     """Mixed into the pools of `urllib3`: a connection belongs to the request that has it."""
 
     def _get_conn(self, *args: Any, **keywords: Any) -> Any:
-        connection = super()._get_conn(*args, **keywords)  # type: ignore[misc]
+        connection = super()._get_conn(*args, **keywords)
         connection.belong_to(current.request)
         return connection
 
     def _put_conn(self, connection: Any) -> None:
         if connection is not None:
             connection.belong_to(None)
-        super()._put_conn(connection)  # type: ignore[misc]
+        super()._put_conn(connection)
 
 
 class Response:
@@ -201,11 +196,6 @@ class Response:
         self.headers: Mapping[str, str] = raw.headers
         self.cut: Optional[McpError] = None
         self._where, self._raw = where, raw
-
-    @property
-    def framed(self) -> bool:
-        """Whether the head says where the body ends; one that broke off in the middle may look as if it did not."""
-        return "Content-Length" in self.headers or "Transfer-Encoding" in self.headers
 
     def read(self) -> bytes:
         """Wait for bytes of the body; none at its end.
@@ -246,12 +236,9 @@ class Response:
             ProtocolViolation: It is longer.
         """
         most, announced = sys.maxsize - 1 if limit is None else limit, self.headers.get("Content-Length", "")
-        found = b""
-        size = int(announced) if announced.isdigit() and len(announced) < 20 else 0
-        if size <= most:
-            found = self.start(most + 1)
-            size = len(found)
-        if size > most:
+        is_long = announced.isdecimal() and int(announced[:20]) > most
+        found = b"" if is_long else self.start(most + 1)
+        if is_long or len(found) > most:
             found = b""  # who keeps the exception need not keep this
             raise ProtocolViolation(f"{self._where}: the body is longer than {limit} bytes (Limits.message_bytes)")
         if self.cut is not None:
