@@ -37,7 +37,6 @@ class Shelf:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the README's files."""
     for name, text in blocks("file").items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -17,7 +17,7 @@ from .support import ROOT
 
 TESTS = ROOT / "tests"
 
-NOT_THE_SUITE = {"bench", "interop", "conformance", "soak"}
+NOT_THE_SUITE = {"bench", "interop", "conformance", "faults", "history", "hosts", "soak"}
 """Folders that pytest does not collect: a mark in them shows nothing."""
 
 Mark = Tuple[str, str]

@@ -30,8 +30,6 @@ AUTHORIZATION, EXTENSION = "auth/", "extension"
 
 
 class Score:
-    """Prints each verdict, and counts."""
-
     def __init__(self) -> None:
         self.failed = 0
 

@@ -25,7 +25,6 @@ def pair(t: Trial, env: Optional[Dict[str, str]] = None) -> Client:
 
 
 def burst(client: Client, texts: List[str], timeout: float) -> List[Command]:
-    """Calls of echo, all at once."""
     return [client.begin("call", tool="echo", arguments={"text": text}, timeout=timeout) for text in texts]
 
 

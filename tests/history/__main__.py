@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from typing import Any, Dict, List
 
+from ..support import usual_signals
 from . import web_run
 from .record import shown
 from .run import Outcome, Plan, run
@@ -41,6 +42,7 @@ STUCK = 300.0
 
 def main(arguments: List[str]) -> int:
     """Run it; 0 when nothing was wrong."""
+    usual_signals()
     parser = argparse.ArgumentParser(prog="python -m tests.history", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="how many over lines (default: 200)")
     parser.add_argument("--web", type=int, help="how many over HTTP (default: three for ten over lines)")

@@ -58,7 +58,6 @@ class Story:
         return [(n, event) for n, event in self.of[call] if event.kind == kind and what in ("", event.what)]
 
     def count(self, call: str, kind: str, what: str = "") -> int:
-        """How many there are."""
         return len(self.all(call, kind, what))
 
     def happened(self, before: int, kind: str, what: Set[str], on: Set[int]) -> bool:

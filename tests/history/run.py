@@ -31,8 +31,6 @@ TIMEOUT = 0.3
 
 
 class Plan(NamedTuple):
-    """What a seed stands for."""
-
     seed: int
     stdio: bool
     revision: str
@@ -45,7 +43,6 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(cls, seed: int) -> Plan:
-        """The plan of a seed."""
         dice = random.Random(seed)
         names = dice.choice([(), (), ("cut", "half"), ("kill",), ("cut", "kill", "half"), ("replace",), ("finish",)])
         callers = [
@@ -59,7 +56,6 @@ class Plan(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What runs it again."""
         return str(self.seed)
 
     def __str__(self) -> str:
@@ -71,8 +67,6 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a run came to."""
-
     plan: Any
     """Its ``name`` runs it again."""
     events: List[Event]

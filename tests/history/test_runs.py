@@ -17,7 +17,6 @@ SEEDS = (11, 12, 17, 29)
 """Quick ones: in memory and with processes, with and without what ends a connection."""
 
 
-@pytest.mark.requirement("BASE-05", "CANC-06", "CANC-07", "M:CAN-5", "M:CAN-12")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_c66_every_call_ends_once_and_rightfully(seed: int) -> None:
     outcome = run(Plan.of(seed))

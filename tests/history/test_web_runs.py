@@ -23,7 +23,6 @@ SEEDS = (3, 4, 7, 18)
 """Quick ones: both eras, with and without restarts, and one whose streams are resumed."""
 
 
-@pytest.mark.requirement("SHTTP-43", "M:HTTP-25", "M:HTTP-26")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_c66_every_call_ends_once_and_rightfully(seed: int) -> None:
     outcome = run(WebPlan.of(seed))

@@ -24,8 +24,6 @@ PATIENT = 3.0
 
 
 class WebPlan(NamedTuple):
-    """What a seed stands for."""
-
     seed: int
     process: bool
     """Whether the server is a process of its own, which ends by being killed."""
@@ -41,7 +39,6 @@ class WebPlan(NamedTuple):
 
     @classmethod
     def of(cls, seed: int) -> WebPlan:
-        """The plan of a seed."""
         dice = random.Random(f"http {seed}")
         revision = dice.choice(["handshake", "2026-07-28"])
         patient = revision == "handshake" and dice.random() < 0.3
@@ -55,7 +52,6 @@ class WebPlan(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What runs it again."""
         return f"h{self.seed}"
 
     def __str__(self) -> str:

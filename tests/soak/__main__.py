@@ -12,7 +12,7 @@ from typing import List
 
 from minimcp.engine.pool import IDLE_SECONDS
 
-from ..support import WAIT, Held, eventually, held
+from ..support import WAIT, Held, eventually, held, usual_signals
 from .chart import svg
 from .samples import HEADING, KEPT, Series, has_come_to_rest, status_of
 from .server import with_one_heap
@@ -29,6 +29,7 @@ ROUNDS = 60
 
 def main(arguments: List[str]) -> int:
     """Run it; 0 when nothing has grown, failed or is left."""
+    usual_signals()
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=2.0, help="how long (default: 2)")
     parser.add_argument("--seed", type=int, default=1, help="decides what is done (default: 1)")

@@ -14,12 +14,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from .soak import __main__ as command
-from .soak.chart import svg
-from .soak.samples import FEWEST, KEPT, KINDS, Series, children_of, judge
-from .soak.web import VANISHING, WAYS
-from .soak.work import DEEDS, Work
-from .transports.http_peer import Peer
+from ..transports.http_peer import Peer
+from . import __main__ as command
+from .chart import svg
+from .samples import FEWEST, KEPT, KINDS, Series, children_of, judge
+from .web import VANISHING, WAYS
+from .work import DEEDS, Work
 
 DESCRIPTORS, MEMORY = KINDS[1], KINDS[3]
 
