@@ -17,10 +17,8 @@ from collections import Counter
 from typing import Any, Dict, List
 
 from ..support import usual_signals
-from . import web_run
 from .record import shown
-from .run import Outcome, Plan, run
-from .web_run import WebPlan
+from .run import Outcome, Plan, WebPlan, run
 
 EXPECTED = {
     "lines": frozenset({
@@ -68,7 +66,7 @@ def main(arguments: List[str]) -> int:
 
 def _run(seed: str) -> Outcome:
     if seed.startswith("h"):
-        return web_run.run(WebPlan.of(int(seed[1:])))
+        return run(WebPlan.of(int(seed[1:])))
     return run(Plan.of(int(seed)))
 
 
