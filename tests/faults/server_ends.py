@@ -87,23 +87,20 @@ CODES = (0, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, 130, 143, 129)
 
 @case("C32")
 def signals(t: Trial) -> None:
-    works = [partial(_told_while_idle, t, number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
-    for number in (signal.SIGTERM, signal.SIGINT) if "deaf_slow" in t.subject.tools else ():
-        works += [partial(_told_in_flight, t, number, times) for times in (1, 2)]
-    t.at_once(*works)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        server = t.server()
+        server.alive(t.options.slack)
+        server.signal(number)
+        exits(t, server, f"{number.name}, idle", 1, CODES)
+    if "deaf_slow" in t.subject.tools:
+        told = [(number, times) for number in (signal.SIGTERM, signal.SIGINT) for times in (1, 2)]
+        t.at_once(*(partial(_told_in_flight, t, *each) for each in told))
     server, master = on_terminal(t)
     try:
         server.signal(signal.SIGINT)
         exits(t, server, "SIGINT, terminal", 1, CODES)
     finally:
         os.close(master)
-
-
-def _told_while_idle(t: Trial, number: signal.Signals) -> None:
-    server = t.server()
-    server.alive(t.options.slack)
-    server.signal(number)
-    exits(t, server, f"{number.name}, idle", 1, CODES)
 
 
 def _told_in_flight(t: Trial, number: signal.Signals, times: int) -> None:
