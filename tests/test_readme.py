@@ -44,7 +44,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _run(arguments: List[str], folder: Path) -> str:
-    done = run_python(arguments, cwd=folder, seconds=30)
+    done = run_python(arguments, cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode().replace("\r\n", "\n")
 
