@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
+import os
 import platform
 import random
 import re
 import shlex
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -109,6 +112,17 @@ def shown(outcome: Outcome) -> str:
     return f"{outcome.id:4} {outcome.verdict:<4} {outcome.seconds:6.1f} s  {what}"
 
 
+LONGEST = 250.0
+"""Seconds after which a row has hung, whatever its own bounds, and the mutants' more for those."""
+
+
+def hang(id: str) -> None:
+    """Say where the threads are, and end."""
+    faulthandler.dump_traceback()
+    print(f"{id:4} hangs", flush=True)
+    os._exit(1)
+
+
 def bad(outcome: Outcome, ours: bool) -> bool:
     """Whether a verdict is worse than expected: all pass, and nothing of ours goes untried."""
     return outcome.verdict in (WARN, FAIL) or (outcome.verdict == ABSENT and ours)
@@ -166,8 +180,14 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
     lacking = {CLIENT: adapter, HTTP: http}
 
     def tried(id: str) -> Outcome:
-        named = lacking.get(ROWS[id].role, server)
-        one = run(id, subject, trying) if named else Outcome(id, ABSENT, "no such subject was named", {}, 0.0)
+        one = Outcome(id, ABSENT, "no such subject was named", {}, 0.0)
+        if lacking.get(ROWS[id].role, server):
+            watch = threading.Timer(LONGEST + options.mutations / 1_000, hang, (id,))
+            watch.daemon = True
+            if not options.full:
+                watch.start()
+            one = run(id, subject, trying)
+            watch.cancel()
         print(shown(one), flush=True)
         return one
 

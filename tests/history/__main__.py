@@ -34,7 +34,7 @@ EXPECTED = {
 
 MANY = {"lines": 100, "http": 50}
 
-STUCK = 300.0
+STUCK = 280.0
 """Seconds after which a run that does not end shows where its threads are; it has no outcome then."""
 
 
