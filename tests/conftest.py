@@ -32,10 +32,18 @@ os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gett
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the switch interval that the environment asks for."""
+    """Set the switch interval that the environment asks for, and have servers find bytecode.
+
+    Where Python is told to write none, each of the hundreds of processes that tests start would compile the library:
+    they share a folder of this run's own.
+    """
     interval = os.environ.get("MINIMCP_SWITCH_INTERVAL")
     if interval:
         sys.setswitchinterval(float(interval))
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        folder = tempfile.TemporaryDirectory(prefix="minimcp-bytecode-")
+        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
+        config.add_cleanup(folder.cleanup)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -14,6 +14,7 @@ from minimcp.stdio import child
 from ..support import WAIT, eventually, held
 from .clients import ScriptedServer
 from .harness import RawServer
+from .messages import EVERY, MODERN
 
 Serve = Callable[..., RawServer]
 Talking = Callable[[str], Tuple[ScriptedServer, minimcp.Client]]
@@ -41,31 +42,6 @@ def serve() -> Iterator[Serve]:
             server.dispose()
 
 
-@pytest.fixture
-def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a client wait as long as a slow machine needs: for a server to end by itself, and for its last words."""
-    if "hasty" not in request.fixturenames:
-        for name in ("CLOSE", "SETTLE", "STDERR", "CONSUMER"):
-            monkeypatch.setattr(child, f"{name}_SECONDS", WAIT)
-        monkeypatch.setattr(child, "PATIENCE_SECONDS", WAIT)
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut short what a client grants a server at its end, for servers that make no use of it."""
-    monkeypatch.setattr(channel, "FAREWELL_SECONDS", 0.05)
-    for name, seconds in {"CLOSE": 0.3, "SETTLE": 0.05, "CONSUMER": 0.05}.items():
-        monkeypatch.setattr(child, f"{name}_SECONDS", seconds)
-    monkeypatch.setattr(child, "PATIENCE_SECONDS", 0.05)
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing_behind(request: pytest.FixtureRequest) -> None:
-    """As for every test, but a test may be the first to need a server that its file shares."""
-    if not {"shared", "talking"} & set(request.fixturenames):
-        request.getfixturevalue("leaves_nothing_behind")
-
-
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Serve]:
     """Servers that the tests of one file share, one for each set of arguments."""
@@ -84,6 +60,65 @@ def shared() -> Iterator[Serve]:
     finally:
         for server in running.values():
             server.dispose()
+
+
+@pytest.fixture(params=["2025-06-18", MODERN])
+def server(request: pytest.FixtureRequest, shared: Serve) -> Iterator[RawServer]:
+    """A server that the file shares, in one revision of each era or those of `speaking`.
+
+    After the test it works, and has said nothing more.
+    """
+    found = shared(request.param)
+    found.fence()
+    yield found
+    found.lives()
+
+
+def speaking(*revisions: str) -> pytest.MarkDecorator:
+    """Run a test with `server` in these revisions."""
+    return pytest.mark.parametrize("server", revisions, indirect=True)
+
+
+every = speaking(*EVERY)
+
+
+@pytest.fixture
+def older(shared: Serve) -> Iterator[RawServer]:
+    """As `server`, in a session of 2025-06-18."""
+    found = shared("2025-06-18")
+    yield found
+    found.lives()
+
+
+@pytest.fixture
+def newer(shared: Serve) -> Iterator[RawServer]:
+    """As `server`, without a session."""
+    found = shared(MODERN)
+    yield found
+    found.lives()
+
+
+@pytest.fixture
+def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a client wait as long as a slow machine needs: for a server to end by itself, and for its last words."""
+    if "hasty" not in request.fixturenames:
+        for name in ("CLOSE", "SETTLE", "STDERR", "CONSUMER", "PATIENCE"):
+            monkeypatch.setattr(child, f"{name}_SECONDS", WAIT)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut short what a client grants a server at its end, for servers that make no use of it."""
+    monkeypatch.setattr(channel, "FAREWELL_SECONDS", 0.05)
+    for name, seconds in {"CLOSE": 0.3, "SETTLE": 0.05, "CONSUMER": 0.05, "PATIENCE": 0.05}.items():
+        monkeypatch.setattr(child, f"{name}_SECONDS", seconds)
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind(request: pytest.FixtureRequest) -> None:
+    """As for every test, but a test may be the first to need a server that its file shares."""
+    if not {"shared", "talking"} & set(request.fixturenames):
+        request.getfixturevalue("leaves_nothing_behind")
 
 
 @pytest.fixture(scope="module")
