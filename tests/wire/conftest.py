@@ -12,7 +12,7 @@ from minimcp.engine import connection as channel
 from minimcp.stdio import child
 
 from ..support import WAIT, eventually, held
-from .clients import ScriptedServer
+from .clients import ERAS, Both, ScriptedServer, lives
 from .harness import RawServer
 from .messages import EVERY, MODERN
 
@@ -148,3 +148,11 @@ def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
         server.begin(whole=True)
         server.check()
     assert eventually(lambda: set(threading.enumerate()) <= threads and held()[1:] == before[1:])
+
+
+@pytest.fixture(params=ERAS)
+def talking_both(request: pytest.FixtureRequest, talking: Talking) -> Iterator[Both]:
+    """A scripted server that the file shares and its client, in one revision of each era; it works after the test."""
+    server, client = talking(request.param)
+    yield server, client
+    lives(client)
