@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterator, Optional, Tuple
 import pytest
 
 import minimcp
+from minimcp.client import connect as connecting
 from minimcp.engine import connection as channel
 from minimcp.stdio import child
 
@@ -102,7 +103,8 @@ def newer(shared: Serve) -> Iterator[RawServer]:
 def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a client wait as long as a slow machine needs: for a server to end by itself, and for its last words."""
     if "hasty" not in request.fixturenames:
-        for name in ("CLOSE", "SETTLE", "STDERR", "CONSUMER", "PATIENCE"):
+        monkeypatch.setattr(connecting, "CLOSE_SECONDS", WAIT)
+        for name in ("SETTLE", "STDERR", "CONSUMER", "PATIENCE"):
             monkeypatch.setattr(child, f"{name}_SECONDS", WAIT)
 
 
@@ -110,7 +112,8 @@ def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut short what a client grants a server at its end, for servers that make no use of it."""
     monkeypatch.setattr(channel, "FAREWELL_SECONDS", 0.05)
-    for name, seconds in {"CLOSE": 0.3, "SETTLE": 0.05, "CONSUMER": 0.05, "PATIENCE": 0.05}.items():
+    monkeypatch.setattr(connecting, "CLOSE_SECONDS", 0.3)
+    for name, seconds in {"SETTLE": 0.05, "CONSUMER": 0.05, "PATIENCE": 0.05}.items():
         monkeypatch.setattr(child, f"{name}_SECONDS", seconds)
 
 

@@ -20,7 +20,7 @@ import pytest
 
 import minimcp
 from minimcp import ConnectionLost, Context, Limits, RequestTimeout, Server
-from minimcp.stdio import child
+from minimcp.client import connect as connecting
 
 from ..support import ROOT, WAIT, eventually, run_python
 from .clients import ERAS, NEVER, Both, InThread, Script, make_scripted  # noqa: F401
@@ -404,7 +404,7 @@ note("done")
 def test_a_server_of_ours_ends_when_its_client_closes_and_limits_are_errors_at_once(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, revision: str
 ) -> None:
-    monkeypatch.setattr(child, "CLOSE_SECONDS", NEVER)  # it has to go by itself
+    monkeypatch.setattr(connecting, "CLOSE_SECONDS", NEVER)  # it has to go by itself
     (tmp_path / "journal").touch()
     command = minimcp.StdioServer([sys.executable, "-S", "-c", PARTING, str(tmp_path / "journal")], cwd=str(ROOT))
     client = minimcp.connect(command, revision=revision, timeout=NEVER, limits=Limits(message_bytes=200_000))
