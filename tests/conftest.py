@@ -38,12 +38,20 @@ LONGEST = 280.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the switch interval that the environment asks for, and keep a way to say where a test hangs."""
+    """Set the switch interval that the environment asks for, keep a way to say where a test hangs, and have bytecode.
+
+    Where Python is told to write none, each of the hundreds of processes that tests start would compile the library:
+    they share a folder of this run's own.
+    """
     usual_signals()
     config.stash[HANG_LOG] = os.fdopen(os.dup(2), "w")
     interval = os.environ.get("MINIMCP_SWITCH_INTERVAL")
     if interval:
         sys.setswitchinterval(float(interval))
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        folder = tempfile.TemporaryDirectory(prefix="minimcp-bytecode-")
+        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
+        config.add_cleanup(folder.cleanup)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -67,6 +67,7 @@ def url(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(http_client, "GET_SECONDS", WAIT)  # the stream is open when a client is there
     with server.start_http(port=0) as running:
         yield running.url
+    server.close()
 
 
 def connect(url: str, revision: str, **options: Any) -> minimcp.Client:
