@@ -359,7 +359,7 @@ def read_target(
         _refuse(web, f"{_WEB} are part of the config")
         return _configured(target, config)
     if isinstance(target, type):
-        from ..server.decorators import has_marks
+        from ..server.options import has_marks
 
         way = f"connect(Server.of({target.__name__}()))" if has_marks(target) else "give an instance of it"
         raise TypeError(f"{target.__name__} is a class: {way}")
@@ -405,7 +405,7 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
     if isinstance(target, os.PathLike):
         return "a file", _run_file(target, cwd)
     if not isinstance(target, str):
-        from ..server.decorators import has_marks
+        from ..server.options import has_marks
 
         name = type(target).__name__
         way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(type(target)) else ""

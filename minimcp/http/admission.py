@@ -174,7 +174,7 @@ class Admission:
     def _check_arguments(self, request: Request, headers: Headers) -> None:
         """Compare the arguments that travel in headers too."""
         arguments = request.params.get("arguments")
-        for each in self._registry.tools.get(str(request.params["name"])).mirrored:
+        for each in self._registry.tools.items[str(request.params["name"])].mirrored:
             name, value = PARAM_PREFIX + each.name, each.value(arguments)
             if value is None and name in headers:
                 raise HeaderMismatch(f"the header {name} is there, and its argument is not")
