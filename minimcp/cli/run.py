@@ -16,7 +16,7 @@ from contextlib import redirect_stdout, suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any, Mapping, Sequence
 
-from ..server.decorators import has_marks
+from ..server.options import has_marks
 from ..server.server import Server
 from . import Parser, UsageError, complain, tell
 

@@ -498,7 +498,7 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
     if isinstance(target, os.PathLike):
         return "a file", _run_file(target, cwd)
     if not isinstance(target, str):
-        from ..server.decorators import has_marks
+        from ..server.options import has_marks
 
         cls = target if isinstance(target, type) else type(target)
         way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(cls) else ""
