@@ -501,9 +501,11 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
         from ..server.options import has_marks
 
         cls = target if isinstance(target, type) else type(target)
+        if cls is target:
+            way = f"connect(Server.of({cls.__name__}()))" if has_marks(cls) else "give an instance of it"
+            raise TypeError(f"{cls.__name__} is a class: {way}")
         way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(cls) else ""
-        what = f"the class {cls.__name__}: give an instance of it" if cls is target else cls.__name__
-        raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {what}{way}")
+        raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {cls.__name__}{way}")
     if os.path.isfile(target) or (len(target.split()) == 1 and target.endswith(tuple(SCRIPTS))):
         return "a file", _run_file(target, cwd)
     try:
