@@ -25,7 +25,6 @@ from ..client.session import ClientSession, OnProgress, Params, Result, check_to
 from ..engine.limits import Limits
 from ..engine.pool import renewed_in_fork, waiting
 from ..engine.requests import (
-    AT_ONCE,
     Calls,
     CancelToken,
     IncomingRequest,
@@ -99,6 +98,9 @@ RESUME_TRIES = 3
 
 EMPTY_STREAMS = 3
 """How many streams in a row may end at once without anything new, before they are asked for less and less often."""
+
+AT_ONCE = 64
+"""HTTP requests at the same time at most when many are sent at once."""
 
 SESSION_SECONDS = 0.5
 """What calls that are under way get to be refused too, when the server knows the session no more."""
@@ -242,8 +244,8 @@ class _Call(PendingCall):
 
     def report(self) -> None:
         """Run the callback for progress that has come (the calling thread)."""
-        while not self.box.empty():
-            item = self.box.get()
+        while not self.queue.empty():
+            item = self.queue.get()
             if self.on_item is not None and item is not self:
                 self.on_item(item)
 
@@ -458,7 +460,7 @@ class HttpSession(ClientSession):
             left = call.deadline.remaining()
             if call.deadline.expired:
                 params = call.request.params if isinstance(call, _Call) else {}
-                self._calls.end_late(call, params.get("name", params.get("uri")))
+                self._calls.time_out(call, params.get("name", params.get("uri")))
             elif left is not None:
                 self._look_in(left)
 
@@ -800,17 +802,10 @@ class HttpSession(ClientSession):
     def _notified(self, message: Notification, call: Optional[_Call]) -> None:
         params = message.params
         if message.method == "notifications/progress":
-            token = params.get("progressToken")
-            waits = self._calls.find(token) if type(token) is int or type(token) is str else None
-            if waits is None:
-                log.debug("<-- progress for %s, which nobody waits for", one_line(token))
-                return
-            waits.put(params)
-            if call is not None and waits is call:
+            if self._calls.progress(params) is call and call is not None:
                 call.report()
         elif message.method == "notifications/cancelled":
-            reason = params.get("reason")
-            self._asked.cancel(params.get("requestId"), reason if isinstance(reason, str) else None)
+            self._asked.cancel(params)
         else:
             self.handler.notified(message)
 

@@ -16,8 +16,7 @@ from urllib.parse import urljoin
 
 from ..client.negotiation import Plan
 from ..client.session import ClientSession, Result
-from ..engine.requests import PendingCall
-from ..engine.timer import NEVER, Deadline
+from ..engine.timer import Deadline
 from ..errors import ConnectionFailed, ConnectionLost, McpError, ProtocolViolation, UnsupportedRevision, one_line
 from ..protocol.messages import Failure, Notification, Request
 from ..protocol.sse import MEDIA_TYPE, EventReader
@@ -121,11 +120,8 @@ class SseSession(HttpSession):
         finally:
             response.close()
             call.http.finish()
-        ending = PendingCall.wait(call, NEVER)
-        if isinstance(ending, BaseException):
-            raise ending
-        assert ending is not None
-        return ending
+        params = call.request.params
+        return self._calls.wait(call, call.deadline, about=params.get("name", params.get("uri")))
 
 
 def agree_over_http(

@@ -17,7 +17,7 @@ from typing import Any, Callable, Optional
 
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
-from ..engine.requests import Batch, IncomingRequest, RequestCap, RunningRequests, Sink, why_no_batch
+from ..engine.requests import Batch, IncomingRequest, RunningRequests, why_no_batch
 from ..engine.timer import Deadline
 from ..errors import INTERNAL_ERROR, ConnectionLost, InternalError, InvalidRequest, RpcError
 from ..protocol.lifecycle import LISTEN
@@ -76,7 +76,7 @@ class Endpoint:
         options: HttpOptions,
         limits: Limits,
         pool: Pool,
-        cap: Optional[RequestCap] = None,
+        cap: Optional[threading.Semaphore] = None,
         max_streams: Optional[int] = None,
         trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> None:
@@ -202,7 +202,7 @@ class Endpoint:
                 raise InternalError("no streams are served on this way")
             if listens:
                 self._reserve(response)
-            incoming = self._incoming(message, admitted, response, response, request.headers, size)
+            incoming = self._incoming(message, admitted, response, request.headers, size)
             if not admitted.revision.handshake:
                 writer.on_gone(response.lost)
             self._run(incoming)
@@ -259,7 +259,7 @@ class Endpoint:
             if message.method == "initialize":
                 raise InvalidRequest("initialize stands alone, not in an array")
             admitted = self._admission.within(message, sender)
-            incoming = self._incoming(message, admitted, response, batch, headers, 0)
+            incoming = self._incoming(message, admitted, response, headers, 0, batch)
             if incoming.route.start is not None:
                 incoming.route.start(incoming)
             elif incoming.route.immediate:
@@ -267,16 +267,17 @@ class Endpoint:
             else:
                 self.pool.submit(incoming.run)
         except RpcError as error:
-            batch.refuse(message.id, encode(failure(message.id, error)))
+            batch.add(message.id, encode(failure(message.id, error)))
 
     # ------------------------------------------------------------ what is open
 
     def _incoming(
-        self, message: Request, admitted: Admitted, response: PostResponse, sink: Sink, headers: Headers, size: int
+        self, message: Request, admitted: Admitted, response: PostResponse, headers: Headers, size: int,
+        batch: Optional[Batch] = None,
     ) -> IncomingRequest:
         assert admitted.peer is not None and admitted.route is not None
         incoming = IncomingRequest(
-            message, admitted.peer, admitted.route, sink, size, self._registry.config, headers
+            message, admitted.peer, admitted.route, response, size, self._registry.config, headers, batch
         )
         self.requests.add(incoming, key=incoming)  # ids are the client's own, and each POST has its own response
         response.incoming.append(incoming)

@@ -133,10 +133,10 @@ class PostResponse(EventStream, Sink):
     def release(self, seconds: float) -> bool:
         return self._streams and super().release(seconds)
 
-    def calls(self) -> Calls:
+    def asking(self) -> Calls:
         if self._session is None or not self._streams:
             raise CapabilityNotSupported("the client cannot be asked on the way that this request came")
-        return Calls("http", self._ask, self.queue, beside=self._session.calls)
+        return self._session.calls.through(self._ask, self.queue)
 
     def _ask(self, lines: bytes, deadline: Deadline = NEVER) -> bool:
         for line in lines.splitlines(keepends=True):
@@ -233,7 +233,7 @@ class Session:
             log.debug("cancelled: %s is unknown, finished or not the only one", one_line(id))
             return
         response, request = named[0]
-        alone = request.sink is response and response.requests.claim(request)
+        alone = request.batch is None and response.requests.claim(request)
         request.cancel(reason if isinstance(reason, str) else None)
         if alone:  # the answers of an array leave together
             response.spawn(response.close)

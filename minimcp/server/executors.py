@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from functools import partial
 from typing import Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
 from ..engine.pool import here
-from ..engine.requests import Handler, IncomingRequest, Route, current_request
+from ..engine.requests import CancelToken, Handler, IncomingRequest, Route, current_request
+from ..errors import RpcError
 
 log = logging.getLogger("minimcp.executors")
 
@@ -57,7 +57,6 @@ class Job:
             exchange, self.exchange = self.exchange, None
         if exchange is not None:
             self._queue.pop(self, None)
-            exchange.withdraw = None
             if self._waited is not None:
                 self._waited()
         return exchange
@@ -76,22 +75,13 @@ class Job:
             raise KeyboardInterrupt  # Ctrl-C struck in the handler, which was answered with an error
         return True
 
-    def withdraw(self) -> None:
-        """The request was cancelled: it is not run, and if somebody waits all the same it is answered."""
-        self.run()
-
     def fail(self, error: BaseException) -> None:
         """Answer with an error, unless the request was run."""
         exchange = self.take()
         if exchange is None:
             log.error("an executor failed after its job had been run: %r", error, exc_info=error)
             return
-        exchange.route = Route(partial(_raise, error))
-        exchange.run()
-
-
-def _raise(error: BaseException, exchange: IncomingRequest) -> Any:
-    raise error
+        exchange.refuse(error)
 
 
 class Executor:
@@ -106,26 +96,23 @@ class Executor:
         self._changed = threading.Condition()
 
     def start(self, exchange: IncomingRequest, watch: Optional[Watch] = None) -> None:
-        """Queue a request (the ``start`` of a `Route`); never blocks.
+        """Queue a request (the ``start`` of a `Route`), or refuse it; never blocks.
 
         Args:
             exchange: The request.
             watch: Told how long it waits; None tells nobody.
-
-        Raises:
-            RpcError: So many requests are begun and unfinished already.
         """
-        refusal = exchange.sink.requests.begin(exchange)
-        if refusal is not None:
-            raise refusal
+        try:
+            exchange.sink.requests.begin(exchange)
+        except RpcError as error:
+            exchange.refuse(error)
+            return
         exchange.server.executors.add(self)
         job = Job(exchange, self._queue, watch)
-        exchange.withdraw = job.withdraw
         with self._changed:
             self._queue[job] = None
             self._arrived(job, exchange)
-        if exchange.cancelled:  # before it could be withdrawn
-            job.run()
+        CancelToken.on_cancel(exchange, job.run)  # by the thread that cancels: whoever waits all the same is answered
 
     def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
         """There is one more in the queue (`_changed` is held)."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import Callable, Mapping, Optional
+from typing import Callable, Optional
 
 from ..engine.connection import ConnectionHandler
-from ..engine.requests import NO_HEADERS, IncomingRequest, Line, Route, Sink
+from ..engine.requests import IncomingRequest, Line, Route, Sink
 from ..errors import ConnectionLost, InvalidRequest
 from ..protocol.lifecycle import Peer, ServerSession
 from ..protocol.messages import Json, Notification, Request
@@ -31,8 +31,7 @@ class ServerRole(ConnectionHandler):
     def __init__(self, registry: Registry, on_end: Callable[[ServerRole], None]) -> None:
         self._registry, self._on_end = registry, on_end
         self.session = ServerSession(registry.offer)
-        self.facts = registry.config
-        self.headers: Mapping[str, str] = NO_HEADERS
+        self.server = registry.config
         self.later: Optional[Callable[[Line], None]] = None
         self.end: Callable[[], None] = lambda: None
         self._shut_down = False

@@ -198,7 +198,7 @@ class Subscriptions:
             sink: Whose streams; None ends all.
         """
         for exchange in list(self._streams):
-            if sink is not None and exchange.sink.root is not sink:
+            if sink is not None and exchange.sink is not sink:
                 continue
             self._drop(exchange)
             id = exchange.request.id

@@ -58,11 +58,11 @@ def test_jobs_run_in_order_of_arrival_and_no_more_at_once_than_may(make: Callabl
 
     for number in range(50):
         pool.submit(lambda number=number: job(number))
-    assert pool.is_busy() and order == []
+    assert pool.queue and order == []
     release.set()
     assert all(done.acquire(timeout=WAIT) for _ in range(50))
     assert sorted(order) == list(range(50)) and most[0] <= 2
-    assert not pool.is_busy()
+    assert not pool.queue
 
 
 def test_one_place_keeps_the_order_whoever_runs_the_job(make: Callable[..., Pool]) -> None:
@@ -86,7 +86,7 @@ def test_a_job_of_a_thread_of_ours_counts_and_ends_as_others_do(make: Callable[.
     wait_for(inside)
     ran = threading.Event()
     pool.submit(ran.set)
-    assert pool.is_busy()
+    assert pool.queue
     release.set()
     wait_for(ran)
     own.result()
@@ -192,31 +192,22 @@ def threads(pool: Pool) -> List[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith(f"{pool.name}-")]
 
 
-def test_without_threads_a_job_is_refused_or_waits_for_one_that_there_is(
-    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+def test_without_threads_jobs_wait_for_one_that_there_is(
+    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pool, ran = make(2), threading.Event()
+    pool, ran = make(3), threading.Semaphore(0)
     with no_threads(monkeypatch):
-        with pytest.raises(RuntimeError, match="new thread"):
-            pool.submit(ran.set)
-        with pytest.raises(RuntimeError, match="new thread"):
-            pool.spawn(ran.set)
-    assert not pool.is_busy() and not ran.is_set()
-    go_on, begun = threading.Event(), threading.Event()
-
-    def first() -> None:
-        begun.set()
-        wait_for(go_on)
-        with waiting():  # nobody can be called for the queued one, so this thread takes it later
-            pass
-
-    pool.submit(first)
-    wait_for(begun)
+        pool.spawn(ran.release)
+        pool.submit(ran.release)
+        pool.run(ran.release)
+    assert ran.acquire(timeout=WAIT) and not ran.acquire(blocking=False) and "new thread" in caplog.text
+    pool.submit(ran.release)
+    assert all(ran.acquire(timeout=WAIT) for _ in range(3))
+    held = hold(pool, 1)
     with no_threads(monkeypatch):
-        pool.submit(ran.set)
-        assert pool.is_busy()
-        go_on.set()
-        wait_for(ran)
+        pool.submit(ran.release)
+        held.set()
+        assert ran.acquire(timeout=WAIT)
 
 
 def test_a_fork_begins_without_threads(make: Callable[..., Pool], caplog: pytest.LogCaptureFixture) -> None:

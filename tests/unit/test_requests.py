@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
@@ -17,7 +17,6 @@ from minimcp.engine.requests import (
     IncomingRequest,
     NotificationQueue,
     PendingCall,
-    RequestCap,
     Route,
     RunningRequests,
     Sink,
@@ -101,7 +100,7 @@ def test_each_call_has_an_id_of_its_own_and_gets_its_own_answer(wire: Wire) -> N
     assert len(set(ids)) == 3 and wire.calls.new_id() not in ids and len(wire.calls) == 3
     for call in reversed(calls):
         assert wire.calls.settle(call.id, {"n": call.id}) and not wire.calls.settle(call.id, {"twice": 1})
-        assert call.ended and not call.failed and "ended" in repr(call)
+        assert not call.failed
     assert [wire.calls.wait(call, NEVER) for call in calls] == [{"n": id} for id in ids]
     assert wire.calls.wait(calls[0], NEVER) == {"n": ids[0]} and len(wire.calls) == 0
     assert wire.calls.find(ids[0]) is None and wire.posted == []
@@ -125,7 +124,7 @@ def test_progress_comes_in_order_on_the_waiting_thread_before_the_return(wire: W
     deaf.put("dropped")
     for number in range(5):
         call.put(number)
-    call.wake()
+    call.queue.put(None)
     wire.calls.settle(call.id, {})
     wire.calls.settle(deaf.id, {})
     assert wire.calls.wait(call, NEVER) == wire.calls.wait(deaf, NEVER) == {}
@@ -163,7 +162,7 @@ def test_a_call_is_cancelled_with_a_reason_on_one_line(wire: Wire) -> None:
 def test_a_thread_that_waits_by_other_means_ends_a_call_that_is_late(wire: Wire) -> None:
     call = wire.calls.start("work", no_params)
     call.deadline = Deadline(0)
-    wire.calls.end_late(call)
+    wire.calls.time_out(call)
     with pytest.raises(RequestTimeout, match="work: no answer within 0 s"):
         wire.calls.wait(call, NEVER)
 
@@ -189,12 +188,12 @@ def test_without_room_before_the_deadline_a_call_times_out_unsent(wire: Wire) ->
     assert wire.posted == []
 
 
-def test_many_are_sent_in_few_writes(wire: Wire) -> None:
+def test_many_are_sent_in_one_write(wire: Wire) -> None:
     writes: List[int] = []
     send = wire.send
     wire.calls._send = lambda lines, deadline: bool(writes.append(lines.count(b"\n"))) or send(lines, deadline)
     calls = wire.calls.start_all([("work", no_params)] * 100)
-    assert writes == [64, 36] and [line["id"] for line in wire.sent] == [call.id for call in calls]
+    assert writes == [100] and [line["id"] for line in wire.sent] == [call.id for call in calls]
 
 
 def test_the_loss_ends_all_and_refuses_new_ones_with_one_cause(wire: Wire) -> None:
@@ -212,7 +211,7 @@ def test_the_loss_ends_all_and_refuses_new_ones_with_one_cause(wire: Wire) -> No
 
 def test_calls_that_go_other_ways_share_ids_and_the_loss(wire: Wire) -> None:
     lines: List[bytes] = []
-    other = Calls("other", lambda line, deadline: bool(lines.append(line)) or True, lines.append, beside=wire.calls)
+    other = wire.calls.through(lambda line, deadline: bool(lines.append(line)) or True, lines.append)
     first, second = wire.calls.start("a", no_params), other.start("b", no_params)
     assert first.id != second.id and len(wire.calls) == len(other) == 2
     assert wire.calls.settle(second.id, {"fine": 1}) and other.wait(second, NEVER) == {"fine": 1}
@@ -220,22 +219,32 @@ def test_calls_that_go_other_ways_share_ids_and_the_loss(wire: Wire) -> None:
     assert other.cause is wire.calls.cause
 
 
+def all_of(calls: Calls, group: List[PendingCall], deadline: Deadline) -> Any:
+    outcomes = []
+    for call in group:
+        outcome = calls.wait(call, deadline, group=group)
+        if isinstance(outcome, Failure):
+            return outcome
+        outcomes.append(outcome)
+    return outcomes
+
+
 def test_all_of_several_are_waited_for_and_the_first_failure_ends_the_wait(wire: Wire) -> None:
     requests = [("a", no_params), ("b", no_params), ("c", no_params)]
     calls = wire.calls.start_all(requests)
-    waiting = Task(wire.calls.wait_all, calls, Deadline(WAIT))
+    waiting = Task(all_of, wire.calls, calls, Deadline(WAIT))
     for call in calls:
-        call.wake()
+        call.queue.put(None)
         wire.calls.settle(call.id, {"n": call.id})
     assert waiting.result() == [{"n": call.id} for call in calls]
     calls = wire.calls.start_all(requests)
-    waiting = Task(wire.calls.wait_all, calls, NEVER)
+    waiting = Task(all_of, wire.calls, calls, NEVER)
     failure = Failure(calls[1].id, -1, "no")
     wire.calls.settle(calls[1].id, failure)
     assert waiting.result() is failure
     calls = wire.calls.start_all(requests)
     with pytest.raises(RequestTimeout):
-        wire.calls.wait_all(calls, Deadline(0.01))
+        all_of(wire.calls, calls, Deadline(0.01))
 
 
 def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
@@ -244,10 +253,10 @@ def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
     waits = [Task(wire.calls.wait, call, deadline) for call, deadline in zip(calls, (shared, shared, NEVER))]
     assert eventually(lambda: [call.deadline for call in calls] == [shared, shared, NEVER])
     resume = wire.calls.pause_all()
-    assert shared.paused and not own.paused
+    assert shared._pauses and not own._pauses
     resume()
     resume()
-    assert not shared.paused
+    assert not shared._pauses
     for wait in waits[:2]:
         with pytest.raises(RequestTimeout):
             wait.result()
@@ -265,10 +274,11 @@ def route(handle: Callable[[IncomingRequest], Any], **options: Any) -> Route:
 def incoming(
     sink: Sink, handle: Callable[[IncomingRequest], Any] = lambda request: {}, *, id: Any = 1,
     method: str = "tools/call", revision: Any = NEWEST_HANDSHAKE, size: int = 10, immediate: bool = False,
-    **params: Any,
+    batch: Optional[Batch] = None, **params: Any,
 ) -> IncomingRequest:
     """A request that is taken in."""
-    request = IncomingRequest(Request(id, method, params), Peer(revision), Route(handle, immediate), sink, size)
+    message, route = Request(id, method, params), Route(handle, immediate)
+    request = IncomingRequest(message, Peer(revision), route, sink, size, batch=batch)
     sink.requests.add(request)
     return request
 
@@ -289,7 +299,7 @@ def test_a_handler_runs_and_its_result_is_the_one_answer() -> None:
     ]  # fmt: skip
     assert [wait for _, wait in sink.answers] == [True, False]
     assert not sink.respond(request, b"late\n") and len(sink.requests) == 0
-    assert "finished" in repr(request) and sink.requests.wait_until_empty(Deadline(0))
+    assert sink.requests.wait_until_empty(Deadline(0))
 
 
 def test_what_a_handler_raises_is_an_error_on_the_wire(caplog: pytest.LogCaptureFixture) -> None:
@@ -327,19 +337,20 @@ def test_ids_are_compared_with_their_type_and_free_again_after_the_answer() -> N
 
 
 def test_so_many_run_at_once_on_all_connections_of_a_server() -> None:
-    cap = RequestCap(1)
+    cap = threading.Semaphore(1)
     sinks = [RecordingOutlet(), RecordingOutlet()]
     for sink in sinks:
-        sink.requests = RunningRequests(Limits(), cap)
+        sink.requests = RunningRequests(Limits(requests=1), cap)
     first, second = incoming(sinks[0]), incoming(sinks[1])
-    assert sinks[0].requests.begin(first) is sinks[0].requests.begin(first) is None
+    sinks[0].requests.begin(first)
+    sinks[0].requests.begin(first)
     second.run()
     assert "more than 1 requests run already" in answers(sinks[1])[0]["error"]["message"]
     incoming(sinks[1], id=2, immediate=True).run()
     assert "result" in answers(sinks[1])[1]
     first.run()
     incoming(sinks[1]).run()
-    assert "result" in answers(sinks[1])[2] and RequestCap(None).take() is None
+    assert "result" in answers(sinks[1])[2]
 
 
 @pytest.mark.requirement("CANC-08", "M:CAN-9")
@@ -350,17 +361,17 @@ def test_a_cancelled_request_is_not_answered_and_the_reason_is_logged(
     caplog.set_level("INFO")
     sink = RecordingOutlet()
     request = incoming(sink, id=7)
-    sink.requests.cancel(7, reason)
+    sink.requests.cancel({"requestId": 7, "reason": reason})
     request.run()
-    assert request.cancelled and request.reason == reason and sink.answers == [] and "cancelled" in repr(request)
+    assert request.cancelled and request.reason == reason and sink.answers == []
     assert [record.getMessage() for record in caplog.records] == [f"<-- cancelled tools/call 7: {shown}"]
 
 
 def test_what_is_unknown_or_opens_a_session_is_not_cancelled() -> None:
     sink = RecordingOutlet()
     request = incoming(sink, method="initialize")
-    sink.requests.cancel(1, None)
-    sink.requests.cancel(2, None)
+    for id in (1, 2, [1]):
+        sink.requests.cancel({"requestId": id})
     request.run()
     assert not request.cancelled and "result" in answers(sink)[0]
 
@@ -468,7 +479,7 @@ class Asking(RecordingOutlet):
         super().__init__()
         self.wire = Wire()
 
-    def calls(self) -> Calls:
+    def asking(self) -> Calls:
         return self.wire.calls
 
 
@@ -503,12 +514,12 @@ def test_questions_that_nobody_needs_any_more_are_withdrawn(how: str) -> None:
         assert asking.result().message == "no"
     else:
         if how == "cancelled":
-            assert request.timeout.paused
+            assert request.timeout._pauses
             request.cancel()
         with pytest.raises(Cancelled if how == "cancelled" else RequestTimeout):
             asking.result()
     told = [line["params"]["requestId"] for line in sink.wire.posted]
-    assert sorted(told) == ([second] if how == "refused" else [first, second]) and not request.timeout.paused
+    assert sorted(told) == ([second] if how == "refused" else [first, second]) and not request.timeout._pauses
     request.timeout.stop()
 
 
@@ -541,17 +552,16 @@ def test_sleep_ends_with_its_time_or_with_the_request() -> None:
     assert not request._callbacks
 
 
-def test_on_cancel_runs_on_a_thread_of_its_own_and_withdraw_at_once() -> None:
+def test_on_cancel_runs_on_a_thread_of_its_own() -> None:
     sink, called = RecordingOutlet(), []
     request = incoming(sink)
-    request.withdraw = lambda: called.append("withdrawn")
     request.on_cancel(lambda: called.append("told"))
     request.cancel()
     request.on_cancel(lambda: called.append("late"))
-    assert called == ["withdrawn"]
+    assert called == []
     for job in sink.aside:
         job()
-    assert called == ["withdrawn", "told", "late"]
+    assert called == ["told", "late"]
 
 
 def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
@@ -576,27 +586,27 @@ def array(sink: RecordingOutlet, *requests: Any, lines: Any = ()) -> Batch:
 def test_the_answers_of_an_array_leave_together_when_all_are_there() -> None:
     sink = RecordingOutlet()
     batch = array(sink, 1, 2, 3, lines=[b'{"refused":1}\n'])
-    first, second = incoming(batch), incoming(batch, id=2)
-    batch.refuse(3, b'{"refused":3}\n')
+    first, second = incoming(sink, batch=batch), incoming(sink, id=2, batch=batch)
+    batch.add(3, b'{"refused":3}\n')
     first.run()
     batch.complete()
-    assert sink.answers == [] and batch.root is sink and sink.root is sink
+    assert sink.answers == []
     second.run()
     (whole,) = answers(sink)
     assert [line.get("id", line.get("refused")) for line in whole] == [1, 3, 1, 2]
-    batch.refuse(3, b"late\n")
+    batch.add(3, b"late\n")
     assert len(sink.answers) == 1
 
 
 def test_an_array_does_not_wait_for_a_request_that_is_cancelled() -> None:
     sink = RecordingOutlet()
     batch = array(sink, 1, 2)
-    request, stream = incoming(batch), incoming(batch, lambda request: LATER, id=2)
+    request, stream = incoming(sink, batch=batch), incoming(sink, lambda request: LATER, id=2, batch=batch)
     stream.run()
     request.run()
     batch.complete()
     assert sink.answers == []
-    sink.requests.cancel(2, None)
+    sink.requests.cancel({"requestId": 2})
     assert [[line["id"] for line in whole] for whole in answers(sink)] == [[1]]
 
 
@@ -604,16 +614,6 @@ def test_an_array_of_nothing_but_notifications_is_not_answered() -> None:
     sink = RecordingOutlet()
     array(sink).complete()
     assert sink.answers == []
-
-
-def test_an_array_goes_where_its_sink_goes() -> None:
-    sink = Asking()
-    batch = Batch(sink, [], [1])
-    batch.send(b"x")
-    batch.post(b"y")
-    batch.spawn(print)
-    assert (sink.lines, sink.works, sink.aside) == ([b"x"], [b"y"], [print])
-    assert batch.calls() is sink.wire.calls and batch.closing_message(1) is None and not batch.release(1)
 
 
 def test_why_an_array_is_refused_whole() -> None:
@@ -638,8 +638,6 @@ def test_each_kind_of_change_waits_once_while_the_peer_does_not_read() -> None:
     assert len(posted) == 1 and posted[0]() == b"2\n3\n" and posted[0]() is None
     queue.put("tools", b"4\n")
     assert len(posted) == 2 and posted[1]() == b"4\n"
-    NotificationQueue(posted.append, held=True).release()
-    assert len(posted) == 2
 
 
 def test_what_a_sink_does_not_say() -> None:
@@ -649,9 +647,5 @@ def test_what_a_sink_does_not_say() -> None:
         with pytest.raises(NotImplementedError):
             act()
     with pytest.raises(CapabilityNotSupported):
-        sink.calls()
+        sink.asking()
     assert not sink.release(1) and sink.closing_message(1) is None
-
-
-def test_a_pending_call_shows_itself() -> None:
-    assert repr(PendingCall(1, "work")) == "<PendingCall 1 work waiting>"

@@ -8,7 +8,7 @@ from typing import List
 import pytest
 
 from minimcp.engine import timer as timer_module
-from minimcp.engine.timer import LONGEST_WAIT, NEVER, Deadline, Timeout, Timer, timer
+from minimcp.engine.timer import LONGEST_WAIT, Deadline, Timeout, Timer, timer
 
 from ..scripted import wait_for
 from ..support import MovedTime, eventually
@@ -28,7 +28,7 @@ def test_a_deadline_comes_once_and_for_all_steps(time: MovedTime) -> None:
     assert 9 < deadline.within(None).wait() <= 10
     time.ahead += 11
     assert deadline.remaining() == deadline.wait() == deadline.within(5).wait() == 0 and deadline.expired
-    assert repr(deadline) == "<Deadline in 0.000 s>" and deadline.seconds == 10
+    assert deadline.seconds == 10
 
 
 def test_none_never_comes() -> None:
@@ -37,7 +37,7 @@ def test_none_never_comes() -> None:
     deadline.resume()
     assert deadline.remaining() is None and deadline.wait() == LONGEST_WAIT and not deadline.expired
     assert deadline.within(None).remaining() is None and 4 < deadline.within(5).wait() <= 5
-    assert repr(NEVER) == "<Deadline never>" and Deadline(1e9).wait() == LONGEST_WAIT
+    assert Deadline(1e9).wait() == LONGEST_WAIT
 
 
 def test_a_paused_deadline_stands_until_it_is_resumed_as_often(time: MovedTime) -> None:
@@ -45,11 +45,11 @@ def test_a_paused_deadline_stands_until_it_is_resumed_as_often(time: MovedTime) 
     deadline.pause()
     time.ahead += 100
     deadline.pause()
-    assert deadline.paused and deadline.wait() == LONGEST_WAIT and 9 < deadline.remaining() <= 10
+    assert deadline.wait() == LONGEST_WAIT and 9 < deadline.remaining() <= 10
     deadline.resume()
-    assert deadline.paused and not deadline.expired
+    assert not deadline.expired
     deadline.resume()
-    assert not deadline.paused and 9 < deadline.wait() <= 10
+    assert 9 < deadline.wait() <= 10
     time.ahead += 11
     deadline.pause()
     assert deadline.expired and deadline.wait() == 0  # what is over stays over

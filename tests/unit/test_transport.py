@@ -87,7 +87,7 @@ def test_bytes_go_in_and_lines_come_out_both_ways(pair: Pair) -> None:
         assert there.receive() == [b"one"]
         assert here.send(b"o\n", WAIT) == 2
         assert there.receive() == [b"two"]
-    assert ours.sent == 8 and ours.is_heard() and "open" in repr(ours)
+    assert ours.sent == 8 and ours.is_heard()
 
 
 def test_send_takes_what_there_is_room_for_and_waits_for_more(pair: Pair) -> None:
@@ -136,7 +136,7 @@ def test_close_calls_away_who_waits(pair: Pair, how: str) -> None:
     assert receiving.result() == []
     with pytest.raises(ConnectionLost, match="closed"):
         sending.result()
-    assert not ours.is_heard() and "closed" in repr(ours)
+    assert not ours.is_heard()
     ours.close()
 
 
