@@ -131,7 +131,9 @@ class Writer:
         trace: Called with ("-->", line) for every line; None for no trace.
 
     Attributes:
-        reader_bytes: How many wait of what the reader posted.
+        pending: Bytes that wait to be written.
+        most: How many of them may before who sends more waits.
+        reader_bytes: How many of them the reader posted.
     """
 
     def __init__(
@@ -139,7 +141,7 @@ class Writer:
         trace: Optional[Trace],
     ) -> None:
         self._transport, self._limits, self._pool, self._failed, self._trace = transport, limits, pool, failed, trace
-        self._most = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
+        self.most = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
@@ -162,7 +164,7 @@ class Writer:
 
         Blocks: while more waits for the peer than may.
         """
-        if self.pending > self._most:
+        if self.pending > self.most:
             with waiting(), self._changed:
                 if not self._changed.wait_for(lambda: not self.is_full(), deadline.wait()):
                     return False
@@ -205,7 +207,7 @@ class Writer:
 
     def is_full(self) -> bool:
         """Whether more waits for the peer than may, and it may still take some."""
-        return self.pending > self._most and not self._closed and self._loss is None
+        return self.pending > self.most and not self._closed and self._loss is None
 
     def _note(self, line: bytes) -> None:
         for part in () if self._trace is None else line.splitlines():
@@ -398,7 +400,7 @@ class Connection(Sink):
             self._invalid(message, frame)  # type: ignore[arg-type]
 
     def _run(self, request: IncomingRequest) -> None:
-        if self.writer.is_full():  # nothing is begun for a peer that takes no answers
+        if self.writer.pending > self.writer.most and self.writer.is_full():  # nothing is begun for a peer that takes no answers
             self.writer.call(partial(self.pool.submit, partial(self._run, request)))
         else:
             request.run()

@@ -37,8 +37,7 @@ def _forked() -> None:
         renewed.renew_in_fork()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_forked)  # Windows has no fork
 
 
 @contextmanager
@@ -90,7 +89,7 @@ class Pool:
         self._lock = threading.RLock()  # a signal handler that cancels a call may come in the middle of this
         self.queue: deque[Any] = deque()
         self._sent: SimpleQueue[tuple[Job, bool]] = SimpleQueue()  # jobs for threads, and whether they count
-        self._running = 0
+        self._running = self._coming = 0
         self._idle = 0  # threads without a job, less the jobs that are sent; less than 0 where threads are missing
         self._keeps = True
 
@@ -150,8 +149,9 @@ class Pool:
         while self.queue and self._running < self._size:
             if isinstance(self.queue[0], threading.Event):
                 self.queue.popleft().set()
-            elif self._sent.qsize() < COMING:
+            elif self._coming < COMING:
                 self._sent.put((self.queue.popleft(), True))
+                self._coming += 1
                 self._idle -= 1
             else:
                 break
@@ -175,8 +175,9 @@ class Pool:
                         self._idle -= 1
                         return
                 continue  # one was sent just now
-            if self.queue:
-                self.count(0)
+            with self._lock:
+                self._coming -= counts
+                self._advance()
             here.pool = self if counts else None
             try:
                 job()

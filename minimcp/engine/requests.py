@@ -298,7 +298,7 @@ class Calls:
                             left = NEVER  # another thread may be about to end it
                         continue
                     if isinstance(item, PendingCall):
-                        call = item if item.failed and item in group else call
+                        call = item if item in group and item.failed else call
                     elif item is not None and call.on_item is not None:
                         call.on_item(item)
         except BaseException:
@@ -670,7 +670,8 @@ class NotificationQueue:
         """From now on lines are sent; those that were held are sent now."""
         with self._lock:
             self._held = False
-        self._post(self._take)
+        if self._waiting:
+            self._post(self._take)
 
     def _take(self) -> Optional[bytes]:
         with self._lock:
@@ -728,7 +729,7 @@ class IncomingRequest(CancelToken):
 
     def run(self) -> None:
         """Run the handler and give the answer. Never raises."""
-        requests, outer = self.sink.requests, current_request()
+        requests, outer = self.sink.requests, getattr(here, "request", None)
         result: Any = None
         try:
             if not self.route.immediate:
@@ -885,6 +886,10 @@ class IncomingRequest(CancelToken):
         """The handler's time is over: give this answer, unless another was given, and cancel what still runs."""
         if self.sink.respond(self, line, False):
             self.cancel(reason)
+
+    def __repr__(self) -> str:
+        state = "cancelled" if self.cancelled else "finished" if self.finished else "open"
+        return f"<IncomingRequest {self.request.method} {self.request.id!r} {state}>"
 
 
 def current_request() -> Optional[IncomingRequest]:

@@ -346,11 +346,10 @@ def close_quietly(number: int) -> None:
 
 def enlarge(number: int) -> None:
     """Ask for a pipe that holds `PIPE_BYTES`; what is no pipe, or may not grow, stays as it is."""
-    if fcntl is not None and sys.platform == "linux":
-        try:
-            fcntl.fcntl(number, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES)
-        except OSError:
-            pass
+    try:
+        fcntl.fcntl(number, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES)  # the name is new in Python 3.10
+    except (AttributeError, OSError):
+        pass
 
 
 def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
