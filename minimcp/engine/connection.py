@@ -400,7 +400,8 @@ class Connection(Sink):
             self._invalid(message, frame)  # type: ignore[arg-type]
 
     def _run(self, request: IncomingRequest) -> None:
-        if self.writer.pending > self.writer.most and self.writer.is_full():  # nothing is begun for a peer that takes no answers
+        # Nothing is begun for a peer that takes no answers.
+        if self.writer.pending > self.writer.most and self.writer.is_full():
             self.writer.call(partial(self.pool.submit, partial(self._run, request)))
         else:
             request.run()

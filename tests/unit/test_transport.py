@@ -42,9 +42,6 @@ def pair() -> Iterator[Pair]:
 
 # ------------------------------------------------------------ lines
 
-LONG = TooLong(5, b"x" * 6, b"x" * 6)
-
-
 @pytest.mark.requirement("M:STD-2", "M:STD-3")
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
 @pytest.mark.parametrize(("data", "lines"), [
@@ -61,19 +58,16 @@ def test_lines_whatever_pieces_they_come_in(data: bytes, lines: List[Any], size:
 
 
 def test_of_a_line_that_is_too_long_both_ends_are_kept() -> None:
-    splitter = LineSplitter(10_000)
-    text = b"".join(b"%07d " % number for number in range(5000))
+    splitter, text = LineSplitter(10_000), b"".join(b"%07d " % number for number in range(5000))
     found: List[Any] = []
     for start in range(0, len(text), 900):
         found += splitter.feed(text[start : start + 900])
-    found += splitter.feed(b"\nnext\n")
-    long, following = found
-    assert following == b"next" and long.limit == 10_000
+        assert len(splitter._begun) <= 11_000
+    found += splitter.feed(b"\nnext\n" + b"x" * 10_000 + b"\r\n")
+    long, following, longest = found
+    assert following == b"next" and long.limit == 10_000 and longest == b"x" * 10_000
     assert text.startswith(long.head) and len(long.head) == HEAD_BYTES
     assert text.endswith(long.tail) and len(long.tail) == TAIL_BYTES
-
-
-def test_no_limit() -> None:
     assert LineSplitter(None).feed(b"x" * 100_000 + b"\n") == [b"x" * 100_000]
 
 
