@@ -80,6 +80,7 @@ def time_for_last_words() -> Iterator[None]:
         for name in ("FAREWELL_SECONDS", "LAST_WORDS_SECONDS", "CLOSE_SECONDS"):
             patch.setattr(channel, name, WAIT)
         patch.setattr(subscriptions, "UNSUBSCRIBE_SECONDS", WAIT)
+        patch.setattr(pool, "IDLE_SECONDS", 0.2)
         yield
 
 
