@@ -76,7 +76,6 @@ def time_for_last_words() -> Iterator[None]:
     from minimcp.engine import connection as channel, pool
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "IDLE_SECONDS", 0.5)  # an idle thread of a pool is not to be taken for one left behind
         for name in ("FAREWELL_SECONDS", "LAST_WORDS_SECONDS", "CLOSE_SECONDS"):
             patch.setattr(channel, name, WAIT)
         patch.setattr(subscriptions, "UNSUBSCRIBE_SECONDS", WAIT)
