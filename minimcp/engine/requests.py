@@ -866,8 +866,8 @@ class IncomingRequest(CancelToken):
         woken, deadline = threading.Event(), Deadline(seconds)
         forget = super().on_cancel(woken.set)
         with waiting():
-            while not woken.wait(deadline.wait()) and not deadline.expired:
-                pass
+            while not woken.is_set() and not deadline.expired:
+                woken.wait(deadline.wait())
         forget()
         self.check()
 

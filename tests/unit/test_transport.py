@@ -6,6 +6,7 @@ import io
 import os
 import socket
 import threading
+from types import SimpleNamespace
 from typing import Any, Iterator, List, Tuple
 
 import pytest
@@ -179,20 +180,23 @@ def test_the_flag_of_a_file_is_put_back() -> None:
 
 
 def test_descriptors_that_broke() -> None:
-    (reading, writing_in), (sink, writing) = os.pipe(), os.pipe()
-    transport = StreamTransport("broken", reading, writing, None)
-    transport._reading = 10_000
-    os.write(writing_in, b"x")
-    transport._readable.unregister(reading)
-    transport._readable.register(writing_in, 0xFFFF)
-    assert transport.receive() == []  # what waits for it hears no word
-    transport._reading = reading
+    reading, closed = os.open("/", os.O_RDONLY), os.pipe()
+    transport = StreamTransport("broken", reading, -1, None)  # a folder cannot be read
+    assert transport.receive() == [] and not transport.is_heard()
     transport.close()
-    for number in (writing_in, sink):
+    for number in closed:
         os.close(number)
+        close_quietly(number)
     close_quietly(-1)
-    close_quietly(sink)
     enlarge(10_000)
+
+
+def test_a_pipe_that_is_full_again_before_the_write_takes_nothing(pair: Pair) -> None:
+    ours, _ = pair
+    while ours.send(b"x" * 100_000, 0):
+        pass
+    ours._writable = SimpleNamespace(poll=lambda milliseconds: [(0, 0)])
+    assert ours.send(b"x", WAIT) == 0
 
 
 def test_a_descriptor_that_a_thread_does_not_leave_is_left_open(
