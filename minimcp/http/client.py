@@ -24,7 +24,7 @@ from ..client.host import ClientHandler
 from ..client.session import ClientSession, OnProgress, Params, Result, check_token, progress_reader
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork, waiting
-from ..engine.requests import AT_ONCE, Calls, CancelToken, IncomingRequest, PendingCall, RunningRequests, Sink
+from ..engine.requests import Calls, CancelToken, IncomingRequest, PendingCall, RunningRequests, Sink
 from ..engine.timer import NEVER, Deadline, timer
 from ..engine.transport import SessionGone
 from ..errors import (
@@ -91,6 +91,9 @@ RESUME_TRIES = 3
 
 EMPTY_STREAMS = 3
 """How many streams in a row may end at once without anything new, before they are asked for less and less often."""
+
+AT_ONCE = 64
+"""HTTP requests at the same time at most when many are sent at once."""
 
 SESSION_SECONDS = 0.5
 """What calls that are under way get to be refused too, when the server knows the session no more."""
@@ -221,8 +224,8 @@ class _Call(PendingCall):
 
     def report(self) -> None:
         """Run the callback for progress that has come (the calling thread)."""
-        while not self.box.empty():
-            item = self.box.get()
+        while not self.queue.empty():
+            item = self.queue.get()
             if self.on_item is not None and item is not self:
                 self.on_item(item)
 
@@ -418,7 +421,7 @@ class HttpSession(ClientSession):
             left = call.deadline.remaining()
             if call.deadline.expired:
                 params = call.request.params if isinstance(call, _Call) else {}
-                self._calls.end_late(call, params.get("name", params.get("uri")))
+                self._calls.time_out(call, params.get("name", params.get("uri")))
             elif left is not None:
                 self._look_in(left)
 
@@ -736,17 +739,10 @@ class HttpSession(ClientSession):
     def _notified(self, message: Notification, call: Optional[_Call]) -> None:
         params = message.params
         if message.method == "notifications/progress":
-            token = params.get("progressToken")
-            waits = self._calls.find(token) if type(token) is int or type(token) is str else None
-            if waits is None:
-                log.debug("<-- progress for %s, which nobody waits for", one_line(token))
-                return
-            waits.put(params)
-            if waits is call:
+            if self._calls.progress(params) is call and call is not None:
                 call.report()
         elif message.method == "notifications/cancelled":
-            reason = params.get("reason")
-            self._asked.cancel(params.get("requestId"), reason if isinstance(reason, str) else None)
+            self._asked.cancel(params)
         else:
             self.handler.notified(message)
 

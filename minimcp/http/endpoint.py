@@ -19,7 +19,7 @@ from typing import Any, Callable, Iterator, Optional, Union
 from .. import errors
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
-from ..engine.requests import Batch, IncomingRequest, RequestCap, Route, RunningRequests, why_no_batch
+from ..engine.requests import Batch, IncomingRequest, Route, RunningRequests, why_no_batch
 from ..engine.timer import Deadline, timer
 from ..errors import (
     ConnectionLost,
@@ -174,7 +174,7 @@ class Endpoint(HttpService):
 
     def __init__(
         self, registry: Any, make_handler: MakeHandler, *, path: str, options: HttpOptions, limits: Limits, pool: Pool,
-        cap: Optional[RequestCap] = None, max_streams: Optional[int] = None, trace: Optional[Trace] = None,
+        cap: Optional[threading.Semaphore] = None, max_streams: Optional[int] = None, trace: Optional[Trace] = None,
     ) -> None:
         super().__init__(options)
         self.path, self.pool, self._registry, self._offer = path, pool, registry, registry.offer
@@ -456,10 +456,10 @@ class Endpoint(HttpService):
                     if request.method == "initialize":
                         raise InvalidRequest("initialize stands alone, not in an array")
                     _, peer, route = self._within(request, session, revision)
-                    incoming = IncomingRequest(request, peer, route, batch, 0, self._registry.config, headers)
+                    incoming = IncomingRequest(request, peer, route, response, 0, self._registry.config, headers, batch)
                     self._start(incoming, response, self.pool.submit)
                 except RpcError as error:
-                    batch.refuse(request.id, encode(failure(request.id, error)))
+                    batch.add(request.id, encode(failure(request.id, error)))
             batch.complete()
 
     def _start(

@@ -198,7 +198,7 @@ class PostResponse(Sink):
         stream = self._open()
         return stream is not None and stream.release(seconds)
 
-    def calls(self) -> Calls:
+    def asking(self) -> Calls:
         if self.session is None or not self._streams:
             raise CapabilityNotSupported("the client cannot be asked on the way that this request came")
         return self.session.calls(self._ask, self.post)
@@ -261,7 +261,7 @@ class Session:
                 self._calls = Calls("http", lambda *_: False, len)  # nothing is sent this way
                 if self.ended:
                     self._calls.close(ConnectionLost("http: the session has ended"))
-        return Calls("http", send, post, beside=self._calls)
+        return self._calls.through(send, post)
 
     # ------------------------------------------------------------ what is no request
 
@@ -288,7 +288,7 @@ class Session:
             log.debug("cancelled: %s is unknown, finished or not the only one", one_line(id))
             return
         response, request = named[0]
-        alone = request.sink is response and response.requests.claim(request)
+        alone = request.batch is None and response.requests.claim(request)
         request.cancel(reason if isinstance(reason, str) else None)
         if alone:  # the answers of an array leave together
             response.spawn(response.finish)

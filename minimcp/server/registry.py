@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
 from ..engine.connection import ConnectionHandler
-from ..engine.requests import NO_HEADERS, IncomingRequest, Line, Route, Sink
+from ..engine.requests import IncomingRequest, Line, Route, Sink
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, one_line
 from ..protocol.lifecycle import LISTEN, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request
@@ -314,8 +314,7 @@ class ServerRole(ConnectionHandler):
     def __init__(self, registry: Registry, on_end: Callable[[ServerRole], None] = lambda role: None) -> None:
         self._registry, self._on_end = registry, on_end
         self.session = ServerSession(registry.offer)
-        self.facts = registry.config
-        self.headers: Mapping[str, str] = NO_HEADERS
+        self.server = registry.config
         self.end: Callable[[], None] = lambda: None
         self._shut_down = False
 

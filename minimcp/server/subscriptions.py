@@ -198,7 +198,7 @@ class Subscriptions:
             sink: Whose streams; None ends all.
         """
         for incoming in list(self._streams):
-            if sink is not None and incoming.sink.root is not sink:
+            if sink is not None and incoming.sink is not sink:
                 continue
             self._drop(incoming)
             id = incoming.request.id

@@ -144,7 +144,7 @@ def test_all_questions_are_sent_before_the_first_answer_is_waited_for() -> None:
 
     def reply() -> None:
         for request in reversed(outlet.asked):
-            outlet.calls().settle(request["id"], answers(request))
+            outlet.asking().settle(request["id"], answers(request))
 
     outlet._answer = lambda request: reply() if len(outlet.asked) == 2 else None
     assert one.ask_all({"a": NAME, "b": ListRoots()}) == {"a": Answer("accept", {"n": 1}), "b": []}
