@@ -81,7 +81,6 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="decides all that is random; printed")
     parser.add_argument("--mutations", type=int, default=10_000, metavar="N", help="mutated messages of C20")
     parser.add_argument("--mutant", metavar="SEED:N", help="send one mutant alone, show what comes, and stop")
-    parser.add_argument("--json-test-suite", type=Path, metavar="DIR", help="y_*.json, n_*.json and i_*.json for C21")
     parser.add_argument("--full", action="store_true", help="the catalogue's numbers, where fewer are usual")
     parser.add_argument("--slack", type=float, default=1.0, help="multiplies every bound in seconds (1)")
     parser.add_argument("--patience", type=float, default=10.0, metavar="S", help="after so long a wait is a hang (10)")
@@ -154,9 +153,7 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
     server, adapter, http = (
         tuple(shlex.split(command)) if command else () if foreign else ours for command, ours in given
     )
-    trying = Options(
-        options.seed, options.patience, options.slack, options.full, options.mutations, options.json_test_suite
-    )
+    trying = Options(options.seed, options.patience, options.slack, options.full, options.mutations)
     chosen = rows(options.only)
     roles = {ROWS[id].role for id in chosen}
     subject = Subject(server, adapter, http=http, tunable=not foreign)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, Tuple
 
 from ..wire.messages import MODERN, PARAMS, PARSE, REQUEST, encode, hello, modern, request, same
 from .raw import Server, shown
@@ -240,34 +239,17 @@ INVALID = (
 )  # fmt: skip
 
 
-def texts(folder: Optional[Path]) -> List[Tuple[str, bytes]]:
-    """The texts of C21, each with a name that begins with y_, n_ or i_."""
-    if folder is None:
-        return [(f"y_{text}", text.encode()) for text in VALID] + [(f"n_{text}", text.encode()) for text in INVALID]
-    found = [(path.name, path.read_bytes()) for path in sorted(folder.glob("[yni]_*.json"))]
-    assert found, f"{folder} has no y_*.json, n_*.json or i_*.json"
-    # A line feed would end the line. A CR is the same to JSON, where both are white space.
-    return [(name, text.replace(b"\n", b"\r")) for name, text in found if text.strip()]
-
-
 @case("C21")
 def json_texts(t: Trial) -> None:
     server = t.server()
-    counts = {"y": 0, "n": 0, "i": 0}
-    for name, text in texts(t.options.suite):
-        counts[name[0]] += 1
-        if name[0] == "n":
-            t.refused(server, text, (PARSE, REQUEST) if len(text) > 10_000 else (PARSE,), name=name)
-        elif name[0] == "y":  # JSON, but no message
-            value = json.loads(text)
-            id = value.get("id") if isinstance(value, dict) else None
-            t.refused(server, text, (REQUEST,), id if isinstance(id, (str, int)) else None, name)
-        else:
-            t.expect(len(server.replies(text)) <= 1, f"{name} was answered twice")
-        if name[0] == "y" and "duplicated_key" not in name:
-            t.served(server, holding(server, text), "q", f"{name} inside a request")
-    for name, count in counts.items():
-        t.note(f"{name} texts", count, "")
+    for text in INVALID:
+        t.refused(server, text.encode(), (PARSE,))
+    for text in VALID:  # JSON, but no message
+        value = json.loads(text)
+        id = value.get("id") if isinstance(value, dict) else None
+        t.refused(server, text.encode(), (REQUEST,), id if isinstance(id, (str, int)) else None)
+        t.served(server, holding(server, text.encode()), "q", f"{text} inside a request")
+    t.note("texts", len(VALID) + len(INVALID), "")
     server.alive(t.options.slack)
 
 

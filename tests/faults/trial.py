@@ -7,7 +7,6 @@ import sys
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
 
 from ..wire.messages import EVERY, MODERN, encode, modern, notification, request, same
@@ -58,7 +57,6 @@ class Options(NamedTuple):
         slack: What every bound of a row is multiplied by, for a busy machine.
         full: Use the numbers of the catalogue, where the usual run takes fewer.
         mutations: How many mutated messages C20 sends.
-        suite: A folder of y_*.json, n_*.json and i_*.json for C21; None takes a small table instead.
     """
 
     seed: int = 1
@@ -66,7 +64,6 @@ class Options(NamedTuple):
     slack: float = 1.0
     full: bool = False
     mutations: int = 10_000
-    suite: Optional[Path] = None
 
 
 class Outcome(NamedTuple):
