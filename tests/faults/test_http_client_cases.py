@@ -16,6 +16,8 @@ from .hostile import web_server, web_tools
 from .test_runner import PATIENT
 from .trial import ABSENT, FAIL, PASS, WARN, Outcome, Subject, Trial, run
 
+pytestmark = pytest.mark.figures  # a fault of time is found by the clock
+
 ADAPTER = Path(__file__).resolve().parent / "bad_web_adapter.py"
 WAITED_FOR = {"patient", "waits", "resends"}
 HASTY = PATIENT._replace(patience=3.0, slack=1.0)

@@ -16,6 +16,8 @@ from .http_streams import resumable
 from .toy_proxy import Habits, ToyProxy
 from .trial import FAIL, PASS, Options, Outcome, Subject, Trial
 
+pytestmark = pytest.mark.figures  # a fault of time is found by the clock
+
 HERE = Path(__file__).resolve().parent
 PATIENT = Options(seed=64, patience=20.0, slack=10.0)
 HASTY = PATIENT._replace(patience=2.0, slack=0.3)

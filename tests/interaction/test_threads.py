@@ -128,8 +128,8 @@ def test_nobody_holds_a_lock_while_a_peer_does_not_read() -> None:
         assert eventually(lambda: pipe.sent.count(b"\n") == 201)
 
 
-def test_100_000_reports_in_order_on_the_callers_thread_before_the_return(target: Any) -> None:
-    number = 100_000
+def test_20_000_reports_in_order_on_the_callers_thread_before_the_return(target: Any) -> None:
+    number = 20_000
     seen: List[float] = []
     threads = set()
 
@@ -184,10 +184,10 @@ def test_loss_ends_100_waiters_with_one_cause_and_refuses_new_calls(target: Any)
 
 
 @pytest.mark.requirement("CANC-06", "CANC-07", "M:CAN-5")
-def test_a_cancel_races_the_answer_10_000_times() -> None:
+def test_a_cancel_races_the_answer_2_000_times() -> None:
     """Each call ends once: with its own answer or as cancelled, and nothing is left in any table."""
     server = make_server()
-    number, workers = 10_000, 4
+    number, workers = 2_000, 4
     outcomes: List[str] = []
     with minimcp.connect(server, timeout=WAIT) as client:
 
