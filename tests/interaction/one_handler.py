@@ -64,5 +64,9 @@ def praise(city: str, ctx: Context) -> List[Message]:
     return [Message("user", f"What of {city}?"), Message("assistant", said)]
 
 
+def build() -> Server:
+    return server
+
+
 if __name__ == "__main__":
     server.run()

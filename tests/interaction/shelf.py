@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from contextlib import ExitStack
 from typing import Any, Callable, Dict, Iterator, NamedTuple
 
 import pytest
 
 import minimcp
-from minimcp import Client, StdioServer
+from minimcp import Client
 
-from ..support import ROOT, WAIT, outlives_the_test
-from .resources_server import build
-
-R1, R2, R3, R4, R5 = REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+from ..answering import R5, REVISIONS
+from ..support import WAIT, outlives_the_test
+from .links import LINKS, served
 
 STAMP = {"io.modelcontextprotocol/serverInfo": {"name": "shelf", "version": "1.3"}}
 
@@ -49,14 +46,11 @@ Open = Callable[..., Client]
 
 
 def connected(transport: str, revision: str, options: Dict[str, Any], **keywords: Any) -> Client:
-    target: Any = None
-    if transport == "stdio":
-        command = [sys.executable, "-m", "tests.interaction.resources_server", json.dumps(options)]
-        target = StdioServer(command, cwd=str(ROOT))
-    return minimcp.connect(target or build(**options), revision=revision, timeout=WAIT, **keywords)
+    target = served(transport, "resources_server", **options)
+    return minimcp.connect(target, revision=revision, timeout=WAIT, **keywords)
 
 
-@pytest.fixture(scope="module", params=[(way, name) for way in ("memory", "stdio") for name in REVISIONS], ids="-".join)
+@pytest.fixture(scope="module", params=LINKS, ids="-".join)
 def shelf(request: pytest.FixtureRequest) -> Iterator[Link]:
     with ExitStack() as stack:
         with outlives_the_test():

@@ -12,9 +12,10 @@ import pytest
 from minimcp.client import connect as connecting
 from minimcp.client.cache import Cache
 
+from ..answering import R4, R5
 from ..scripted import wait_for
 from ..unit.test_cache import Hand
-from .shelf import R4, R5, Client, connected
+from .shelf import Client, connected
 
 MINUTE = {"list_ttl": 60, "page_size": 3}
 

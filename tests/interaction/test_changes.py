@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from contextlib import ExitStack
 from queue import SimpleQueue
@@ -11,16 +10,14 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 import pytest
 
 import minimcp
-from minimcp import Client, ConnectionLost, RequestTimeout, Server, StdioServer
+from minimcp import Client, ConnectionLost, RequestTimeout, Server
 
+from ..answering import R4, R5
 from ..scripted import Task
-from ..support import ROOT, WAIT, eventually, outlives_the_test
+from ..support import WAIT, eventually, outlives_the_test
 from .changes_server import build
+from .links import LINKS, served
 
-REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
-R4, R5 = REVISIONS[3:]
-
-LINKS = [(transport, revision) for transport in ("memory", "stdio") for revision in REVISIONS]
 EVERY_LIST: Dict[str, Any] = {
     "tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True,
 }
@@ -44,10 +41,7 @@ class Link(NamedTuple):
 
 
 def opened(transport: str, revision: str, **keywords: Any) -> Client:
-    target: Any = build()
-    if transport == "stdio":
-        target = StdioServer([sys.executable, "-m", "tests.interaction.changes_server"], cwd=str(ROOT))
-    return minimcp.connect(target, revision=revision, timeout=WAIT, **keywords)
+    return minimcp.connect(served(transport, "changes_server"), revision=revision, timeout=WAIT, **keywords)
 
 
 def callbacks(heard: "SimpleQueue[str]") -> Dict[str, Callable[..., Any]]:

@@ -10,7 +10,8 @@ import pytest
 import minimcp
 from minimcp import CapabilityNotSupported, Completion, InternalError, InvalidParams, RpcError, Server
 
-from .shelf import R1, R2, R3, R4, R5, Link
+from ..answering import R1, R2, R3, R4, R5
+from .shelf import Link
 
 WEATHER = "weather://{city}/{days}"
 

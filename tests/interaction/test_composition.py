@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from queue import SimpleQueue
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import pytest
 
 import minimcp
-from minimcp import CapabilityNotSupported, Client, MethodNotFound, RpcError, StdioServer, ToolError
+from minimcp import CapabilityNotSupported, Client, MethodNotFound, RpcError, ToolError
 
-from ..support import ROOT, WAIT, outlives_the_test
+from ..answering import R1, R2, R4, R5
+from ..support import WAIT, outlives_the_test
 from .composed_server import EXTENSIONS, build, needs
+from .links import LINKS, served
 from .raw_client import RawClient
-
-R1, R2, R3, R4, R5 = REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -54,16 +53,15 @@ def opened(target: Any, revision: str) -> Link:
     return Link(revision, client, heard)
 
 
-@pytest.fixture(scope="module", params=[(way, name) for way in ("memory", "stdio") for name in REVISIONS], ids="-".join)
+@pytest.fixture(scope="module", params=LINKS, ids="-".join)
 def shared(request: pytest.FixtureRequest) -> Iterator[Tuple[str, Optional[Link]]]:
     """A revision, and over stdio a client that many tests share."""
     way, revision = request.param
     if way == "memory":
         yield revision, None
         return
-    command = [sys.executable, "-m", "tests.interaction.composed_server"]
     with outlives_the_test():
-        link = opened(StdioServer(command, cwd=str(ROOT)), revision)
+        link = opened(served(way, "composed_server"), revision)
         for change in ("grow", "shrink"):  # the threads that serve the client are there from the first time on
             link.client.call_tool(change)
             link.heard.get(timeout=WAIT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from pathlib import Path
 from queue import SimpleQueue
@@ -12,12 +11,12 @@ from typing import Any, List, Tuple
 import pytest
 
 import minimcp
-from minimcp import CancelToken, StdioServer
+from minimcp import CancelToken
 
-from ..answering import R1, R2, REVISIONS
+from ..answering import R1, R2
 from ..scripted import wait_for
-from ..support import ROOT, WAIT
-from . import one_handler
+from ..support import WAIT
+from .links import LINKS, served
 
 
 class Host:
@@ -45,13 +44,10 @@ class Host:
 
 
 @pytest.mark.requirement("SEED-33")
-@pytest.mark.parametrize("revision", REVISIONS)
-@pytest.mark.parametrize("transport", ["memory", "stdio"])
+@pytest.mark.parametrize("transport, revision", LINKS)
 def test_one_handler(transport: str, revision: str, tmp_path: Path) -> None:
     host, ledger, has_forms = Host(), tmp_path / "ledger", revision not in (R1, R2)
-    target: Any = one_handler.server
-    if transport == "stdio":
-        target = StdioServer([sys.executable, "-m", "tests.interaction.one_handler"], cwd=str(ROOT))
+    target = served(transport, "one_handler")
     roots: List[Any] = [minimcp.Root("file:///a", "home")]
     with minimcp.connect(target, revision=revision, handlers=host, roots=roots, timeout=WAIT) as client:
         client.set_log_level("info")

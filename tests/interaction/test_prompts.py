@@ -11,9 +11,10 @@ import pytest
 import minimcp
 from minimcp import CapabilityNotSupported, InternalError, InvalidParams, MethodNotFound, RpcError, Server
 
+from ..answering import R2, R3, R4, R5
 from ..support import WAIT
 from .resources_server import PICTURE
-from .shelf import R2, R3, R4, R5, Link, Open
+from .shelf import Link, Open
 
 
 def words(text: str, role: str = "user") -> Dict[str, Any]:

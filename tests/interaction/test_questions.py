@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Any, Callable, Dict, List
 
 import pytest
 
 import minimcp
-from minimcp import Answer, CancelToken, Client, Refused, StdioServer
+from minimcp import Answer, CancelToken, Client, Refused
 
+from ..answering import R1, R2, R4, R5, REVISIONS
 from ..scripted import Task, wait_for
-from ..support import ROOT, WAIT, eventually
-from .questions_server import PAY, build
-
-R1, R2, R3, R4, R5 = REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+from ..support import WAIT, eventually
+from .links import LINKS, served
+from .questions_server import PAY
 
 
 class Host:
@@ -54,9 +53,7 @@ class Link:
     def __init__(self, transport: str, revision: str) -> None:
         self.revision = revision
         self.host = Host()
-        target: Any = build()
-        if transport == "stdio":
-            target = StdioServer([sys.executable, "-m", "tests.interaction.questions_server"], cwd=str(ROOT))
+        target = served(transport, "questions_server")
         options: Dict[str, Any] = {"handlers": self.host, "roots": ["file:///a/b", "/c"], "sampling": ("tools",)}
         self.client: Client = minimcp.connect(target, revision=revision, timeout=WAIT, **options)
 
@@ -160,8 +157,7 @@ VISITS = (
 )
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-@pytest.mark.parametrize("transport", ["memory", "stdio"])
+@pytest.mark.parametrize("transport, revision", LINKS)
 def test_a_visit(transport: str, revision: str) -> None:
     """All of the above over one connection: a process takes long to start."""
     link = Link(transport, revision)

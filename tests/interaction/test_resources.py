@@ -21,9 +21,10 @@ from minimcp import (
     Server,
 )
 
+from ..answering import R3, R4, R5
 from ..support import WAIT
 from .resources_server import ODD, PICTURE
-from .shelf import R3, R4, R5, Link, Open
+from .shelf import Link, Open
 
 
 def text(uri: str, said: str, mime_type: str = "text/plain") -> Dict[str, Any]:

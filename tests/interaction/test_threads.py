@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import traceback
@@ -20,7 +19,6 @@ from minimcp.engine import connection as connection_module
 from minimcp.engine.connection import Connection
 from minimcp.engine.timer import Deadline
 from minimcp.engine.transport import memory_pair
-from minimcp.errors import RequestTimeout
 
 from ..scripted import ScriptedPipe, ScriptedRole, Task, open_channel, result, wait_for
 from ..support import ROOT, WAIT, eventually
@@ -59,20 +57,6 @@ def test_both_sides_send_20_mb_at_once(target: Any) -> None:
         assert there.result(LONG)
         assert all(task.result(LONG) for task in back)
         assert client.ping(timeout=WAIT) < WAIT
-
-
-def test_many_large_calls_cross(target: Any) -> None:
-    """20 MB in pieces of all sizes, each way, from many threads."""
-    with minimcp.connect(target, timeout=LONG) as client:
-
-        def work(index: int) -> None:
-            for n in range(10):
-                text = str(index) * (40_000 * (n + 1))
-                assert client.call_tool("echo", {"text": text}).text == text
-
-        tasks = [Task(work, index) for index in range(10)]
-        for task in tasks:
-            task.result(LONG)
 
 
 class Overtaking(ScriptedPipe):
@@ -128,8 +112,8 @@ def test_nobody_holds_a_lock_while_a_peer_does_not_read() -> None:
         assert eventually(lambda: pipe.sent.count(b"\n") == 201)
 
 
-def test_100_000_reports_in_order_on_the_callers_thread_before_the_return(target: Any) -> None:
-    number = 100_000
+def test_20_000_reports_in_order_on_the_callers_thread_before_the_return(target: Any) -> None:
+    number = 20_000
     seen: List[float] = []
     threads = set()
 
@@ -142,17 +126,6 @@ def test_100_000_reports_in_order_on_the_callers_thread_before_the_return(target
         assert len(seen) == number
         assert seen == sorted(seen)
     assert threads == {threading.get_ident()}
-
-
-def test_an_exception_of_a_callback_reaches_the_caller(target: Any) -> None:
-    def fail(progress: Any) -> None:
-        raise LookupError(progress.progress)
-
-    with minimcp.connect(target, timeout=WAIT) as client:
-        for _ in range(20):
-            with pytest.raises(LookupError):
-                client.call_tool("count", {"n": 1000}, on_progress=fail)
-        assert client.call_tool("echo", {"text": "still there"}).text == "still there"
 
 
 def lose(target: Any, client: Any) -> None:
@@ -184,10 +157,10 @@ def test_loss_ends_100_waiters_with_one_cause_and_refuses_new_calls(target: Any)
 
 
 @pytest.mark.requirement("CANC-06", "CANC-07", "M:CAN-5")
-def test_a_cancel_races_the_answer_10_000_times() -> None:
+def test_a_cancel_races_the_answer_2_000_times() -> None:
     """Each call ends once: with its own answer or as cancelled, and nothing is left in any table."""
     server = make_server()
-    number, workers = 10_000, 4
+    number, workers = 2_000, 4
     outcomes: List[str] = []
     with minimcp.connect(server, timeout=WAIT) as client:
 
@@ -237,24 +210,6 @@ def test_nested_calls_far_beyond_the_cap() -> None:
         assert client.call_tool("down", {"n": depth}).value == depth
         width = [Task(client.call_tool, "down", {"n": 5}) for _ in range(20)]
         assert [task.result(LONG).value for task in width] == [5] * 20
-    server.close()
-
-
-def test_nested_calls_over_connections_of_their_own() -> None:
-    server = Server("nested", limits=Limits(workers=2))
-
-    @server.tool
-    def down(n: int) -> int:
-        """Open another connection and call the next level there."""
-        if n == 0:
-            return 0
-        with minimcp.connect(server, timeout=LONG) as inner:
-            value: int = 1 + inner.call_tool("down", {"n": n - 1}).value
-            return value
-
-    with minimcp.connect(server, timeout=LONG) as client:
-        tasks = [Task(client.call_tool, "down", {"n": 6}) for _ in range(6)]
-        assert [task.result(LONG).value for task in tasks] == [6] * 6
     server.close()
 
 
@@ -313,31 +268,6 @@ def test_a_peer_that_reads_nothing_of_a_mebibyte_of_refusals_and_pings_is_lost(
     theirs.close()
 
 
-def test_a_process_that_is_not_read_loses_nothing() -> None:
-    """The same over a real pipe: all that is asked is answered as soon as somebody reads."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    asked = 8_000
-    with subprocess.Popen(
-        [sys.executable, str(SERVER), json.dumps({"backlog_bytes": 100_000, "drain_grace": LONG})],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path},
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        stdin = process.stdin
-
-        def feed() -> None:
-            stdin.writelines(requests("vendor/unknown", asked))
-            stdin.close()
-
-        feeding = Task(feed)
-        ids = [json.loads(answer)["id"] for answer in process.stdout]
-        feeding.result(LONG)
-        assert process.wait(WAIT) == 0
-    assert ids == list(range(asked))
-
-
 def requests(method: str, number: int) -> List[bytes]:
     """Requests that the reader answers itself, so that nothing but its answers waits for the peer."""
     message = {"jsonrpc": "2.0", "method": method, "params": {"padding": "x" * 100}}
@@ -348,27 +278,3 @@ def send_all(send: Callable[[bytes, float], int], lines: List[bytes]) -> None:
     rest = b"".join(lines)
     while rest:
         rest = rest[send(rest, LONG) :]
-
-
-def test_a_server_that_does_not_read_costs_its_callers_their_timeout_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """K: a call of 5 MB to a deaf server ends after its own timeout, and others after theirs."""
-    monkeypatch.setattr(connection_module, "FAREWELL_SECONDS", 0.01)
-    deaf = [sys.executable, "-c", "import sys, time\nsys.stdin.buffer.readline()\n" + DEAF]
-    with minimcp.connect(deaf, revision="2025-06-18", timeout=WAIT) as client:
-        big = Task(client.request, "vendor/big", {"text": "x" * 5_000_000})
-        with pytest.raises(RequestTimeout):
-            client.request("vendor/small", timeout=0.1)
-        client.close()
-        with pytest.raises(ConnectionLost):
-            big.result()
-
-
-DEAF = """
-import json
-answer = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "deaf", "version": "0"}}
-print(json.dumps({"jsonrpc": "2.0", "id": 1, "result": answer}), flush=True)
-import signal
-signal.pause()
-"""

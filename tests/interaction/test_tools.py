@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import sys
 import threading
 from contextlib import ExitStack
 from queue import SimpleQueue
@@ -14,12 +13,13 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 import pytest
 
 import minimcp
-from minimcp import Audio, CancelToken, Client, EmbeddedResource, Image, ResourceLink, Server, StdioServer, Text
+from minimcp import Audio, CancelToken, Client, EmbeddedResource, Image, ResourceLink, Server, Text
 
-from ..support import ROOT, WAIT, eventually, outlives_the_test
-from .tools_server import NAMES, PICTURE, SOUND, build
+from ..answering import R1, R2, R3, R4, R5, REVISIONS
+from ..support import WAIT, eventually, outlives_the_test
+from .links import LINKS, served
+from .tools_server import NAMES, PICTURE, SOUND
 
-R1, R2, R3, R4, R5 = REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 STRUCTURED = {R1: "none", R2: "none", R3: "object", R4: "object", R5: "any"}
 INFO = {"name": "tester", "version": "3"}
 
@@ -32,18 +32,12 @@ class Link(NamedTuple):
     shared: Optional[Client]
 
     def open(self, options: Dict[str, Any], **keywords: Any) -> Client:
-        target: Any = build(**options)
-        if self.transport == "stdio":
-            command = [sys.executable, "-m", "tests.interaction.tools_server", json.dumps(options)]
-            target = StdioServer(command, cwd=str(ROOT))
+        target = served(self.transport, "tools_server", **options)
         return minimcp.connect(target, revision=self.revision, client_info=INFO, timeout=WAIT, **keywords)
 
     @property
     def handshake(self) -> bool:
         return self.revision != R5
-
-
-LINKS = [(transport, revision) for transport in ("memory", "stdio") for revision in REVISIONS]
 
 
 @pytest.fixture(scope="module", params=LINKS, ids="-".join)

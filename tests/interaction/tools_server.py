@@ -13,7 +13,7 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Dict, List, NamedTuple, Optional, TypedDict, Union
+from typing import Annotated, Any, Callable, Dict, List, NamedTuple, Optional, TypedDict, Union
 
 from minimcp import (
     Audio,
@@ -59,170 +59,66 @@ PICTURE, SOUND = b"\x89PNG\x00", b"RIFF\xff"
 LINK = ResourceLink("file:///notes.txt", "notes")
 
 
-def text() -> str:
-    """Some text."""
-    return "plain"
+def giving(name: str, kind: Any, value: Any, description: str) -> Callable[[], Any]:
+    """A tool that returns this value, and says that it is of this kind; `Ellipsis` says nothing."""
+
+    def tool() -> Any:
+        return value
+
+    tool.__name__ = tool.__qualname__ = name
+    tool.__doc__ = description
+    tool.__annotations__ = {} if kind is ... else {"return": kind}
+    return tool
 
 
-def annotated() -> Annotated[str, "words"]:
-    """Some text, annotated."""
-    return "words"
+WHOLE = CallToolResult(
+    [Text("whole"), Audio(SOUND, "audio/wav")], structured_content={"a": 1}, meta={"example.com/x": 1}
+)
 
-
-def forced() -> str:
-    """Some text as structured content."""
-    return "forced"
-
-
-def unstructured() -> Dict[str, int]:
-    """A dict as text only."""
-    return {"a": 1}
-
-
-def block() -> Text:
-    """One block."""
-    return Text("in a block", annotations=Annotations(priority=1))
-
-
-def picture() -> Image:
-    """A picture."""
-    return Image(PICTURE, "image/png")
-
-
-def sound() -> Audio:
-    """A sound."""
-    return Audio(SOUND, "audio/wav", annotations=Annotations(audience=["user"]))
-
-
-def link() -> ResourceLink:
-    """A link."""
-    return LINK
-
-
-def embedded() -> EmbeddedResource:
-    """An embedded resource."""
-    return EmbeddedResource(TextResourceContents("file:///a.txt", "inside"))
-
-
-def several() -> List[Union[str, Image, Text]]:
-    """Texts and blocks."""
-    return ["first", Image(PICTURE, "image/png"), Text("last")]
-
-
-def no_blocks() -> List[Text]:
-    """A list of blocks that is empty."""
-    return []
-
-
-def no_picture() -> Optional[Image]:
-    """No picture."""
-    return None
-
-
-def day() -> Day:
-    """A dataclass."""
-    return Day("Monday")
-
-
-def typed() -> Typed:
-    """A TypedDict."""
-    return {"count": 3}
-
-
-def pair() -> Pair:
-    """A NamedTuple."""
-    return Pair(1, "x")
-
-
-def mapping() -> Dict[str, Any]:
-    """A dict."""
-    return {"deep": [1, {"x": None}]}
-
-
-def numbers() -> List[int]:
-    """A list."""
-    return [1, 2]
-
-
-def number() -> float:
-    """A number."""
-    return 2.5
-
-
-def flag() -> bool:
-    """A flag."""
-    return False
-
-
-def nothing() -> None:
-    """Nothing."""
-
-
-def colour() -> Colour:
-    """An Enum."""
-    return Colour.BLUE
-
-
-def date() -> datetime.date:
-    """A date."""
-    return datetime.date(2026, 7, 28)
-
-
-def path() -> PurePosixPath:
-    """A path."""
-    return PurePosixPath("/a/b")
-
-
-def loose():  # type: ignore[no-untyped-def]
-    """A dict that nobody announced."""
-    return {"loose": True}
-
-
-def anything() -> Any:
-    """A list that nobody announced."""
-    return ["any"]
-
-
-def by_hand() -> Dict[str, Any]:
-    """Its output schema is written by hand, and is no object's."""
-    return {"even": 2}
-
-
-def whole() -> CallToolResult:
-    """A whole result."""
-    return CallToolResult(
-        [Text("whole"), Audio(SOUND, "audio/wav")], structured_content={"a": 1}, meta={"example.com/x": 1}
+GIVING = {
+    name: giving(name, kind, value, description)
+    for name, kind, value, description in (
+        ("text", str, "plain", "Some text."),
+        ("annotated", Annotated[str, "words"], "words", "Some text, annotated."),
+        ("forced", str, "forced", "Some text as structured content."),
+        ("unstructured", Dict[str, int], {"a": 1}, "A dict as text only."),
+        ("block", Text, Text("in a block", annotations=Annotations(priority=1)), "One block."),
+        ("picture", Image, Image(PICTURE, "image/png"), "A picture."),
+        ("sound", Audio, Audio(SOUND, "audio/wav", annotations=Annotations(audience=["user"])), "A sound."),
+        ("link", ResourceLink, LINK, "A link."),
+        ("embedded", EmbeddedResource, EmbeddedResource(TextResourceContents("file:///a.txt", "inside")), "Embedded."),
+        ("several", List[Union[str, Image, Text]], ["first", Image(PICTURE, "image/png"), Text("last")], "Blocks."),
+        ("no_blocks", List[Text], [], "A list of blocks that is empty."),
+        ("no_picture", Optional[Image], None, "No picture."),
+        ("day", Day, Day("Monday"), "A dataclass."),
+        ("typed", Typed, {"count": 3}, "A TypedDict."),
+        ("pair", Pair, Pair(1, "x"), "A NamedTuple."),
+        ("mapping", Dict[str, Any], {"deep": [1, {"x": None}]}, "A dict."),
+        ("numbers", List[int], [1, 2], "A list."),
+        ("number", float, 2.5, "A number."),
+        ("flag", bool, False, "A flag."),
+        ("nothing", None, None, "Nothing."),
+        ("colour", Colour, Colour.BLUE, "An Enum."),
+        ("date", datetime.date, datetime.date(2026, 7, 28), "A date."),
+        ("path", PurePosixPath, PurePosixPath("/a/b"), "A path."),
+        ("loose", ..., {"loose": True}, "A dict that nobody announced."),
+        ("anything", Any, ["any"], "A list that nobody announced."),
+        ("by_hand", Dict[str, Any], {"even": 2}, "Its output schema is written by hand, and is no object's."),
+        ("whole", CallToolResult, WHOLE, "A whole result."),
+        ("whole_list", CallToolResult, CallToolResult([Text("list")], structured_content=[1]), "Bare content."),
+        ("whole_bare", CallToolResult, CallToolResult([Text("no")], is_error=True), "Nothing but a failure."),
+        ("liar", int, "one", "Promises a number."),
+        ("any_blocks", List[Any], [Text("a block"), ResourceLink("a:b", "b")], "Promises a list of anything."),
+        ("blocks_for_a_list", List[int], [Text("a block")], "Promises a list of values."),
+        ("raw", ..., b"raw", "Bytes."),
+        ("hinted", str, "", "All that a tool can say about itself."),
+        ("annotated_title", str, "", "Its title stands among the annotations as well."),
+        ("needs", str, "sampled", "Needs a client that samples."),
+        ("needs_extension", str, "extended", "Needs a client with an extension."),
+        ("quick", str, "in time", "Within its time."),
+        ("added", str, "added", "Was added while the client was connected."),
     )
-
-
-def whole_list() -> CallToolResult:
-    """A whole result whose structured content is no object."""
-    return CallToolResult([Text("list")], structured_content=[1])
-
-
-def whole_bare() -> CallToolResult:
-    """A whole result with nothing but a failure."""
-    return CallToolResult([Text("no")], is_error=True)
-
-
-def liar() -> int:
-    """Promises a number."""
-    return "one"  # type: ignore[return-value]
-
-
-def any_blocks() -> List[Any]:
-    """Promises a list of anything."""
-    return [Text("a block"), ResourceLink("a:b", "b")]
-
-
-def blocks_for_a_list() -> List[int]:
-    """Promises a list of values."""
-    return [Text("a block")]  # type: ignore[list-item]
-
-
-def raw():  # type: ignore[no-untyped-def]
-    """Bytes."""
-    return b"raw"
+}
 
 
 class Odd(Exception):
@@ -269,24 +165,8 @@ def by_schema(size: int = 0, word: str = "") -> str:
     return f"{size!r} {word!r}"
 
 
-def hinted() -> str:
-    """All that a tool can say about itself."""
-    return ""
 
 
-def annotated_title() -> str:
-    """Its title stands among the annotations as well."""
-    return ""
-
-
-def needs() -> str:
-    """Needs a client that samples."""
-    return "sampled"
-
-
-def needs_extension() -> str:
-    """Needs a client with an extension."""
-    return "extended"
 
 
 def pooled(ctx: Context) -> str:
@@ -305,10 +185,6 @@ def careless(ctx: Context) -> str:
     waiting_for_the_end(ctx)
     return "too late"
 
-
-def quick() -> str:
-    """Within its time."""
-    return "in time"
 
 
 def waiting_for_the_end(ctx: Context) -> None:
@@ -397,14 +273,10 @@ def seen(key: str) -> List[str]:
     return cancels.get(key, [])
 
 
-def added() -> str:
-    """Was added while the client was connected."""
-    return "added"
-
 
 def grow(ctx: Context) -> str:
     """Add a tool."""
-    ctx.server.add_tool(added)
+    ctx.server.add_tool(GIVING["added"])
     return "grown"
 
 
@@ -414,36 +286,33 @@ def shrink(ctx: Context) -> str:
     return "shrunk"
 
 
-OPTIONS: Dict[Any, Dict[str, Any]] = {
-    forced: {"structured": True},
-    unstructured: {"structured": False},
-    by_hand: {"output_schema": {"$ref": "#/definitions/even", "definitions": {"even": {"required": ["even"]}}}},
-    by_schema: {
+OPTIONS: Dict[str, Dict[str, Any]] = {
+    "forced": {"structured": True},
+    "unstructured": {"structured": False},
+    "by_hand": {"output_schema": {"$ref": "#/definitions/even", "definitions": {"even": {"required": ["even"]}}}},
+    "by_schema": {
         "input_schema": {
             "type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}, "required": ["size"],
         },
     },
-    hinted: {
+    "hinted": {
         "title": "A title",
         "description": "Described",
         "annotations": {"read_only_hint": True},
         "icons": [Icon("https://example.com/i.png")],
         "meta": {"example.com/m": 1},
     },
-    annotated_title: {"title": "Outer", "annotations": {"title": "Inner"}},
-    needs: {"requires": "sampling.tools"},
-    needs_extension: {"requires": ["ext:com.example/x"]},
-    endless: {"timeout": 0.05},
-    careless: {"timeout": 0.05},
-    quick: {"timeout": 60},
+    "annotated_title": {"title": "Outer", "annotations": {"title": "Inner"}},
+    "needs": {"requires": "sampling.tools"},
+    "needs_extension": {"requires": ["ext:com.example/x"]},
+    "endless": {"timeout": 0.05},
+    "careless": {"timeout": 0.05},
+    "quick": {"timeout": 60},
 }
 
 TOOLS = (
-    text, annotated, forced, unstructured, block, picture, sound, link, embedded, several, no_blocks, no_picture, day,
-    typed, pair, mapping, numbers, number, flag, nothing, colour, date, path, loose, anything, by_hand, whole,
-    whole_list, whole_bare, liar, any_blocks, blocks_for_a_list, raw, fail, forecast, by_schema, hinted,
-    annotated_title, needs, needs_extension, pooled, endless, careless, quick, about, count, report, talk, shout, wait,
-    seen, grow, shrink,
+    *(tool for name, tool in GIVING.items() if name != "added"), fail, forecast, by_schema, pooled, endless, careless,
+    about, count, report, talk, shout, wait, seen, grow, shrink,
 )
 NAMES = [tool.__name__ for tool in TOOLS]
 
@@ -452,7 +321,7 @@ def build(**options: Any) -> Server:
     """The server, with options of its own."""
     server = Server("tools", version="1.2", **options)
     for tool in TOOLS:
-        server.add_tool(tool, **OPTIONS.get(tool, {}))
+        server.add_tool(tool, **OPTIONS.get(tool.__name__, {}))
     return server
 
 
