@@ -193,9 +193,11 @@ def test_what_a_constructor_refuses_does_not_fit() -> None:
         a: int
 
         def __post_init__(self) -> None:
-            raise ValueError
+            raise KeyError if self.a == 2 else ValueError
 
     assert refused(kind_of(Silent).read, {"a": 1}).endswith("that is valid: ValueError")
+    with pytest.raises(KeyError):
+        kind_of(Silent).read({"a": 2})
     assert refused(kind("Picky").read, {"n": 1}) == "n: Value error, odd"
     assert refused(kind("Picky").read, {"n": "1"}) == "n: expected an integer, got the string '1'"
     assert "multi" not in refused(kind("Checked").read, {"a": 1.5})

@@ -128,6 +128,7 @@ def test_parameters_defaults_and_the_context() -> None:
         ({"town": "Oslo"}, "unknown field 'town': the fields are city, days and tags; missing: city"),
         ({"ctiy": "Oslo"}, "unknown field 'ctiy', did you mean 'city'?"),
         ({"city": "Oslo", "Days": 3}, "unknown field 'Days', did you mean 'days'?"),
+        ({"city": "Oslo", "days": 1, "tagz": []}, "unknown field 'tagz', did you mean 'tags'?"),
         ({"city": "Oslo", "days": "x" * 99}, f"days: expected an integer, got the string '{'x' * 60}...'"),
         ({"city": "Oslo", "tags": ["a", None]}, "tags[1]: expected a string, got null"),
     ],
