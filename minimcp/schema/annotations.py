@@ -56,12 +56,6 @@ def write_any(value: Any) -> Any:
     Raises:
         Mismatch: A value inside has no JSON form.
     """
-    if value is None or type(value) in (str, int, bool):
-        return value
-    if type(value) in (list, tuple):
-        return _LIST.write(value)
-    if type(value) is dict:
-        return _OBJECT.write(value)
     try:
         write = _writer_of(type(value))  # type: ignore[arg-type]
     except TypeError as error:
@@ -70,7 +64,6 @@ def write_any(value: Any) -> Any:
 
 
 _ANYTHING = kinds.anything(write_any)
-_LIST, _OBJECT = kinds.array(_ANYTHING), kinds.mapping(kinds.FREE_NAME, _ANYTHING)
 
 
 @lru_cache(maxsize=512)
@@ -455,7 +448,7 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
         return converted
 
     read, write = limited(kind.read, False), limited(kind.write, True)
-    return replace(kind.with_words(**words), read=read, write=write, exact=None)
+    return replace(kind.with_words(**words), read=read, write=write, exact=None, exact_items=None)
 
 
 def _flat(metadata: Iterable[Any]) -> Iterable[Any]:

@@ -251,11 +251,9 @@ def _choices(field: Mapping[str, Any]) -> Optional[list[Any]]:
     if titled is not None:
         if choices is not None:
             raise ValueError("choices are given once")
-        if not isinstance(titled, (list, tuple)):
-            raise TypeError("titled choices are a list of {const, title}")
-        for each in titled:
+        for each in titled if isinstance(titled, (list, tuple)) else [None]:
             if not isinstance(each, Mapping) or set(each) != {"const", "title"} or not isinstance(each["title"], str):
-                raise TypeError("titled choices are each an object with const and title")
+                raise TypeError("titled choices are a list of objects with const and title")
         choices = [each["const"] for each in titled]
     if choices is None:
         if is_list or "enumNames" in field:

@@ -9,7 +9,8 @@ import inspect
 import typing
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Iterator, Optional
+from functools import cached_property
+from typing import Any, Iterator, Optional, cast
 
 from .annotations import Builder, ContentClass
 from .introspection import Scope, annotations_of, is_union, parameters_of, read_docstring
@@ -36,7 +37,10 @@ class Signature:
     output_kind: Optional[Kind]
     returns: Any
     description: str
-    _read: Convert
+
+    @cached_property
+    def _read(self) -> Convert:  # a tool that is only listed needs none
+        return record_reader(self.parameters, dict)
 
     def read_arguments(self, arguments: Any) -> dict[str, Any]:
         """The keyword arguments for the call, converted; what was not sent is left to the function's defaults.
@@ -48,7 +52,7 @@ class Signature:
             Mismatch: They do not fit; the message names the field, what was expected and what came.
         """
         try:
-            return self._read(arguments)  # type: ignore[no-any-return]
+            return cast("dict[str, Any]", self._read(arguments))
         except RecursionError:
             raise Mismatch("", arguments, instead="the arguments nest too deep") from None
 
@@ -117,8 +121,7 @@ def read_signature(
                 output_kind = replace(kind, schema=builder.complete(kind.schema))
             except ContentClass:
                 pass
-    read, context = record_reader(parameters, dict), contexts[0] if contexts else None
-    return Signature(parameters, context, schema, output_kind, returns, description, read)
+    return Signature(parameters, contexts[0] if contexts else None, schema, output_kind, returns, description)
 
 
 @contextmanager

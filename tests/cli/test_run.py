@@ -138,13 +138,9 @@ def test_a_server_of_a_copied_package_counts() -> None:
 
     foreign = Foreign()
     assert find_server({"a": 1, "Foreign": Foreign, "it": foreign}, "", "x.py") is foreign
-
-
-@pytest.mark.parametrize(("text", "address"), [
-    ("8000", ("127.0.0.1", 8000)), ("localhost:0", ("localhost", 0)), ("[::1]:80", ("::1", 80)),
-])
-def test_addresses(text: str, address: object) -> None:
-    assert _address(text) == address
+    assert [_address(text) for text in ("8000", "localhost:0", "[::1]:80")] == [
+        ("127.0.0.1", 8000), ("localhost", 0), ("::1", 80),
+    ]
 
 
 # ------------------------------------------------------------ over HTTP

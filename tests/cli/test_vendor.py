@@ -79,12 +79,10 @@ def test_what_it_refuses(arguments: List[str], said: str, minimcp: Callable[...,
     assert sorted(map(str, Path().rglob("*"))) == before and not (PACKAGE / "inside").exists()
 
 
-def test_a_folder_that_cannot_be_written(minimcp: Callable[..., Done]) -> None:
+def test_what_the_command_says(minimcp: Callable[..., Done]) -> None:
+    """When the folder cannot be written; and as the README shows."""
     done = minimcp("vendor", "/proc/mcp_copy")
     assert (done.code, done.out, done.err.count("\n")) == (3, "", 1) and "/proc/mcp_copy" in done.err
-
-
-def test_readme_shows_what_the_command_says(minimcp: Callable[..., Done]) -> None:
     Path("yourtree").mkdir()
     assert minimcp("vendor", "yourtree/mcp").code == 0
     shown = "    $ python3 -m minimcp vendor yourtree/mcp --check\n    "
@@ -160,17 +158,13 @@ def test_a_manifest_alone_or_behind_a_link_is_no_copy(made: str, tmp_path: Path)
         read_manifest(made)
 
 
-def test_a_new_copy_replaces_the_old_one_whole(made: str) -> None:
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_new_copy_takes_the_place_of_the_old_one_whole_or_not_at_all(
+    made: str, failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for only, there in (("", True), ("client", False)):
         write_copy(made, only)
         assert _differences(made) == [] and os.path.exists(os.path.join(made, "cli", "vendor.py")) == there
-    assert os.listdir(os.path.dirname(made)) == ["copy"]
-
-
-@pytest.mark.parametrize("failing", [1, 2])
-def test_the_old_copy_is_still_there_when_copying_fails(
-    made: str, failing: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
     rename, calls = os.rename, []
 
     def broken(*arguments: str) -> None:
@@ -260,14 +254,6 @@ def test_copies_serve_and_call_without_site_packages(tmp_path: Path) -> None:
     for loaded, other in ((seen["here"], "server"), (seen["there"], "client")):
         assert not NOT_LOADED & {name.partition(".")[0] for name in loaded}
         assert f"deep.mcp_copy.{other}" not in loaded
-
-
-def test_what_a_server_copy_leaves_out_is_said_where_it_is_needed(tmp_path: Path) -> None:
-    write_copy(str(tmp_path / "mcp_copy"), "server")
-    serve = "import sys; sys.path.insert(0, ''); import mcp_copy; mcp_copy.Server('s').run('http')"
-    done = run_python(["-I", "-S", "-c", serve], cwd=tmp_path)
-    assert done.returncode == 1
-    assert b"ImportError: mcp_copy.http is not in this copy: vendor it without --only" in done.stderr
 
 
 def test_a_copy_makes_copies_and_shows_the_demo(minimcp: Callable[..., Done], tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from minimcp.schema.header_params import LARGEST, Mirrored, from_header, header_value, in_headers, mirrored
 
+from ..rows import for_each
+
 
 def schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
@@ -22,46 +24,28 @@ def test_annotated_properties_are_found_however_deep() -> None:
         region=marked("Region"), plain={"type": "string"}, a=schema(b=schema(c=marked("Deep", "integer"))),
         flag=marked("Flag", "boolean"),
     )
-    deep["required"] = ["region"]
-    assert mirrored(deep) == [
+    assert mirrored({**deep, "required": ["region"]}) == [
         Mirrored("Region", ("region",), "string"), Mirrored("Deep", ("a", "b", "c"), "integer"),
         Mirrored("Flag", ("flag",), "boolean"),
     ]
-
-
-def test_what_only_looks_like_an_annotation_is_none() -> None:
     harmless = schema(**{"x-mcp-header": {"type": "string"}, "a": {"default": marked("A"), "enum": [marked("B")]}})
     assert mirrored(harmless) == []
 
 
-@pytest.mark.parametrize("name", ["", "two words", "a:b", "Ä", "a\tb", "a\n", 5, None])
-def test_the_name_is_a_header_s(name: Any) -> None:
-    with pytest.raises(ValueError, match="the name of a header"):
-        mirrored(schema(a=marked(name)))
-
-
-@pytest.mark.parametrize("kind", ["number", "object", "array", "null", ["string", "null"], None])
-def test_only_simple_types_are_mirrored(kind: Any) -> None:
-    with pytest.raises(ValueError, match="string, an integer or a boolean"):
-        mirrored(schema(a=marked("A", kind)))
-
-
-@pytest.mark.parametrize(
-    "where",
-    [
+@for_each(("words", "wrong"), [
+    *[("the name of a header", schema(a=marked(name))) for name in ("", "two words", "a:b", "Ä", "a\n", 5, None)],
+    *[("string, an integer or a boolean", schema(a=marked("A", kind)))
+      for kind in ("number", "object", "array", "null", ["string", "null"], None)],
+    *[("where no argument does", {"type": "object", **where}) for where in (
         {"items": marked("A")}, {"anyOf": [schema(a=marked("A"))]}, {"if": schema(a=marked("A"))},
         {"$defs": {"x": schema(a=marked("A"))}}, {"patternProperties": {"x": marked("A")}}, marked("A"),
         schema(a={"type": "array", "items": schema(b=marked("A"))}), {"additionalProperties": marked("A")},
-    ],
-)
-def test_annotations_elsewhere_are_wrong(where: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="where no argument does"):
-        mirrored({"type": "object", **where})
-
-
-def test_no_header_is_there_twice() -> None:
-    with pytest.raises(ValueError, match="twice"):
-        mirrored(schema(a=marked("Region"), b=schema(c=marked("REGION"))))
+    )],
+    ("twice", schema(a=marked("Region"), b=schema(c=marked("REGION")))),
+])
+def test_annotations_that_are_wrong(words: str, wrong: Any) -> None:
+    with pytest.raises(ValueError, match=words):
+        mirrored(wrong)
 
 
 def test_the_value_of_a_call_is_found_by_its_path() -> None:
@@ -89,26 +73,19 @@ def test_values_are_written_and_read(value: Any, written: str) -> None:
     assert text == value or text == written and not isinstance(value, str)
 
 
-@pytest.mark.parametrize("value", [None, 1.5, [], {}])
-def test_other_values_get_no_header(value: Any) -> None:
-    assert header_value(value) is None
-
-
-def test_large_integers_and_half_characters_are_refused() -> None:
+def test_what_is_not_written_or_read() -> None:
+    assert [header_value(value) for value in (None, 1.5, [], {})] == [None] * 4, "these get no header"
     assert header_value(-LARGEST) == str(-LARGEST)
     with pytest.raises(ValueError, match="too large"):
         header_value(LARGEST + 1)
     with pytest.raises(ValueError):
         header_value("\ud800")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?/w==?=", "=?base64?QR==?=", "caf\xe9", "a\x01", "a\tb"],
-)
-def test_what_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):
-        from_header(text)
+    for text in ("=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?/w==?=", "=?base64?QR==?="):
+        with pytest.raises(ValueError, match="no Base64"):
+            from_header(text)
+    for text in ("caf\xe9", "a\x01", "a\tb"):
+        with pytest.raises(ValueError, match="outside of ASCII"):
+            from_header(text)
 
 
 @pytest.mark.parametrize(

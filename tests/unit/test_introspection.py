@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Docstrings in three styles."""
+"""Docstrings in three styles, and odd ones."""
 
 from __future__ import annotations
 
@@ -10,82 +10,16 @@ from minimcp.schema.introspection import read_docstring
 
 from ..rows import for_each
 
-GOOGLE = """Do it.
-
-    More about it.
-
-    Args:
-        a: First.
-        b (int, optional): Second
-            goes on.
-
-            And on: here.
-        **c: Third.
-
-    Returns:
-        d: Nothing.
-
-    Note:
-        Not kept.
-
-    Last words.
-    """
-
-NUMPY = """Do it.
-
-    Parameters
-    ----------
-    a : int
-        First.
-    b, c : str
-        Both.
-    d
-
-    Returns
-    -------
-    e : int
-        Result.
-
-    Notes
-    -----
-    Nothing.
-    """
-
-SPHINX = """Do it.
-
-    :param a: First
-        goes on.
-    :param int b: Second.
-    :type a: int
-    :returns: what
-    :param:
-    """
-
-
-@for_each(
-    ("text", "description", "parameters"),
-    [
-        (None, "", {}),
-        ("", "", {}),
-        ("One line.", "One line.", {}),
-        ("One line.\nNo indent.", "One line.\nNo indent.", {}),
-        (
-            GOOGLE,
-            "Do it.\n\nMore about it.\n\nLast words.",
-            {"a": "First.", "b": "Second goes on. And on: here.", "c": "Third."},
-        ),
-        (NUMPY, "Do it.", {"a": "First.", "b": "Both.", "c": "Both."}),
-        (SPHINX, "Do it.", {"a": "First goes on.", "b": "Second."}),
-        ("Args:", "", {}),
-        ("Do.\n\n    Args:\n        a line that is none\n        a: b", "Do.", {"a": "b"}),
-        ("Returns\nnothing special", "Returns\nnothing special", {}),
-    ],
-)
-def test_each_style(text: Optional[str], description: str, parameters: Dict[str, str]) -> None:
-    assert read_docstring(text) == (description, parameters)
-
-
-ODD = [
+DOCSTRINGS = [
+    ('nothing', None, '', {}),
+    ('one line', 'One line.\nNo indent.', 'One line.\nNo indent.', {}),
+    ('no entry', 'Args:', '', {}),
+    ('no section', 'Returns\nnothing special', 'Returns\nnothing special', {}),
+    ('a line that is no entry', 'Do.\n\n    Args:\n        a line that is none\n        a: b', 'Do.', {'a': 'b'}),
+    ('google', 'Do it.\n\n    More about it.\n\n    Args:\n        a: First.\n        b (int, optional): Second\n            goes on.\n\n            And on: here.\n        **c: Third.\n\n    Returns:\n        d: Nothing.\n\n    Note:\n        Not kept.\n\n    Last words.\n    ',
+     'Do it.\n\nMore about it.\n\nLast words.', {'a': 'First.', 'b': 'Second goes on. And on: here.', 'c': 'Third.'}),
+    ('numpy, two names', 'Do it.\n\n    Parameters\n    ----------\n    b, c : str\n        Both.\n    d\n\n    Notes\n    -----\n    Nothing.\n', 'Do it.', {'b': 'Both.', 'c': 'Both.'}),
+    ('sphinx, no name', 'Do it.\n\n    :param a: First\n        goes on.\n    :type a: int\n    :param:\n', 'Do it.', {'a': 'First goes on.'}),
     ('crlf', 'Do it.\r\n\r\n    Args:\r\n        a: First.\r\n            more.\r\n        b: Second.\r\n    ',
      'Do it.', {'a': 'First. more.', 'b': 'Second.'}),
     ('returns inline', 'Do it.\n\n    Args:\n        a: First.\n\n    Returns: the thing\n    ',
@@ -126,8 +60,8 @@ ODD = [
      'Do it.\n\n```\nnever closed', {'a': 'x'}),]  # fmt: skip
 
 
-@for_each(("what", "text", "description", "parameters"), ODD)
-def test_odd_docstrings_are_read_as_they_were_meant(what: str, text: str, description: str, parameters: Dict[str, str]) -> None:
+@for_each(("what", "text", "description", "parameters"), DOCSTRINGS)
+def test_docstrings_are_read_as_they_were_meant(what: str, text: Optional[str], description: str, parameters: Dict[str, str]) -> None:
     assert read_docstring(text) == (description, parameters), what
 
 

@@ -1,14 +1,24 @@
-"""The wording: paths, values, suggestions."""
+"""The wording: paths, values, suggestions; what JSON does not have, and what to write instead."""
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import decimal
+import enum
 import itertools
+import math
+import pathlib
 from copy import copy
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
-from minimcp.schema.mismatch import NOTHING, Mismatch, described, listed, nearest, shown_path
+import pytest
+
+import minimcp
+from minimcp.schema.mismatch import NOTHING, Mismatch, described, explained, listed, nearest, shown_path, unwritable
 
 from ..rows import for_each
+from ..support import WAIT
 
 
 @for_each(
@@ -54,23 +64,122 @@ def test_many_or_long_names_cost_little() -> None:
     assert nearest("forecast", ["forecast" * 10**6, "x" * 8, "forcast"]) == "forcast"
 
 
-def test_the_path_grows_from_the_inside_out() -> None:
+def test_messages() -> None:
     error = Mismatch("a string", 1).inside("b").inside(2).inside("a")
-    assert str(error) == "a[2].b: expected a string, got the number 1"
     assert str(copy(error).inside("x y")) == "['x y'].a[2].b: expected a string, got the number 1"
-    assert shown_path(error.path) == "a[2].b" and shown_path([]) == ""
-
-
-def test_what_was_not_sent_is_missing() -> None:
+    assert str(error) == "a[2].b: expected a string, got the number 1"
+    assert shown_path([]) == "" and listed(["a", "b", "c"], "and") == "a, b and c" and repr(NOTHING) == "nothing"
     assert str(Mismatch("a string").inside("b").inside("a")) == "a.b is missing: expected a string, got nothing"
     assert str(Mismatch("a string")) == "expected a string, got nothing"
+    assert str(Mismatch("", instead="a\nb\x1b[0m\ud800")) == "a\\nb\\x1b[0m\\ud800", "one line, whatever came"
 
 
-def test_a_message_is_one_line_whatever_came() -> None:
-    error = Mismatch("", instead="a\nb\x1b[0m\ud800")
-    assert str(error) == "a\\nb\\x1b[0m\\ud800"
+# ------------------------------------------------------------ what JSON does not have
 
 
-def test_small_words() -> None:
-    assert listed(["a", "b", "c"], "and") == "a, b and c"
-    assert repr(NOTHING) == "nothing"
+@dataclasses.dataclass
+class Todo:
+    title: str
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+class Dumped:
+    model_dump = None
+
+
+@pytest.mark.parametrize(
+    "value, words",
+    [
+        (datetime.date(2026, 1, 2), r"due is a date, datetime.date\(2026, 1, 2\): write .isoformat\(\)"),
+        (Color.RED, r"due is a Color, <Color.RED: 1>: give its .value"),
+        (Todo("x"), r"due is a Todo, Todo\(title='x'\): write dataclasses.asdict\(...\)"),
+        (Todo, "give a value, not a class"),
+        (Dumped(), r'write .model_dump\(mode="json"\)'),
+        ({1, 2}, r"due is a set, \{1, 2\}: write list\(...\)"),
+        (b"x", r"write .decode\(\), or base64"),
+        (pathlib.PurePosixPath("x"), r"write str\(...\)"),
+        (decimal.Decimal("1.5"), r"due is a Decimal, Decimal\('1.5'\): write str\(...\)"),
+        (math.inf, "due is a float, inf: JSON has no such number"),
+        (1j, "due is a complex, 1j: give text, a number, True, False, None, a list or a dict"),
+    ],
+)
+def test_what_to_write_instead(value: Any, words: str) -> None:
+    found = unwritable({"fine": [1, 1.5, None, "x", (True,)], "due": value})
+    assert found is not None
+    with pytest.raises(TypeError, match=words):
+        raise TypeError(found)
+
+
+def test_where_it_stands() -> None:
+    day = datetime.date(2026, 1, 2)
+    for value, where in (
+        ({"todos": [{"due": 1}, {"due": day}]}, "todos[1].due is a date"),
+        ([[day]], "[0][0] is a date"),
+        (day, "this is a date"),
+        ({"a": {day: 1}}, "a key of a is a date"),
+        ({day: 1}, "a key of this is a date"),
+    ):
+        assert str(unwritable(value)).startswith(where), value
+    assert unwritable({"a": {1: 2, None: 3, 1.5: 4}}) is None, "JSON writes these keys as text"
+    circle: List[Any] = []
+    circle.append(circle)
+    error = ValueError("in a circle")
+    assert explained("tools/call", {"name": "x", "arguments": {"a": circle}}, error) is error
+
+
+def test_a_call_says_where_and_what() -> None:
+    server = minimcp.Server("x")
+
+    @server.tool(name="import")
+    def import_(todos: List[Dict[str, str]]) -> int:
+        return len(todos)
+
+    wrong: Any = {"todos": [{"due": datetime.date(2026, 1, 2)}]}
+    words = r"the arguments of 'import': todos\[0\].due is a date, .*: write .isoformat\(\)"
+    with minimcp.connect(server, timeout=WAIT) as client:
+        with pytest.raises(TypeError, match=words):
+            client.call_tool("import", wrong)
+        with pytest.raises(TypeError, match=words):
+            client.call_tools([("import", {"todos": []}), ("import", wrong)])
+        with pytest.raises(TypeError, match="the params of vendor/x: a is a set, "):
+            client.request("vendor/x", {"a": {1}})
+        with pytest.raises(TypeError, match=r"'tone' of 'review' .* not the date .*: write .isoformat\(\)"):
+            client.get_prompt("review", {"tone": wrong["todos"][0]["due"]})
+        with pytest.raises(TypeError, match=r"'tone' of 'review' .* not the NoneType None: leave it out"):
+            client.get_prompt("review", {"tone": None})  # type: ignore[dict-item]
+        with pytest.raises(TypeError, match=r"'tone' of 'review' .* not the dict .*: write json.dumps\(...\)"):
+            client.get_prompt("review", {"tone": {}})  # type: ignore[dict-item]
+        assert client.call_tool("import", {"todos": [{}]}).value == 1, "the connection is as it was"
+
+
+def test_an_option_that_there_is_not() -> None:
+    def connect(**options: Any) -> None:
+        minimcp.connect(minimcp.Server("x"), **options)
+
+    make_server: Any = minimcp.Server
+    wrong: List[Any] = [
+        (lambda: make_server("x", lifespan=1), r"^Server\(...\) has no option lifespan=: there is none: what is befo"),
+        (lambda: make_server("x", instruction="y"), r"no option instruction=: did you mean instructions=\?$"),
+        (lambda: make_server("x", quite_other=1), "no option quite_other=: there is version, title, "),
+        (lambda: connect(elicitation_callback=print), r"^connect\(...\) has no option .* did you mean elicit=\?$"),
+        (lambda: connect(time_out=5), r"did you mean timeout=\?$"),
+        (lambda: connect(args=[]), "give a list: connect"),
+    ]
+    for make, words in wrong:
+        with pytest.raises(TypeError, match=words):
+            make()
+    with minimcp.connect(minimcp.Server("x", capabilities=["tools"])) as client:
+        call: Any = client.call_tool
+        with pytest.raises(TypeError, match=r"^the arguments of a tool go into a dict: call_tool\('f', \{'a': 1\}\)$"):
+            call("f", a=1)
+        with pytest.raises(TypeError, match=r"^call_tool\(...\) has no option time_out=: did you mean timeout=\?$"):
+            call("f", time_out=1)
+        with pytest.raises(TypeError, match=r"did you mean on_progress=\?$"):
+            call("f", {}, progress_callback=print)
+        with pytest.raises(ValueError, match="^timeout is at least 0 seconds, not -1; None waits for ever$"):
+            call("f", timeout=-1)
+    with pytest.raises(ValueError, match="^connect_timeout is at least 0 seconds"):
+        connect(connect_timeout=-0.5)

@@ -31,7 +31,7 @@ from minimcp.schema.mismatch import NOTHING
 from ..rows import for_each
 
 if TYPE_CHECKING:
-    from datetime import date as OnlyForTheChecker
+    pass
 
 
 T = TypeVar("T")
@@ -128,6 +128,7 @@ def test_parameters_defaults_and_the_context() -> None:
         ({"town": "Oslo"}, "unknown field 'town': the fields are city, days and tags; missing: city"),
         ({"ctiy": "Oslo"}, "unknown field 'ctiy', did you mean 'city'?"),
         ({"city": "Oslo", "Days": 3}, "unknown field 'Days', did you mean 'days'?"),
+        ({"city": "Oslo", "days": 1, "tagz": []}, "unknown field 'tagz', did you mean 'tags'?"),
         ({"city": "Oslo", "days": "x" * 99}, f"days: expected an integer, got the string '{'x' * 60}...'"),
         ({"city": "Oslo", "tags": ["a", None]}, "tags[1]: expected a string, got null"),
     ],
@@ -192,27 +193,17 @@ def test_a_wrapped_function_is_read_through_its_wrapper() -> None:
     assert [each.name for each in read(Wrapped().method).parameters] == ["a"]
 
 
-def test_a_default_of_none_makes_the_parameter_optional() -> None:
-    def f(a: int = None, b: Annotated[int, "text"] = None) -> None:  # type: ignore[assignment]
-        ...
+def test_defaults_and_descriptions() -> None:
+    def f(n: Annotated[int, "noted"], a: int = None, c: int = "x", d: Any = object()) -> None:  # type: ignore[assignment]  # noqa: B008
+        """:param n: from the docstring"""
 
     signature = read(f)
-    assert signature.read_arguments({"a": None, "b": None}) == {"a": None, "b": None}
-    assert signature.input_schema["properties"]["b"]["default"] is None
-
-
-def test_a_default_without_json_form_is_left_out_of_the_schema() -> None:
-    def f(a: int = "x", b: Any = object()) -> None:  # type: ignore[assignment]  # noqa: B008
-        ...
-
-    assert read(f).input_schema["properties"] == {"a": {"type": "integer"}, "b": {}}
-
-
-def test_a_description_in_the_annotation_goes_before_the_docstring() -> None:
-    def f(a: Annotated[int, "from the annotation"]) -> None:
-        """:param a: from the docstring"""
-
-    assert read(f).parameters[0].description == "from the annotation"
+    maybe = {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}
+    assert signature.input_schema["properties"]["a"] == maybe, "a default of None makes the parameter optional"
+    assert signature.input_schema["properties"]["c"] == {"type": "integer"}, "a default without JSON form is left out"
+    assert signature.input_schema["properties"]["d"] == {}
+    assert signature.read_arguments({"n": 1, "a": None}) == {"n": 1, "a": None}
+    assert signature.parameters[0].description == "noted"
 
 
 def test_the_context_in_every_spelling() -> None:
@@ -271,65 +262,6 @@ def test_the_result_of_each_annotation() -> None:
     assert "Text has no JSON form" in refusal(text)
 
 
-async def coroutine() -> None: ...
-
-
-async def async_generator() -> Any:
-    yield 1
-
-
-def generator() -> Any:
-    yield 1
-
-
-def stars(a: int, *rest: str) -> None: ...
-
-
-def double_stars(a: int, *rest: str, **more: str) -> None: ...
-
-
-def only_double_stars(a: int, **more: str) -> None: ...
-
-
-def positional(a: int, /) -> None: ...
-
-
-def bare_context(a: str, ctx) -> None: ...  # type: ignore[no-untyped-def]
-
-
-def field_as_default(a: str = pydantic.Field("x", description="An a.")) -> None: ...
-
-
-def bare(a) -> None: ...  # type: ignore[no-untyped-def]
-
-
-def unresolved(day: OnlyForTheChecker) -> None: ...
-
-
-def unresolved_result() -> Missing: ...  # type: ignore[name-defined]  # noqa: F821
-
-
-def binary(data: bytes) -> None: ...
-
-
-def two_contexts(a: Context, b: Context) -> None: ...
-
-
-def context_or_number(a: Union[Context, int]) -> None: ...
-
-
-def number_as_type(a: 3) -> None: ...  # type: ignore[valid-type]
-
-
-def unclosed(a: Annotated[str, Limits(pattern="(")]) -> None: ...
-
-
-def unclosed_result() -> List[Annotated[str, Limits(pattern="(")]]: ...  # type: ignore[empty-body]
-
-
-def broken(a: 1 / 0) -> None: ...  # type: ignore[valid-type]
-
-
 @dataclass
 class Growing(Generic[T]):
     """Each level is another type."""
@@ -337,46 +269,41 @@ class Growing(Generic[T]):
     more: "Optional[Growing[List[T]]]" = None
 
 
-def endless(a: Growing[int]) -> None: ...
-
-
-def ellipsis_result() -> List[Callable[..., int]]: ...  # type: ignore[empty-body]
-
-
 @for_each(
-    ("function", "words"),
+    ("source", "words"),
     [
-        (coroutine, ["tool 'f' is async", "plain def"]),
-        (async_generator, ["async generator", "ctx.progress"]),
-        (generator, ["is a generator", "return a list"]),
-        (stars, ["*rest", "rest: list[str]"]),
-        (double_stars, ["*rest"]),
-        (only_double_stars, ["**more", "more: dict[str, str]"]),
-        (positional, ["positional-only", "'a'", "'/'"]),
-        (bare, ["'a' has no annotation", "a: str"]),
-        (bare_context, ["'ctx' has no annotation", "ctx: Context"]),
-        (field_as_default, ["'a'", "a Field is no default", "a: Annotated[<type>, Field(...)] = <default>"]),
-        (unresolved, ["tool 'f'", "'day'", "'OnlyForTheChecker'", "TYPE_CHECKING"]),
-        (unresolved_result, ["return type", "'Missing'"]),
-        (binary, ["parameter 'data'", "bytes have no JSON form", "base64"]),
-        (two_contexts, ["'a' and 'b'", "keep one"]),
-        (context_or_number, ["'a'", "Context has no JSON form"]),
-        (number_as_type, ["'a'", "3 is not a type"]),
-        (broken, ["ZeroDivisionError"]),
-        (unclosed, ["parameter 'a'", "the pattern '(' is no regular expression"]),
-        (unclosed_result, ["return type", "the pattern '(' is no regular expression"]),
-        (endless, ["parameter 'a'", "a new type, without end"]),
-        (ellipsis_result, ["return type"]),
-        (Handler, ["is a class", "instance"]),
-        (Handler.method, ["takes self", "@minimcp.tool", "an object of its class"]),
-        (len, ["no Python function"]),
-        (wrapped(coroutine), ["is async"]),
+        ("async def f() -> None: ...", ["tool 'f' is async", "plain def"]),
+        ("async def f() -> Any: yield 1", ["async generator", "ctx.progress"]),
+        ("def f() -> Any: yield 1", ["is a generator", "return a list"]),
+        ("def f(a: int, *rest: str) -> None: ...", ["*rest", "rest: list[str]"]),
+        ("def f(a: int, *rest: str, **more: str) -> None: ...", ["*rest"]),
+        ("def f(a: int, **more: str) -> None: ...", ["**more", "more: dict[str, str]"]),
+        ("def f(a: int, /) -> None: ...", ["positional-only", "'a'", "'/'"]),
+        ("def f(a) -> None: ...", ["'a' has no annotation", "a: str"]),
+        ("def f(a: str, ctx) -> None: ...", ["'ctx' has no annotation", "ctx: Context"]),
+        ("def f(a: str = pydantic.Field('x')) -> None: ...", ["'a'", "a Field is no default", "a: Annotated[<type>, Field(...)] = <default>"]),
+        ("def f(day: OnlyForTheChecker) -> None: ...", ["'day'", "'OnlyForTheChecker'", "TYPE_CHECKING"]),
+        ("def f() -> Missing: ...", ["return type", "'Missing'"]),
+        ("def f(data: bytes) -> None: ...", ["parameter 'data'", "bytes have no JSON form", "base64"]),
+        ("def f(a: Context, b: Context) -> None: ...", ["'a' and 'b'", "keep one"]),
+        ("def f(a: Union[Context, int]) -> None: ...", ["'a'", "Context has no JSON form"]),
+        ("def f(a: 3) -> None: ...", ["'a'", "3 is not a type"]),
+        ("def f(a: 1 / 0) -> None: ...", ["ZeroDivisionError"]),
+        ("def f(a: Annotated[str, Limits(pattern='(')]) -> None: ...", ["parameter 'a'", "the pattern '(' is no regular expression"]),
+        ("def f() -> List[Annotated[str, Limits(pattern='(')]]: ...", ["return type", "the pattern '(' is no regular expression"]),
+        ("def f(a: Growing[int]) -> None: ...", ["parameter 'a'", "a new type, without end"]),
+        ("def f() -> List[Callable[..., int]]: ...", ["return type"]),
+        ("f = Handler", ["is a class", "instance"]),
+        ("f = Handler.method", ["takes self", "@minimcp.tool", "an object of its class"]),
+        ("f = len", ["no Python function"]),
+        ("@wrapped\nasync def f() -> None: ...", ["is async"]),
     ],
 )
-def test_what_cannot_be_a_tool_says_what_to_write_instead(function: Any, words: List[str]) -> None:
-    message = refusal(function)
-    assert [word for word in words if word not in message] == [], message
-    assert "tool 'f'" in message
+def test_what_cannot_be_a_tool_says_what_to_write_instead(source: str, words: List[str]) -> None:
+    found: Dict[str, Any] = {}
+    exec(source, {**globals(), "pydantic": pydantic, "Limits": Limits}, found)
+    message = refusal(found["f"])
+    assert [word for word in [*words, "tool 'f'"] if word not in message] == [], message
 
 
 def test_a_name_that_is_not_assigned_yet_is_unresolved() -> None:
