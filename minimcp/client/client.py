@@ -682,5 +682,5 @@ def _close_at_exit() -> None:
     """Close each client politely that nobody has closed, unless a thread waits: it would print its loss as it dies."""
     for client in list(_open_clients):
         opened = client._sessions.newest
-        if opened.session.pending <= opened.subscriptions.has_background:
+        if opened.session.pending <= (opened.subscriptions.background is not None):
             client.close()
