@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
 from .. import types
-from ..engine.pool import waiting
+from ..engine.pool import Pool, waiting
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
 from ..errors import HeaderMismatch, McpError, ToolError, one_line
@@ -361,7 +361,7 @@ class Client:
                 work = partial(self._finish, part, one, first)
                 asks = isinstance(first, dict) and first.get("resultType") == INPUT_REQUIRED
                 if asks or first is None or isinstance(first, NOT_RUN):  # one that waits for its answer holds no other
-                    results.append(self._spawn(work, token))
+                    results.append(spawn(self._host.pool, work, token))
                 else:
                     results.append(CallFuture(token))
                     results[-1].run(work)
@@ -565,13 +565,8 @@ class Client:
             )
         given = keywords.get("cancel")
         token, forget = follow(given)
-        future = self._spawn(lambda: function(*args, **{**keywords, "cancel": token}), token)
+        future = spawn(self._host.pool, lambda: function(*args, **{**keywords, "cancel": token}), token)
         future.add_done_callback(lambda _: forget())
-        return future
-
-    def _spawn(self, work: Callable[[], Any], token: CancelToken) -> CallFuture:
-        future = CallFuture(token)
-        self._host.pool.spawn(lambda: future.run(work))
         return future
 
     # ------------------------------------------------------------ the end
@@ -614,6 +609,13 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client {self.revision} on {self._sessions.newest.session!r}>"
+
+
+def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture:
+    """Run something on a thread of its own."""
+    future = CallFuture(token)
+    pool.spawn(lambda: future.run(work))
+    return future
 
 
 def follow(cancel: Cancel) -> tuple[CancelToken, Callable[[], None]]:

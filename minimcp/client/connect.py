@@ -378,8 +378,7 @@ class Connector(NamedTuple):
 
     def _open_pipe(self) -> Transport:
         if self.target.server is None:
-            transport: Transport = self.target.object.open_pipe()
-            return transport
+            return self.target.object.open_pipe()  # type: ignore[no-any-return]
         return ChildTransport(
             self.target.server, stderr=self.stderr, limit=self.limits.message_bytes, grace=GIVE_UP_SECONDS
         )

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from random import uniform
@@ -344,10 +344,8 @@ class Subscriptions:
                 self._listened = +self._listened
                 for uri in uris:
                     if uri not in self._listened and uri not in self._uris and self._session.cause is None:
-                        try:
+                        with suppress(McpError):
                             self._session.request("resources/unsubscribe", {"uri": uri}, deadline)
-                        except McpError as error:
-                            log.debug("resources/unsubscribe of %s: %s", one_line(uri), error)
         except McpError as error:
             log.debug("resources/unsubscribe: %s", error)
 
