@@ -340,11 +340,12 @@ class Client:
             McpError: As `call_tool`, unless ``return_exceptions``.
         """
         call = Call(self._sessions, timeout, cancel, "tools")
-        for each in calls:
+        pairs: list[Any] = list(calls)
+        for each in pairs:
             if not isinstance(each, (tuple, list)) or len(each) != 2:
                 way = 'such as [("forecast", {"city": "Oslo"})]'
                 raise TypeError(f"call_tools takes pairs of a tool's name and its arguments, {way}, not {each!r:.60}")
-        params = [_call_params(*each) for each in calls]
+        params = [_call_params(*each) for each in pairs]
         outcomes: list[Optional[Outcome]] = [*call.session.request_all("tools/call", params, call.deadline, cancel)]
         if call.session.mirror is not None and any(isinstance(outcome, HeaderMismatch) for outcome in outcomes):
             failure: Optional[McpError] = None  # the other outcomes are not lost with it
