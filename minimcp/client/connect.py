@@ -499,10 +499,12 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
     if not isinstance(target, str):
         from ..server.decorators import has_marks
 
-        cls = target if isinstance(target, type) else type(target)
-        way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(cls) else ""
-        what = f"the class {cls.__name__}: give an instance of it" if cls is target else cls.__name__
-        raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {what}{way}")
+        if isinstance(target, type):
+            way = f"connect(Server.of({target.__name__}()))" if has_marks(target) else "give an instance of it"
+            raise TypeError(f"{target.__name__} is a class: {way}")
+        name = type(target).__name__
+        way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(type(target)) else ""
+        raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {name}{way}")
     if os.path.isfile(target) or (len(target.split()) == 1 and target.endswith(tuple(SCRIPTS))):
         return "a file", _run_file(target, cwd)
     try:
