@@ -64,11 +64,6 @@ class Key(NamedTuple):
         return cls(revision.name, method, uri if isinstance(uri, str) else None, to_json(members))
 
 
-class _Entry(NamedTuple):
-    until: float
-    text: str
-
-
 class Cache:
     """Results of one server for one user, as JSON text, so that each caller gets a copy. Thread-safe.
 
@@ -82,7 +77,8 @@ class Cache:
 
     def __init__(self, max_bytes: Optional[int] = None, *, now: Callable[[], float] = time.monotonic) -> None:
         self._max_bytes, self._now = max_bytes, now
-        self._entries: dict[Key, _Entry] = {}
+        self._entries: dict[Key, tuple[float, str]] = {}
+        """Until when each is fresh, and its text."""
         self._evictions: dict[str, int] = {}
         self._state_lock = threading.RLock()
 
@@ -90,10 +86,10 @@ class Cache:
         """A fresh result; None when there is none."""
         with self._state_lock:
             entry = self._entries.pop(key, None)
-            if entry is None or self._now() >= entry.until:
+            if entry is None or self._now() >= entry[0]:
                 return None
             self._entries[key] = entry  # as the one that was used last
-        return json.loads(entry.text)  # type: ignore[no-any-return]
+        return json.loads(entry[1])  # type: ignore[no-any-return]
 
     def mark(self, method: str) -> int:
         """What `keep` has to be given, asked for before the request is sent."""
@@ -106,7 +102,7 @@ class Cache:
             return
         try:
             text = json.dumps(result, separators=(",", ":"))
-            entry = _Entry(self._now() + min(ttl, LONGEST * 1000) / 1000, text)
+            entry = (self._now() + min(ttl, LONGEST * 1000) / 1000, text)
         except RecursionError:  # it may nest deeper than can be written
             return
         with self._state_lock:
@@ -116,11 +112,11 @@ class Cache:
                 self._make_room()
 
     def _make_room(self) -> None:
-        size = sum(len(entry.text) for entry in self._entries.values())
+        size = sum(len(text) for _, text in self._entries.values())
         for key in list(self._entries):
             if len(self._entries) <= MOST_ENTRIES and (self._max_bytes is None or size <= self._max_bytes):
                 return
-            size -= len(self._entries.pop(key).text)
+            size -= len(self._entries.pop(key)[1])
 
     # ------------------------------------------------------------ eviction
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
 from .. import types
-from ..engine.pool import waiting
+from ..engine.pool import Pool, waiting
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
 from ..errors import HeaderMismatch, McpError, ToolError, one_line
@@ -340,11 +340,12 @@ class Client:
             McpError: As `call_tool`, unless ``return_exceptions``.
         """
         call = Call(self._sessions, timeout, cancel, "tools")
-        for each in calls:
+        pairs: list[Any] = list(calls)
+        for each in pairs:
             if not isinstance(each, (tuple, list)) or len(each) != 2:
                 way = 'such as [("forecast", {"city": "Oslo"})]'
                 raise TypeError(f"call_tools takes pairs of a tool's name and its arguments, {way}, not {each!r:.60}")
-        params = [_call_params(*each) for each in calls]
+        params = [_call_params(*each) for each in pairs]
         outcomes: list[Optional[Outcome]] = [*call.session.request_all("tools/call", params, call.deadline, cancel)]
         if call.session.mirror is not None and any(isinstance(outcome, HeaderMismatch) for outcome in outcomes):
             failure: Optional[McpError] = None  # the other outcomes are not lost with it
@@ -361,7 +362,7 @@ class Client:
                 work = partial(self._finish, part, one, first)
                 asks = isinstance(first, dict) and first.get("resultType") == INPUT_REQUIRED
                 if asks or first is None or isinstance(first, NOT_RUN):  # one that waits for its answer holds no other
-                    results.append(self._spawn(work, token))
+                    results.append(spawn(self._host.pool, work, token))
                 else:
                     results.append(CallFuture(token))
                     results[-1].run(work)
@@ -565,13 +566,8 @@ class Client:
             )
         given = keywords.get("cancel")
         token, forget = follow(given)
-        future = self._spawn(lambda: function(*args, **{**keywords, "cancel": token}), token)
+        future = spawn(self._host.pool, lambda: function(*args, **{**keywords, "cancel": token}), token)
         future.add_done_callback(lambda _: forget())
-        return future
-
-    def _spawn(self, work: Callable[[], Any], token: CancelToken) -> CallFuture:
-        future = CallFuture(token)
-        self._host.pool.spawn(lambda: future.run(work))
         return future
 
     # ------------------------------------------------------------ the end
@@ -614,6 +610,13 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client {self.revision} on {self._sessions.newest.session!r}>"
+
+
+def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture:
+    """Run something on a thread of its own."""
+    future = CallFuture(token)
+    pool.spawn(lambda: future.run(work))
+    return future
 
 
 def follow(cancel: Cancel) -> tuple[CancelToken, Callable[[], None]]:
@@ -682,5 +685,5 @@ def _close_at_exit() -> None:
     """Close each client politely that nobody has closed, unless a thread waits: it would print its loss as it dies."""
     for client in list(_open_clients):
         opened = client._sessions.newest
-        if opened.session.pending <= opened.subscriptions.has_background:
+        if opened.session.pending <= (opened.subscriptions.background is not None):
             client.close()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-import threading
 from concurrent.futures import Future, as_completed, wait
 from copy import copy
 from functools import partial
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, TypeVar
+from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, TypeVar
 
-from ..engine.pool import waiting
+from ..engine.pool import Pool, waiting
+from ..engine.requests import CancelToken
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError
 from ..schema.mismatch import listed, nearest
 from ..types import CallToolResult, Tool
 from .calls import DEFAULT, Seconds
-from .client import Arguments, Client, all_or_first, follow
+from .client import Arguments, Client, all_or_first, follow, spawn
 from .config import Config, read_servers
 from .connect import connect, wanted_revisions
 from .session import Cancel, OnProgress, check_token
@@ -227,13 +227,14 @@ def connect_all(config: Config, *, separator: str = "__", strict: bool = False, 
     cancel = keywords.pop("cancel", None)
     check_token(cancel)
     token, forget = follow(cancel)
+    pool = Pool(None, "minimcp-open")
     openings: dict[Future[Client], str] = {}
     clients: dict[str, Client] = {}
     failed: dict[str, Exception] = {}
     try:
         for name in servers.names:
-            opening = _start(f"open-{name}", partial(connect, name, config=servers, cancel=token, **keywords))
-            openings[opening] = name
+            work = partial(connect, name, config=servers, cancel=token, **keywords)
+            openings[spawn(pool, work, token)] = name
         with waiting():
             for opening in as_completed(openings):
                 error = opening.exception()
@@ -253,24 +254,13 @@ def connect_all(config: Config, *, separator: str = "__", strict: bool = False, 
         raise
     finally:
         forget()
-
-
-def _start(name: str, work: Callable[[], T]) -> Future[T]:
-    """Run something on a thread of its own."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name=f"minimcp-{name}", daemon=True).start()
-    return future
+        pool.close()
 
 
 def _close_all(clients: Iterable[Client]) -> None:
     """Close side by side; each close has its own bounds, and goes on when this wait is interrupted."""
-    closing = [_start("close", client.close) for client in clients]
+    pool = Pool(None, "minimcp-close")
+    closing = [spawn(pool, client.close, CancelToken()) for client in clients]
     with waiting():
         wait(closing)
+    pool.close()

@@ -544,15 +544,13 @@ def _fields(content: Any) -> Result:
     return {name: value for name, value in written.items() if value is not None}
 
 
-def _read_roots(
-    params: Mapping[str, Json], parts: Mapping[str, Json], revision: Revision
-) -> tuple[None, Callable[[Any], Result]]:
-    return None, lambda returned: {"roots": [root.to_wire() for root in as_roots(returned)]}
+def _write_roots(returned: Any) -> Result:
+    return {"roots": [root.to_wire() for root in as_roots(returned)]}
 
 
 KINDS = {
     "sampling/createMessage": Kind("sample", "sampling", _read_sample),
     "elicitation/create": Kind("elicit", "elicitation", _read_elicit),
-    "roots/list": Kind("list_roots", "roots", _read_roots),
+    "roots/list": Kind("list_roots", "roots", lambda params, parts, revision: (None, _write_roots)),
 }
 """By method."""

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from random import uniform
@@ -112,7 +112,6 @@ class Changes:
         self._end: Callable[[], None] = _nothing
         """Ends the stream on the wire; set by whoever opened it, and called once."""
         self._ending: Optional[Outcome] = None
-        self._forget_close: Callable[[], None] = _nothing
         self._closed = False
         self._changed = threading.Condition()
         self._waiting: dict[tuple[str, Optional[str]], Change] = {}
@@ -221,14 +220,7 @@ class Changes:
         with self._changed:
             if self._ending is None:
                 self._ending = ending
-            self._forget_close()
             self._changed.notify_all()
-
-    def _close_after(self, seconds: float) -> None:
-        """Close the stream in so many seconds, unless it ends before."""
-        with self._changed:
-            if self._ending is None:
-                self._forget_close = timer.after(seconds, self.close)
 
 
 class Subscriptions:
@@ -248,18 +240,14 @@ class Subscriptions:
         self._uris: set[str] = set()
         self._listened: Counter[str] = Counter()
         """In a session: how many streams of the program listen to a resource."""
-        self._background: Optional[Changes] = None
+        self.background: Optional[Changes] = None
+        """The client's own stream, which is one of the session's pending requests."""
         self._pause = FIRST_PAUSE
 
     @property
     def subscribed(self) -> tuple[str, ...]:
         """The resources that `subscribe` has asked for."""
         return tuple(sorted(self._uris))
-
-    @property
-    def has_background(self) -> bool:
-        """Whether one of the session's pending requests is the background stream."""
-        return self._background is not None
 
     @contextmanager
     def _locked(self, deadline: Deadline, cancel: Cancel = None) -> Iterator[None]:
@@ -356,10 +344,8 @@ class Subscriptions:
                 self._listened = +self._listened
                 for uri in uris:
                     if uri not in self._listened and uri not in self._uris and self._session.cause is None:
-                        try:
+                        with suppress(McpError):
                             self._session.request("resources/unsubscribe", {"uri": uri}, deadline)
-                        except McpError as error:
-                            log.debug("resources/unsubscribe of %s: %s", one_line(uri), error)
         except McpError as error:
             log.debug("resources/unsubscribe: %s", error)
 
@@ -413,7 +399,7 @@ class Subscriptions:
         While both are open a change may be told twice; none goes unheard.
         """
         wanted = self._declared(self._lists)._replace(resource_subscriptions=tuple(sorted(uris)))
-        old, new = self._background, None
+        old, new = self.background, None
         if any(wanted):
             new = self._open(wanted, deadline, cancel, self._host.tell)
             assert new.honored is not None
@@ -422,7 +408,7 @@ class Subscriptions:
                 new.close()
                 what = f"{self._session.name}: the server does not tell of changes of {one_line(min(refused))}"
                 raise CapabilityNotSupported(what)
-        self._background = new
+        self.background = new
         if old is None:
             return
         if new is not None and old._ending is not None and old.honored is not None:
@@ -431,7 +417,7 @@ class Subscriptions:
         if new is None or self._session.in_order:
             old.close()
         else:
-            old._close_after(OVERLAP_SECONDS)
+            timer.after(OVERLAP_SECONDS, old.close)
 
     def _reopen(self, stream: Changes, began: float) -> None:
         """A stream has ended. If it was in the background, open another, after a pause that grows with each attempt."""
@@ -440,13 +426,13 @@ class Subscriptions:
         while self._session.cause is None:
             try:
                 with self._locked(NEVER):  # whoever opens a stream holds it until that is in its place
-                    if stream is not self._background:
+                    if stream is not self.background:
                         return
                 self._session.sleep(Deadline(self._pause * uniform(0.5, 1.0)))
                 self._pause = min(2 * self._pause, LONGEST_PAUSE)
                 deadline = Deadline(BACKGROUND_SECONDS)
                 with self._locked(deadline):
-                    if stream is self._background:
+                    if stream is self.background:
                         self._replace(set(self._uris), deadline)
             except McpError as error:
                 if self._session.cause is None:

@@ -12,7 +12,7 @@ import minimcp
 from minimcp.client import connect as connecting
 from minimcp.client.cache import Cache
 
-from ..answering import R4, R5, Answering, error, result
+from ..answering import R5, Answering, error, result
 from ..scripted import notice, wait_for
 from ..support import WAIT
 from .test_cache import Hand
@@ -101,18 +101,6 @@ def test_all_six_methods_are_kept_each_for_itself(connected: Callable[..., Conne
     client.ping()
     client.ping()
     assert server.pipe.methods().count("server/discover") == 4
-
-
-@pytest.mark.requirement("M:CACHE-17")
-def test_nothing_is_kept_without_a_hint_or_a_revision_that_has_hints(connected: Callable[..., Connected]) -> None:
-    for client, server in (
-        connected({"tools/list": tools("a", ttl=None)}),
-        connected({"tools/list": tools("a")}, R4),
-        connected({"tools/list": tools("a")}, cache=False),
-    ):
-        for use in ("use", "use", "refresh", "use", "bypass"):
-            assert names(client, cache=use) == ["a"]
-        assert server.pipe.methods() == ["tools/list"] * 5
 
 
 @pytest.mark.requirement("M:CACHE-5", "M:CACHE-14", "M:MRTR-C13")

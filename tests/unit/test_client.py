@@ -9,50 +9,9 @@ import pytest
 
 import minimcp
 from minimcp.client import client as module, client as tool_calls
-from minimcp.types import Implementation
 
-from ..answering import R1, R4, R5, Answering, discovered, error, initialized, result, silence
-from ..support import WAIT, eventually, let_go, run_python
-
-
-def test_facts() -> None:
-    with minimcp.connect(Answering({"initialize": initialized(R1, tools={}, vendor=1)}), revision=R1) as client:
-        assert client.revision == R1 and isinstance(client.revision, str)
-        assert client.server_info == Implementation("scripted", "0")
-        assert client.capabilities == {"tools": {}, "vendor": 1} and client.instructions is None
-        assert client.stderr_tail == "" and repr(client).startswith(f"<Client {R1} on <ConnectionSession")
-    stamp = {"io.modelcontextprotocol/serverInfo": {"name": "new", "version": "2", "icons": 5}}
-    with minimcp.connect(Answering({"server/discover": discovered(_meta=stamp)})) as client:
-        assert client.revision == R5
-        assert client.server_info == Implementation("new", "2"), "as far as it can be read"
-    with minimcp.connect(Answering({"server/discover": discovered()})) as client:
-        assert client.server_info is None
-
-
-def test_a_call_of_a_tool() -> None:
-    server = Answering({"tools/call": [
-        result(content=[{"type": "text", "text": "hello"}], structuredContent=[1], other=2),
-        result(content=[], isError=True),
-        result(content=[{"type": "text", "text": "why"}], isError=True),
-        result(content="no list"),
-        error(-32602, "unknown"),
-    ]})
-    with minimcp.connect(server, revision=R4) as client:
-        done = client.call_tool("t", {"a": 1})
-        assert (done.text, done.structured_content, done.value, done.extra) == ("hello", [1], [1], {"other": 2})
-        assert server.pipe.messages[-1]["params"] == {"name": "t", "arguments": {"a": 1}}
-        with pytest.raises(minimcp.ToolError, match="t failed"):
-            client.call_tool("t")
-        assert server.pipe.messages[-1]["params"] == {"name": "t"}
-        with pytest.raises(minimcp.ToolError, match="why") as caught:
-            client.call_tool("t")
-        assert caught.value.result.is_error
-        with pytest.raises(minimcp.ProtocolViolation, match="tools/call"):
-            client.call_tool("t")
-        with pytest.raises(minimcp.InvalidParams) as unknown:
-            client.call_tool("t")
-        assert unknown.value.from_peer
-
+from ..answering import R4, Answering, error, result, silence
+from ..support import WAIT, eventually, run_python
 
 WRAPPED = {"type": "object", "properties": {"result": {"type": "integer"}}, "x-minimcp-wrapped": True}
 
@@ -118,37 +77,6 @@ def test_what_is_no_call_is_told_before_anything_is_sent() -> None:
         assert len(server.pipe.methods()) == 2 and "0 outgoing" in repr(client)
 
 
-@pytest.mark.requirement("M:LOG-1")
-def test_a_log_level_travels_as_the_era_wants() -> None:
-    old = Answering({"logging/setLevel": result()})
-    with minimcp.connect(old, revision=R4) as client:
-        client.set_log_level("error")
-    assert old.pipe.messages[-1] == {
-        "jsonrpc": "2.0", "id": 2, "method": "logging/setLevel", "params": {"level": "error"},
-    }
-    new = Answering({"x": result()}, modern=True)
-    with minimcp.connect(new) as client:
-        client.set_log_level("error")
-        client.request("x")
-    assert new.pipe.messages[-1]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == "error"
-    assert "logging/setLevel" not in new.pipe.methods()
-
-
-def test_notifications_and_pings() -> None:
-    for modern in (False, True):
-        server = Answering({"ping": result()}, modern=modern)
-        with minimcp.connect(server, revision=R5 if modern else R4) as client:
-            client.notify("notifications/vendor", {"a": 1})
-            client.notify("notifications/bare")
-            assert 0 <= client.ping() < WAIT
-            assert server.pipe.methods()[-3:] == [
-                "notifications/vendor", "notifications/bare", "server/discover" if modern else "ping",
-            ]
-        with pytest.raises(minimcp.ConnectionLost):
-            client.notify("notifications/bare")
-        client.close()
-
-
 def test_messages_by_hand_are_checked_before_they_are_sent() -> None:
     server = Answering()
     with minimcp.connect(server, revision=R4) as client:
@@ -161,13 +89,6 @@ def test_messages_by_hand_are_checked_before_they_are_sent() -> None:
             with pytest.raises(TypeError, match="a method is a str, not the int 5"):
                 send(5)
         assert server.pipe.methods() == sent
-
-
-def test_a_client_that_is_collected_open_warns() -> None:
-    server = Answering()
-    held = [minimcp.connect(server, revision=R4)]
-    assert let_go(held, "unclosed <Client")
-    assert eventually(lambda: server.pipe.closed)
 
 
 def test_open_clients_are_closed_at_exit() -> None:

@@ -14,9 +14,9 @@ from minimcp import CancelToken, Refused
 from minimcp.client import calls as module
 from minimcp.engine import timer as deadlines
 
-from ..answering import R4, R5, Answering, error, result, silence
+from ..answering import Answering, result, silence
 from ..rows import for_each
-from ..scripted import Task, notice, wait_for
+from ..scripted import Task, wait_for
 from ..support import WAIT, MovedTime, eventually
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -206,22 +206,6 @@ def test_questions_that_make_no_sense(members: Any) -> None:
     assert len(legs(server)) == 1
 
 
-@pytest.mark.requirement("M:BASE-18")
-def test_which_methods_may_ask() -> None:
-    done = result(a=1)
-    for method in ("tools/call", "prompts/get", "resources/read"):
-        client, server = connected({method: [asks("s", a=ELICIT), done]}, **HOST)
-        with client:
-            assert client.request(method, {"p": 1}) == {"a": 1}
-        assert legs(server, method)[1] == {"p": 1, "requestState": "s", "inputResponses": {"a": ADA}}
-    client, server = connected({"completion/complete": [asks("s", a=ELICIT), done]}, **HOST)
-    with client, pytest.raises(minimcp.ProtocolViolation, match="not input_required"):
-        client.request("completion/complete")
-    server = Answering({"tools/call": asks("s", a=ELICIT)})
-    with minimcp.connect(server, revision=R4, **HOST) as client:
-        assert client.request("tools/call")["resultType"] == "input_required", "a word like any other there"
-
-
 @pytest.mark.requirement("M:MRTR-C14")
 def test_a_host_may_keep_the_questions_and_go_on_later() -> None:
     client, server = connected([asks("1", a=ELICIT), asks(None, b=ELICIT), DONE], **HOST)
@@ -232,18 +216,6 @@ def test_a_host_may_keep_the_questions_and_go_on_later() -> None:
         params = {"name": "t", "inputResponses": answers, "requestState": kept["requestState"]}
         assert client.request("tools/call", params)["content"][0]["text"] == "done"
     assert legs(server)[1:] == [params, {"name": "t", "inputResponses": {"b": ADA}}]
-
-
-def test_errors_between_rounds() -> None:
-    refused = error(-32602, "no", {"reason": "invalid_request_state"})
-    client, server = connected([asks("s", a=ELICIT), refused], **HOST)
-    with client, pytest.raises(minimcp.RequestStateRejected):
-        client.call_tool("t")
-    assert len(legs(server)) == 2
-    client, server = connected([asks("s", a=ELICIT), error(-32022, data={"supported": [R5]}), DONE], **HOST)
-    with client:
-        assert client.call_tool("t").text == "done"
-    assert legs(server)[1] == legs(server)[2]
 
 
 # ---------------------------------------------------------------- many at once
@@ -382,42 +354,4 @@ def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatc
         assert client.call_tool("a", timeout=WAIT).text == "done"
 
 
-def test_a_handler_calls_back() -> None:
-    outcomes: List[Any] = []
-
-    def sample(request: Any) -> str:
-        outcomes.append(client.request("inner", timeout=WAIT))
-        try:
-            client.request("silent", timeout=0.05)
-        except minimcp.RequestTimeout:
-            outcomes.append("timeout")
-        outcomes.append(client.call_tool("inner").text)
-        return "ho"
-
-    def answer(message: Any) -> Any:
-        params = message["params"]
-        if "inputResponses" in params:
-            return DONE(message)
-        return asks(None, a=ELICIT if params["name"] == "inner" else SAMPLE)(message)
-
-    client, _ = connected({"tools/call": answer, "inner": result(a=1), "silent": silence}, elicit=person, sample=sample)
-    with client:
-        assert client.call_tool("outer").text == "done"
-    assert outcomes == [{"a": 1}, "timeout", "done"]
-
-
 # ---------------------------------------------------------------- what goes wrong underneath
-
-
-def test_progress_of_every_round_reaches_the_caller() -> None:
-    seen: List[Any] = []
-
-    def answer(message: Any) -> Any:
-        token = message["params"]["_meta"]["progressToken"]
-        server.pipe.give(notice("notifications/progress", progressToken=token, progress=len(legs(server))))
-        return asks("s", a=ELICIT)(message) if len(legs(server)) == 1 else DONE(message)
-
-    client, server = connected(answer, **HOST)
-    with client:
-        client.call_tool("t", on_progress=lambda report: seen.append(report.progress))
-    assert seen == [1, 2]

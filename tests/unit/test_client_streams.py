@@ -14,7 +14,7 @@ from minimcp.errors import ConnectionLost, RequestTimeout
 
 from ..answering import R4
 from ..listening import LISTEN, PROMPTS, TOOLS, UPDATED, Host, about, agree
-from ..scripted import Task, notice
+from ..scripted import notice
 from ..support import WAIT, eventually
 
 ALL: Dict[str, Any] = {
@@ -167,22 +167,6 @@ def test_a_stream_that_the_server_ends(end: Callable[[Any, Any], None], said: An
         assert eventually(lambda: not client._sessions.newest.session.handler.streams), "nothing is kept of it"
     with pytest.raises(ConnectionLost, match="closed"):
         changes.next()
-
-
-@pytest.mark.parametrize("session", [True, False])
-def test_the_end_of_a_connection_is_a_loss_to_whoever_iterates(session: bool) -> None:
-    host = Host(session=session)
-    client = minimcp.connect(host, revision=R4 if session else "auto")
-    changes = client.listen(**ALL)
-    task = Task(lambda: list(changes))
-    client.close()
-    with pytest.raises(ConnectionLost, match="closed"):
-        task.result()
-    changes.close()
-    assert list(changes) == []
-    with pytest.raises(ConnectionLost):
-        client.listen(**ALL)
-    assert not client._sessions.newest.session.handler.listeners
 
 
 # ---------------------------------------------------------------- what it may cost

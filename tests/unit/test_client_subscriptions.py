@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-import weakref
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, Callable, Dict, Iterator, List
@@ -26,9 +24,9 @@ from minimcp.client import client as client_module, subscriptions as module
 from minimcp.client.subscriptions import Filter
 
 from ..answering import R4, Answer, error, result, silence
-from ..listening import ACKNOWLEDGED, LISTEN, PROMPTS, RESOURCES, TOOLS, UPDATED, Host, about, agree
+from ..listening import ACKNOWLEDGED, LISTEN, PROMPTS, TOOLS, UPDATED, Host, about, agree
 from ..scripted import Task, cancelled, notice, wait_for
-from ..support import WAIT, eventually, let_go
+from ..support import WAIT, eventually
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +44,6 @@ def opened(host: Host, **keywords: Any) -> Iterator[Any]:
 
 # ---------------------------------------------------------------- how a stream begins
 
-Make = Callable[[Any], List[Any]]
 
 FAULTS: Dict[str, Any] = {
     "silence": (
@@ -249,24 +246,6 @@ def asked(host: Host, count: int) -> List[Any]:
 LISTED = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 
 
-@pytest.mark.requirement("M:SUB-19", "M:PRM-7")
-def test_connect_opens_a_stream_for_the_callbacks() -> None:
-    host, heard = Host(), Heard()
-    with opened(host, **heard.callbacks):
-        assert asked(host, 1) == [LISTED]
-        (id,) = host.listens()
-        host.pipe.give(about(id, TOOLS), about(id, PROMPTS), about(id, RESOURCES), about(id, UPDATED, uri="a://1"))
-        assert heard.next(4) == ["tools", "prompts", "resources", "a://1"]
-    assert host.closed() == [id]
-
-
-@pytest.mark.parametrize("capabilities", [{"tools": {}}, {"tools": {"listChanged": False}}, {}])
-def test_no_stream_is_opened_for_what_the_server_never_tells(capabilities: Any) -> None:
-    host, heard = Host(capabilities=capabilities), Heard()
-    with opened(host, **heard.callbacks), opened(Host(), on_resource_updated=print):
-        assert not host.calls(LISTEN)
-
-
 @pytest.mark.requirement("M:SUB-24")
 def test_a_subscription_replaces_the_stream() -> None:
     host, heard = Host(), Heard()
@@ -383,14 +362,6 @@ def test_a_server_that_gives_no_stream_is_connected_all_the_same(
 
 
 # ---------------------------------------------------------------- clients that go
-
-
-def test_a_client_that_listens_is_collected() -> None:
-    host = Host()
-    held: List[Any] = [minimcp.connect(host, on_tools_changed=print)]
-    client = weakref.ref(held[0])
-    assert let_go(held, "unclosed <Client")
-    assert eventually(lambda: gc.collect() >= 0 and client() is None) and eventually(lambda: host.pipe.closed)
 
 
 def test_a_client_that_only_listens_is_closed_at_exit() -> None:

@@ -15,9 +15,8 @@ from minimcp import Server, StdioServer
 from minimcp.client import connect as connecting
 from minimcp.client.connect import MOVED, read_target
 from minimcp.stdio import child
-from minimcp.types import Implementation
 
-from ..answering import R1, R4, R5, Answering, error
+from ..answering import R4, R5, Answering, error
 from ..scripted import Task
 from ..support import ROOT, WAIT
 
@@ -149,20 +148,6 @@ def test_a_former_option_says_which_limit_it_is_now(old: str, new: str) -> None:
     assert hasattr(minimcp.Limits(), new)
 
 
-def test_options_that_there_are_not() -> None:
-    for options, said in (
-        ({"timeuot": 1}, "did you mean timeout="), ({"elicitation_handler": repr}, "did you mean elicit="),
-        ({"limits": 5}, "limits is Limits"), ({"cache": 1}, "cache is True or False, not 1"),
-        ({"extensions": []}, "extensions is a mapping or None"), ({"client_info": 5}, "client_info is an Impl"),
-    ):
-        with pytest.raises(TypeError, match=said):
-            minimcp.connect(Server("x"), **options)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"StdioServer has no option stderr=: say connect\(\.\.\., stderr="):
-        StdioServer(["a"], stderr=print)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="did you mean inherit_env="):
-        StdioServer(["a"], inheritenv=True)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("revision", ["auto", "handshake"])
 def test_a_file_is_run_where_and_with_what_is_asked(script: Path, tmp_path: Path, revision: str) -> None:
     other = tmp_path / "other"
@@ -170,54 +155,6 @@ def test_a_file_is_run_where_and_with_what_is_asked(script: Path, tmp_path: Path
     with minimcp.connect(str(script), revision=revision, cwd=other, env={"MARK": "x"}, timeout=WAIT) as client:
         client.list_tools()
         assert client.call_tool("where").value == [os.path.realpath(other), "x"]
-
-
-def test_what_is_told_of_a_server_that_does_not_start(tmp_path: Path) -> None:
-    with pytest.raises(minimcp.ConnectionFailed, match="^connect took .* for a command line: .*no-such-program"):
-        minimcp.connect("no-such-program --serve")
-    lines: List[str] = []
-    crash = [sys.executable, "-c", "import sys; print('out of luck', file=sys.stderr); sys.exit(4)"]
-    with pytest.raises(minimcp.ConnectionFailed) as caught:
-        minimcp.connect(crash, connect_timeout=WAIT, stderr=lines.append)
-    assert lines == ["out of luck"], "it cannot have died of a probe that it did not read"
-    assert str(caught.value).startswith("connect took the target for an argument list: ")
-    assert "out of luck" in caught.value.stderr_tail
-    assert caught.value.exit_code == 4 and R5 not in str(caught.value)
-    assert "server.run()" not in str(caught.value)
-    with pytest.raises(minimcp.ConnectionFailed, match=r"with code 0\n.* does this program call server.run\(\)\?$"):
-        minimcp.connect([sys.executable, "-c", "import minimcp; minimcp.Server('x')"], connect_timeout=WAIT, cwd=ROOT)
-    assert str(caught.value).count("out of luck") == 2, "in the command, and in the last lines"
-
-
-TWICE = """
-import os, sys
-folder = sys.argv[1]
-first = not os.path.exists(folder + "/started")
-open(folder + "/started", "a").write("x")
-print("Starting", file=sys.stderr)
-sys.stdin.readline()
-sys.exit({reason})
-"""
-
-
-@pytest.mark.parametrize(
-    ("reason", "shown"),
-    [
-        ("'no database'", ["Starting", "no database"] * 2),
-        ("'no probe' if first else 'no database'", ["Starting", "no probe", "Starting", "no database"]),
-    ],
-)
-def test_a_server_that_dies_of_the_probe_and_without_it(tmp_path: Path, reason: str, shown: List[str]) -> None:
-    lines: List[str] = []
-    command = [sys.executable, "-S", "-c", TWICE.format(reason=reason), str(tmp_path)]
-    with pytest.raises(minimcp.ConnectionFailed) as caught:
-        minimcp.connect(command, connect_timeout=WAIT, stderr=lines.append)
-    assert (tmp_path / "started").read_text() == "xx"
-    assert lines == shown
-    assert caught.value.stderr_tail == "Starting\nno database\n"
-    assert caught.value.__cause__ is None and caught.value.__suppress_context__  # one flat exception says it all
-    assert str(caught.value).count("    no database") == 1
-    assert ("    no probe" in str(caught.value)) == ("no probe" in shown)
 
 
 def test_a_server_that_never_agrees_is_ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,30 +208,6 @@ def test_a_refusal_and_a_silence_say_what_the_target_was_taken_for() -> None:
         minimcp.connect(Answering({"initialize": error(-32603)}))
     with pytest.raises(minimcp.RequestTimeout, match="a server in this process"):
         minimcp.connect(Answering({"initialize": lambda message: None}), connect_timeout=0.02)
-
-
-def test_how_the_client_describes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    def told(**options: Any) -> Any:
-        server = Answering()
-        with minimcp.connect(server, revision=R1, **{"connect_timeout": WAIT, **options}):
-            raise AssertionError("it answers another revision")
-
-    def opening(**options: Any) -> Any:
-        server = Answering()
-        with minimcp.connect(server, revision=R4, **options):
-            return server.pipe.messages[0]["params"]
-
-    with pytest.raises(minimcp.UnsupportedRevision):
-        told()
-    monkeypatch.setattr(sys, "argv", ["/a/host.py"])
-    assert opening()["clientInfo"]["name"] == "host.py" and opening()["capabilities"] == {}
-    for argv in ([""], []):
-        monkeypatch.setattr(sys, "argv", argv)
-        assert opening()["clientInfo"]["name"] == "minimcp"
-    for info in (Implementation("me", "1"), {"name": "me", "version": "1"}):
-        assert opening(client_info=info)["clientInfo"] == {"name": "me", "version": "1"}
-    extensions = {"com.example/x": {"a": 1}}
-    assert opening(extensions=extensions)["capabilities"] == {"extensions": extensions}
 
 
 def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
@@ -352,11 +265,3 @@ def test_a_server_that_ends_while_it_is_given_up(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(minimcp.Cancelled):
         minimcp.connect(["a"], cancel=token)
     assert len(servers) == 2 and servers[1].pipe.closed and servers[1].pipe.methods() == []
-
-
-def test_a_trace_of_every_message() -> None:
-    lines: List[Any] = []
-    with minimcp.connect(Server("x"), revision=R4, trace=lambda arrow, text: lines.append((arrow, text))) as client:
-        client.ping()
-    assert [arrow for arrow, _ in lines] == ["-->", "<--", "-->", "-->", "<--"]
-    assert '"initialize"' in lines[0][1] and '"ping"' in lines[3][1]

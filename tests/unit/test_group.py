@@ -12,7 +12,7 @@ import pytest
 import minimcp
 from minimcp import CancelToken, Group, Server, connect_all
 
-from ..answering import R4, Answering, AnsweringPipe, error, initialized, result, silence
+from ..answering import R4, Answering, error, initialized, result, silence
 from ..scripted import Task
 from ..support import WAIT, eventually
 
@@ -37,45 +37,6 @@ def opened(servers: Dict[str, Any], **keywords: Any) -> Group:
 
 def names(group: Group) -> List[str]:
     return [each.name for each in group.list_tools()]
-
-
-class Together(Answering):
-    """Opens when so many are being opened; its pipe closes when so many are being closed."""
-
-    def __init__(self, barrier: threading.Barrier) -> None:
-        super().__init__()
-        self.barrier = barrier
-
-    def open_pipe(self) -> AnsweringPipe:
-        self.barrier.wait(WAIT)
-        pipe, close = super().open_pipe(), AnsweringPipe.close
-        waited = threading.Event()
-
-        class Slow(AnsweringPipe):
-            __slots__ = ()
-
-            def close(self) -> None:
-                if not waited.is_set():
-                    waited.set()
-                    barrier.wait(WAIT)
-                close(self)
-
-        barrier = self.barrier
-        slow = Slow(pipe.answers)
-        self.pipe = slow
-        return slow
-
-
-def test_all_are_opened_and_closed_side_by_side() -> None:
-    barrier = threading.Barrier(20)
-    servers = {f"s{number}": Together(barrier) for number in range(20)}
-    group = opened(servers)
-    assert list(group.clients) == list(servers) and group.errors == {}
-    assert "s0, s1" in repr(group) and repr(group).endswith("0 errors>")
-    group.close()
-    assert all(server.pipe.closed for server in servers.values()) and not barrier.broken
-    group.close()
-    assert group.errors == {}
 
 
 @pytest.mark.requirement("M:TOOL-24")
@@ -222,19 +183,6 @@ def test_a_server_that_cannot_list_leaves_its_tools_out_until_it_can() -> None:
         assert names(group) == ["a__x", "b__y"] and group.errors == {}
         with pytest.raises(TypeError, match="timeout"):
             group.list_tools(timeout="1")  # type: ignore[arg-type]
-
-
-def test_one_may_be_closed_early_and_all_in_any_order() -> None:
-    servers = {name: answering("x") for name in "abc"}
-    with opened(servers) as group:
-        group.clients["b"].close()
-        assert group.errors == {}, "it is not lost"
-        assert names(group) == ["a__x", "c__x"]
-        for name in "ca":
-            group.clients[name].close()
-        assert names(group) == []
-    with pytest.raises(minimcp.ConnectionLost):
-        group.call_tool("a__x")
 
 
 def test_many_calls_to_many_servers() -> None:

@@ -12,8 +12,8 @@ import minimcp
 from minimcp.client import host as module
 from minimcp.client.host import Dispatcher
 
-from ..answering import R4, R5, Answering
-from ..scripted import cancelled, notice, wait_for
+from ..answering import R4, Answering
+from ..scripted import notice, wait_for
 from ..support import eventually
 
 
@@ -85,27 +85,3 @@ def test_notices_reach_their_callbacks(caplog: pytest.LogCaptureFixture) -> None
         assert [(message.level, message.data) for message in heard] == [("info", {"a": 1})]
         assert eventually(lambda: "prompts/list_changed: nobody listens" in caplog.text)
     assert "a notifications/message that makes no sense" in caplog.text
-
-
-@pytest.mark.requirement("PING-01", "BASE-17", "BASE-18")
-def test_what_a_server_may_ask() -> None:
-    server = Answering({"ping": lambda message: {"result": {}}})
-    with minimcp.connect(server, revision=R4):
-        server.pipe.ask("ping")
-        server.pipe.ask("elicitation/create", id="s2", message="?")
-        assert eventually(lambda: len([each for each in server.pipe.messages if "method" not in each]) == 2)
-    answers = [each for each in server.pipe.messages if "method" not in each]
-    assert {"jsonrpc": "2.0", "id": "s1", "result": {}} in answers
-    assert [each["error"]["code"] for each in answers if "error" in each] == [-32601]
-
-
-@pytest.mark.requirement("M:BASE-9", "M:STD-5")
-def test_where_a_server_must_not_ask(caplog: pytest.LogCaptureFixture) -> None:
-    server = Answering(modern=True)
-    with minimcp.connect(server) as client:
-        assert client.revision == R5
-        server.pipe.ask("ping")
-        server.pipe.give(cancelled(99))
-        assert eventually(lambda: "must not send requests" in caplog.text)
-        assert client.ping() >= 0
-    assert all("method" in each for each in server.pipe.messages)

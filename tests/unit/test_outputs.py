@@ -25,12 +25,6 @@ def filled(made: OutputChecks, name: str = "tool", **members: Any) -> CallToolRe
     return result
 
 
-def test_the_value_of_what_was_not_listed_is_what_came() -> None:
-    assert filled(OutputChecks()).value == "x", "which is all that there is"
-    assert filled(OutputChecks(), structured_content={"result": 1}).value == {"result": 1}
-    assert filled(checks(NUMBER), "plain", structured_content=[1]).value == [1]
-
-
 def test_a_wrapping_is_taken_off_where_the_schema_says_that_it_is_one() -> None:
     assert filled(checks(NUMBER), structured_content={"result": 1}).value == {"result": 1}
     for word in ("x-minimcp-wrapped", "x-fastmcp-wrap-result"):

@@ -103,16 +103,6 @@ def test_the_next_call_begins_anew(both: Tuple[minimcp.Client, Server]) -> None:
     assert all(pipe.closed for pipe in server.pipes[:-1])
 
 
-@pytest.mark.requirement("M:STD-12")
-def test_a_lost_call_fails_and_is_never_sent_again(both: Tuple[minimcp.Client, Server]) -> None:
-    client, server = both
-    server.answers["work"] = [lambda message: server.die(), result(done=True)]
-    with pytest.raises(minimcp.ConnectionLost):
-        client.request("work")
-    assert client.request("work")["done"]
-    assert [len(calls) for calls in server.sent("work")] == [1, 1]
-
-
 def test_what_the_client_says_of_its_server_is_the_newest() -> None:
     server = Server({"server/discover": [discovered("new"), error(-32601)]})
     with minimcp.connect(server, restart=True, timeout=WAIT) as client:
@@ -122,17 +112,6 @@ def test_what_the_client_says_of_its_server_is_the_newest() -> None:
         client.request("work")
         assert (client.server_info.name, client.revision) == ("scripted", R4)
         assert "resources" not in client.capabilities
-
-
-def test_many_callers_wait_for_one_beginning(both: Tuple[minimcp.Client, Server]) -> None:
-    client, server = both
-    lost(client, server)
-    server.gate.clear()
-    tasks = [Task(client.request, "work") for _ in range(20)]
-    waited_for(client, 20)
-    server.gate.set()
-    assert all(task.result()["done"] for task in tasks)
-    assert len(server.pipes) == 2 and len(server.sent("work")[1]) == 20
 
 
 def test_a_beginning_that_fails(both: Tuple[minimcp.Client, Server]) -> None:
