@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -140,8 +141,9 @@ def test_how_it_ended_and_what_it_said_last(start: Start) -> None:
 
 
 def test_one_that_never_read_what_was_sent(start: Start) -> None:
-    transport = start("import os; os._exit(1)")
+    transport = start("import time; time.sleep(600)")
     transport.send(b"unread\n", 0)
+    os.kill(transport.pid, signal.SIGKILL)
     assert transport.receive() == []
     transport.lost("x")
     assert not transport.was_read()
