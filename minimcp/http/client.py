@@ -272,6 +272,8 @@ class HttpSession(ClientSession):
     def renew_in_fork(self) -> None:
         """In a forked process the connections are those of another one: let go of them without a word."""
         self._lock, self._session = threading.RLock(), None
+        for call in self._calls.waiting():
+            call.http = AbortableRequest()  # type: ignore[attr-defined]  # what is shut down is so in both processes
         self._calls.close(ConnectionLost(f"{self.name}: this process is a fork of the one that connected"))
         self._ended.set()
 

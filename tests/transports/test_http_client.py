@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import socket
 import ssl
@@ -729,6 +730,25 @@ def test_an_auth_that_fails() -> None:
         with pytest.raises(minimcp.ConnectionFailed, match="cannot be sent"):
             connect(peer, auth="a\r\nX: y")
         assert not peer.heard
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_leaves_the_connections_of_its_parent_alone() -> None:
+    done = threading.Event()
+
+    def wait(heard: Heard, wire: Wire) -> None:
+        assert done.wait(WAIT)
+        wire.result(DONE)
+
+    with Peer({"tools/call": wait}) as peer, connect(peer) as client:
+        running = client.submit(client.call_tool, "t")
+        peer.wait_for("tools/call")
+        child = os.fork()
+        if not child:
+            os._exit(not isinstance(client.loss, minimcp.ConnectionLost))
+        assert os.waitpid(child, 0)[1] == 0
+        done.set()
+        assert running.result(WAIT).text == "done"
 
 
 def test_a_proxy_is_asked() -> None:
