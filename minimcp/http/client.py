@@ -24,7 +24,14 @@ from ..client.host import ClientHandler
 from ..client.session import ClientSession, OnProgress, Params, Result, check_token, progress_reader
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork, waiting
-from ..engine.requests import AT_ONCE, Calls, CancelToken, IncomingRequest, PendingCall, RunningRequests, Sink
+from ..engine.requests import (
+    Calls,
+    CancelToken,
+    IncomingRequest,
+    PendingCall,
+    RunningRequests,
+    Sink,
+)
 from ..engine.timer import NEVER, Deadline, timer
 from ..engine.transport import SessionGone
 from ..errors import (
@@ -91,6 +98,9 @@ RESUME_TRIES = 3
 
 EMPTY_STREAMS = 3
 """How many streams in a row may end at once without anything new, before they are asked for less and less often."""
+
+AT_ONCE = 64
+"""HTTP requests at the same time at most when many are sent at once."""
 
 SESSION_SECONDS = 0.5
 """What calls that are under way get to be refused too, when the server knows the session no more."""
@@ -752,7 +762,7 @@ class HttpSession(ClientSession):
                 log.debug("<-- progress for %s, which nobody waits for", one_line(token))
                 return
             waits.put(params)
-            if waits is call:
+            if call is not None and waits is call:
                 call.report()
         elif message.method == "notifications/cancelled":
             reason = params.get("reason")

@@ -258,13 +258,11 @@ class EventStream:
         try:
             with self._write_lock:
                 if not (self.done or self.begun or self._frames):
+                    self.done = True
                     if self._trace is not None:
                         self._trace("-->", line.rstrip(b"\n"))
-                    try:
-                        if self._writer is not None:
-                            self._writer.send(status, [("Content-Type", JSON_TYPE), *self._headers], line)
-                    finally:
-                        self.done = True  # not before: who is in `serve` takes the response for complete then
+                    if self._writer is not None:
+                        self._writer.send(status, [("Content-Type", JSON_TYPE), *self._headers], line)
                 else:
                     self.queue(line)
                     self._end(flush=True)
@@ -286,14 +284,12 @@ class EventStream:
             if flush:
                 self._flush()
         finally:
-            try:
-                if self._writer is not None and not self.done:
-                    if not self.begun:
-                        self._writer.begin(200, [*STREAM_HEADERS, *self._headers])
-                    self.begun = True
-                    self._writer.end()
-            finally:
-                self.done = True
+            ended, self.done = self.done, True
+            if self._writer is not None and not ended:
+                if not self.begun:
+                    self._writer.begin(200, [*STREAM_HEADERS, *self._headers])
+                self.begun = True
+                self._writer.end()
 
     def abandon(self) -> None:
         """The peer is gone for good: nothing is sent any more. Never blocks."""

@@ -605,6 +605,8 @@ def test_a_server_that_knows_no_session_is_not_asked_for_ever_and_what_may_be_wr
         with pytest.raises(minimcp.ConnectionLost, match="ended the session, and the one before it: .* sessions=False"):
             client.call_tool("t")
         assert len(peer.all("initialize")) == 2 and len(peer.all("tools/call")) == 2
+
+
 def test_of_many_calls_only_what_was_refused_is_sent_again() -> None:
     said, alive = _sessions()
     with Peer(said, handshake=True) as peer, connect(peer) as client:
