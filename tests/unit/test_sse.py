@@ -56,6 +56,15 @@ def test_an_id_lasts_and_counts_when_its_block_is_complete() -> None:
     ]
 
 
+def test_another_connection_goes_on_behind_the_last_id() -> None:
+    reader = EventReader()
+    begun = b"retry: 5\nid: 1\ndata: a\n\nid: 2\nevent: x\ndata: b\nda"
+    assert list(reader.feed(begun)) == [Event("a", "message", "1")]
+    reader.begin()
+    assert list(reader.feed(b"\xef\xbb\xbfdata: c\n\n")) == [Event("c", "message", "1")]
+    assert (reader.last_id, reader.retry) == ("1", 5)
+
+
 @for_each(("field", "retry"), [
     (b"retry: 500", 500), (b"retry: 1x", None), (b"retry: -1", None), (b"retry:", None), (b"retry: " + b"9" * 16, None),
 ])
