@@ -248,11 +248,10 @@ class Entry(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """What `Transcript.assert_flow` may call it, most exact first."""
-        of = f" of {self.method}" if self.method else ""
-        if self.kind == "error":
-            code = self.message["error"].get("code")
-            return f"error {code}{of}", f"error {code}", f"error{of}", "error"
-        return {"result": (f"result{of}", "result"), "noise": ("noise",)}.get(self.kind, (self.method,))
+        if self.kind in ("request", "notification"):
+            return (self.method,)
+        words = [f"error {self.message['error'].get('code')}", "error"] if self.kind == "error" else [self.kind]
+        return tuple(word + of for word in words for of in ((f" of {self.method}", "") if self.method else ("",)))
 
     def __str__(self) -> str:
         content, id = self.message, ""
@@ -292,18 +291,17 @@ class Transcript:
             read = text
         with self._changed:
             for message in read if isinstance(read, list) else [read]:
-                is_message = isinstance(message, dict)
-                method = self._method(arrow, message) if is_message else ""
-                self._entries.append(Entry(arrow, message if is_message else text, method))
+                method = ""
+                if not isinstance(message, dict):
+                    message = text
+                elif "method" not in message:
+                    method = self._open.pop((_BACK[arrow], repr(message.get("id"))), "")
+                else:
+                    method = str(message["method"])
+                    if "id" in message:
+                        self._open[arrow, repr(message["id"])] = method
+                self._entries.append(Entry(arrow, message, method))
             self._changed.notify_all()
-
-    def _method(self, arrow: str, message: dict[str, Any]) -> str:
-        id, method = repr(message.get("id")), message.get("method")
-        if method is None:
-            return self._open.pop((_BACK[arrow], id), "")
-        if "id" in message:
-            self._open[arrow, id] = str(method)
-        return str(method)
 
     def __iter__(self) -> Iterator[Entry]:
         with self._changed:
@@ -345,16 +343,16 @@ class Transcript:
             AssertionError: There is no such request, or no answer to it yet.
         """
         __tracebackhide__ = True
-        entries = iter(self)
-        asked = next((entry for entry in entries if entry.kind == "request" and entry.message == request), None)
-        if asked is None:
-            raise AssertionError(self._shown(f"{request!r:.100} is no request of"))
-        for entry in entries:
-            if entry.kind in ("result", "error") and entry.direction != asked.direction:
+        asked: Optional[Entry] = None
+        for entry in self:
+            if asked is None:
+                asked = entry if entry.kind == "request" and entry.message == request else None
+            elif entry.kind in ("result", "error") and entry.direction != asked.direction:
                 answer: dict[str, Json] = entry.message
                 if repr(answer.get("id")) == repr(request["id"]):
                     return answer
-        raise AssertionError(self._shown(f"{asked} has no answer in"))
+        problem = f"{request!r:.100} is no request of" if asked is None else f"{asked} has no answer in"
+        raise AssertionError(self._shown(problem))
 
     def wait_for(self, expected: str, timeout: float = 10.0) -> Entry:
         """Wait for a message that nobody's call waits for; returns the first, which may have passed already.

@@ -139,13 +139,9 @@ class HttpServer:
         if scheme not in ("http", "https") or not host or not port:
             raise ValueError(f"a URL begins with http:// or https:// and names a host, and not so {url[:100]!r}")
         self.url = url.partition("#")[0]
-        self._options = {
+        self._options: dict[str, Any] = {
             "headers": dict(headers or {}), "auth": auth, "verify": verify, "cert": cert, "proxies": proxies,
         }
-
-    def fetcher(self) -> Fetcher:
-        """What sends requests to it. Errors as `Fetcher`."""
-        return Fetcher(self.url, **self._options)
 
     def __repr__(self) -> str:
         return f"HttpServer({without_secrets(self.url)!r})"
@@ -253,7 +249,7 @@ class HttpSession(ClientSession):
         self, server: HttpServer, handler: ClientHandler, limits: Limits,
         trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> None:
-        self._fetcher, self._url = server.fetcher(), server.url
+        self._fetcher, self._url = Fetcher(server.url, **server._options), server.url
         super().__init__(self._fetcher.shown, handler)
         self.mirror: Any = RequestHeaders(self.name)
         self.refused: Optional[int] = None
@@ -275,6 +271,8 @@ class HttpSession(ClientSession):
     def renew_in_fork(self) -> None:
         """In a forked process the connections are those of another one: let go of them without a word."""
         self._lock, self._session = threading.RLock(), None
+        for call in self._calls.waiting():
+            call.http = AbortableRequest()  # type: ignore[attr-defined]  # what is shut down is so in both processes
         self._calls.close(ConnectionLost(f"{self.name}: this process is a fork of the one that connected"))
         self._ended.set()
 

@@ -31,8 +31,7 @@ TO_THE_HANDSHAKE: Dict[str, Any] = {
     "400 with an old error": lambda heard, wire: wire.error(-32000, "no session"),
     "404": lambda heard, wire: wire.whole(404, b"not found", "text/plain"),
     "404 with method not found": lambda heard, wire: wire.error(-32601, status=404),
-    "405": lambda heard, wire: wire.whole(405),
-    "406": lambda heard, wire: wire.whole(406),
+    "405": lambda heard, wire: wire.whole(405), "406": lambda heard, wire: wire.whole(406),
     "415": lambda heard, wire: wire.whole(415),
     "200 with nothing that is a result": lambda heard, wire: wire.whole(200, b"hello", "text/plain"),
     "200 with an old error": lambda heard, wire: wire.error(-32601, status=200),
@@ -50,12 +49,9 @@ def test_what_leads_to_the_handshake(probe: str) -> None:
 
 
 NO_VERDICT: Dict[str, Any] = {
-    "HTTP 500": lambda heard, wire: wire.whole(500),
-    "HTTP 503": lambda heard, wire: wire.whole(503),
-    "HTTP 429": lambda heard, wire: wire.whole(429),
-    "HTTP 408": lambda heard, wire: wire.whole(408),
-    "HTTP 401": lambda heard, wire: wire.whole(401),
-    "HTTP 403": lambda heard, wire: wire.whole(403),
+    "HTTP 500": lambda heard, wire: wire.whole(500), "HTTP 503": lambda heard, wire: wire.whole(503),
+    "HTTP 429": lambda heard, wire: wire.whole(429), "HTTP 408": lambda heard, wire: wire.whole(408),
+    "HTTP 401": lambda heard, wire: wire.whole(401), "HTTP 403": lambda heard, wire: wire.whole(403),
     "the connection broke": lambda heard, wire: wire.cut(),
     "speaks 1999-01-01": lambda heard, wire: wire.error(UNSUPPORTED, data={"supported": ["1999-01-01"]}),
     "header": lambda heard, wire: wire.error(-32020, "header"),

@@ -33,10 +33,8 @@ STREAMS: list[Any] = [
     ),
     (b"\xef\xbb\xbfdata: x\n\ndata: y\n\n", [Event("x"), Event("y")]),
     (b"data: a\n\r\ndata: b\r\r\ndata: c\r\n\n", [Event("a"), Event("b"), Event("c")]),
-    (b"data: a\n\ndata: {\"half\":\n", [Event("a")]),
-    (b"data: a\xffb\xe2\x80\xa8c\n\n", [Event("a\ufffdb\u2028c")]),
-    (b": hello\n:\ncolour: red\ndata: x\n: y\n\n", [Event("x")]),
-    (b"data\ndata\n\n\n", [Event("\n")]),
+    (b"data: a\n\ndata: {\"half\":\n", [Event("a")]), (b"data: a\xffb\xe2\x80\xa8c\n\n", [Event("a\ufffdb\u2028c")]),
+    (b": hello\n:\ncolour: red\ndata: x\n: y\n\n", [Event("x")]), (b"data\ndata\n\n\n", [Event("\n")]),
     (b"data: a\n\n\xef\xbb\xbfdata: y\n\n", [Event("a")]),
     (format_event(b'{"a":1}\n', id="3-1") + format_event("one\r\ntwo\rthree\nfour", event="tick", retry=50),
      [Event('{"a":1}', id="3-1"), Event("one\ntwo\nthree\nfour", "tick", "3-1")]),
@@ -56,6 +54,15 @@ def test_an_id_lasts_and_counts_when_its_block_is_complete() -> None:
     assert list(reader.feed(b"data: a\n\nid: 3\ndata\n\nid\ndata: b\n\n")) == [
         Event("a", id="2"), Event("", id="3"), Event("b", id=""),
     ]
+
+
+def test_another_connection_goes_on_behind_the_last_id() -> None:
+    reader = EventReader()
+    begun = b"retry: 5\nid: 1\ndata: a\n\nid: 2\nevent: x\ndata: b\nda"
+    assert list(reader.feed(begun)) == [Event("a", "message", "1")]
+    reader.begin()
+    assert list(reader.feed(b"\xef\xbb\xbfdata: c\n\n")) == [Event("c", "message", "1")]
+    assert (reader.last_id, reader.retry) == ("1", 5)
 
 
 @for_each(("field", "retry"), [
