@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import threading
 import tracemalloc
 from typing import Any
@@ -17,7 +16,7 @@ from minimcp.http.options import HttpOptions
 from minimcp.http.sessions import Sessions
 
 from ..support import WAIT, eventually
-from .http_app import NEWEST, Served, Shaken, Stage, alone, call, core_of, message, post, serve, stage_server
+from .http_app import NEWEST, Served, Shaken, Stage, alone, core_of, message, post, serve, stage_server
 
 requirement = pytest.mark.requirement
 
@@ -418,29 +417,3 @@ def test_without_sessions_a_revision_may_not_be_served(stage: Stage) -> None:
     assert serve(core, post(message("tools/list"))).status == 200
     assert serve(core, post(message("tools/list"), {"MCP-Protocol-Version": "2025-03-26"})).status == 400
     server.close()
-
-
-# ------------------------------------------------------------ many at once
-
-
-def test_answers_never_cross(core: Endpoint) -> None:
-    clients = [Shaken(core) for _ in range(8)]
-    wrong: list[Any] = []
-
-    def work(number: int) -> None:
-        for turn in range(20):
-            request = call("add", {"a": number * 1000, "b": turn}) if turn % 2 else None
-            if request is None:
-                response = clients[number].request("tools/call", called("add", {"a": number * 1000, "b": turn}))
-            else:
-                response = serve(core, request)
-            text = json.loads(response.body)["result"]["content"][0]["text"]
-            if text != str(number * 1000 + turn):
-                wrong.append(text)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
-    assert wrong == [] and len(core._responses) == 0
