@@ -370,14 +370,14 @@ class Endpoint(HttpService):
             return peer.revision, peer, self._registry.route(request, peer)
         admitted = session.handler.admit(request)
         assert admitted is not None
-        if session.peer is None:
+        if opens:
+            known, session.peer = session.peer, admitted[0]
             try:
-                self.sessions.add(session)
+                if known is None:
+                    self.sessions.add(session)
             except InternalError as error:
                 session.end("there are too many")
                 raise HttpError.of(error, 503, request.id) from None
-        if opens or session.peer is None:
-            session.peer = admitted[0]
         return (admitted[0].revision, *admitted)
 
     def _end_behind(self, session: Session) -> None:

@@ -269,9 +269,8 @@ class RequestParser:
             if len(self._heads) == _CACHED_HEADS:
                 self._heads.clear()
             known = self._heads[before_and_after] = parse_head(block)
-        method, path, headers, http11, keep_alive, _, expects_continue = known
-        headers = Headers.of({**headers.lists, "content-length": [found[1].decode()]}, headers.cache)
-        return Head(method, path, headers, http11, keep_alive, int(found[1]), expects_continue)
+        headers = Headers.of({**known.headers.lists, "content-length": [found[1].decode()]}, known.headers.cache)
+        return known._replace(headers=headers, length=int(found[1]))
 
 
 class _ChunkedBody:

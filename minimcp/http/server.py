@@ -138,10 +138,9 @@ class Writer(ResponseWriter):
                 self._put(b"%x\r\n%b\r\n" % (len(data), data) if self._head.http11 else data)
 
     def has_room(self) -> bool:
-        try:
+        with suppress(OSError, ValueError):
             return wait(self._connection.socket, 0, to_write=True)
-        except (OSError, ValueError):
-            return True  # it is closed
+        return True  # it is closed
 
     def end(self) -> None:
         with self._write_lock:
@@ -474,8 +473,7 @@ class RunningHttp:
                 self._move(connection, CLOSED)
             else:
                 self._refuse(connection, BadRequest(408, "the request did not come in time"))
-        for connection in self.lent:
-            writer = connection.writer
+        for writer in [each.writer for each in self.lent]:
             if writer is not None:
                 writer.look()
         if self._accept_at is not None and self._accept_at <= now and self._cut_at is None:
@@ -594,9 +592,8 @@ class RunningHttp:
         self._was_cut, self._cut_at = True, now + END_SECONDS
         for connection in list(self._kept):
             self._move(connection, CLOSED)
-        for connection in self.lent:
+        for connection, writer in [(each, each.writer) for each in self.lent]:
             connection.cut()
-            writer = connection.writer
             if writer is not None:
                 writer.lose()
 

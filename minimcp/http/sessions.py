@@ -131,25 +131,26 @@ class PostResponse(Sink):
         """Send the last message, as the whole body if it is the first; or end without one. Never raises."""
         with self._changed:
             first, self._decided = not self._decided, True
-        if self.stream is not None:
-            self.stream.finish(line)
-        elif first:
-            status, headers = 200, STREAM_HEADERS
-            if line:
-                headers = [("Content-Type", JSON_TYPE)]
-                if self._shared.trace is not None:
-                    self._shared.trace("-->", line.rstrip(b"\n"))
-                found = None if self._revision.handshake else _CODE.match(line)
-                status = STATUS.get(int(found[1]), 200) if found else 200
-            try:
-                self._writer.send(status, [*headers, *self.headers], line)
-            except ConnectionLost as error:
-                log.debug("an answer could not be written: %s", error)
-        else:
+        if self.stream is None and not first:
             return
-        with self._changed:
-            self.done = True  # not before: who is in `wait` takes the response for complete then
-            self._changed.notify_all()
+        try:
+            if self.stream is None:
+                status, headers = 200, STREAM_HEADERS
+                if line:
+                    headers = [("Content-Type", JSON_TYPE)]
+                    if self._shared.trace is not None:
+                        self._shared.trace("-->", line.rstrip(b"\n"))
+                    found = None if self._revision.handshake else _CODE.match(line)
+                    status = STATUS.get(int(found[1]), 200) if found else 200
+                self._writer.send(status, [*headers, *self.headers], line)
+            else:
+                self.stream.finish(line)
+        except ConnectionLost as error:
+            log.debug("an answer could not be written: %s", error)
+        finally:
+            with self._changed:
+                self.done = True  # not before: who is in `wait` takes the response for complete then
+                self._changed.notify_all()
 
     def cancel(self, reason: str) -> None:
         """The client has gone, or the session ends: nothing more is sent for what runs. Never blocks."""
@@ -223,7 +224,6 @@ class Session:
     """The stream for what belongs to no request."""
     ended = shut = False
     _calls: Optional[Calls] = None  # of all responses, made with the first question
-    _calls_lock = threading.Lock()
 
     def __init__(self, make_handler: MakeHandler, end: Callable[[Session], None]) -> None:
         self.id, self.key = secrets.token_urlsafe(32), secrets.token_hex(6)
@@ -231,7 +231,7 @@ class Session:
         self.responses: list[PostResponse] = []
         self.pending: list[Line] = []  # what `unsolicited` is to send, or the next one
         self.used_at = time.monotonic()
-        self._numbers = count(1)
+        self._numbers, self._lock = count(1), threading.Lock()
 
     def new_stream_name(self) -> str:
         """A name that no other stream of any session has."""
@@ -256,7 +256,7 @@ class Session:
 
     def calls(self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]) -> Calls:
         """Questions to the client that go this way; it answers those of all responses by POST."""
-        with self._calls_lock:
+        with self._lock:
             if self._calls is None:
                 self._calls = Calls("http", lambda *_: False, len)  # nothing is sent this way
                 if self.ended:
@@ -298,7 +298,7 @@ class Session:
         if self.ended:
             return
         cause = ConnectionLost(f"http: {reason}")
-        with self._calls_lock:
+        with self._lock:
             self.ended = True
         if self._calls is not None:
             self._calls.close(cause)

@@ -112,13 +112,6 @@ def test_pages_of_an_allowed_host_and_programs_without_origin_are_let_in(core: E
     assert serve(core, alone("server/discover", headers={"Origin": "http://localhost:3000"})).status == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/mcp/", "//mcp", "/%6dcp", "/MCP", "/mcp/x", ""])
-def test_the_path_is_exact(core: Endpoint, path: str) -> None:
-    request = alone("server/discover")
-    assert serve(core, HttpRequest("POST", path, request.headers, request.body)).status == 404
-    assert serve(core, HttpRequest("POST", "/mcp?a=1", request.headers, request.body)).status == 200
-
-
 @requirement("SHTTP-01", "M:HTTP-1")
 @pytest.mark.parametrize(("verb", "status"), [("PUT", 405), ("HEAD", 405), ("OPTIONS", 405), ("BREW", 501)])
 def test_other_verbs_are_refused(core: Endpoint, verb: str, status: int) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from minimcp import Context, EventStore, Server
 from minimcp.http.endpoint import Endpoint
-from minimcp.http.headers import HttpRequest
 
 from ..support import WAIT, eventually
 from .http_app import Recording, Served, Shaken, Stage, core_of, serve, stage_server
@@ -163,17 +162,6 @@ def test_a_silent_stream_gets_comments(server: Server) -> None:
     core.close()
 
 
-def test_a_vanished_client_is_noticed_by_the_comment(server: Server) -> None:
-    core = core_of(server, keepalive=0.02, event_store=False)
-    client = Shaken(core)
-    stream = listening(client)
-    stream.writer.gone = True  # nobody has noticed
-    assert eventually(lambda: not list(core.sessions._sessions.values())[0].unsolicited.is_connected())
-    stream.writer.lose()
-    stream.finished()
-    core.close()
-
-
 # ------------------------------------------------------------ coming back
 
 
@@ -288,14 +276,6 @@ def test_ids_of_others_and_unknown_ids_are_refused(core: Endpoint) -> None:
         assert "event_store" in response.json["error"]["message"]
 
 
-def test_events_that_are_not_kept_any_more_are_not_made_up(server: Server) -> None:
-    core = core_of(server, event_store=EventStore(max_events=2))
-    client = Shaken(core)
-    events = client.request("tools/call", called("count")).events
-    assert serve(core, client.get(Last_Event_ID=events[0].id)).status == 400
-    assert len(serve(core, client.get(Last_Event_ID=events[2].id)).messages) == 2
-
-
 @requirement("X-22")
 def test_without_a_store_there_are_no_ids(server: Server, stage: Stage) -> None:
     core = core_of(server, event_store=False)
@@ -322,17 +302,7 @@ def test_a_client_that_is_gone_again_is_waited_for(core: Endpoint, stage: Stage)
     assert len(serve(core, client.get(Last_Event_ID=last)).messages) == 2
 
 
-def test_a_session_that_ends_forgets_its_events(server: Server) -> None:
-    store = EventStore()
-    core = core_of(server, event_store=store)
-    client = Shaken(core)
-    client.request("tools/call", called("count"))
-    assert repr(store).startswith("<EventStore 4 events")
-    client.delete()
-    assert repr(store) == "<EventStore 0 events, 0 bytes>"
-
-
-def test_a_store_of_events_is_bounded() -> None:
+def test_a_store_of_events_is_bounded_and_forgets_sessions_that_end(server: Server) -> None:
     store = EventStore(max_events=100, max_bytes=50)
     for number in range(1, 11):
         store.add("a.1", number, b"x" * 10)
@@ -342,19 +312,17 @@ def test_a_store_of_events_is_bounded() -> None:
     assert store.after("a.1", 9) is None and store.after("b.1", 0) is None
     store.add("b.1", 2, b"y")
     store.forget("b")
-    assert store.after("b.1", 1) is None
-    store.add("c.1", 1, b"")
-    store.renew_in_fork()
-    assert store.after("c.1", 0) is None
+    assert store.after("b.1", 1) is None and repr(store) == "<EventStore 0 events, 0 bytes>"
+    core = core_of(server, event_store=EventStore(max_events=2))
+    client = Shaken(core)
+    events = client.request("tools/call", called("count")).events
+    assert serve(core, client.get(Last_Event_ID=events[0].id)).status == 400
+    assert len(serve(core, client.get(Last_Event_ID=events[2].id)).messages) == 2
+    client.delete()
+    assert "EventStore 0 events" in repr(core._shared.store)
+    core.close()
+    core.renew_in_fork()  # as in a forked process
+    assert client.request("ping").status == 404 and "0 sessions" in repr(core)
     for limits in ({"max_events": 0}, {"max_bytes": 0}):
         with pytest.raises(ValueError, match="at least"):
             EventStore(**limits)
-
-
-def test_a_fork_begins_anew(core: Endpoint) -> None:
-    client = Shaken(core)
-    core.close()
-    core.renew_in_fork()
-    assert client.request("ping").status == 404
-    assert "0 sessions" in repr(core)
-    assert serve(core, HttpRequest("GET", "/mcp", {"Host": "localhost"})).status == 400

@@ -13,7 +13,7 @@ from minimcp.http.legacy_sse import _MOST_BYTES, _MOST_WAITING, SseServer, SseTr
 from minimcp.http.options import HttpOptions
 
 from ..support import WAIT, eventually
-from .http_app import Recording, Served, Stage, message
+from .http_app import Recording, Served, message
 
 requirement = pytest.mark.requirement
 
@@ -177,12 +177,3 @@ def test_a_pipe_ends_once_and_takes_only_so_much() -> None:
     assert pipe.receive() == [] and not pipe.is_heard()
     with pytest.raises(ConnectionLost):
         pipe.send(b"3\n", WAIT)
-
-
-def test_too_many_waiting_messages_are_refused(server: Server, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    sse = sse_of(server)
-    client = Old(sse)
-    monkeypatch.setattr(SseTransport, "put", lambda self, body: False)
-    assert client.post(message("ping")).status == 503
-    sse.close()
-    client.stream.finished()

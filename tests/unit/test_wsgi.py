@@ -14,7 +14,7 @@ import pytest
 
 from minimcp import ConnectionLost, Context, HttpOptions, HttpRequest, HttpResponse, Server
 from minimcp.http import wsgi
-from minimcp.http.wsgi import PIECES, Mailbox, WsgiApp
+from minimcp.http.wsgi import PIECES, Mailbox
 from tests.support import WAIT, eventually
 from tests.transports.http_app import Stage, alone, call, message, post, stage_server
 
@@ -170,13 +170,6 @@ def test_a_closed_endpoint_refuses_and_a_closed_server_serves_again(server: Serv
     assert whole(Host(app)(alone("server/discover")))[0] == 503
     server.close()
     assert whole(Host(app)(alone("server/discover")))[0] == 200
-
-
-def test_a_fault_of_the_core_is_told_without_words(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    app: WsgiApp = server.wsgi()
-    monkeypatch.setattr(app._server, "serve", lambda request, writer, **options: None)
-    assert whole(Host(app)(alone("server/discover")))[0] == 500
-    assert app._server.closing is False
 
 
 # ------------------------------------------------------------ the mailbox
