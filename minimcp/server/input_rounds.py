@@ -22,7 +22,7 @@ from ..engine.requests import Handler, IncomingRequest
 from ..errors import one_line
 from ..protocol.lifecycle import INPUT_REQUIRED
 from ..protocol.messages import Json
-from .questions import CARRIERS, Asked, Asker, BlockingAsker, ElicitUrl, Question, ask_now, read_result
+from .questions import CARRIERS, Asked, Asker, ElicitUrl, Question, ask_now, read_result
 
 log = logging.getLogger("minimcp.rounds")
 
@@ -161,12 +161,8 @@ def asker_of(incoming: IncomingRequest) -> Asker:
     """Who answers what the handler of a request asks; made with the first question."""
     with _making:
         if incoming.asker is None:
-            if incoming.request.method not in CARRIERS:
-                incoming.asker = Asker(incoming)
-            elif incoming.peer.revision.handshake:
-                incoming.asker = BlockingAsker(incoming)
-            else:
-                incoming.asker = ReplayAsker(incoming)
+            replays = incoming.request.method in CARRIERS and not incoming.peer.revision.handshake
+            incoming.asker = ReplayAsker(incoming) if replays else Asker(incoming)
         asker: Asker = incoming.asker
         return asker
 

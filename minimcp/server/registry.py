@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
 from ..engine.connection import ConnectionHandler
-from ..engine.requests import NO_HEADERS, IncomingRequest, Line, Route, Sink
+from ..engine.requests import IncomingRequest, Line, Route, Sink
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, one_line
 from ..protocol.lifecycle import LISTEN, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request
@@ -304,19 +304,24 @@ class ServerRole(ConnectionHandler):
 
     Args:
         registry: What the server can do.
+        later: Has a line written some time; None where notifications of changes cannot be sent.
+        end: Closes the connection when what runs has finished.
         on_end: Called when the connection has ended, on the reader's thread.
     """
 
     answers_invalid = True
-    later: Optional[Callable[[Line], None]] = None
-    """Has a line written some time; None where notifications of changes cannot be sent."""
 
-    def __init__(self, registry: Registry, on_end: Callable[[ServerRole], None] = lambda role: None) -> None:
-        self._registry, self._on_end = registry, on_end
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        later: Optional[Callable[[Line], None]] = None,
+        end: Callable[[], None] = lambda: None,
+        on_end: Callable[[ServerRole], None] = lambda role: None,
+    ) -> None:
+        self._registry, self.later, self.end, self._on_end = registry, later, end, on_end
         self.session = ServerSession(registry.offer)
         self.facts = registry.config
-        self.headers: Mapping[str, str] = NO_HEADERS
-        self.end: Callable[[], None] = lambda: None
         self._shut_down = False
 
     @property

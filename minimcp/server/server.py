@@ -499,7 +499,7 @@ class Server:
                     print(f"{self.name} serves at {running.url}{more}", file=sys.stderr, flush=True)
                 return running
 
-            self._serve_run(start)
+            self._run(start, with_parent=False)
             return
         if transport != "stdio":
             raise ValueError(f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'")
@@ -509,20 +509,23 @@ class Server:
             log.warning(FOR_A_PERSON)
         streams = StandardStreams.take(self._limits.message_bytes)
         try:
-            self._serve_run(lambda run: self.connect(streams, name=self.name, on_end=run.wake), with_parent=True)
+            self._run(lambda run: self.connect(streams, name=self.name, on_end=run.wake), with_parent=True)
         finally:
             streams.restore()
 
-    def _serve_run(self, start: Callable[[Run], Served], *, with_parent: bool = False) -> None:
-        def is_busy() -> bool:
-            return any(isinstance(each, Submitting) and each.running for each in list(self._config.executors))
-
-        run = Run(self._config.main, self._limits.drain_grace, with_parent=with_parent, is_busy=is_busy)
-        self._runs = [*self._runs, run]
+    def _run(self, start: Callable[[Run], Served], *, with_parent: bool) -> None:
+        executors = self._config.executors
+        run = Run(
+            self._config.main,
+            self._limits.drain_grace,
+            with_parent=with_parent,
+            is_busy=lambda: any(isinstance(each, Submitting) and each.running for each in list(executors)),
+        )
+        self._runs.append(run)
         try:
             run.serve(lambda: start(run))
         finally:
-            self._runs = [each for each in self._runs if each is not run]
+            self._runs.remove(run)
 
     def open_pipe(self) -> Transport:
         """A client's end of a new connection in memory: through the real codec, without a process or a socket."""
@@ -549,7 +552,7 @@ class Server:
             if on_end is not None:
                 on_end()
 
-        role = ServerRole(self._registry, ended)
+        role = ServerRole(self._registry, on_end=ended)
         channel = Connection(
             pipe, role, limits=self._limits, pool=self._pool, cap=self._cap, name=name, trace=self._trace
         )
@@ -644,9 +647,10 @@ class Server:
 
     def _start_http(self, host: str, port: int, path: str, *, newer: bool, older: bool) -> RunningHttp:
         from ..http.legacy_sse import SseServer
+        from ..http.options import HttpOptions
         from ..http.server import RunningHttp
 
-        options = self._http_options()
+        options = self._http or HttpOptions()
         running = RunningHttp(
             self._endpoint(path) if newer else None,
             SseServer(self.connect, options, self._limits.streams) if older else None,
@@ -660,26 +664,21 @@ class Server:
         self._listening = [*(each for each in self._listening if not each.ended), running]
         return running
 
-    def _http_options(self) -> HttpOptions:
-        from ..http.options import HttpOptions
-
-        return self._http or HttpOptions()
-
     def _endpoint(self, path: str, **changes: Any) -> Endpoint:
         """What serves one path, with sessions of its own."""
         from ..http.endpoint import Endpoint
+        from ..http.options import HttpOptions
 
         if not path.startswith("/"):
             raise ValueError(f"a path begins with /, unlike {path!r}")
 
         def role(later: Callable[[Line], None], end: Callable[[], None]) -> ServerRole:
-            made = ServerRole(self._registry, lambda role: None)
-            made.later, made.end = later, end
-            return made
+            return ServerRole(self._registry, later=later, end=end)
 
         streams = changes.pop("max_streams", self._limits.streams)
+        options = replace(self._http or HttpOptions(), **changes)
         return Endpoint(
-            self._registry, role, path=path, options=replace(self._http_options(), **changes), limits=self._limits,
+            self._registry, role, path=path, options=options, limits=self._limits,
             pool=self._pool, cap=self._cap, max_streams=streams, trace=self._trace,
         )
 
@@ -693,7 +692,7 @@ class Server:
         """
         config, grace = self._config, self._limits.drain_grace
         config.main.clear("the server is closing")
-        for run in self._runs:
+        for run in list(self._runs):
             run.wake()
         with self._state_lock:
             closing: list[Callable[[], None]] = [partial(each.close, grace) for each in self._connections.values()]
@@ -787,10 +786,6 @@ def _refuse_moved(option: str) -> None:
         for name in (option, short):
             if name in cls.__dataclass_fields__:
                 raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({name}=...)")
-    if option == "stateless_http":
-        raise TypeError("Server(...): stateless_http= is now http=HttpOptions(sessions=False)")
-    if option == "state_codec":
-        raise TypeError("Server(...) has no option state_codec=: it is gone, states are signed, with state_keys")
 
 
 def _announced(given: Union[Iterable[str], Mapping[str, Json], None]) -> Mapping[str, Json]:

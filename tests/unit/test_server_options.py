@@ -48,7 +48,7 @@ MOVED = [
     ("max_streams", "limits=Limits(streams=...)"), ("max_rounds", "limits=Limits(rounds=...)"),
     ("ask_timeout", "limits=Limits(ask_timeout=...)"), ("drain_grace", "limits=Limits(drain_grace=...)"),
     ("sessions", "http=HttpOptions(sessions=...)"), ("allowed_hosts", "http=HttpOptions(allowed_hosts=...)"),
-    ("max_body_bytes", "http=HttpOptions(body_bytes=...)"), ("stateless_http", "http=HttpOptions(sessions=False)"),
+    ("max_body_bytes", "http=HttpOptions(body_bytes=...)"),
 ]  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def test_an_option_that_has_moved_says_where(name: str, now: str) -> None:
 
 def test_an_option_that_there_is_not() -> None:
     for name, words in (
-        ("state_codec", "it is gone, states are signed"), ("lifespan", "there is none"), ("host", r"server.run\(...\)"),
+        ("stateless_http", "sessions=False"), ("lifespan", "there is none"), ("host", r"server.run\(...\)"),
         ("titel", r"did you mean title=\?"), ("xyzzy", "there is version, title, .*, limits, http$"),
     ):
         with pytest.raises(TypeError, match=rf"Server\(...\) has no option {name}=: .*{words}"):
