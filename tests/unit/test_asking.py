@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Dict, List, Optional
 
 import pytest
@@ -10,17 +9,15 @@ import pytest
 from minimcp import (
     Answer,
     Cancelled,
-    CapabilityNotSupported,
     InvalidParams,
     MethodNotFound,
     ProtocolViolation,
     Refused,
-    RequestTimeout,
     RpcError,
     ToolError,
 )
 from minimcp.server.input_rounds import ReplayAsker, Suspend, asker_of
-from minimcp.server.questions import Asker, Elicit, ListRoots, Sample
+from minimcp.server.questions import Asker, Elicit, ListRoots
 
 from ..answering import R1, R4, R5
 from .requests import AnsweringSink, config, exchange
@@ -110,45 +107,7 @@ def test_what_is_no_question() -> None:
     assert made.sink.asked == []
 
 
-def test_after_the_answer_nothing_is_asked() -> None:
-    for revision in (R4, R5):
-        one, made = asker(revision)
-        made.run()
-        with pytest.raises(RuntimeError, match="answered already"):
-            one.ask_all({"a": NAME})
-
-
-def test_capabilities_come_first() -> None:
-    for revision in (R4, R5):
-        one, made = asker(revision)
-        made.peer.capabilities = {"elicitation": {}}
-        with pytest.raises(CapabilityNotSupported):
-            one.ask_all({"a": NAME, "b": Sample("m")})
-        assert made.sink.asked == [] and not one.pending
-
-
-@dataclasses.dataclass
-class Point:
-    x: int
-
-
 # ------------------------------------------------------------ a request for each question
-
-
-def test_all_questions_are_sent_before_the_first_answer_is_waited_for() -> None:
-    def last(request: Dict[str, Any]) -> Any:
-        return None
-
-    one, made = asker(answer=last)
-    outlet: Any = made.sink
-
-    def reply() -> None:
-        for request in reversed(outlet.asked):
-            outlet.calls().settle(request["id"], answers(request))
-
-    outlet._answer = lambda request: reply() if len(outlet.asked) == 2 else None
-    assert one.ask_all({"a": NAME, "b": ListRoots()}) == {"a": Answer("accept", {"n": 1}), "b": []}
-    assert [request["method"] for request in outlet.asked] == ["elicitation/create", "roots/list"]
 
 
 @pytest.mark.requirement("SAMP-13", "ELIC-19", "M:ELI-18")
@@ -172,13 +131,6 @@ def test_answers_that_are_none(answer: Any, error: Any, words: str) -> None:
         one.ask_all({"a": NAME})
     assert getattr(caught.value, "from_peer", True)
     assert made.asker is one
-
-
-def test_an_answer_that_does_not_come() -> None:
-    one, made = asker(answer=lambda request: None, of=config(ask_timeout=0.01))
-    with pytest.raises(RequestTimeout, match="elicitation/create"):
-        one.ask_all({"a": NAME, "b": ListRoots()})
-    assert [line.count(b"notifications/cancelled") for line in made.sink.lines] == [1, 1]
 
 
 # ------------------------------------------------------------ another round for each question

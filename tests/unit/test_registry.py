@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Dict, List, Optional
@@ -13,7 +12,7 @@ import pytest
 
 import minimcp
 from minimcp import CapabilityNotSupported, Context, InvalidParams, MethodNotFound, RpcError, Server
-from minimcp.protocol.lifecycle import LOG_LEVELS, Offer, lacks
+from minimcp.protocol.lifecycle import Offer
 from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
 from minimcp.server.options import annotated, name_of, where
 from minimcp.server.registered import Pages, Registered, Table
@@ -21,7 +20,6 @@ from minimcp.server.registry import Registry
 from minimcp.types import Annotations
 
 from ..answering import R1, R3, R4, R5, REVISIONS
-from ..support import WAIT
 from .requests import config, exchange, read
 
 STAMP = {"io.modelcontextprotocol/serverInfo": {"name": "unit", "version": "1", "title": "Unit"}}
@@ -115,16 +113,6 @@ def test_the_openings() -> None:
     assert "instructions" not in served(registry(), "initialize")
     assert "instructions" not in served(registry(), "server/discover", R5)
     assert served(made, "ping") == {}
-
-
-def test_a_log_level_is_the_sessions() -> None:
-    made = registry()
-    route, request = routed(made, "logging/setLevel", level="error")
-    assert route.handle(request) == {} and request.peer.log_rank == LOG_LEVELS["error"]
-    route, request = routed(made, "logging/setLevel", level="loud")
-    with pytest.raises(InvalidParams):
-        route.handle(request)
-    assert request.peer.log_rank is None
 
 
 def test_how_results_end() -> None:
@@ -256,27 +244,6 @@ def test_a_table() -> None:
     with pytest.raises(KeyError, match="Unknown thing: a"):
         made.remove("a")
     assert places(made) == ["there"] and made.unknown("B") == "Unknown thing: B, did you mean b?"
-
-
-def test_a_name_is_taken_once_whoever_comes() -> None:
-    made = table()
-    gate, outcomes, refused = threading.Barrier(8), [], []
-
-    def add_all(number: int) -> None:
-        gate.wait(WAIT)
-        for name in range(50):
-            try:
-                add(made, str(name), f"of {number}")
-                outcomes.append(name)
-            except ValueError as error:
-                refused.append(str(error))
-
-    threads = [threading.Thread(target=add_all, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
-    assert sorted(outcomes) == list(range(50)) and len(refused) == 350
 
 
 def test_a_mounted_table_is_followed() -> None:
@@ -416,16 +383,6 @@ def test_annotations() -> None:
     for wrong, said in (({"lastModified": "x"}, mistake), (5, "it: annotations is")):
         with pytest.raises(TypeError, match=said):
             annotated(wrong, Annotations, "{}", "it")  # type: ignore[arg-type]
-
-
-def test_what_a_client_lacks() -> None:
-    for name, needed in (
-        ("sampling", {"sampling": {}}),
-        ("elicitation.url", {"elicitation": {"url": {}}}),
-        ("ext:com.example/x", {"extensions": {"com.example/x": {}}}),
-    ):
-        error = lacks(name, "thing 'x'")
-        assert error.data == {"requiredCapabilities": needed} and name in str(error) and "thing 'x'" in str(error)
 
 
 def test_a_handler_needs_what_it_requires() -> None:

@@ -67,20 +67,6 @@ def test_a_stream_says_what_is_honoured_and_then_only_that() -> None:
     ]
 
 
-@pytest.mark.requirement("M:SUB-20", "M:SUB-26")
-@pytest.mark.parametrize("wanted", [
-    {}, {"toolsListChanged": False}, {"resourceSubscriptions": []}, {"promptsListChanged": True},
-    {"resourceSubscriptions": None},
-])
-def test_what_is_not_asked_for_or_not_offered_is_not_honoured(wanted: Dict[str, Any]) -> None:
-    subscriptions = made("tools", "resources")
-    opened = stream(subscriptions, wanted)
-    for kind in ("tools", "prompts", "resources"):
-        subscriptions.list_changed(kind)
-    subscriptions.resource_updated("a://1")
-    assert news(opened) == [changed("subscriptions/acknowledged", notifications={})]
-
-
 def test_subscriptions_without_resources_are_not_honoured() -> None:
     assert news(stream(made()))[0]["params"]["notifications"] == {}
 
@@ -126,25 +112,6 @@ def test_streams_are_counted() -> None:
         work()
     stream(subscriptions)
     assert all(stream(made(max_streams=None)) for _ in range(3))
-
-
-def test_streams_that_open_at_once_are_counted_too() -> None:
-    for _ in range(20):
-        subscriptions, begin, refused = made(max_streams=3), threading.Barrier(8), []
-
-        def open_one(of: Subscriptions = subscriptions, begin: threading.Barrier = begin, to: Any = refused) -> None:
-            begin.wait(WAIT)
-            try:
-                stream(of)
-            except InternalError as error:
-                to.append(error)
-
-        threads = [threading.Thread(target=open_one) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(WAIT)
-        assert (len(subscriptions._streams), len(refused)) == (3, 5)
 
 
 def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None:
