@@ -83,8 +83,10 @@ class ReplayAsker(Asker):
             if answer is not None and pinned not in (None, _digest_of(each)):
                 self._report_change(each)
             elif answer is not None:
+                if isinstance(answer, Exception):
+                    raise copy(answer)
                 try:
-                    found[each.key] = _read_again(each, answer)
+                    found[each.key] = each.question.read(deepcopy(answer))  # the handler's own, no part of the state
                     continue
                 except ValueError as error:
                     log.info("%s is asked again, its answer does not fit: %s", one_line(each.key), one_line(str(error)))
@@ -149,12 +151,6 @@ class ReplayAsker(Asker):
 
 def _digest_of(asked: Asked) -> str:
     return digest([asked.question.method, asked.params])
-
-
-def _read_again(asked: Asked, answer: Any) -> Any:
-    if isinstance(answer, Exception):
-        raise copy(answer)
-    return asked.question.read(deepcopy(answer))  # what the handler does with it is no part of the state
 
 
 def asker_of(incoming: IncomingRequest) -> Asker:
@@ -308,9 +304,15 @@ class States:
     ) -> None:
         if isinstance(keys, (bytes, bytearray, str)):
             raise TypeError("state_keys is a list of keys: put the one into a list")
-        self._keys = [os.urandom(SHORTEST_KEY)] if keys is None else [_checked_key(key) for key in keys]
-        if not self._keys:
+        given = [os.urandom(SHORTEST_KEY)] if keys is None else keys
+        if not given:
             raise ValueError("state_keys has at least one key")
+        for key in given:
+            if not isinstance(key, (bytes, bytearray)):
+                raise TypeError(f"a state key is bytes, such as os.urandom(32), not {type(key).__name__}")
+            if len(key) < SHORTEST_KEY:
+                raise ValueError(f"a state key has {SHORTEST_KEY} bytes or more, not {len(key)}")
+        self._keys = [bytes(key) for key in given]
         self._audience, self._lifetime, self._clock = audience, lifetime, clock
 
     def seal(self, claims: Mapping[str, Json], incoming: IncomingRequest) -> str:
@@ -384,14 +386,6 @@ def binding(incoming: IncomingRequest) -> str:
     params = incoming.request.params
     target = params.get("name"), params.get("uri")
     return digest([incoming.request.method, *target, params.get("arguments") or {}, incoming.peer.principal])
-
-
-def _checked_key(key: Any) -> bytes:
-    if not isinstance(key, (bytes, bytearray)):
-        raise TypeError(f"a state key is bytes, such as os.urandom(32), not {type(key).__name__}")
-    if len(key) < SHORTEST_KEY:
-        raise ValueError(f"a state key has {SHORTEST_KEY} bytes or more, not {len(key)}")
-    return bytes(key)
 
 
 def _mac(key: bytes, payload: bytes) -> bytes:

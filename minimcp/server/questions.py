@@ -19,6 +19,7 @@ from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, NamedTup
 from urllib.parse import urlsplit
 
 from .. import errors, types
+from ..engine.limits import check_number
 from ..engine.requests import IncomingRequest
 from ..errors import one_line
 from ..protocol.lifecycle import Peer, lacks
@@ -184,10 +185,7 @@ class Sample(Question):
         include_context: Optional[Literal["none", "thisServer", "allServers"]] = None,
         metadata: Optional[Mapping[str, Json]] = None,
     ) -> None:
-        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int):
-            raise TypeError(f"max_tokens is an int, not {max_tokens!r}")
-        if max_tokens < 1:
-            raise ValueError(f"max_tokens is at least 1, not {max_tokens}")
+        check_number("max_tokens", max_tokens, least=1, optional=False)
         if include_context is not None and include_context not in CONTEXTS:
             raise ValueError(f"include_context is one of {', '.join(CONTEXTS)}, not {include_context!r}")
         if isinstance(stop_sequences, str):
@@ -195,7 +193,10 @@ class Sample(Question):
         if isinstance(temperature, bool) or not isinstance(temperature, (int, float, type(None))):
             raise TypeError(f"temperature is a number, not {temperature!r}")
         self._messages, self._max_tokens, self._context = _conversation(messages), max_tokens, include_context
-        self._tools = None if tools is None else [_tool(each) for each in tools]
+        self._tools = None if tools is None else list(tools)
+        for tool in self._tools or ():
+            if not isinstance(tool, types.Tool):
+                raise TypeError(f"tools are a list of Tool, not of {type(tool).__name__}")
         self._choice = types.ToolChoice(tool_choice) if isinstance(tool_choice, str) else tool_choice
         stops = None if stop_sequences is None else [_text("a stop sequence", each) for each in stop_sequences]
         if isinstance(model_preferences, str):
@@ -311,12 +312,6 @@ def _conversation(given: Messages) -> list[types.SamplingMessage]:
     if fault is not None:
         raise ValueError(fault)
     return messages
-
-
-def _tool(given: Any) -> types.Tool:
-    if not isinstance(given, types.Tool):
-        raise TypeError(f"tools are a list of Tool, not of {type(given).__name__}")
-    return given
 
 
 # ------------------------------------------------------------ who asks

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Iterator, Ma
 from ..engine.limits import Limits
 from ..engine.requests import IncomingRequest, Route
 from ..engine.timer import Timeout
-from ..errors import InvalidParams, one_line
+from ..errors import InvalidParams, ToolError, one_line
 from ..protocol.lifecycle import SERVER_KEY, Peer, lacks
-from ..protocol.messages import Json, to_json
+from ..protocol.messages import Json, encode_result, to_json
 from ..protocol.versions import Revision
 from ..schema.mismatch import described, nearest
 from .context import Context
@@ -198,11 +198,12 @@ class Registered:
         """Answers when the time is over, unless it is stopped."""
         assert self.timeout is not None
         text = f"{self.key} did not {what} within {self.timeout:g} s"
-        return Timeout(self.timeout, lambda: incoming.expire(self.expired(text, incoming), text))
 
-    def expired(self, text: str, incoming: IncomingRequest) -> bytes:
-        """The line that says the time is over."""
-        raise NotImplementedError
+        def expire() -> None:
+            result = self.failed(ToolError(text), incoming, False)
+            incoming.expire(encode_result(incoming.request.id, result), text)
+
+        return Timeout(self.timeout, expire)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.key!r} = {where(self.function)}>"
