@@ -29,17 +29,27 @@ Completer = Callable[[str, Mapping[str, str]], Completion]
 """From the text typed so far, and the arguments chosen already, to suggestions that may be sent."""
 
 
+class Texts(NamedTuple):
+    """What is known of a function whose arguments arrive as text; see `read_texts`.
+
+    Args:
+        owner: What messages call it: "prompt 'briefing'".
+        signature: How it is called.
+        requires: Client capabilities that it needs, by dotted name.
+        completers: What completes each argument; None where nothing does.
+    """
+
+    owner: str
+    signature: Signature
+    requires: tuple[str, ...]
+    completers: Mapping[str, Optional[Completer]]
+
+
 @dataclass(eq=False, repr=False)
 class TextHandler(Registered):
     """A function whose arguments arrive as text: from a URI, or as those of a prompt."""
 
-    owner: str
-    """What messages call it: "prompt 'briefing'"."""
-    signature: Signature
-    requires: tuple[str, ...]
-    """Client capabilities that it needs, by dotted name."""
-    completers: Mapping[str, Optional[Completer]]
-    """What completes each argument; None where nothing does."""
+    texts: Texts
 
     def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """The keyword arguments that these texts stand for.
@@ -47,9 +57,10 @@ class TextHandler(Registered):
         Raises:
             Mismatch: They do not fit; the message names the argument.
         """
-        kinds = {each.name: each.kind for each in self.signature.parameters}
+        signature = self.texts.signature
+        kinds = {each.name: each.kind for each in signature.parameters}
         values = {name: value_of(text, kinds[name]) if name in kinds else text for name, text in texts.items()}
-        return self.signature.read_arguments(values)
+        return signature.read_arguments(values)
 
     def invoke(self, incoming: IncomingRequest, arguments: dict[str, Any], context: Optional[Context] = None) -> Any:
         """Call the function; its exceptions pass.
@@ -62,19 +73,10 @@ class TextHandler(Registered):
         Raises:
             CapabilityNotSupported: The client lacks a capability that the function needs.
         """
-        check_required(incoming.peer, self.requires, self.owner)
-        if self.signature.context_parameter is not None:
-            arguments[self.signature.context_parameter] = context or Context(incoming)
+        check_required(incoming.peer, self.texts.requires, self.texts.owner)
+        if self.texts.signature.context_parameter is not None:
+            arguments[self.texts.signature.context_parameter] = context or Context(incoming)
         return self.function(**arguments)
-
-
-class Texts(NamedTuple):
-    """The last members of a `TextHandler`, as `read_texts` finds them."""
-
-    owner: str
-    signature: Signature
-    requires: tuple[str, ...]
-    completers: Mapping[str, Optional[Completer]]
 
 
 def read_texts(
@@ -242,13 +244,13 @@ class Completions:
         params = incoming.request.params
         owner, argument = self._referred(params), _member(params, "argument", dict)
         name, text = _member(argument, "name", str), _member(argument, "value", str)
-        if name not in owner.completers:
+        if name not in owner.texts.completers:
             raise InvalidParams(f"Unknown argument: {one_line(name)}")
         context = _member(params, "context", dict) if params.get("context") else {}
         chosen = _member(context, "arguments", dict, "context.") if context.get("arguments") else {}
         for each in chosen:
             _member(chosen, each, str, "context.arguments: ")
-        completer = owner.completers[name] or (lambda text, chosen: Completion([], 0, False))
+        completer = owner.texts.completers[name] or (lambda text, chosen: Completion([], 0, False))
         found = owner.run(Context(incoming), lambda: completer(text, chosen))
         if any(owner.middleware):
             found = fit(found, f"middleware round completing {name!r}")

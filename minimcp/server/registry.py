@@ -14,7 +14,7 @@ from ..protocol.lifecycle import LISTEN, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
-from .completion import Completions
+from .completion import Completions, TextHandler
 from .context import Context
 from .options import check_names, positions, where
 from .prompts import RegisteredPrompt, make_prompt
@@ -200,7 +200,7 @@ class Registry:
             table.warn_once(made.key, "has no description: a model has only its name to go by")
         if kind == "tool" and not GOOD_NAME.fullmatch(made.key):
             table.warn_once(made.key, ODD_NAME)
-        self._changed(table.group, any(getattr(made, "completers", {}).values()))
+        self._changed(table.group, isinstance(made, TextHandler) and any(made.texts.completers.values()))
         return made.key
 
     def add_method(self, function: Callable[..., Any], name: str, *, replace: bool = False) -> None:

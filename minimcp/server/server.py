@@ -760,10 +760,15 @@ def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
 
 
 def _check_given(given: Mapping[str, Any]) -> None:
-    """Refuse what `Server` was given, if a name or a value is wrong."""
+    """Refuse what `Server` was given, if a name or a value is wrong; say where an option is now that it once had."""
     name, limits, http = given["name"], given["limits"], given["http"]
     for option in given["unknown"]:
-        _refuse_moved(option)
+        from ..http.options import HttpOptions
+
+        for cls, keyword in ((Limits, "limits"), (HttpOptions, "http")):
+            for now in (option, option[4:] if option.startswith("max_") else option):
+                if now in cls.__dataclass_fields__:
+                    raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({now}=...)")
         refuse_options("Server(...)", [option], Server.__init__)
     if not isinstance(name, str):
         way = ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
@@ -775,17 +780,6 @@ def _check_given(given: Mapping[str, Any]) -> None:
         raise TypeError(f"limits is a Limits(...) or None, not {limits!r:.60}")
     if http is not None and type(http).__name__ != "HttpOptions":  # which is not imported where nothing serves HTTP
         raise TypeError(f"http is an HttpOptions(...) or None, not {http!r:.60}")
-
-
-def _refuse_moved(option: str) -> None:
-    """Say where an option is now that a server once had, or that another library's has."""
-    from ..http.options import HttpOptions
-
-    short = option[4:] if option.startswith("max_") else option
-    for cls, keyword in ((Limits, "limits"), (HttpOptions, "http")):
-        for name in (option, short):
-            if name in cls.__dataclass_fields__:
-                raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({name}=...)")
 
 
 def _announced(given: Union[Iterable[str], Mapping[str, Json], None]) -> Mapping[str, Json]:

@@ -155,7 +155,7 @@ def test_what_is_no_way() -> None:
         (lambda: server.prompt("greet"), "did you mean name='greet'"),
         (lambda: server.prompt("greet")(greet), "did you mean name='greet'"),
         (lambda: server.prompt(prefix="x")(greet), rf"^greet \({HERE}:\d+\): a prompt has no option prefix=: there is "
-         "name, title, .*, replace$"),
+         "name, title, .*, replace, complete$"),
         (lambda: server.tool(titel="x")(text), rf"^text \({HERE}:\d+\): a tool has .* titel=: did you mean title=\?$"),
         (lambda: server.add_resource(text, "a:b", mimetype="x"), "^text .*a resource .* did you mean mime_type="),
         (lambda: server.add(Misspelt()), rf"^Misspelt.greet \({HERE}:\d+\): .* did you mean description="),
