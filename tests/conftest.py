@@ -73,12 +73,13 @@ def time_for_last_words() -> Iterator[None]:
     Tests of what happens when that time is over set it themselves.
     """
     from minimcp.client import subscriptions
-    from minimcp.engine import connection as channel
+    from minimcp.engine import connection as channel, pool
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FAREWELL_SECONDS", "LAST_WORDS_SECONDS", "CLOSE_SECONDS"):
             patch.setattr(channel, name, WAIT)
         patch.setattr(subscriptions, "UNSUBSCRIBE_SECONDS", WAIT)
+        patch.setattr(pool, "IDLE_SECONDS", 0.2)
         yield
 
 
