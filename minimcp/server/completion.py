@@ -6,6 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/comple
 from __future__ import annotations
 
 import json
+from copy import copy
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
@@ -187,23 +188,20 @@ def fit(found: Any, owner: str) -> Completion:
         TypeError: These are none.
     """
     if isinstance(found, Completion):
-        values, total, more = found.values[:MOST_VALUES], found.total, found.has_more
+        made = copy(found)
         if len(found.values) > MOST_VALUES:
-            total, more = len(found.values) if total is None else total, True
-    elif isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
+            made.total, made.has_more = len(found.values) if found.total is None else found.total, True
+        made.values = found.values[:MOST_VALUES]
+        return made
+    if isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
         raise TypeError(f"{owner} returned {type(found).__name__}: return a list of strings, or a Completion")
-    else:
-        values = list(islice(found, MOST_VALUES + 1))
-        more = len(values) > MOST_VALUES
-        total = len(found) if hasattr(found, "__len__") else None if more else len(values)
-        values = values[:MOST_VALUES]
+    values = list(islice(found, MOST_VALUES + 1))
+    more = len(values) > MOST_VALUES
     wrong = [value for value in values if not isinstance(value, str)]
     if wrong:
         raise TypeError(f"{owner} returned a value that is no string but {type(wrong[0]).__name__}")
-    made = Completion(values, total, more)
-    if isinstance(found, Completion):
-        made.meta, made.extra = found.meta, found.extra
-    return made
+    total = len(found) if hasattr(found, "__len__") else None if more else len(values)
+    return Completion(values[:MOST_VALUES], total, more)
 
 
 class Completions:

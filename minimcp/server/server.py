@@ -718,12 +718,10 @@ class Server:
 
     def _renew(self) -> None:
         """Begin anew in a forked process: its parent's connections and threads are not there, locks may be held."""
-        endpoints, listening = [*self._endpoints.items()], self._listening
-        apps = [*self._apps]
+        endpoints, apps, listening = dict(self._endpoints), list(self._apps), self._listening
         self._begin()
         self._endpoints.update(endpoints)
-        for app in apps:
-            self._apps.add(app)
+        self._apps.update(apps)
         for executor in self._config.executors:
             executor.renew()
         self._registry.subscriptions.renew()

@@ -201,21 +201,6 @@ def test_a_handler_that_asks_something_else_the_second_time_is_found_out(caplog:
     assert caplog.text == "", "it is told once, and not of something else"
 
 
-def test_a_question_in_other_words_is_asked_again_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    def rewords(ctx: Context) -> Any:
-        runs.append(1)
-        return ask(ctx, "a", f"message {min(len(runs), 2)}") + ask(ctx, "b")
-
-    runs: List[int] = []
-    assert Call(rewords, revision=R5).whole() == 2
-    (record,) = caplog.records
-    assert record.levelname == "WARNING"
-    assert record.getMessage() == (
-        "tools/call t: 'a' was asked in other words when the handler ran before, and is asked again: "
-        "keep what it depends on with ctx.step"
-    )
-
-
 def test_a_checked_handler_gets_what_an_unchecked_one_gets() -> None:
     def catches(ctx: Context) -> Any:
         try:

@@ -14,10 +14,9 @@ import minimcp
 from minimcp import CapabilityNotSupported, Context, InvalidParams, MethodNotFound, RpcError, Server
 from minimcp.protocol.lifecycle import Offer
 from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
-from minimcp.server.options import annotated, name_of, where
+from minimcp.server.options import name_of, where
 from minimcp.server.registered import Pages, Registered, Table
 from minimcp.server.registry import Registry
-from minimcp.types import Annotations
 
 from ..answering import R1, R3, R4, R5, REVISIONS
 from .requests import config, exchange, read
@@ -264,15 +263,6 @@ def test_a_mounted_table_is_followed() -> None:
         over.remove("x__b")
 
 
-def test_names_may_stay_and_prefixes_add_up() -> None:
-    top, middle, low = table(), table(), table(a="l")
-    mount(middle, low)
-    mount(top, middle, "")
-    mount(top, middle, "y__")
-    assert list(top.items) == ["x__a", "y__x__a"] == [each.shown.name for each in top.items.values()]
-    assert [len(each.middleware) for each in top.items.values()] == [3, 3]
-
-
 def test_a_clash_is_refused_or_the_earlier_stays(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "minimcp")
     over, under, last = table(x__a="mine"), table(a="theirs"), table(a="last")
@@ -373,16 +363,6 @@ def test_names_and_places() -> None:
             name_of(function, name, "thing")
     assert where(echo).startswith("echo (") and "test_registry.py:" in where(echo)
     assert where(print) == "print" and where(5) == "5" and where(Server("x").tool).startswith("Server.tool (")
-
-
-def test_annotations() -> None:
-    own = Annotations(priority=1)
-    for given, made in ((None, None), (own, own), ({"priority": 1}, own)):
-        assert annotated(given, Annotations, "{}", "it") == made
-    mistake = "'lastModified': did you mean 'last_modified'"
-    for wrong, said in (({"lastModified": "x"}, mistake), (5, "it: annotations is")):
-        with pytest.raises(TypeError, match=said):
-            annotated(wrong, Annotations, "{}", "it")  # type: ignore[arg-type]
 
 
 def test_a_handler_needs_what_it_requires() -> None:

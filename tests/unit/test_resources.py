@@ -220,25 +220,6 @@ def test_a_uri_without_end_is_matched_by_nothing() -> None:
     assert made.resources.template("a:" + longest) and made.resources.template("a:x" + longest) is None
 
 
-def test_what_is_removed_while_it_is_read() -> None:
-    def leaves(ctx: Context) -> str:
-        """Takes itself away."""
-        made.remove("resource", "a:b")
-        return "left"
-
-    made = resources((leaves, "a:b"))
-    assert said(made, "a:b") == "left" and uris(made) == []
-    with pytest.raises(ResourceNotFound):
-        got(made, "a:b")
-    made.add("resource", leaves, {}, "a:b")
-    route = made.resources.route({"uri": "a:b"})
-    made.remove("resource", "a:b")
-    made.add("resource", text, {}, "a:b")
-    made.remove("resource", "a:b")
-    with pytest.raises(KeyError):
-        route.handle(exchange("resources/read", {"uri": "a:b"}))  # the read that had begun goes on with what it found
-
-
 def test_what_older_revisions_are_not_told() -> None:
     made = resources()
     options = {"title": "T", "icons": [Icon("https://example.com")], "annotations": {"last_modified": "2026"}}

@@ -16,7 +16,7 @@ import minimcp
 from minimcp import Context, Limits, Server
 from minimcp.engine.transport import memory_pair
 
-from ..answering import R3, R4, R5, REVISIONS
+from ..answering import R4, REVISIONS
 from ..scripted import Task, dumps, notice, request, wait_for
 from ..support import WAIT, eventually, run_python
 
@@ -73,22 +73,6 @@ def raw() -> Iterator[Callable[[Server], Raw]]:
 
 
 # ---------------------------------------------------------------- what is declared and spoken
-
-
-def test_what_is_announced_counts_as_registered() -> None:
-    for capabilities, options, declared in (
-        ({"tools"}, {}, {"tools", "logging"}),  # a tool that comes later may log
-        ({"logging"}, {}, {"logging"}),
-        ({"tools", "logging"}, {"logging": False}, {"tools"}),
-        (None, {}, set()),
-    ):
-        for revision in (R3, R5):
-            with minimcp.connect(Server("x", capabilities=capabilities, **options), revision=revision) as client:  # type: ignore[arg-type]
-                assert set(client.capabilities) == declared
-                if "tools" in declared:
-                    assert client.list_tools() == []
-                if "logging" in declared:
-                    client.set_log_level("debug")
 
 
 @pytest.mark.requirement("LIFE-10")
@@ -282,30 +266,6 @@ def test_run_until_the_input_ends(streams: Any, in_main_thread: bool) -> None:
     assert (server.run if in_main_thread else talk)() == (None if in_main_thread else "echo")
     assert task.result() == ("echo" if in_main_thread else None)
     assert server._runs == []
-
-
-@pytest.mark.parametrize("where", ["thread", "handler"])
-def test_run_until_it_is_closed(streams: Any, where: str) -> None:
-    server, answered = made(limits=Limits(drain_grace=6 * WAIT)), threading.Event()
-
-    @server.tool
-    def stop() -> str:
-        """Stop."""
-        server.close()
-        return "bye"
-
-    def talk() -> str:
-        with ending(streams), minimcp.connect(streams, timeout=WAIT) as client:
-            if where == "handler":
-                return client.call_tool("stop").text
-            text = client.call_tool("echo").text
-            answered.set()
-            server.close()
-            return text
-
-    task = Task(talk)
-    server.run("stdio")
-    assert task.result() == ("bye" if where == "handler" else "echo")
 
 
 # ---------------------------------------------------------------- forks
