@@ -40,7 +40,7 @@ from minimcp.engine.limits import Limits
 from minimcp.protocol.versions import BY_NAME, REVISIONS, Revision
 from minimcp.schema import kind_of
 from minimcp.schema.checker import DIALECTS
-from minimcp.server.prompts import Prompts
+from minimcp.server.options import OPTIONS
 
 from .conformance.suite import ENVIRONMENT, PACKAGE
 from .interop.roster import PEERS, Asked
@@ -127,8 +127,9 @@ def test_errors_are_seen_as_the_table_says(raised: Exception, tool: str, other: 
 def test_what_one_writes_here_is_here() -> None:
     owners: Dict[str, Any] = {"server": Server, "client": Client, "ctx": Context, "answer": Answer("accept")}
     owners.update(result=CallToolResult(), token=CancelToken, future=Future, Image=Image)
-    functions: List[Any] = [connect, Server, StdioServer, Client.call_tool, Server.mount, Client.complete, Prompts.add]
+    functions: List[Any] = [connect, Server, StdioServer, Client.call_tool, Server.mount, Client.complete]
     keywords = {name for function in functions for name in inspect.signature(function).parameters}
+    keywords.update(name for options in OPTIONS.values() for name in options.__annotations__)
     seen = 0
     for side in ("server", "client"):
         for cell in (row[2] for row in table(README.split(f"\n.. here: {side}\n", 1)[1])):

@@ -6,6 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/comple
 from __future__ import annotations
 
 import json
+from copy import copy
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
@@ -29,17 +30,27 @@ Completer = Callable[[str, Mapping[str, str]], Completion]
 """From the text typed so far, and the arguments chosen already, to suggestions that may be sent."""
 
 
+class Texts(NamedTuple):
+    """What is known of a function whose arguments arrive as text; see `read_texts`.
+
+    Args:
+        owner: What messages call it: "prompt 'briefing'".
+        signature: How it is called.
+        requires: Client capabilities that it needs, by dotted name.
+        completers: What completes each argument; None where nothing does.
+    """
+
+    owner: str
+    signature: Signature
+    requires: tuple[str, ...]
+    completers: Mapping[str, Optional[Completer]]
+
+
 @dataclass(eq=False, repr=False)
 class TextHandler(Registered):
     """A function whose arguments arrive as text: from a URI, or as those of a prompt."""
 
-    owner: str
-    """What messages call it: "prompt 'briefing'"."""
-    signature: Signature
-    requires: tuple[str, ...]
-    """Client capabilities that it needs, by dotted name."""
-    completers: Mapping[str, Optional[Completer]]
-    """What completes each argument; None where nothing does."""
+    texts: Texts
 
     def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """The keyword arguments that these texts stand for.
@@ -47,9 +58,10 @@ class TextHandler(Registered):
         Raises:
             Mismatch: They do not fit; the message names the argument.
         """
-        kinds = {each.name: each.kind for each in self.signature.parameters}
+        signature = self.texts.signature
+        kinds = {each.name: each.kind for each in signature.parameters}
         values = {name: value_of(text, kinds[name]) if name in kinds else text for name, text in texts.items()}
-        return self.signature.read_arguments(values)
+        return signature.read_arguments(values)
 
     def invoke(self, incoming: IncomingRequest, arguments: dict[str, Any], context: Optional[Context] = None) -> Any:
         """Call the function; its exceptions pass.
@@ -62,19 +74,10 @@ class TextHandler(Registered):
         Raises:
             CapabilityNotSupported: The client lacks a capability that the function needs.
         """
-        check_required(incoming.peer, self.requires, self.owner)
-        if self.signature.context_parameter is not None:
-            arguments[self.signature.context_parameter] = context or Context(incoming)
+        check_required(incoming.peer, self.texts.requires, self.texts.owner)
+        if self.texts.signature.context_parameter is not None:
+            arguments[self.texts.signature.context_parameter] = context or Context(incoming)
         return self.function(**arguments)
-
-
-class Texts(NamedTuple):
-    """The last members of a `TextHandler`, as `read_texts` finds them."""
-
-    owner: str
-    signature: Signature
-    requires: tuple[str, ...]
-    completers: Mapping[str, Optional[Completer]]
 
 
 def read_texts(
@@ -185,23 +188,20 @@ def fit(found: Any, owner: str) -> Completion:
         TypeError: These are none.
     """
     if isinstance(found, Completion):
-        values, total, more = found.values[:MOST_VALUES], found.total, found.has_more
+        made = copy(found)
         if len(found.values) > MOST_VALUES:
-            total, more = len(found.values) if total is None else total, True
-    elif isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
+            made.total, made.has_more = len(found.values) if found.total is None else found.total, True
+        made.values = found.values[:MOST_VALUES]
+        return made
+    if isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
         raise TypeError(f"{owner} returned {type(found).__name__}: return a list of strings, or a Completion")
-    else:
-        values = list(islice(found, MOST_VALUES + 1))
-        more = len(values) > MOST_VALUES
-        total = len(found) if hasattr(found, "__len__") else None if more else len(values)
-        values = values[:MOST_VALUES]
+    values = list(islice(found, MOST_VALUES + 1))
+    more = len(values) > MOST_VALUES
     wrong = [value for value in values if not isinstance(value, str)]
     if wrong:
         raise TypeError(f"{owner} returned a value that is no string but {type(wrong[0]).__name__}")
-    made = Completion(values, total, more)
-    if isinstance(found, Completion):
-        made.meta, made.extra = found.meta, found.extra
-    return made
+    total = len(found) if hasattr(found, "__len__") else None if more else len(values)
+    return Completion(values[:MOST_VALUES], total, more)
 
 
 class Completions:
@@ -242,13 +242,13 @@ class Completions:
         params = incoming.request.params
         owner, argument = self._referred(params), _member(params, "argument", dict)
         name, text = _member(argument, "name", str), _member(argument, "value", str)
-        if name not in owner.completers:
+        if name not in owner.texts.completers:
             raise InvalidParams(f"Unknown argument: {one_line(name)}")
         context = _member(params, "context", dict) if params.get("context") else {}
         chosen = _member(context, "arguments", dict, "context.") if context.get("arguments") else {}
         for each in chosen:
             _member(chosen, each, str, "context.arguments: ")
-        completer = owner.completers[name] or (lambda text, chosen: Completion([], 0, False))
+        completer = owner.texts.completers[name] or (lambda text, chosen: Completion([], 0, False))
         found = owner.run(Context(incoming), lambda: completer(text, chosen))
         if any(owner.middleware):
             found = fit(found, f"middleware round completing {name!r}")

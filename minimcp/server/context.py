@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Union
 
 from ..engine.requests import IncomingRequest, current_request
@@ -119,37 +120,11 @@ class Context:
             params["logger"] = logger
         incoming.send("notifications/message", params)
 
-    def debug(self, data: Json) -> None:
-        """`log` at this level."""
-        self.log("debug", data)
-
-    def info(self, data: Json) -> None:
-        """`log` at this level."""
-        self.log("info", data)
-
-    def notice(self, data: Json) -> None:
-        """`log` at this level."""
-        self.log("notice", data)
-
-    def warning(self, data: Json) -> None:
-        """`log` at this level."""
-        self.log("warning", data)
-
-    def error(self, data: Json) -> None:
-        """`log` at this level."""
-        self.log("error", data)
-
-    def critical(self, data: Json) -> None:
-        """`log` at this level."""
-        self.log("critical", data)
-
-    def alert(self, data: Json) -> None:
-        """`log` at this level."""
-        self.log("alert", data)
-
-    def emergency(self, data: Json) -> None:
-        """`log` at this level."""
-        self.log("emergency", data)
+    debug, info = partialmethod(log, "debug"), partialmethod(log, "info")
+    notice, warning = partialmethod(log, "notice"), partialmethod(log, "warning")
+    error, critical = partialmethod(log, "error"), partialmethod(log, "critical")
+    alert, emergency = partialmethod(log, "alert"), partialmethod(log, "emergency")
+    """`log` at these levels: ``ctx.info({"found": 5})``."""
 
     def close_stream(self, retry: float = 1.0) -> bool:
         """Let a client over HTTP go in the middle of a long call: it comes back for what is sent from now on.
@@ -194,8 +169,7 @@ class Context:
             ConnectionLost: The client is gone.
             TypeError, ValueError: A question is none.
         """
-        answer: Answer = self._ask(Elicit(message, schema), key)
-        return answer
+        return self._ask(Elicit(message, schema), key)  # type: ignore[no-any-return]
 
     def elicit_url(
         self, message: str, url: str, *, elicitation_id: Optional[str] = None, key: Optional[str] = None
@@ -210,8 +184,7 @@ class Context:
 
         Raises: as `elicit`.
         """
-        answer: Answer = self._ask(ElicitUrl(message, url, elicitation_id=elicitation_id), key)
-        return answer
+        return self._ask(ElicitUrl(message, url, elicitation_id=elicitation_id), key)  # type: ignore[no-any-return]
 
     def complete_elicitation(self, elicitation_id: str) -> None:
         """Tell the client that what a URL was for is done; nothing where the revision has no such notification.
@@ -251,8 +224,7 @@ class Context:
         Raises: as `elicit`.
         """
         question = Sample(messages, max_tokens, system=system, temperature=temperature, tools=tools, **options)
-        result: SampleResult = self._ask(question, key)
-        return result
+        return self._ask(question, key)  # type: ignore[no-any-return]
 
     def list_roots(self, *, key: Optional[str] = None) -> list[Root]:
         """Ask in which directories this server may work: guidance, not access control.
@@ -261,8 +233,7 @@ class Context:
 
         Raises: as `elicit`.
         """
-        roots: list[Root] = self._ask(ListRoots(), key)
-        return roots
+        return self._ask(ListRoots(), key)  # type: ignore[no-any-return]
 
     def ask_all(self, questions: Mapping[str, Question]) -> dict[str, Any]:
         """Ask several questions at once.
@@ -277,11 +248,8 @@ class Context:
         """
         if not isinstance(questions, Mapping):
             raise TypeError(f"what is asked is a mapping of keys to questions, not {type(questions).__name__}")
-        asker, prefix = asker_of(self._incoming), self._prefix
-        if not prefix:
-            return asker.ask_all(questions)
-        found = asker.ask_all({f"{prefix}{key}": question for key, question in questions.items()})
-        return {key: found[f"{prefix}{key}"] for key in questions}
+        asked = {f"{self._prefix}{key}" if self._prefix else key: each for key, each in questions.items()}
+        return dict(zip(questions, asker_of(self._incoming).ask_all(asked).values()))
 
     def _ask(self, question: Question, key: Optional[str]) -> Any:
         if key is None:

@@ -22,7 +22,7 @@ from ..engine.requests import Handler, IncomingRequest
 from ..errors import one_line
 from ..protocol.lifecycle import INPUT_REQUIRED
 from ..protocol.messages import Json
-from .questions import CARRIERS, Asked, Asker, BlockingAsker, ElicitUrl, Question, ask_now, read_result
+from .questions import CARRIERS, Asked, Asker, ElicitUrl, Question, ask_now, read_result
 
 log = logging.getLogger("minimcp.rounds")
 
@@ -83,8 +83,10 @@ class ReplayAsker(Asker):
             if answer is not None and pinned not in (None, _digest_of(each)):
                 self._report_change(each)
             elif answer is not None:
+                if isinstance(answer, Exception):
+                    raise copy(answer)
                 try:
-                    found[each.key] = _read_again(each, answer)
+                    found[each.key] = each.question.read(deepcopy(answer))  # the handler's own, no part of the state
                     continue
                 except ValueError as error:
                     log.info("%s is asked again, its answer does not fit: %s", one_line(each.key), one_line(str(error)))
@@ -151,22 +153,12 @@ def _digest_of(asked: Asked) -> str:
     return digest([asked.question.method, asked.params])
 
 
-def _read_again(asked: Asked, answer: Any) -> Any:
-    if isinstance(answer, Exception):
-        raise copy(answer)
-    return asked.question.read(deepcopy(answer))  # what the handler does with it is no part of the state
-
-
 def asker_of(incoming: IncomingRequest) -> Asker:
     """Who answers what the handler of a request asks; made with the first question."""
     with _making:
         if incoming.asker is None:
-            if incoming.request.method not in CARRIERS:
-                incoming.asker = Asker(incoming)
-            elif incoming.peer.revision.handshake:
-                incoming.asker = BlockingAsker(incoming)
-            else:
-                incoming.asker = ReplayAsker(incoming)
+            replays = incoming.request.method in CARRIERS and not incoming.peer.revision.handshake
+            incoming.asker = ReplayAsker(incoming) if replays else Asker(incoming)
         asker: Asker = incoming.asker
         return asker
 
@@ -312,9 +304,15 @@ class States:
     ) -> None:
         if isinstance(keys, (bytes, bytearray, str)):
             raise TypeError("state_keys is a list of keys: put the one into a list")
-        self._keys = [os.urandom(SHORTEST_KEY)] if keys is None else [_checked_key(key) for key in keys]
-        if not self._keys:
+        given = [os.urandom(SHORTEST_KEY)] if keys is None else keys
+        if not given:
             raise ValueError("state_keys has at least one key")
+        for key in given:
+            if not isinstance(key, (bytes, bytearray)):
+                raise TypeError(f"a state key is bytes, such as os.urandom(32), not {type(key).__name__}")
+            if len(key) < SHORTEST_KEY:
+                raise ValueError(f"a state key has {SHORTEST_KEY} bytes or more, not {len(key)}")
+        self._keys = [bytes(key) for key in given]
         self._audience, self._lifetime, self._clock = audience, lifetime, clock
 
     def seal(self, claims: Mapping[str, Json], incoming: IncomingRequest) -> str:
@@ -388,14 +386,6 @@ def binding(incoming: IncomingRequest) -> str:
     params = incoming.request.params
     target = params.get("name"), params.get("uri")
     return digest([incoming.request.method, *target, params.get("arguments") or {}, incoming.peer.principal])
-
-
-def _checked_key(key: Any) -> bytes:
-    if not isinstance(key, (bytes, bytearray)):
-        raise TypeError(f"a state key is bytes, such as os.urandom(32), not {type(key).__name__}")
-    if len(key) < SHORTEST_KEY:
-        raise ValueError(f"a state key has {SHORTEST_KEY} bytes or more, not {len(key)}")
-    return bytes(key)
 
 
 def _mac(key: bytes, payload: bytes) -> bytes:

@@ -41,54 +41,42 @@ Given = Union[Sequence[str], Callable[..., Any]]
 """What an author says completes an argument: the values, or a function of the text typed so far."""
 
 
-class ToolOptions(TypedDict, total=False):
-    """Options of `Server.tool`, which explains them."""
-
+class _CommonOptions(TypedDict, total=False):
     name: Optional[str]
     title: Optional[str]
     description: Optional[str]
-    annotations: Optional[Union[ToolAnnotations, Mapping[str, Json]]]
-    input_schema: Optional[Mapping[str, Json]]
-    output_schema: Optional[Mapping[str, Json]]
     icons: Optional[Sequence[Icon]]
     meta: Optional[Mapping[str, Json]]
-    structured: Optional[bool]
-    timeout: Optional[float]
-    executor: ExecutorOption
     requires: Union[str, Sequence[str]]
-    headers: Optional[Mapping[str, str]]
     replace: bool
 
 
-class ResourceOptions(TypedDict, total=False):
+class PromptOptions(_CommonOptions, total=False):
+    """Options of `Server.prompt`, which explains them."""
+
+    complete: Optional[Mapping[str, Given]]
+
+
+class ResourceOptions(PromptOptions, total=False):
     """Options of `Server.resource`, which explains them."""
 
-    name: Optional[str]
-    title: Optional[str]
-    description: Optional[str]
     mime_type: Optional[str]
     size: Optional[int]
     annotations: Optional[Union[Annotations, Mapping[str, Json]]]
-    icons: Optional[Sequence[Icon]]
-    meta: Optional[Mapping[str, Json]]
     ttl: float
     cache_scope: str
-    complete: Optional[Mapping[str, Given]]
-    requires: Union[str, Sequence[str]]
-    replace: bool
 
 
-class PromptOptions(TypedDict, total=False):
-    """Options of `Server.prompt`, which explains them."""
+class ToolOptions(_CommonOptions, total=False):
+    """Options of `Server.tool`, which explains them."""
 
-    name: Optional[str]
-    title: Optional[str]
-    description: Optional[str]
-    icons: Optional[Sequence[Icon]]
-    meta: Optional[Mapping[str, Json]]
-    complete: Optional[Mapping[str, Given]]
-    requires: Union[str, Sequence[str]]
-    replace: bool
+    annotations: Optional[Union[ToolAnnotations, Mapping[str, Json]]]
+    input_schema: Optional[Mapping[str, Json]]
+    output_schema: Optional[Mapping[str, Json]]
+    structured: Optional[bool]
+    timeout: Optional[float]
+    executor: ExecutorOption
+    headers: Optional[Mapping[str, str]]
 
 
 Options = Union[ToolOptions, ResourceOptions, PromptOptions]

@@ -6,6 +6,7 @@ import os
 import re
 import unicodedata
 from typing import TYPE_CHECKING, Optional, Union
+from urllib.parse import unquote
 
 from ..errors import ResourceAccessDenied
 
@@ -24,8 +25,24 @@ MOST_DECODINGS = 3
 _SLASHES = str.maketrans("\u2044\u2215\u29f8\u2571\u2216\u29f5\u29f9", "////\\\\\\")
 """Characters that look like slashes, and that some systems write as slashes; NFKC knows the others."""
 
-_DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$|clock\$) *(?:\..*)?", re.IGNORECASE)
-"""Names that mean a device on Windows, in every directory and with every suffix."""
+_FAULTS = [
+    (re.compile(pattern, re.IGNORECASE), f"it {fault}")
+    for pattern, fault in (
+        (r"[\x00-\x1f\x7f-\x9f]", "has a control character"),
+        (r"\\", "has a backslash"),
+        (r":", "has a colon"),
+        (r"\A/", "is absolute"),
+        (r"\A~", "names a home directory"),
+        (r"\A\Z|//|/\Z", "has an empty name"),
+        (r"(?:\A|/)\.\.(?:/|\Z)", "goes up"),
+        (r"(?:\A|/)(?!\.(?:/|\Z))[^/]*[. ](?:/|\Z)", "has a name that ends with a dot or a blank"),
+        (
+            r"(?:\A|/)(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$|clock\$) *(?:\.[^/]*)?(?:/|\Z)",
+            "names a device",  # on Windows, in every directory and with every suffix
+        ),
+    )
+]
+"""How a path may not be written, each with why; the first that is found counts."""
 
 
 def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathLike[str]]) -> Path:
@@ -82,29 +99,19 @@ def _fault(text: str) -> Optional[str]:
     if len(text) > LONGEST_PATH:  # before anything takes time
         return "it is too long"
     try:
-        size = len(text.encode("utf-8"))
+        if len(text.encode("utf-8")) > LONGEST_PATH:
+            return "it is too long"
+        for _ in range(MOST_DECODINGS + 1):
+            fault = _shape_fault(text) or _shape_fault(_plain(text))
+            decoded = text if fault else unquote(text, errors="strict")
+            if decoded == text:
+                return fault
+            text = decoded
     except UnicodeEncodeError:
         return "it is no Unicode text"
-    if size > LONGEST_PATH:
-        return "it is too long"
-    for _ in range(MOST_DECODINGS + 1):
-        fault = _shape_fault(text) or _shape_fault(_plain(text))
-        decoded = None if fault else _decoded(text)
-        if fault or decoded == text:
-            return fault
-        if decoded is None:
-            return "it has escapes that are not UTF-8"
-        text = decoded
-    return "it is percent-encoded too often"
-
-
-def _decoded(text: str) -> Optional[str]:
-    from urllib.parse import unquote
-
-    try:
-        return unquote(text, errors="strict")
     except UnicodeDecodeError:
-        return None
+        return "it has escapes that are not UTF-8"
+    return "it is percent-encoded too often"
 
 
 def _plain(text: str) -> str:
@@ -114,26 +121,6 @@ def _plain(text: str) -> str:
 
 
 def _shape_fault(text: str) -> Optional[str]:
-    if any(each < " " or "\x7f" <= each <= "\x9f" for each in text):
-        return "it has a control character"
-    for sign, what in (("\\", "a backslash"), (":", "a colon")):
-        if sign in text:
-            return f"it has {what}"
-    if text.startswith(("/", "~")):
-        return "it is absolute" if text[0] == "/" else "it names a home directory"
-    return next(filter(None, map(_name_fault, text.split("/"))), None)
-
-
-def _name_fault(name: str) -> Optional[str]:
-    """What is wrong with one name of a path."""
-    if name == ".":
-        return None
-    if not name:
-        return "it has an empty name"
-    if name == "..":
-        return "it goes up"
-    if name[-1] in ". ":
-        return "a name in it ends with a dot or a blank"
-    if len(name.encode("utf-8")) > LONGEST_NAME:
+    if any(len(name.encode("utf-8")) > LONGEST_NAME for name in text.split("/")):
         return "a name in it is too long"
-    return "it names a device" if _DEVICES.fullmatch(name) else None
+    return next((fault for pattern, fault in _FAULTS if pattern.search(text)), None)

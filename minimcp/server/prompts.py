@@ -81,4 +81,4 @@ def make_prompt(config: ServerConfig, function: Callable[..., Any], options: Pro
         for each in read.signature.parameters
     ]
     shown = Prompt(name, arguments=arguments, **listing(options, read.signature.description))
-    return RegisteredPrompt(config, function, name, shown, None, None, *read)
+    return RegisteredPrompt(config, function, name, shown, None, None, read)

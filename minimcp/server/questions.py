@@ -1,7 +1,7 @@
 """What a handler may ask its client: how each question travels, what it needs, how its answer is read, and who asks.
 
 In revisions with a handshake a question is a request of the server, and the handler's thread waits for the answer (see
-`BlockingAsker`); where requests stand alone it is asked by the result of the request (see `input_rounds`).
+`Asker`); where requests stand alone it is asked by the result of the request (see `input_rounds`).
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 https://modelcontextprotocol.io/specification/2026-07-28/client/sampling
 https://modelcontextprotocol.io/specification/2026-07-28/client/roots
@@ -14,10 +14,12 @@ import logging
 import os
 import re
 import threading
+from itertools import count
 from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
 
 from .. import errors, types
+from ..engine.limits import check_number
 from ..engine.requests import IncomingRequest
 from ..errors import one_line
 from ..protocol.lifecycle import Peer, lacks
@@ -183,10 +185,7 @@ class Sample(Question):
         include_context: Optional[Literal["none", "thisServer", "allServers"]] = None,
         metadata: Optional[Mapping[str, Json]] = None,
     ) -> None:
-        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int):
-            raise TypeError(f"max_tokens is an int, not {max_tokens!r}")
-        if max_tokens < 1:
-            raise ValueError(f"max_tokens is at least 1, not {max_tokens}")
+        check_number("max_tokens", max_tokens, least=1, optional=False)
         if include_context is not None and include_context not in CONTEXTS:
             raise ValueError(f"include_context is one of {', '.join(CONTEXTS)}, not {include_context!r}")
         if isinstance(stop_sequences, str):
@@ -194,7 +193,10 @@ class Sample(Question):
         if isinstance(temperature, bool) or not isinstance(temperature, (int, float, type(None))):
             raise TypeError(f"temperature is a number, not {temperature!r}")
         self._messages, self._max_tokens, self._context = _conversation(messages), max_tokens, include_context
-        self._tools = None if tools is None else [_tool(each) for each in tools]
+        self._tools = None if tools is None else list(tools)
+        for tool in self._tools or ():
+            if not isinstance(tool, types.Tool):
+                raise TypeError(f"tools are a list of Tool, not of {type(tool).__name__}")
         self._choice = types.ToolChoice(tool_choice) if isinstance(tool_choice, str) else tool_choice
         stops = None if stop_sequences is None else [_text("a stop sequence", each) for each in stop_sequences]
         if isinstance(model_preferences, str):
@@ -312,12 +314,6 @@ def _conversation(given: Messages) -> list[types.SamplingMessage]:
     return messages
 
 
-def _tool(given: Any) -> types.Tool:
-    if not isinstance(given, types.Tool):
-        raise TypeError(f"tools are a list of Tool, not of {type(given).__name__}")
-    return given
-
-
 # ------------------------------------------------------------ who asks
 
 
@@ -330,7 +326,7 @@ class Asked(NamedTuple):
 
 
 class Asker:
-    """Answers the questions of one run of one handler. Thread-safe.
+    """Answers the questions of one run of one handler: sends each as a request and waits. Thread-safe.
 
     Args:
         incoming: The request.
@@ -343,7 +339,7 @@ class Asker:
         self._lock = threading.Lock()  # guards what this remembers; never held while anything of an author's runs
         self._used: set[str] = set()
         self._stepped: set[str] = set()
-        self._unnamed = self._called = 0
+        self._unnamed, self._called = count(1), count(1)
         self.pending: dict[str, Asked] = {}
         self.fault = ""
         self.round = 1
@@ -351,15 +347,11 @@ class Asker:
 
     def new_key(self, question: Question) -> str:
         """The key of a question that was given none: its place among those without one."""
-        with self._lock:
-            self._unnamed += 1
-            return f"{question.kind}-{self._unnamed}"
+        return f"{question.kind}-{next(self._unnamed)}"
 
     def inner(self, name: str) -> str:
         """What the keys of a handler begin with that this one calls: its name, and how many were called before it."""
-        with self._lock:
-            self._called += 1
-            return f"{name}#{self._called}/"
+        return f"{name}#{next(self._called)}/"
 
     def ask_all(self, questions: Mapping[str, Question]) -> dict[str, Any]:
         """What the client says to several questions, by the same keys; all are asked at once.
@@ -386,7 +378,9 @@ class Asker:
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
         method = self._incoming.request.method
-        raise RuntimeError(f"a handler of {method} cannot ask the client: those of {', '.join(CARRIERS)} can")
+        if method not in CARRIERS:
+            raise RuntimeError(f"a handler of {method} cannot ask the client: those of {', '.join(CARRIERS)} can")
+        return {each.key: read_result(each, result) for each, result in zip(asked, ask_now(self._incoming, asked))}
 
     def step(self, key: str, function: Callable[[], Any]) -> Any:
         """What the function returns, as JSON; in a later round what it returned then."""
@@ -403,14 +397,6 @@ class Asker:
 
     def _result_of(self, key: str, function: Callable[[], Any]) -> Any:
         return json.loads(to_json(write_any(function())))  # the same in the first round, and in every revision
-
-
-class BlockingAsker(Asker):
-    """Sends each question as a request and waits."""
-
-    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
-        results = ask_now(self._incoming, asked)
-        return {each.key: read_result(each, result) for each, result in zip(asked, results)}
 
 
 def ask_now(incoming: IncomingRequest, asked: list[Asked]) -> list[dict[str, Json]]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Iterator, Ma
 from ..engine.limits import Limits
 from ..engine.requests import IncomingRequest, Route
 from ..engine.timer import Timeout
-from ..errors import InvalidParams, one_line
+from ..errors import InvalidParams, ToolError, one_line
 from ..protocol.lifecycle import SERVER_KEY, Peer, lacks
-from ..protocol.messages import Json, to_json
+from ..protocol.messages import Json, encode_result, to_json
 from ..protocol.versions import Revision
 from ..schema.mismatch import described, nearest
 from .context import Context
@@ -33,37 +33,39 @@ Middleware = Callable[[Context, CallNext], Any]
 
 @dataclass(eq=False, repr=False)
 class ServerConfig:
-    """Configuration that all features of one server share; requests carry it as ``server``."""
+    """Configuration that all features of one server share; requests carry it as ``server``.
+
+    Args, of which those that are not named here are explained by `Server`:
+        info: How the server describes itself, as it goes over the wire.
+        owner: The `Server`, for ``ctx.server``.
+        executor: Where handlers run that name no executor; None is the pool of workers.
+        main: Where ``executor="main"`` runs.
+        executors: Those in use, by this server's handlers or by those of servers that it mounts.
+        states: Seals what clients carry between the rounds of a request; None where nothing asks.
+        capabilities: Kinds that count as registered from the start, each with what else is declared of it; and others.
+        middleware: The outermost first.
+        read_resource: Set by the registry.
+    """
 
     info: Mapping[str, Json]
-    """How the server describes itself, as it goes over the wire."""
     owner: Any = None
-    """The `Server`, for ``ctx.server``."""
     instructions: Optional[str] = None
     logging: bool = True
-    """Whether handlers may send log messages."""
     mask_errors: bool = False
     strict_arguments: bool = False
     page_size: Optional[int] = None
     list_ttl: float = 0
     list_cache_scope: str = "private"
     executor: Optional[Executor] = None
-    """Where handlers run that name no executor; None is the pool of workers."""
     main: Main = field(default_factory=Main)
-    """Where ``executor="main"`` runs."""
     executors: set[Executor] = field(default_factory=set)
-    """Those in use, by this server's handlers or by those of servers that it mounts."""
     states: Optional[States] = None
-    """Seals what clients carry between the rounds of a request; None where nothing asks."""
     check_replay: bool = False
     limits: Limits = field(default_factory=Limits)
     capabilities: Mapping[str, Json] = field(default_factory=dict)
-    """Kinds that count as registered from the start, each with what else is declared of it; and other capabilities."""
     extensions: Mapping[str, Json] = field(default_factory=dict)
     middleware: list[Middleware] = field(default_factory=list)
-    """The outermost first."""
     read_resource: Callable[[IncomingRequest, str, Context], Any] = field(init=False)
-    """Set by the registry."""
 
     def __post_init__(self) -> None:
         self.hints = {"ttlMs": int(self.list_ttl * 1000), "cacheScope": self.list_cache_scope}
@@ -198,11 +200,12 @@ class Registered:
         """Answers when the time is over, unless it is stopped."""
         assert self.timeout is not None
         text = f"{self.key} did not {what} within {self.timeout:g} s"
-        return Timeout(self.timeout, lambda: incoming.expire(self.expired(text, incoming), text))
 
-    def expired(self, text: str, incoming: IncomingRequest) -> bytes:
-        """The line that says the time is over."""
-        raise NotImplementedError
+        def expire() -> None:
+            result = self.failed(ToolError(text), incoming, False)
+            incoming.expire(encode_result(incoming.request.id, result), text)
+
+        return Timeout(self.timeout, expire)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.key!r} = {where(self.function)}>"

@@ -14,7 +14,7 @@ from ..protocol.lifecycle import LISTEN, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
-from .completion import Completions
+from .completion import Completions, TextHandler
 from .context import Context
 from .options import check_names, positions, where
 from .prompts import RegisteredPrompt, make_prompt
@@ -200,7 +200,7 @@ class Registry:
             table.warn_once(made.key, "has no description: a model has only its name to go by")
         if kind == "tool" and not GOOD_NAME.fullmatch(made.key):
             table.warn_once(made.key, ODD_NAME)
-        self._changed(table.group, any(getattr(made, "completers", {}).values()))
+        self._changed(table.group, isinstance(made, TextHandler) and any(made.texts.completers.values()))
         return made.key
 
     def add_method(self, function: Callable[..., Any], name: str, *, replace: bool = False) -> None:
@@ -304,18 +304,24 @@ class ServerRole(ConnectionHandler):
 
     Args:
         registry: What the server can do.
+        later: Has a line written some time; None where notifications of changes cannot be sent.
+        end: Closes the connection when what runs has finished.
         on_end: Called when the connection has ended, on the reader's thread.
     """
 
     answers_invalid = True
-    later: Optional[Callable[[Line], None]] = None
-    """Has a line written some time; None where notifications of changes cannot be sent."""
 
-    def __init__(self, registry: Registry, on_end: Callable[[ServerRole], None] = lambda role: None) -> None:
-        self._registry, self._on_end = registry, on_end
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        later: Optional[Callable[[Line], None]] = None,
+        end: Callable[[], None] = lambda: None,
+        on_end: Callable[[ServerRole], None] = lambda role: None,
+    ) -> None:
+        self._registry, self.later, self.end, self._on_end = registry, later, end, on_end
         self.session = ServerSession(registry.offer)
         self.server = registry.config
-        self.end: Callable[[], None] = lambda: None
         self._shut_down = False
 
     @property

@@ -95,8 +95,8 @@ class Readable(TextHandler):
 
     def _made(self, value: Any, uri: str) -> types.ReadResourceResult:
         """The result for what the function returned; each item has a MIME type."""
-        kind, mime_type = self.signature.output_kind, self.shown.mime_type
-        promised = kind is None and self.signature.returns is not NOTHING
+        kind, mime_type = self.texts.signature.output_kind, self.shown.mime_type
+        promised = kind is None and self.texts.signature.returns is not NOTHING
         is_list = type(value) in (list, tuple) and all(isinstance(item, CONTENTS) for item in value)
         if isinstance(value, types.ReadResourceResult):
             made = copy(value)
@@ -131,7 +131,7 @@ class Readable(TextHandler):
 
     def rule(self, name: str) -> dict[str, Json]:
         """What a text for this variable has to be, as a JSON Schema."""
-        schema = self.signature.input_schema["properties"][name]
+        schema = self.texts.signature.input_schema["properties"][name]
         return {word: value for word, value in schema.items() if word not in ("title", "description", "default")}
 
 
@@ -260,7 +260,7 @@ def make_resource(
     else:
         raise TypeError(f"{owner}: a template has no size: leave it out")
     hints = {"ttlMs": int(options.get("ttl", 0) * 1000), "cacheScope": options.get("cache_scope", "private")}
-    return Readable(config, function, uri, shown, None, None, *read, hints, template)
+    return Readable(config, function, uri, shown, None, None, read, hints, template)
 
 
 def _template(uri: str) -> Optional[UriTemplate]:

@@ -500,7 +500,7 @@ class Server:
                     print(f"{self.name} serves at {running.url}{more}", file=sys.stderr, flush=True)
                 return running
 
-            self._serve_run(start)
+            self._run(start, with_parent=False)
             return
         if transport != "stdio":
             raise ValueError(f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'")
@@ -510,20 +510,23 @@ class Server:
             log.warning(FOR_A_PERSON)
         streams = StandardStreams.take(self._limits.message_bytes)
         try:
-            self._serve_run(lambda run: self.connect(streams, name=self.name, on_end=run.wake), with_parent=True)
+            self._run(lambda run: self.connect(streams, name=self.name, on_end=run.wake), with_parent=True)
         finally:
             streams.restore()
 
-    def _serve_run(self, start: Callable[[Run], Served], *, with_parent: bool = False) -> None:
-        def is_busy() -> bool:
-            return any(isinstance(each, Submitting) and each.running for each in list(self._config.executors))
-
-        run = Run(self._config.main, self._limits.drain_grace, with_parent=with_parent, is_busy=is_busy)
-        self._runs = [*self._runs, run]
+    def _run(self, start: Callable[[Run], Served], *, with_parent: bool) -> None:
+        executors = self._config.executors
+        run = Run(
+            self._config.main,
+            self._limits.drain_grace,
+            with_parent=with_parent,
+            is_busy=lambda: any(isinstance(each, Submitting) and each.running for each in list(executors)),
+        )
+        self._runs.append(run)
         try:
             run.serve(lambda: start(run))
         finally:
-            self._runs = [each for each in self._runs if each is not run]
+            self._runs.remove(run)
 
     def open_pipe(self) -> Transport:
         """A client's end of a new connection in memory: through the real codec, without a process or a socket."""
@@ -550,7 +553,7 @@ class Server:
             if on_end is not None:
                 on_end()
 
-        role = ServerRole(self._registry, ended)
+        role = ServerRole(self._registry, on_end=ended)
         channel = Connection(
             pipe, role, limits=self._limits, pool=self._pool, cap=self._cap, name=name, trace=self._trace
         )
@@ -645,9 +648,10 @@ class Server:
 
     def _start_http(self, host: str, port: int, path: str, *, newer: bool, older: bool) -> RunningHttp:
         from ..http.legacy_sse import SseServer
+        from ..http.options import HttpOptions
         from ..http.server import RunningHttp
 
-        options = self._http_options()
+        options = self._http or HttpOptions()
         running = RunningHttp(
             self._endpoint(path) if newer else None,
             SseServer(self.connect, options, self._limits.streams) if older else None,
@@ -661,26 +665,21 @@ class Server:
         self._listening = [*(each for each in self._listening if not each.ended), running]
         return running
 
-    def _http_options(self) -> HttpOptions:
-        from ..http.options import HttpOptions
-
-        return self._http or HttpOptions()
-
     def _endpoint(self, path: str, **changes: Any) -> Endpoint:
         """What serves one path, with sessions of its own."""
         from ..http.endpoint import Endpoint
+        from ..http.options import HttpOptions
 
         if not path.startswith("/"):
             raise ValueError(f"a path begins with /, unlike {path!r}")
 
         def role(later: Callable[[Line], None], end: Callable[[], None]) -> ServerRole:
-            made = ServerRole(self._registry, lambda role: None)
-            made.later, made.end = later, end
-            return made
+            return ServerRole(self._registry, later=later, end=end)
 
         streams = changes.pop("max_streams", self._limits.streams)
+        options = replace(self._http or HttpOptions(), **changes)
         return Endpoint(
-            self._registry, role, path=path, options=replace(self._http_options(), **changes), limits=self._limits,
+            self._registry, role, path=path, options=options, limits=self._limits,
             pool=self._pool, cap=self._cap, max_streams=streams, trace=self._trace,
         )
 
@@ -694,7 +693,7 @@ class Server:
         """
         config, grace = self._config, self._limits.drain_grace
         config.main.clear("the server is closing")
-        for run in self._runs:
+        for run in list(self._runs):
             run.wake()
         with self._state_lock:
             closing: list[Callable[[], None]] = [partial(each.close, grace) for each in self._connections.values()]
@@ -720,12 +719,10 @@ class Server:
 
     def _renew(self) -> None:
         """Begin anew in a forked process: its parent's connections and threads are not there, locks may be held."""
-        endpoints, listening = [*self._endpoints.items()], self._listening
-        apps = [*self._apps]
+        endpoints, apps, listening = dict(self._endpoints), list(self._apps), self._listening
         self._begin()
         self._endpoints.update(endpoints)
-        for app in apps:
-            self._apps.add(app)
+        self._apps.update(apps)
         for executor in self._config.executors:
             executor.renew()
         self._registry.subscriptions.renew()
@@ -762,10 +759,15 @@ def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
 
 
 def _check_given(given: Mapping[str, Any]) -> None:
-    """Refuse what `Server` was given, if a name or a value is wrong."""
+    """Refuse what `Server` was given, if a name or a value is wrong; say where an option is now that it once had."""
     name, limits, http = given["name"], given["limits"], given["http"]
     for option in given["unknown"]:
-        _refuse_moved(option)
+        from ..http.options import HttpOptions
+
+        for cls, keyword in ((Limits, "limits"), (HttpOptions, "http")):
+            for now in (option, option[4:] if option.startswith("max_") else option):
+                if now in cls.__dataclass_fields__:
+                    raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({now}=...)")
         refuse_options("Server(...)", [option], Server.__init__)
     if not isinstance(name, str):
         way = ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
@@ -777,21 +779,6 @@ def _check_given(given: Mapping[str, Any]) -> None:
         raise TypeError(f"limits is a Limits(...) or None, not {limits!r:.60}")
     if http is not None and type(http).__name__ != "HttpOptions":  # which is not imported where nothing serves HTTP
         raise TypeError(f"http is an HttpOptions(...) or None, not {http!r:.60}")
-
-
-def _refuse_moved(option: str) -> None:
-    """Say where an option is now that a server once had, or that another library's has."""
-    from ..http.options import HttpOptions
-
-    short = option[4:] if option.startswith("max_") else option
-    for cls, keyword in ((Limits, "limits"), (HttpOptions, "http")):
-        for name in (option, short):
-            if name in cls.__dataclass_fields__:
-                raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({name}=...)")
-    if option == "stateless_http":
-        raise TypeError("Server(...): stateless_http= is now http=HttpOptions(sessions=False)")
-    if option == "state_codec":
-        raise TypeError("Server(...) has no option state_codec=: it is gone, states are signed, with state_keys")
 
 
 def _announced(given: Union[Iterable[str], Mapping[str, Json], None]) -> Mapping[str, Json]:

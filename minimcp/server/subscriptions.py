@@ -37,36 +37,27 @@ class Subscriber:
     """
 
     def __init__(
-        self,
-        queue: NotificationQueue,
-        *,
-        lists: Iterable[str],
-        uris: Iterable[str] = (),
+        self, queue: NotificationQueue, lists: Iterable[str], uris: Iterable[str] = (),
         meta: Optional[Mapping[str, Json]] = None,
-    ) -> None:
-        self.queue, self.uris = queue, dict.fromkeys(uris)
-        self._lists, self._meta = tuple(lists), meta
+    ) -> None:  # fmt: skip
+        self.queue, self.lists, self.uris, self._meta = queue, tuple(lists), dict.fromkeys(uris), meta
 
     def list_changed(self, kind: str) -> None:
         """A list has changed."""
-        if kind in self._lists:
+        if kind in self.lists:
             self._put(kind, f"notifications/{kind}/list_changed", {})
 
     def resource_updated(self, uri: str) -> None:
         """A resource has changed."""
         subscribed = types.covering(self.uris.keys(), uri)
-        if subscribed is None:
-            return
-        if len(self.queue) >= MOST_URIS:  # one word for all that lies in a collection
-            uri = subscribed
-        self._put(("resource", uri), "notifications/resources/updated", {"uri": uri})
+        if subscribed is not None:
+            told = subscribed if len(self.queue) >= MOST_URIS else uri  # one word for all that lies in a collection
+            self._put(("resource", told), "notifications/resources/updated", {"uri": told})
 
     def _put(self, key: object, method: str, params: dict[str, Json]) -> None:
-        if key in self.queue:
-            return  # whoever hears of it later looks later, and so sees this change too
-        if self._meta is not None:
-            params["_meta"] = dict(self._meta)
-        self.queue.put(key, encode(Notification(method, params)))
+        if key not in self.queue:  # else who hears of it later looks later, and so sees this change too
+            meta = {} if self._meta is None else {"_meta": dict(self._meta)}
+            self.queue.put(key, encode(Notification(method, {**params, **meta})))
 
 
 class Subscriptions:
@@ -90,24 +81,21 @@ class Subscriptions:
     def list_changed(self, kind: str) -> None:
         """Tell everybody who wants to know that a list has changed, if lists of this kind are declared at all."""
         with self._order_lock:
-            for subscriber in self._everybody():
+            for subscriber in (*self._sessions.values(), *self._streams.values()):
                 subscriber.list_changed(kind)
 
     def resource_updated(self, uri: str) -> None:
         """Tell those who subscribed to a resource that it has changed."""
         with self._order_lock:
-            for subscriber in self._everybody():
+            for subscriber in (*self._sessions.values(), *self._streams.values()):
                 subscriber.resource_updated(uri)
-
-    def _everybody(self) -> list[Subscriber]:
-        return [*list(self._sessions.values()), *list(self._streams.values())]
 
     # ------------------------------------------------------------ handshake sessions
 
     def open_session(self, peer: Peer, later: Callable[[Line], None]) -> None:
         """A client initializes. Lists that are declared to it now are those that it will hear of."""
         kinds = [kind for kind in FILTERS if self._offered(kind)]
-        self._sessions[peer] = Subscriber(NotificationQueue(later, held=True), lists=kinds)
+        self._sessions[peer] = Subscriber(NotificationQueue(later, held=True), kinds)
 
     def begin_session(self, peer: Peer) -> None:
         """The client has said `notifications/initialized`: what has changed since, and will change, it may hear."""
@@ -153,12 +141,9 @@ class Subscriptions:
         """
         honoured = self._honoured(incoming.request.params.get("notifications"))
         meta = {SUBSCRIPTION_KEY: incoming.request.id}
-        stream = Subscriber(
-            NotificationQueue(incoming.sink.post),
-            lists=[kind for kind, member in FILTERS.items() if member in honoured],
-            uris=honoured.get("resourceSubscriptions", ()),
-            meta=meta,
-        )
+        lists = [kind for kind, member in FILTERS.items() if member in honoured]
+        uris = honoured.get("resourceSubscriptions", ())
+        stream = Subscriber(NotificationQueue(incoming.sink.post), lists, uris, meta)
         acknowledged = Notification(ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
         most = self._config.limits.streams
         with self._order_lock:  # what a client hears on another stream before this word, it need not hear here
@@ -166,7 +151,7 @@ class Subscriptions:
                 raise InternalError(f"more than {most} streams are open (Limits.streams)")
             stream.queue.put("acknowledged", encode(acknowledged))
             self._streams[incoming] = stream
-        incoming.on_cancel(lambda: self._drop(incoming))
+        incoming.on_cancel(lambda: self._streams.pop(incoming, None))
         return LATER
 
     def _honoured(self, wanted: Json) -> dict[str, Json]:
@@ -179,17 +164,12 @@ class Subscriptions:
         honoured: dict[str, Json] = {
             member: True for kind, member in FILTERS.items() if wanted.get(member) and self._offered(kind)
         }
-        uris = wanted.get("resourceSubscriptions")
-        if uris is None:
-            return honoured
+        uris = [] if wanted.get("resourceSubscriptions") is None else wanted["resourceSubscriptions"]
         if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > MOST_URIS:
             raise InvalidParams(f"resourceSubscriptions is a list of at most {MOST_URIS} URIs")
         if uris and self._offered("resources"):
             honoured["resourceSubscriptions"] = uris
         return honoured
-
-    def _drop(self, incoming: IncomingRequest) -> None:
-        self._streams.pop(incoming, None)
 
     def end_streams(self, sink: Optional[Sink] = None) -> None:
         """End streams politely: what waits is sent, then the answer of the request that opened the stream.
@@ -200,7 +180,7 @@ class Subscriptions:
         for incoming in list(self._streams):
             if sink is not None and incoming.sink is not sink:
                 continue
-            self._drop(incoming)
+            self._streams.pop(incoming, None)
             id = incoming.request.id
             result = self._config.closed({"_meta": {SUBSCRIPTION_KEY: id}}, incoming.peer.revision)
             closing = incoming.sink.closing_message(id)
@@ -210,6 +190,3 @@ class Subscriptions:
     def renew(self) -> None:
         """Begin anew in a forked process: the clients are the parent's."""
         self._sessions, self._streams, self._order_lock = {}, {}, threading.RLock()
-
-    def __repr__(self) -> str:
-        return f"<Subscriptions {len(self._sessions)} sessions, {len(self._streams)} streams>"

@@ -14,7 +14,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from .. import errors
 from ..engine.requests import IncomingRequest
-from ..protocol.messages import Json, encode_result, to_json
+from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.checker import compile_check
@@ -245,9 +245,6 @@ class RegisteredTool(Registered):
         else:
             log.error("%s failed: %s", name, text, exc_info=error)
         return error_result(told, revision, config)
-
-    def expired(self, text: str, incoming: IncomingRequest) -> bytes:
-        return encode_result(incoming.request.id, error_result(text, incoming.peer.revision, incoming.server))
 
     def listed(self, revision: Revision) -> dict[str, Json]:
         wire: dict[str, Json] = self.shown.to_wire()

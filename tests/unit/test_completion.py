@@ -127,16 +127,6 @@ def test_what_a_completer_may_not_return() -> None:
             completed(lambda value: found)  # noqa: B023
 
 
-def test_the_chosen_arguments_are_the_completers_own() -> None:
-    def spoils(value: str, arguments: Dict[str, str]) -> List[str]:
-        arguments.clear()
-        return []
-
-    chosen = {"a": "b"}
-    completers(city=spoils)["city"]("", chosen)
-    assert chosen == {"a": "b"}
-
-
 def method_completers(handler: Any, completer: Any) -> Any:
     return read_texts(handler, "prompt 'x'", {"complete": {"city": completer}}, ()).completers
 

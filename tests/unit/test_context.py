@@ -7,8 +7,7 @@ from typing import Any, List
 
 import pytest
 
-from minimcp import Cancelled, Context, ResourceNotFound, current_context
-from minimcp.engine.pool import here
+from minimcp import Cancelled, Context, ResourceNotFound
 from minimcp.protocol.lifecycle import LOG_LEVELS
 from minimcp.types import Implementation
 
@@ -91,14 +90,6 @@ def test_after_a_cancellation_everything_says_so() -> None:
     fresh.sleep(0)
 
 
-def test_the_context_of_this_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(LookupError, match="hand ctx"):
-        current_context()
-    _, made = context()
-    monkeypatch.setattr(here, "request", made, raising=False)
-    assert current_context().request_id == 1 and repr(current_context()) == repr(Context(made))
-
-
 def test_reading_a_resource_of_the_same_server() -> None:
     seen: List[Any] = []
 
@@ -124,11 +115,3 @@ def test_reading_a_resource_of_the_same_server() -> None:
     with pytest.raises(Cancelled, match="enough"):
         ctx.read_resource("notes://5")
     assert len(seen) == 1
-
-
-def test_a_stream_that_cannot_be_left_is_not() -> None:
-    ctx, made = context()
-    assert ctx.close_stream() is False
-    made.cancel("x")
-    with pytest.raises(Cancelled):
-        ctx.close_stream()

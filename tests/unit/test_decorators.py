@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from pathlib import Path
 from typing import Any, List
 
 import pytest
 
 import minimcp
-from minimcp import Context, Serial, Server
+from minimcp import Context, Server
 from minimcp.server.options import MARKS, has_marks, marked
 
 
@@ -108,25 +106,6 @@ def test_a_subclass_inherits_marks_and_may_take_methods_away() -> None:
         assert client.call_tool("kind").text == "Counted"
 
 
-def test_several_objects_and_later_ones() -> None:
-    class Search:
-        @minimcp.tool
-        def find(self, what: str) -> str:
-            """Find."""
-            return what
-
-    with pytest.raises(ValueError, match=r"exists: Notes\.add .*; now Counted\.add"):
-        Server("both", Notes(), Counted())
-    server = Server("all", Notes(), Search())
-    assert "find" in names(server)[0]
-    with pytest.raises(ValueError, match="the tool 'find' exists"):
-        server.add(Search())
-    other = Server("one")
-    other.add(Search())
-    with minimcp.connect(other) as client:
-        assert [tool.name for tool in client.list_tools()] == ["find"]
-
-
 def test_what_cannot_be_registered_is_taken_back_whole() -> None:
     class Half:
         @minimcp.resource("half://a")
@@ -171,35 +150,6 @@ def test_what_is_no_object_with_marks() -> None:
             wrong()  # type: ignore[no-untyped-call]
     assert has_marks(Notes) and has_marks(Counted) and not has_marks(dict)
     assert not hasattr(Notes.helper, MARKS) and [mark.kind for _, mark in marked(Notes())].count("tool") == 4
-
-
-def test_one_object_on_one_thread() -> None:
-    class Where:
-        @minimcp.tool
-        def thread(self) -> int:
-            """Which thread."""
-            return threading.get_ident()
-
-    server = Server("where", Where(), executor=Serial())
-    try:
-        with minimcp.connect(server) as client:
-            assert len({result.value for result in client.call_tools([("thread", {})] * 20)}) == 1
-    finally:
-        server.close()
-
-
-def test_serve_runs_it(tmp_path: Path) -> None:
-    script = tmp_path / "notes.py"
-    script.write_text(
-        "import minimcp\n\nclass Notes:\n    @minimcp.tool\n    def add(self, text: str) -> str:\n"
-        "        'Note.'\n        return text.upper()\n\nminimcp.serve(Notes())\n"
-    )
-    root = str(Path(minimcp.__file__).parent.parent)
-    with minimcp.connect(str(script), env={"PYTHONPATH": root}) as client:
-        assert client.call_tool("add", {"text": "x"}).text == "X"
-        assert client.server_info is not None and client.server_info.name == "notes"
-    with pytest.raises(ValueError, match="unknown transport"):
-        minimcp.serve(Notes(), "pigeon")
 
 
 def test_serve_says_where_options_of_a_server_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from minimcp.engine.requests import IncomingRequest, Route, current_request
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
-from minimcp.server.executors import Executor, Job, Main, Serial, Submitting, executor_of, route_to
+from minimcp.server.executors import Executor, Job, Main, Serial, Submitting, executor_of
 
 from ..scripted import Task, wait_for
 from ..support import WAIT, eventually
@@ -65,21 +65,6 @@ def test_a_request_is_run_once_where_its_job_is_run(kept: Kept) -> None:
     job.run()
     assert seen == [(made, made)] and repr(kept) == "<Kept 0 waiting>"
     assert [line["result"] for line in answers(made)] == [{"n": 1}]
-
-
-def test_a_request_that_runs_inside_another_leaves_that_its_context(kept: Kept) -> None:
-    inner = exchange()
-    kept.start(inner)
-    seen: List[Any] = []
-
-    def outside(exchange: IncomingRequest) -> Any:
-        kept.jobs[0].run()
-        seen.append(current_request())
-        return {}
-
-    outer = exchange(outside)
-    outer.run()
-    assert seen == [outer] and answers(inner) and current_request() is None
 
 
 @pytest.mark.parametrize("waited_for", [True, False])
@@ -140,22 +125,6 @@ def test_ctrl_c_in_a_handler_goes_on_to_the_main_thread_after_the_answer(kept: K
     assert all("error" in answers(made)[0] for made in (here, there)) and current_request() is None
 
 
-def test_a_cancel_and_a_run_at_once_end_it_once() -> None:
-    for _ in range(200):
-        kept, made, begin = Kept(), exchange(), threading.Barrier(2)
-        kept.start(made)
-
-        def cancel(made: Any = made, begin: threading.Barrier = begin) -> None:
-            begin.wait()
-            made.cancel()
-
-        task = Task(cancel)
-        begin.wait()
-        kept.jobs[0].run()
-        task.result()
-        assert len(answers(made)) == 1
-
-
 # ------------------------------------------------------------ what an author may say
 
 
@@ -188,25 +157,7 @@ def test_names_and_objects() -> None:
         Main(5)  # type: ignore[arg-type]
 
 
-def test_main_is_that_of_the_server_that_has_the_connection() -> None:
-    ours, theirs = config(), config()
-    start = route_to(lambda exchange: {}, theirs.main).start
-    assert start is not None and route_to(lambda exchange: {}, None).start is None
-    start(exchange(of=ours))
-    assert theirs.main.pump() == 0 and ours.main.pump() == 1
-
-
 # ------------------------------------------------------------ main
-
-
-def test_what_waits_is_run_here_and_counted() -> None:
-    main, seen = Main(), []  # type: ignore[var-annotated]
-    for number in range(3):
-        main.start(exchange(lambda _, number=number: seen.append((number, threading.get_ident()))))
-    assert (main.pump(), main.pump()) == (3, 0)
-    assert seen == [(number, threading.get_ident()) for number in range(3)]
-    main.start(exchange())
-    assert Task(main.pump).result() == 1, "any thread may pump"
 
 
 def waits(main: Main) -> bool:
@@ -341,25 +292,6 @@ def run(executor: Any, work: Callable[[], object] = lambda: None, of: Any = CONF
     return made
 
 
-def test_its_thread_ends_with_the_last_server_that_uses_it_and_begins_again() -> None:
-    serial, first, second = Serial(), config(), config()
-    run(serial, of=first)
-    run(serial, of=second)
-    assert serial in first.executors and serial in second.executors
-    (thread,) = threads()
-    serial.leave(first)
-    idents: List[int] = []
-    run(serial, lambda: idents.append(threading.get_ident()), of=second)
-    assert idents == [thread.ident]
-    serial.leave(second)
-    thread.join(WAIT)
-    assert not threads()
-    run(serial, of=first)
-    assert len(threads()) == 1
-    serial.leave(first)
-    assert eventually(lambda: not threads())
-
-
 def test_its_thread_ends_when_nothing_refers_to_it() -> None:
     serial, of = Serial(), config()
     run(serial, of=of)
@@ -417,18 +349,6 @@ def test_a_callable_gets_functions_and_runs_them_where_it_likes() -> None:
     assert [job() for job in [*jobs, *jobs]] == [None] * 8, "a second time does nothing"
     assert ["result" in answers(each)[0] for each in made] == [True, False, True, True]
     assert [len(answers(each)) for each in made] == [1, 1, 1, 1]
-
-
-def test_a_pool_of_threads_is_told_of_what_it_runs() -> None:
-    with ThreadPoolExecutor(1) as pool:
-        executor, begun, go = Submitting(pool.submit), threading.Event(), threading.Event()
-        made = exchange(lambda _: begun.set() or wait_for(go))  # type: ignore[func-returns-value]
-        executor.start(made)
-        told(made)
-        wait_for(begun)
-        assert len(executor.running) == 1
-        go.set()
-        assert eventually(lambda: not executor.running)
 
 
 def test_a_callable_that_raises(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
-from minimcp import Cancelled, CapabilityNotSupported, InternalError, InvalidParams, Refused, UrlElicitationRequired
+from minimcp import CapabilityNotSupported, InternalError, InvalidParams, Refused, UrlElicitationRequired
 from minimcp.server.context import Context
 from minimcp.server.input_rounds import Suspend, asker_of, url_required
 from minimcp.server.registered import Registered
@@ -85,27 +84,6 @@ class Call:
 
 def ask(ctx: Context, key: str = "k", message: str = "How many?") -> Any:
     return ctx.elicit(message, {"n": int}, key=key).content["n"]
-
-
-@pytest.mark.parametrize("revision", [R4, R5])
-def test_a_future_of_a_helper_thread_hands_its_question_on(revision: str) -> None:
-    asked_in: List[BaseException] = []
-
-    def helper(ctx: Context, key: str) -> Any:
-        try:
-            return ask(ctx, key)
-        except BaseException as error:
-            asked_in.append(error)
-            raise
-
-    def handler(ctx: Context) -> Any:
-        with ThreadPoolExecutor(2) as pool:
-            return [each.result() for each in [pool.submit(helper, ctx, key) for key in ("a", "b")]]
-
-    call = Call(handler, revision=revision)
-    assert call.whole() == [1, 1] and len(call.asked) == 2
-    assert len(call.runs) == (2 if revision == R5 else 1)
-    assert [type(each) for each in asked_in] == ([Suspend] * 2 if revision == R5 else [])
 
 
 @pytest.mark.requirement("M:MRTR-S2", "M:MRTR-S14", "M:MRTR-S16", "M:META-7", "M:BASE-6")
@@ -191,29 +169,6 @@ def test_questions_win_over_whatever_else_the_handler_did(caplog: pytest.LogCapt
     assert Call(swallows).whole() == 1
 
 
-def test_what_is_raised_without_a_question_stays() -> None:
-    def fails(ctx: Context) -> Any:
-        ask(ctx)
-        raise ValueError("after the answer")
-
-    def before(ctx: Context) -> Any:
-        raise KeyError("before")
-
-    for options in ({}, {"check_replay": True}):
-        for revision in (R4, R5):
-            with pytest.raises(ValueError, match="after"):
-                Call(fails, revision=revision, **options).whole()
-            with pytest.raises(KeyError):
-                Call(before, revision=revision, **options).whole()
-
-
-def test_a_handler_that_asks_nothing_makes_no_asker() -> None:
-    call = Call(lambda ctx: 5)
-    made = exchange(params={"name": "t"}, of=call.config, revision=R5)
-    assert call.handle(made) == {"value": 5} and made.asker is None
-    assert Call(lambda ctx: ctx.round).whole() == 1
-
-
 # ------------------------------------------------------------ handlers that are checked
 
 
@@ -246,21 +201,6 @@ def test_a_handler_that_asks_something_else_the_second_time_is_found_out(caplog:
     assert caplog.text == "", "it is told once, and not of something else"
 
 
-def test_a_question_in_other_words_is_asked_again_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    def rewords(ctx: Context) -> Any:
-        runs.append(1)
-        return ask(ctx, "a", f"message {min(len(runs), 2)}") + ask(ctx, "b")
-
-    runs: List[int] = []
-    assert Call(rewords, revision=R5).whole() == 2
-    (record,) = caplog.records
-    assert record.levelname == "WARNING"
-    assert record.getMessage() == (
-        "tools/call t: 'a' was asked in other words when the handler ran before, and is asked again: "
-        "keep what it depends on with ctx.step"
-    )
-
-
 def test_a_checked_handler_gets_what_an_unchecked_one_gets() -> None:
     def catches(ctx: Context) -> Any:
         try:
@@ -275,16 +215,6 @@ def test_a_checked_handler_gets_what_an_unchecked_one_gets() -> None:
             assert found == [expected[0], expected[1] or found[1], expected[2]]
     with pytest.raises(Refused):
         Call(ask, lambda request: {"error": {"code": -1, "message": "no"}}, revision=R4, check_replay=True).whole()
-
-
-def test_a_checked_handler_that_is_cancelled_is_not_run_again() -> None:
-    def cancel(request: Any) -> Any:
-        call.runs[-1]._incoming.cancel("enough")
-
-    call = Call(ask, cancel, revision=R4, check_replay=True)
-    with pytest.raises(Cancelled, match="enough"):
-        call.whole()
-    assert len(call.runs) == 1
 
 
 # ------------------------------------------------------------ an error of another revision

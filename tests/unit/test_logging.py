@@ -10,11 +10,8 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Context, Server
 from minimcp.engine.pool import here
-from minimcp.server.context import LogHandler
 
-from ..answering import R4
 from .requests import RecordingSink, exchange, sent
 
 NAME = "tests.log_handler"
@@ -147,33 +144,3 @@ def test_it_never_raises_and_never_comes_back(
     here.request = exchange(log_rank=0, sink=LosingOutlet())
     logger.error("to nobody")
     assert "Traceback" not in capsys.readouterr().err
-
-
-def test_a_filter_may_change_the_record(request_here: Any) -> None:
-    handler = LogHandler()
-    record = logging.makeLogRecord({"name": NAME, "msg": "as it was", "levelno": logging.INFO})
-    changed = logging.makeLogRecord({"name": NAME, "msg": "changed", "levelno": logging.INFO})
-    handler.filter = lambda record: changed  # type: ignore[assignment, method-assign, return-value]
-    handler.handle(record)
-    assert said(request_here)[0]["data"] == "changed"
-
-
-def test_over_a_connection(logger: logging.Logger) -> None:
-    server, lines = Server("x"), []  # type: ignore[var-annotated]
-
-    @server.tool
-    def talk(ctx: Context) -> str:
-        """Talk."""
-        logger.debug("not wanted")
-        logger.warning("%s is %d", "it", 5)
-        return "said"
-
-    got = threading.Event()
-
-    def on_log(message: Any) -> None:
-        lines.append((message.level, message.logger, message.data))
-        got.set()
-
-    with minimcp.connect(server, revision=R4, on_log=on_log) as client:
-        assert client.call_tool("talk").text == "said" and got.wait(5)
-    assert lines == [("warning", NAME, "it is 5")]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import threading
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict
 
 import pytest
 
 import minimcp
 from minimcp import CallToolResult, Completion, Context, InvalidParams, ResourceNotFound, Server, ToolError
 
-from ..answering import R3, R4, R5
-from ..support import WAIT
+from ..answering import R3, R5
 
 
 def test_the_first_is_the_outermost() -> None:
@@ -208,38 +206,3 @@ def test_it_stands_in_for_every_kind_of_handler(revision: str, caplog: pytest.Lo
         with pytest.raises(ResourceNotFound) as missing:
             client.request("resources/read", {"uri": "a:b", "_meta": {"example.com/do": "missing"}})
         assert missing.value.data == {"uri": "a:b"}, "as if the resource had raised it"
-
-
-def test_arguments_that_do_not_fit_pass_it() -> None:
-    server: Any = served()
-    server.seen = []
-    with minimcp.connect(server, revision=R4) as client:
-        assert said(client, "tool", "caught", arguments={"number": "x"})[0] == "failed"
-        assert said(client, "prompt", "caught", arguments={"word": 5})[0] == -32602
-        assert [type(error) for error in server.seen] == [ToolError, InvalidParams] and "number" in str(server.seen[0])
-        assert said(client, "tool", "caught", name="nothing")[0] == -32602 and len(server.seen) == 2
-
-
-def test_one_that_is_added_while_requests_run_counts_for_the_next() -> None:
-    server, gate, inside = Server("x"), threading.Event(), threading.Event()
-    seen: List[str] = []
-
-    @server.tool
-    def wait() -> str:
-        """Wait."""
-        inside.set()
-        gate.wait(WAIT)
-        return "over"
-
-    with minimcp.connect(server) as client:
-        first = client.submit(client.call_tool, "wait")
-        assert inside.wait(WAIT)
-
-        @server.middleware
-        def layer(ctx: Context, call_next: Callable[[], Any]) -> Any:
-            seen.append(ctx.method)
-            return call_next()
-
-        gate.set()
-        assert first.result(WAIT).text == "over" and seen == []
-        assert client.call_tool("wait").text == "over" and seen == ["tools/call"]

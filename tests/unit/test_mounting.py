@@ -6,7 +6,6 @@ import gc
 import logging
 import threading
 import weakref
-from functools import partial
 from typing import Any, Callable, Dict, List
 
 import pytest
@@ -15,7 +14,6 @@ import minimcp
 from minimcp import Client, Context, RpcError, Serial, Server, ToolError
 
 from ..answering import R1, R4, R5
-from ..scripted import Task
 from ..support import WAIT, eventually
 
 
@@ -152,62 +150,6 @@ def test_middleware_of_each_server_on_the_way() -> None:
         assert seen == ["middle", "library"]
 
 
-class Ear:
-    """Hears what has changed."""
-
-    def __init__(self) -> None:
-        self.tools, self.prompts, self.resources = (threading.Semaphore(0) for _ in range(3))
-        self.updated = threading.Semaphore(0)
-        self.uris: List[str] = []
-
-    def on_tools_changed(self) -> None:
-        self.tools.release()
-
-    def on_prompts_changed(self) -> None:
-        self.prompts.release()
-
-    def on_resources_changed(self) -> None:
-        self.resources.release()
-
-    def on_resource_updated(self, uri: str) -> None:
-        self.uris.append(uri)
-        self.updated.release()
-
-
-@pytest.mark.parametrize("revision", [R1, R4, R5])
-def test_what_comes_and_goes_is_followed_and_told(revision: str) -> None:
-    top, middle, low, ear = Server("top"), Server("middle"), Server("low"), Ear()
-    middle.mount(low, prefix="low")
-    top.mount(middle, prefix="mid")
-    top.mount(low, prefix="direct")
-    with minimcp.connect(top, revision=revision) as client:
-        assert client.capabilities == {}
-    low.add_tool(text)
-    low.add_prompt(brief, complete={"word": ["one"]})
-    low.add_resource(text, "a:text")
-    with minimcp.connect(top, revision=revision, handlers=ear) as client:
-        assert {"tools", "prompts", "resources", "logging"} == set(client.capabilities) - {"completions"}
-        assert names(client) == {
-            "tools": ["mid__low__text", "direct__text"], "prompts": ["mid__low__brief", "direct__brief"],
-            "resources": ["a:text"], "templates": [],
-        }
-        for told, change in (
-            (ear.tools, lambda: low.add_tool(other)), (ear.tools, lambda: low.remove_tool("other")),
-            (ear.prompts, lambda: low.add_prompt(other)), (ear.prompts, lambda: low.remove_prompt("other")),
-            (ear.resources, lambda: low.add_resource(other, "a:other")),
-            (ear.resources, lambda: low.remove_resource("a:other")),
-        ):
-            before = names(client)
-            change()
-            assert told.acquire(timeout=WAIT)
-            assert names(client) != before
-        client.subscribe("a:text")
-        for server in (low, middle, top):
-            server.resource_updated("a:text")
-            assert ear.updated.acquire(timeout=WAIT)
-        assert set(ear.uris) == {"a:text"}
-
-
 def test_what_cannot_be_mounted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "minimcp")
     a, b, c = Server("a"), Server("b"), Server("c")
@@ -265,21 +207,6 @@ def test_who_mounts_is_not_kept_alive() -> None:
     second.mount(below, prefix="y")
     with minimcp.connect(second) as client:
         assert "y__other" in names(client)["tools"]
-
-
-def mounts(over: Server, under: Server) -> bool:
-    try:
-        over.mount(under, prefix="x")
-    except ValueError:
-        return False
-    return True
-
-
-def test_servers_that_are_mounted_by_several_threads_never_go_in_circles() -> None:
-    for _ in range(20):
-        a, b = Server("a"), Server("b")
-        tasks = [Task(partial(mounts, *pair)) for pair in ((a, b), (b, a))]
-        assert sorted(task.result() for task in tasks) == [False, True]
 
 
 def test_things_run_where_their_own_server_says() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Dict, List, Optional
@@ -13,15 +12,13 @@ import pytest
 
 import minimcp
 from minimcp import CapabilityNotSupported, Context, InvalidParams, MethodNotFound, RpcError, Server
-from minimcp.protocol.lifecycle import LOG_LEVELS, Offer, lacks
+from minimcp.protocol.lifecycle import Offer
 from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
-from minimcp.server.options import annotated, name_of, where
+from minimcp.server.options import name_of, where
 from minimcp.server.registered import Pages, Registered, Table
 from minimcp.server.registry import Registry
-from minimcp.types import Annotations
 
 from ..answering import R1, R3, R4, R5, REVISIONS
-from ..support import WAIT
 from .requests import config, exchange, read
 
 STAMP = {"io.modelcontextprotocol/serverInfo": {"name": "unit", "version": "1", "title": "Unit"}}
@@ -115,16 +112,6 @@ def test_the_openings() -> None:
     assert "instructions" not in served(registry(), "initialize")
     assert "instructions" not in served(registry(), "server/discover", R5)
     assert served(made, "ping") == {}
-
-
-def test_a_log_level_is_the_sessions() -> None:
-    made = registry()
-    route, request = routed(made, "logging/setLevel", level="error")
-    assert route.handle(request) == {} and request.peer.log_rank == LOG_LEVELS["error"]
-    route, request = routed(made, "logging/setLevel", level="loud")
-    with pytest.raises(InvalidParams):
-        route.handle(request)
-    assert request.peer.log_rank is None
 
 
 def test_how_results_end() -> None:
@@ -258,27 +245,6 @@ def test_a_table() -> None:
     assert places(made) == ["there"] and made.unknown("B") == "Unknown thing: B, did you mean b?"
 
 
-def test_a_name_is_taken_once_whoever_comes() -> None:
-    made = table()
-    gate, outcomes, refused = threading.Barrier(8), [], []
-
-    def add_all(number: int) -> None:
-        gate.wait(WAIT)
-        for name in range(50):
-            try:
-                add(made, str(name), f"of {number}")
-                outcomes.append(name)
-            except ValueError as error:
-                refused.append(str(error))
-
-    threads = [threading.Thread(target=add_all, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
-    assert sorted(outcomes) == list(range(50)) and len(refused) == 350
-
-
 def test_a_mounted_table_is_followed() -> None:
     over, under = table(own="o"), table(a="u")
     mount(over, under)
@@ -295,15 +261,6 @@ def test_a_mounted_table_is_followed() -> None:
     assert list(over.items) == ["own", "x__b"]
     with pytest.raises(KeyError):
         over.remove("x__b")
-
-
-def test_names_may_stay_and_prefixes_add_up() -> None:
-    top, middle, low = table(), table(), table(a="l")
-    mount(middle, low)
-    mount(top, middle, "")
-    mount(top, middle, "y__")
-    assert list(top.items) == ["x__a", "y__x__a"] == [each.shown.name for each in top.items.values()]
-    assert [len(each.middleware) for each in top.items.values()] == [3, 3]
 
 
 def test_a_clash_is_refused_or_the_earlier_stays(caplog: pytest.LogCaptureFixture) -> None:
@@ -406,26 +363,6 @@ def test_names_and_places() -> None:
             name_of(function, name, "thing")
     assert where(echo).startswith("echo (") and "test_registry.py:" in where(echo)
     assert where(print) == "print" and where(5) == "5" and where(Server("x").tool).startswith("Server.tool (")
-
-
-def test_annotations() -> None:
-    own = Annotations(priority=1)
-    for given, made in ((None, None), (own, own), ({"priority": 1}, own)):
-        assert annotated(given, Annotations, "{}", "it") == made
-    mistake = "'lastModified': did you mean 'last_modified'"
-    for wrong, said in (({"lastModified": "x"}, mistake), (5, "it: annotations is")):
-        with pytest.raises(TypeError, match=said):
-            annotated(wrong, Annotations, "{}", "it")  # type: ignore[arg-type]
-
-
-def test_what_a_client_lacks() -> None:
-    for name, needed in (
-        ("sampling", {"sampling": {}}),
-        ("elicitation.url", {"elicitation": {"url": {}}}),
-        ("ext:com.example/x", {"extensions": {"com.example/x": {}}}),
-    ):
-        error = lacks(name, "thing 'x'")
-        assert error.data == {"requiredCapabilities": needed} and name in str(error) and "thing 'x'" in str(error)
 
 
 def test_a_handler_needs_what_it_requires() -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import datetime
 import enum
-import logging
 from pathlib import PurePosixPath
 from typing import Any, List, Optional
 
 import pytest
 
-from minimcp import InvalidParams, ResourceAccessDenied, ResourceNotFound
+from minimcp import ResourceAccessDenied, ResourceNotFound
 from minimcp.errors import error_from_peer
 from minimcp.server.context import Context
 from minimcp.server.registry import Registry
-from minimcp.server.resources import LONGEST_MATCHED, with_type
+from minimcp.server.resources import LONGEST_MATCHED
 from minimcp.types import BlobResourceContents, Icon, ReadResourceResult, Text, TextResourceContents
 
 from ..answering import R1, R4
@@ -164,14 +163,6 @@ def test_lists_are_made_anew() -> None:
             made.remove("resource", gone)
 
 
-def test_what_is_said_about_one_without_a_description(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "minimcp")
-    made = registry()
-    made.add("resource", lambda: "", {"name": "silent"}, "a:b")
-    made.add("resource", lambda: "", {"name": "told", "description": "Said."}, "a:c")
-    assert caplog.messages == ["resource a:b has no description: a model has only its name to go by"]
-
-
 @pytest.mark.requirement("RES-22", "M:RES-3")
 def test_errors_of_the_author() -> None:
     def fails() -> str:
@@ -219,18 +210,6 @@ def test_the_first_template_that_fits_answers() -> None:
     assert said(made, "a://7") == "number 7"
 
 
-def test_one_for_everything() -> None:
-    def anything(uri: str) -> str:
-        """Anything."""
-        return uri
-
-    made = resources((anything, "{+uri}"))
-    assert said(made, "http://example.com/a/b") == "http://example.com/a/b"
-    for odd in ("a:/../b", "a b", "\ud800", "a:%ff", "a:%00"):
-        with pytest.raises(ResourceNotFound):
-            got(made, odd)
-
-
 def test_a_uri_without_end_is_matched_by_nothing() -> None:
     made = resources((of_city, "a:{city}"), (text, "b:" + "x" * LONGEST_MATCHED))
     longest = "x" * (LONGEST_MATCHED - 2)
@@ -241,43 +220,12 @@ def test_a_uri_without_end_is_matched_by_nothing() -> None:
     assert made.resources.template("a:" + longest) and made.resources.template("a:x" + longest) is None
 
 
-def test_what_is_removed_while_it_is_read() -> None:
-    def leaves(ctx: Context) -> str:
-        """Takes itself away."""
-        made.remove("resource", "a:b")
-        return "left"
-
-    made = resources((leaves, "a:b"))
-    assert said(made, "a:b") == "left" and uris(made) == []
-    with pytest.raises(ResourceNotFound):
-        got(made, "a:b")
-    made.add("resource", leaves, {}, "a:b")
-    route = made.resources.route({"uri": "a:b"})
-    made.remove("resource", "a:b")
-    made.add("resource", text, {}, "a:b")
-    made.remove("resource", "a:b")
-    with pytest.raises(KeyError):
-        route.handle(exchange("resources/read", {"uri": "a:b"}))  # the read that had begun goes on with what it found
-
-
 def test_what_older_revisions_are_not_told() -> None:
     made = resources()
     options = {"title": "T", "icons": [Icon("https://example.com")], "annotations": {"last_modified": "2026"}}
     made.add("resource", of_city, options, "a:{city}")
     wanted = {"uriTemplate": "a:{city}", "name": "of_city", "description": "A city.", "annotations": {}}
     assert answered(made, "resources/templates/list", revision=R1)["resourceTemplates"] == [wanted]
-
-
-def test_what_names_no_uri() -> None:
-    for params in ({}, {"uri": None}, {"uri": 5}, {"uri": ["a:b"]}):
-        with pytest.raises(InvalidParams, match="uri is a string"):
-            resources().resources.route(params)
-
-
-def test_templates_by_themselves_and_by_a_uri() -> None:
-    made = resources((text, "a:b"), (of_city, "a:{city}")).resources
-    by_name = made.template("a:{city}")
-    assert by_name is not None and made.template("a:Oslo") is by_name and made.template("b:Oslo") is None
 
 
 # ------------------------------------------------------------ contents
@@ -342,15 +290,6 @@ def test_contents_stay_as_they_are() -> None:
         "contents": [{"uri": "a:t", "mimeType": "text/plain", "text": "t"}], "ttlMs": 5, "cacheScope": "public",
         "_meta": {"m": 1}, "other": 1,
     }
-
-
-def test_a_type_for_what_has_none() -> None:
-    text = TextResourceContents("a:t", "t", meta={"m": 1})
-    text.extra = {"other": 1}
-    assert with_type(text).to_wire() == {
-        "uri": "a:t", "mimeType": "text/plain", "text": "t", "_meta": {"m": 1}, "other": 1,
-    }
-    assert with_type(BlobResourceContents("a:b", b"")).mime_type == "application/octet-stream"
 
 
 def test_what_cannot_be_sent() -> None:

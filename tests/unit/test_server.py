@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import logging
@@ -17,7 +16,7 @@ import minimcp
 from minimcp import Context, Limits, Server
 from minimcp.engine.transport import memory_pair
 
-from ..answering import R1, R3, R4, R5, REVISIONS
+from ..answering import R4, REVISIONS
 from ..scripted import Task, dumps, notice, request, wait_for
 from ..support import WAIT, eventually, run_python
 
@@ -73,144 +72,7 @@ def raw() -> Iterator[Callable[[Server], Raw]]:
 # ---------------------------------------------------------------- registering
 
 
-def test_every_way_to_register_gives_the_function_back() -> None:
-    server = Server("x")
-    assert server.tool(echo) is echo
-
-    @server.tool
-    def one() -> str:
-        """One."""
-        return "1"
-
-    @server.tool()
-    def two() -> str:
-        """Two."""
-        return "2"
-
-    @server.tool(name="three", title="Three")
-    def other() -> str:
-        """Three."""
-        return "3"
-
-    server.add_tool(one, name="four")
-    assert (one(), two(), other()) == ("1", "2", "3")
-    assert repr(server) == "<Server 'x' 5 tools, 0 connections>"
-    with minimcp.connect(server) as client:
-        assert [tool.name for tool in client.list_tools()] == ["echo", "one", "two", "three", "four"]
-        assert [client.call_tool(name).text for name in ("two", "three", "four")] == ["2", "3", "1"]
-        assert repr(server) == "<Server 'x' 5 tools, 1 connections>"
-
-
-async def coroutine() -> str:
-    return ""
-
-
-def generator() -> Iterator[str]:
-    yield ""
-
-
-async def async_generator() -> Any:
-    yield ""
-
-
-def stars(*words: str) -> str:
-    return ""
-
-
-def more(**words: str) -> str:
-    return ""
-
-
-def bare(word) -> str:  # type: ignore[no-untyped-def]
-    return ""
-
-
-def unknown(word: "Nowhere") -> str:  # type: ignore[name-defined]  # noqa: F821
-    return ""
-
-
-def raw_bytes(data: bytes) -> str:
-    return ""
-
-
-def contexts(one: Context, two: Context) -> str:
-    return ""
-
-
-@pytest.mark.parametrize(
-    ("function", "text"),
-    [
-        (coroutine, "plain def"),
-        (generator, "return a list"),
-        (async_generator, "plain def"),
-        (stars, r"\*words"),
-        (more, r"\*\*words"),
-        (bare, "no annotation"),
-        (unknown, "Nowhere"),
-        (raw_bytes, "bytes"),
-        (contexts, "two parameters"),
-        (Server, "class"),
-        (asyncio.Lock, "class"),
-        ("name", "did you mean name="),
-        (print, "no Python function"),
-        (5, "no Python function"),
-    ],
-)
-def test_what_cannot_be_a_tool(function: Any, text: str) -> None:
-    server = Server("x")
-    for register in (server.tool, server.tool()):
-        if register != server.tool and isinstance(function, str):
-            continue
-        with pytest.raises(TypeError, match=text):
-            register(function)
-    assert "0 tools" in repr(server)
-
-
-def test_a_name_is_taken_once() -> None:
-    server = made()
-
-    def another() -> str:
-        """Another."""
-        return "another"
-
-    with pytest.raises(ValueError, match=r"echo.*test_server\.py:\d+.*another.*test_server\.py:\d+"):
-        server.add_tool(another, name="echo")
-    with minimcp.connect(server) as client:
-        assert client.call_tool("echo").text == "echo"
-        server.add_tool(another, name="echo", replace=True)
-        assert client.call_tool("echo").text == "another"
-        assert len(client.list_tools()) == 1
-    server.remove_tool("echo")
-    with pytest.raises(KeyError):
-        server.remove_tool("echo")
-
-
 # ---------------------------------------------------------------- what is declared and spoken
-
-
-def test_what_is_announced_counts_as_registered() -> None:
-    for capabilities, options, declared in (
-        ({"tools"}, {}, {"tools", "logging"}),  # a tool that comes later may log
-        ({"logging"}, {}, {"logging"}),
-        ({"tools", "logging"}, {"logging": False}, {"tools"}),
-        (None, {}, set()),
-    ):
-        for revision in (R3, R5):
-            with minimcp.connect(Server("x", capabilities=capabilities, **options), revision=revision) as client:  # type: ignore[arg-type]
-                assert set(client.capabilities) == declared
-                if "tools" in declared:
-                    assert client.list_tools() == []
-                if "logging" in declared:
-                    client.set_log_level("debug")
-
-
-def test_revisions_in_a_subset() -> None:
-    for names, spoken in (([R1], R1), ([R3, R1], R3), ([R5], R5), ([R4, R5], R5)):
-        with minimcp.connect(made(revisions=names)) as client:
-            assert client.revision == spoken and client.call_tool("echo").text == "echo"
-    for names, wanted in (([R1], R5), ([R5], R4), ([R4, R5], R1), ([R5], "handshake")):
-        with pytest.raises(minimcp.UnsupportedRevision):
-            minimcp.connect(made(revisions=names), revision=wanted)
 
 
 @pytest.mark.requirement("LIFE-10")
@@ -220,15 +82,6 @@ def test_an_unknown_revision_is_offered_another_or_refused(raw: Any) -> None:
     refused = raw(made(strict_version=True)).initialize("1999-01-01")
     assert refused["error"]["code"] == -32602
     assert refused["error"]["data"] == {"supported": list(reversed(REVISIONS)), "requested": "1999-01-01"}
-
-
-def test_arrays_where_the_author_takes_them(raw: Any) -> None:
-    ping = [request(1, "ping"), request(2, "ping")]
-    for options, taken in (({}, False), ({"accept_batches": True}, True)):
-        client = raw(made(**options))
-        client.initialize()
-        client.send(ping)
-        assert isinstance(client.next(), list) is taken
 
 
 @pytest.mark.requirement("LIFE-05")
@@ -349,19 +202,6 @@ def test_close_from_a_handler() -> None:
             other.call_tool("echo")
 
 
-def test_close_from_a_handler_of_another_server() -> None:
-    inner, outer = made(), Server("outer")
-
-    @outer.tool
-    def stop_inner() -> str:
-        """Stop the other one."""
-        inner.close()
-        return repr(inner)
-
-    with minimcp.connect(inner), minimcp.connect(outer) as client:
-        assert client.call_tool("stop_inner").text == "<Server 'made' 1 tools, 0 connections>"
-
-
 def test_all_connections_are_closed_at_the_same_time() -> None:
     server = Server("closing", limits=Limits(drain_grace=WAIT))
     begun, barrier = threading.Barrier(3), threading.Barrier(3)
@@ -382,19 +222,6 @@ def test_all_connections_are_closed_at_the_same_time() -> None:
     closing.result()
     for client in clients:
         client.close()
-
-
-def test_the_end_is_told() -> None:
-    ended = threading.Event()
-    ours, theirs = memory_pair(None)
-    channel = made().connect(ours, name="named", on_end=ended.set)
-    assert "'named' open" in repr(channel)
-    theirs.close()
-    wait_for(ended)
-    plain, other = memory_pair(None)
-    unnamed = made().connect(plain)
-    other.close()
-    assert unnamed.wait_until_ended(WAIT)
 
 
 # ---------------------------------------------------------------- running
@@ -439,51 +266,6 @@ def test_run_until_the_input_ends(streams: Any, in_main_thread: bool) -> None:
     assert (server.run if in_main_thread else talk)() == (None if in_main_thread else "echo")
     assert task.result() == ("echo" if in_main_thread else None)
     assert server._runs == []
-
-
-@pytest.mark.parametrize("where", ["thread", "handler"])
-def test_run_until_it_is_closed(streams: Any, where: str) -> None:
-    server, answered = made(limits=Limits(drain_grace=6 * WAIT)), threading.Event()
-
-    @server.tool
-    def stop() -> str:
-        """Stop."""
-        server.close()
-        return "bye"
-
-    def talk() -> str:
-        with ending(streams), minimcp.connect(streams, timeout=WAIT) as client:
-            if where == "handler":
-                return client.call_tool("stop").text
-            text = client.call_tool("echo").text
-            answered.set()
-            server.close()
-            return text
-
-    task = Task(talk)
-    server.run("stdio")
-    assert task.result() == ("bye" if where == "handler" else "echo")
-
-
-IN_A_THREAD = """
-import signal, threading, minimcp
-server = minimcp.Server("threaded")
-@server.tool
-def thread() -> bool:
-    "Whether signals are as they were."
-    return signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-worker = threading.Thread(target=server.run)
-worker.start()
-worker.join()
-print("over")
-"""
-
-
-def test_run_in_another_thread_of_a_process(tmp_path: Any) -> None:
-    script = tmp_path / "threaded.py"
-    script.write_text(IN_A_THREAD, encoding="utf-8")
-    with minimcp.connect(script, env={"PYTHONPATH": os.getcwd()}, timeout=WAIT) as client:
-        assert client.call_tool("thread").text == "true"
 
 
 # ---------------------------------------------------------------- forks

@@ -12,7 +12,6 @@ import pytest
 from minimcp import (
     Answer,
     Cancelled,
-    CapabilityNotSupported,
     Context,
     Declined,
     Elicit,
@@ -26,9 +25,7 @@ from minimcp import (
     SampleResult,
     Server,
     Text,
-    Tool,
     connect,
-    current_context,
 )
 from minimcp.protocol.versions import NEWEST_HANDSHAKE, REVISIONS
 from minimcp.testing import Question, Transcript, context
@@ -133,29 +130,6 @@ def test_what_the_test_forgot_is_said() -> None:
         ctx.server.resource_updated("x:y")
 
 
-def test_the_client_and_the_request_are_as_they_are_said_to_be() -> None:
-    ctx = context({"sample": "Hi"}, capabilities={"sampling": {}}, client_info={"name": "me", "version": "1"})
-    assert ctx.client.info is not None and ctx.client.info.name == "me"
-    assert ctx.sample("Hello").text == "Hi"
-    with pytest.raises(CapabilityNotSupported):
-        ctx.sample("Hello", tools=[Tool("t", {"type": "object"})])
-    with pytest.raises(CapabilityNotSupported):
-        plan(ctx)
-    everything = context()
-    assert all(map(everything.client.supports, ("elicitation.url", "sampling.tools", "sampling.context", "roots")))
-    with pytest.raises(CapabilityNotSupported):
-        plan(context({"trip": {"city": "Oslo"}}, revision=OLDEST))
-    ctx = context(method="prompts/get", params={"name": "p", "_meta": {"trace": "x"}}, request_id="r-1")
-    assert (ctx.method, ctx.params["name"], ctx.request_id) == ("prompts/get", "p", "r-1")
-    assert ctx.meta == {"progressToken": "r-1", "trace": "x"}
-    with pytest.raises(RuntimeError, match="cannot ask"):
-        context({"elicit": {}}, method="completion/complete").elicit("?", {"a": str})
-    with pytest.raises(ValueError, match="unknown revision"):
-        context(revision="1999-12-31")
-    with pytest.raises(ValueError, match="^log_level is one of debug, .*, not 'loud'$"):
-        context(log_level="loud")
-
-
 def test_the_rules_of_a_real_context_hold() -> None:
     ctx = context({"elicit": {"a": "x"}}, log_level="warning")
     for value in (2, 1):
@@ -205,19 +179,6 @@ def test_cancelling() -> None:
     asking = context(lambda question: [asking.cancel(), {"city": "Oslo"}][1])  # type: ignore[func-returns-value]
     with pytest.raises(Cancelled):
         plan(asking)
-
-
-def test_it_is_the_current_context_in_a_with_block() -> None:
-    with context() as outer:
-        current_context().progress(1)
-        with context(request_id=2):
-            assert current_context().request_id == 2
-        with outer:
-            current_context().progress(2)
-        assert current_context().request_id == 1
-    assert [report.progress for report in outer.reports] == [1, 2]
-    with pytest.raises(LookupError):
-        current_context()
 
 
 # ------------------------------------------------------------ Transcript

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Any, List, Literal, Optional
+from typing import Any, List, Optional
 
 import pytest
 
@@ -113,28 +113,6 @@ def test_what_is_listed() -> None:
         "inputSchema": tool.signature.input_schema, "icons": [{"src": "https://example.com/i"}], "_meta": {"m": 1},
     }
     assert added(input_schema={}).listed(BY_NAME[R4])["inputSchema"] == {"type": "object"}
-
-
-def test_which_annotations_make_an_output_schema() -> None:
-    for annotation, schema in (
-        (str, None), (Any, None), (Text, None), (int, {"type": "integer"}), (Literal["a"], {"const": "a"}),
-    ):
-        def function() -> Any: ...
-
-        function.__annotations__["return"] = annotation
-        made = added(function).shown.output_schema
-        assert (made is None) is (schema is None), annotation
-        assert added(function, structured=False).shown.output_schema is None
-    assert added(echo, structured=True).shown.output_schema == {"type": "string"}
-    assert added(echo, output_schema={"type": "number"}).shown.output_schema == {"type": "number"}
-
-
-def test_a_capability_may_be_named_alone() -> None:
-    needy = added(requires="sampling")
-    with pytest.raises(minimcp.CapabilityNotSupported):
-        needy.handle(exchange(params={"name": "echo"}, revision=R5))
-    able = exchange(params={"name": "echo", "arguments": {"text": "hi"}}, revision=R5, capabilities={"sampling": {}})
-    assert read(needy.handle(able))["content"][0]["text"] == "hi"
 
 
 @for_each("params", [{}, {"name": "x"}, {"name": ["echo"]}, {"name": "echo", "arguments": []}])
