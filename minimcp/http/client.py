@@ -143,6 +143,10 @@ class HttpServer:
             "headers": dict(headers or {}), "auth": auth, "verify": verify, "cert": cert, "proxies": proxies,
         }
 
+    def fetcher(self) -> Fetcher:
+        """What sends requests to it."""
+        return Fetcher(self.url, **self._options)
+
     def __repr__(self) -> str:
         return f"HttpServer({without_secrets(self.url)!r})"
 
@@ -249,7 +253,7 @@ class HttpSession(ClientSession):
         self, server: HttpServer, handler: ClientHandler, limits: Limits,
         trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> None:
-        self._fetcher, self._url = Fetcher(server.url, **server._options), server.url
+        self._fetcher, self._url = server.fetcher(), server.url
         super().__init__(self._fetcher.shown, handler)
         self.mirror: Any = RequestHeaders(self.name)
         self.refused: Optional[int] = None
