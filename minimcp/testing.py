@@ -70,15 +70,12 @@ class UnitContext(Context):
     @property
     def reports(self) -> list[Progress]:
         """The progress that was reported, in order; as for a real client without those that did not increase."""
-        return [Progress.from_wire(params) for params in self._sent_params("notifications/progress")]
+        return [Progress.from_wire(each["params"]) for each in self.sent if each["method"] == "notifications/progress"]
 
     @property
     def logs(self) -> list[LogMessage]:
         """The log messages that were sent, in order: each has ``level``, ``data`` and ``logger``."""
-        return [LogMessage.from_wire(params) for params in self._sent_params("notifications/message")]
-
-    def _sent_params(self, method: str) -> list[dict[str, Json]]:
-        return [message["params"] for message in self.sent if message["method"] == method]
+        return [LogMessage.from_wire(each["params"]) for each in self.sent if each["method"] == "notifications/message"]
 
     def cancel(self, reason: Optional[str] = None) -> None:
         """Cancel the request, as its client would; functions of ``ctx.on_cancel`` are called at once, on this thread.

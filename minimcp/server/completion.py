@@ -14,9 +14,9 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optio
 from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, one_line
 from ..protocol.messages import Json, to_json
-from ..schema.kinds import Kind
+from ..schema.kinds import Field, Kind
 from ..schema.mismatch import Mismatch, nearest
-from ..schema.signature import Parameter, Signature, read_signature
+from ..schema.signature import Signature, read_signature
 from ..types import Completion
 from .context import Context
 from .executors import route_to
@@ -111,7 +111,7 @@ def read_texts(
     return Texts(owner, signature, required(options.get("requires", ()), owner), completers)
 
 
-def _completer_of(function: Any, parameter: Parameter, given: Any, owner: str) -> Optional[Completer]:
+def _completer_of(function: Any, parameter: Field, given: Any, owner: str) -> Optional[Completer]:
     """What completes an argument: what was given, or the values that its type names; None where nothing does.
 
     In the class of the handler's object a completer is a method as the handler is, and is called on that object.

@@ -16,7 +16,8 @@ from typing import Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
 from ..engine.pool import here
-from ..engine.requests import Handler, IncomingRequest, Route, current_request
+from ..engine.requests import CancelToken, Handler, IncomingRequest, Route, current_request
+from ..errors import RpcError
 
 log = logging.getLogger("minimcp.executors")
 
@@ -58,7 +59,6 @@ class Job:
         except IndexError:
             return None
         self._queue.pop(self, None)
-        incoming.withdraw = None
         if self._waited is not None:
             self._waited()
         return incoming
@@ -77,22 +77,13 @@ class Job:
             raise KeyboardInterrupt  # Ctrl-C struck in the handler, which was answered with an error
         return True
 
-    def withdraw(self) -> None:
-        """The request was cancelled: it is not run, and if somebody waits all the same it is answered."""
-        self.run()
-
     def fail(self, error: BaseException) -> None:
         """Answer with an error, unless the request was run."""
-
-        def handle(incoming: IncomingRequest) -> Any:
-            raise error
-
         incoming = self.take()
         if incoming is None:
             log.error("an executor failed after its job had been run: %r", error, exc_info=error)
             return
-        incoming.route = Route(handle)
-        incoming.run()
+        incoming.refuse(error)
 
 
 class Executor:
@@ -107,26 +98,23 @@ class Executor:
         self._changed = threading.Condition()
 
     def start(self, incoming: IncomingRequest, watch: Optional[Watch] = None) -> None:
-        """Queue a request (the ``start`` of a `Route`); never blocks.
+        """Queue a request (the ``start`` of a `Route`), or refuse it; never blocks.
 
         Args:
             incoming: The request.
             watch: Told how long it waits; None tells nobody.
-
-        Raises:
-            RpcError: So many requests are begun and unfinished already.
         """
-        refusal = incoming.sink.requests.begin(incoming)
-        if refusal is not None:
-            raise refusal
+        try:
+            incoming.sink.requests.begin(incoming)
+        except RpcError as error:
+            incoming.refuse(error)
+            return
         incoming.server.executors.add(self)
         job = Job(incoming, self._queue, watch)
-        incoming.withdraw = job.withdraw
         with self._changed:
             self._queue[job] = None
             self._arrived(job, incoming)
-        if incoming.cancelled:  # before it could be withdrawn
-            job.run()
+        CancelToken.on_cancel(incoming, job.run)  # by the thread that cancels: whoever waits all the same is answered
 
     def _arrived(self, job: Job, incoming: IncomingRequest) -> None:
         """There is one more in the queue (`_changed` is held)."""

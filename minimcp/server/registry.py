@@ -321,7 +321,7 @@ class ServerRole(ConnectionHandler):
     ) -> None:
         self._registry, self.later, self.end, self._on_end = registry, later, end, on_end
         self.session = ServerSession(registry.offer)
-        self.facts = registry.config
+        self.server = registry.config
         self._shut_down = False
 
     @property

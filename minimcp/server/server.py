@@ -28,12 +28,12 @@ from weakref import WeakSet
 from ..engine.connection import Connection
 from ..engine.limits import Limits
 from ..engine.pool import Pool
-from ..engine.requests import Line, RequestCap, current_request
+from ..engine.requests import Line, current_request
 from ..engine.transport import Transport, tracer
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.versions import choose
-from ..schema.hints import refuse_options
+from ..schema.mismatch import refuse_options
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
@@ -170,7 +170,8 @@ class Server:
         """No connection, nothing that listens: at first, and anew in a forked process, whose parent has them."""
         self._state_lock = threading.Lock()
         self._pool = Pool(self._limits.workers, f"minimcp-{self.name}")
-        self._cap = RequestCap(self._limits.requests)
+        most = self._limits.requests
+        self._cap = None if most is None else threading.Semaphore(most)
         self._closing_http = threading.Lock()
         self._connections: dict[ServerRole, Connection] = {}
         self._runs: list[Run] = []
@@ -556,7 +557,7 @@ class Server:
         channel = Connection(
             pipe, role, limits=self._limits, pool=self._pool, cap=self._cap, name=name, trace=self._trace
         )
-        role.later, role.headers = channel.post, pipe.headers
+        role.later = channel.post
         role.end = partial(channel.close, self._limits.drain_grace)
         with self._state_lock:
             self._connections[role] = channel

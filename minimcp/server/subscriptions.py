@@ -178,7 +178,7 @@ class Subscriptions:
             sink: Whose streams; None ends all.
         """
         for incoming in list(self._streams):
-            if sink is not None and incoming.sink.root is not sink:
+            if sink is not None and incoming.sink is not sink:
                 continue
             self._streams.pop(incoming, None)
             id = incoming.request.id

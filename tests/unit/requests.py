@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from minimcp.engine.limits import Limits
-from minimcp.engine.requests import Calls, IncomingRequest, Line, RequestCap, Route, RunningRequests, Sink
+from minimcp.engine.requests import Calls, IncomingRequest, Line, Route, RunningRequests, Sink
 from minimcp.protocol.lifecycle import Offer, Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME, REVISIONS
@@ -62,7 +63,7 @@ class RecordingSink(Sink):
     """
 
     def __init__(self, limit: Optional[int] = None) -> None:
-        self.requests = RunningRequests(Limits(), RequestCap(limit))
+        self.requests = RunningRequests(Limits(), None if limit is None else threading.Semaphore(limit))
         self.lines: List[bytes] = []
         self.posted: List[Line] = []
         self.delivered: List[bytes] = []
@@ -107,7 +108,7 @@ class AnsweringSink(RecordingSink):
         self._answer = answer
         self._calls = Calls("unit", self._post, self.lines.append)
 
-    def calls(self) -> Calls:
+    def asking(self) -> Calls:
         return self._calls
 
     def _post(self, lines: bytes, deadline: Any = None) -> bool:
