@@ -110,22 +110,6 @@ def test_what_is_no_question() -> None:
 # ------------------------------------------------------------ a request for each question
 
 
-def test_all_questions_are_sent_before_the_first_answer_is_waited_for() -> None:
-    def last(request: Dict[str, Any]) -> Any:
-        return None
-
-    one, made = asker(answer=last)
-    outlet: Any = made.sink
-
-    def reply() -> None:
-        for request in reversed(outlet.asked):
-            outlet.asking().settle(request["id"], answers(request))
-
-    outlet._answer = lambda request: reply() if len(outlet.asked) == 2 else None
-    assert one.ask_all({"a": NAME, "b": ListRoots()}) == {"a": Answer("accept", {"n": 1}), "b": []}
-    assert [request["method"] for request in outlet.asked] == ["elicitation/create", "roots/list"]
-
-
 @pytest.mark.requirement("SAMP-13", "ELIC-19", "M:ELI-18")
 @pytest.mark.parametrize(
     ("answer", "error", "words"),
