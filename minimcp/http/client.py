@@ -24,14 +24,7 @@ from ..client.host import ClientHandler
 from ..client.session import ClientSession, OnProgress, Params, Result, check_token, progress_reader
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork, waiting
-from ..engine.requests import (
-    Calls,
-    CancelToken,
-    IncomingRequest,
-    PendingCall,
-    RunningRequests,
-    Sink,
-)
+from ..engine.requests import Calls, CancelToken, IncomingRequest, PendingCall, RunningRequests, Sink
 from ..engine.timer import NEVER, Deadline, timer
 from ..engine.transport import SessionGone
 from ..errors import (
@@ -63,7 +56,7 @@ from ..protocol.messages import (
 )
 from ..protocol.sse import MEDIA_TYPE, Event, EventReader
 from ..schema.header_params import Mirrored, header_value, mirrored
-from ..schema.hints import explained
+from ..schema.mismatch import explained
 from ..types import Tool
 from .fetch import AbortableRequest, Auth, Fetcher, Response, origin, without_secrets
 from .headers import (
@@ -227,8 +220,8 @@ class _Call(PendingCall):
 
     def report(self) -> None:
         """Run the callback for progress that has come (the calling thread)."""
-        while not self.box.empty():
-            item = self.box.get()
+        while not self.queue.empty():
+            item = self.queue.get()
             if self.on_item is not None and item is not self:
                 self.on_item(item)
 
@@ -263,7 +256,7 @@ class HttpSession(ClientSession):
         self._limits, self._trace = limits, trace
         self._session: Optional[str] = None
         self._gone: Optional[SessionGone] = None
-        self._calls = Calls(self.name, self._send, self._tell)
+        self.calls = self._calls = Calls(self.name, self._send, self._tell)
         self._aside: set[AbortableRequest] = set()
         """HTTP requests of ours that belong to no call."""
         self._asked = RunningRequests(limits)
@@ -296,14 +289,6 @@ class HttpSession(ClientSession):
         if self._resumes:
             threading.Thread(target=self._listen, name=f"minimcp-{self.name}", daemon=True).start()
             self._opened.wait(deadline.within(GET_SECONDS).wait())
-
-    @property
-    def cause(self) -> Optional[BaseException]:
-        return self._calls.cause
-
-    @property
-    def pending(self) -> int:
-        return len(self._calls)
 
     def stop(self, cause: Exception) -> None:
         for call in self._calls.waiting():
@@ -434,7 +419,7 @@ class HttpSession(ClientSession):
             left = call.deadline.remaining()
             if call.deadline.expired:
                 params = call.request.params if isinstance(call, _Call) else {}
-                self._calls.end_late(call, params.get("name", params.get("uri")))
+                self._calls.time_out(call, params.get("name", params.get("uri")))
             elif left is not None:
                 self._look_in(left)
 
@@ -752,17 +737,10 @@ class HttpSession(ClientSession):
     def _notified(self, message: Notification, call: Optional[_Call]) -> None:
         params = message.params
         if message.method == "notifications/progress":
-            token = params.get("progressToken")
-            waits = self._calls.find(token) if type(token) is int or type(token) is str else None
-            if waits is None:
-                log.debug("<-- progress for %s, which nobody waits for", one_line(token))
-                return
-            waits.put(params)
-            if call is not None and waits is call:
+            if self._calls.progress(params) is call and call is not None:
                 call.report()
         elif message.method == "notifications/cancelled":
-            reason = params.get("reason")
-            self._asked.cancel(params.get("requestId"), reason if isinstance(reason, str) else None)
+            self._asked.cancel(params)
         else:
             self.handler.notified(message)
 

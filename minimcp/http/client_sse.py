@@ -15,7 +15,7 @@ from contextlib import closing
 from typing import Any, Callable, TypeVar
 from urllib.parse import urljoin
 
-from ..client.negotiation import Plan
+from ..client.connect import Plan
 from ..client.session import ClientSession
 from ..engine.timer import Deadline
 from ..errors import ConnectionFailed, ConnectionLost, McpError, ProtocolViolation, UnsupportedRevision, one_line

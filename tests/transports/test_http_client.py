@@ -11,7 +11,9 @@ import ssl
 import threading
 import time
 import zlib
+from concurrent.futures import as_completed
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -512,7 +514,7 @@ def test_giving_up_ends_the_wait_before_resuming() -> None:
     with Peer({"tools/call": call}, handshake=True) as peer, connect(peer) as client:
         with pytest.raises(minimcp.RequestTimeout):
             client.call_tool("t", timeout=0.2)
-        assert eventually(lambda: not len(client._sessions.newest.session._calls))  # type: ignore[attr-defined]
+        assert eventually(lambda: not len(client._sessions.newest.session.calls))
         assert len(peer.all("GET")) == 1
 
 
@@ -631,6 +633,29 @@ def test_a_session_that_is_never_known_is_begun_anew_once() -> None:
             assert all(isinstance(each, minimcp.ConnectionLost) for each in found)
             assert client._sessions.newest.session.wait_until_ended(WAIT)
         assert len(peer.all("initialize")) == 1 + 1 + 2
+
+
+def test_a_call_of_a_session_that_was_replaced_begins_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(heard: Heard, wire: Wire) -> None:
+        peer.wait_for("tools/call", 2)  # both are sent in the first session
+        wire.whole(404)
+
+    with Peer({"tools/call": refuse}, handshake=True) as peer, connect(peer) as client:
+        first, gave_up, waits = client._sessions.newest.session, threading.Event(), count(1)
+        ended = first.wait_until_ended
+
+        def wait_until_ended(seconds: Any) -> bool:
+            if next(waits) == 2:
+                assert gave_up.wait(WAIT)
+            return ended(seconds)
+
+        monkeypatch.setattr(first, "wait_until_ended", wait_until_ended)
+        for call in as_completed([client.submit(client.call_tool, "t") for _ in range(2)], WAIT):
+            assert isinstance(call.exception(), minimcp.ConnectionLost)
+            assert client._sessions.newest.session is not first
+            assert client._sessions.newest.session.wait_until_ended(WAIT)  # and so is the one after it
+            gave_up.set()
+        assert len(peer.all("initialize")) == 2
 
 
 # ------------------------------------------------------------ a server that is busy

@@ -240,7 +240,7 @@ def forecaster(**options: Any) -> Server:
     return server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def transcript() -> Transcript:
     """Of one call and of one failed request."""
     transcript = Transcript()
