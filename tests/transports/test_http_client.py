@@ -609,14 +609,6 @@ def test_a_server_that_knows_no_session_is_not_asked_for_ever_and_what_may_be_wr
         assert len(peer.all("initialize")) == 2 and len(peer.all("tools/call")) == 2
 
 
-def test_many_calls_of_a_session_that_was_ended_are_begun_anew_together() -> None:
-    said, alive = _sessions()
-    with Peer(said, handshake=True) as peer, connect(peer) as client:
-        alive.append("another")
-        assert [result.text for result in client.call_tools([("t", {})] * 20)] == ["done"] * 20
-        assert len(peer.all("initialize")) == 2 and 20 < len(peer.all("tools/call")) <= 40
-
-
 def test_of_many_calls_only_what_was_refused_is_sent_again() -> None:
     said, alive = _sessions()
     with Peer(said, handshake=True) as peer, connect(peer) as client:
