@@ -24,7 +24,7 @@ from ..engine.timer import Deadline
 from ..errors import HeaderMismatch, McpError, ToolError, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, LOG_LEVELS
 from ..protocol.messages import Json, to_json
-from ..schema.hints import json_hint, refuse_as_arguments
+from ..schema.mismatch import json_hint, refuse_as_arguments
 from ..types import CallToolResult, Prompt, Tool
 from .calls import DEFAULT, NOT_RUN, Call, Seconds, read_result
 from .host import Era, Rootlike, as_roots

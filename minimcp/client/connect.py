@@ -32,7 +32,7 @@ from ..errors import (
 from ..protocol.lifecycle import Handshake, Peer, PerRequest, judge_probe, server_info
 from ..protocol.messages import Json
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
-from ..schema.hints import refuse_options
+from ..schema.mismatch import refuse_options
 from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
 from ..types import Implementation
 from ..types.meta import check_extensions
@@ -497,14 +497,14 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
     if isinstance(target, os.PathLike):
         return "a file", _run_file(target, cwd)
     if not isinstance(target, str):
-        from ..server.decorators import has_marks
+        from ..server.options import has_marks
 
-        if isinstance(target, type):
-            way = f"connect(Server.of({target.__name__}()))" if has_marks(target) else "give an instance of it"
-            raise TypeError(f"{target.__name__} is a class: {way}")
-        name = type(target).__name__
-        way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(type(target)) else ""
-        raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {name}{way}")
+        cls = target if isinstance(target, type) else type(target)
+        if cls is target:
+            way = f"connect(Server.of({cls.__name__}()))" if has_marks(cls) else "give an instance of it"
+            raise TypeError(f"{cls.__name__} is a class: {way}")
+        way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(cls) else ""
+        raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {cls.__name__}{way}")
     if os.path.isfile(target) or (len(target.split()) == 1 and target.endswith(tuple(SCRIPTS))):
         return "a file", _run_file(target, cwd)
     try:

@@ -21,7 +21,7 @@ from ..engine.transport import Transport
 from ..errors import Cancelled, CapabilityNotSupported, ProtocolViolation, ToolError, error_from_peer, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED
 from ..protocol.messages import Failure, Id, Json, Notification, encode, exception_of
-from ..schema.hints import explained
+from ..schema.mismatch import explained
 from ..schema.signature import refuse_async
 from ..types import CallToolResult, Progress, Text
 from .host import ClientHandler, Era

@@ -19,10 +19,8 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp.engine.timer import Deadline
 from minimcp.http import client as http_client, client_sse
 from minimcp.protocol.messages import Json
-from minimcp.protocol.sse import EventReader
 
 from ..support import WAIT, eventually
 from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
@@ -589,21 +587,28 @@ def test_resuming_is_tried_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(peer.all("GET")) == 1 + http_client.RESUME_TRIES
 
 
-def test_streams_that_end_at_once_without_anything_new_are_asked_for_less_and_less() -> None:
-    def ended(id: bytes, brief: bool = True) -> float:
-        reader = EventReader()
-        list(reader.feed(b"retry: 1\nid: " + id + b"\n\n"))
-        resumption.after(reader, Deadline(60 if brief else 0))
-        return resumption.pause(0)
+def test_streams_that_end_at_once_without_anything_new_are_asked_for_less_and_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: List[Any] = []
 
-    resumption = http_client._Resumption()
-    assert resumption.pause(0) == http_client.FIRST_PAUSE
-    assert [ended(b"1") for _ in range(1 + http_client.EMPTY_STREAMS)] == [0.001] * 4
-    assert ended(b"1") >= 1 and ended(b"1") >= 2 and resumption.pause(1) >= 4
-    assert ended(b"2") == 0.001 and resumption.last == "2"
-    for _ in range(20):
-        assert ended(b"2", brief=False) == 0.001
-    assert 15 <= max(ended(b"2") for _ in range(20)) <= http_client.LONGEST_PAUSE
+    def pause(asked: float, failures: int) -> float:
+        pauses.append((asked, failures))
+        return 0.0
+
+    def get(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        wire.event("", id="1" if len(pauses) < 8 else "2", retry=7)
+        if len(pauses) == 9:
+            wire.sock.recv(1)
+        wire.end()
+
+    assert 15 <= http_client._longer(1.0, 99) <= http_client.LONGEST_PAUSE and http_client._longer(40.0, 9) == 40.0
+    assert http_client._longer(7.0, 0) == 7.0 and 2 <= http_client._longer(1.0, 2) <= 4
+    monkeypatch.setattr(http_client, "_longer", pause)
+    with Peer({"GET": get}, handshake=True) as peer, connect(peer):
+        peer.wait_for("GET", 9)
+    assert pauses == [(0.0, 0), *[(0.007, 0)] * 4, (0.007, 1), (0.007, 2), (0.007, 3), (0.007, 0)]
 
 
 @pytest.mark.requirement("SHTTP-52")

@@ -337,7 +337,7 @@ def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatc
             """It is later than the call may last, and it looks at the clock."""
             moved.ahead += 2 * WAIT
             for call in client._sessions.newest.session.calls.waiting():
-                call.wake()
+                call.queue.put(None)
 
         task = Task(lambda: client.call_tool("a", timeout=WAIT))
         wait_for(slow.begun)

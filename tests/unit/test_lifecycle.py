@@ -185,8 +185,7 @@ def test_both_eras_are_served_on_one_connection() -> None:
 
 @pytest.mark.requirement("LIFE-30", "M:VER-S9", "M:META-4")
 @for_each(("names", "method", "kind", "message"), [
-    (None, "tools/list", InvalidParams, VERSION_KEY),
-    (None, "server/discover", InvalidParams, CAPABILITIES_KEY),
+    (None, "tools/list", InvalidParams, VERSION_KEY), (None, "server/discover", InvalidParams, CAPABILITIES_KEY),
     ([MODERN], "ping", InvalidParams, VERSION_KEY),
     (HANDSHAKES, "tools/list", InvalidRequest, "^tools/list before initialize$"),
     (HANDSHAKES, "server/discover", InvalidRequest, "before initialize"),
@@ -231,8 +230,7 @@ def test_an_envelope_may_say_who_the_client_is_and_what_it_logs() -> None:
 @pytest.mark.requirement("M:VER-S1", "M:VER-S2")
 @for_each(("names", "requested", "supported"), [
     (None, "2099-01-01", [MODERN, *reversed(HANDSHAKES)]),
-    (None, "2025-11-25", [MODERN, "2025-06-18", "2025-03-26", "2024-11-05"]),
-    ([MODERN], "x" * 1000, [MODERN]),
+    (None, "2025-11-25", [MODERN, "2025-06-18", "2025-03-26", "2024-11-05"]), ([MODERN], "x" * 1000, [MODERN]),
     (HANDSHAKES, MODERN, [*reversed(HANDSHAKES)]),
 ])
 def test_a_revision_that_is_not_served_is_refused(names: Any, requested: str, supported: Any) -> None:
