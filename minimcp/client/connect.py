@@ -499,12 +499,12 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
     if not isinstance(target, str):
         from ..server.options import has_marks
 
-        if isinstance(target, type):
-            way = f"connect(Server.of({target.__name__}()))" if has_marks(target) else "give an instance of it"
-            raise TypeError(f"{target.__name__} is a class: {way}")
-        name = type(target).__name__
-        way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(type(target)) else ""
-        raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {name}{way}")
+        cls = target if isinstance(target, type) else type(target)
+        if cls is target:
+            way = f"connect(Server.of({cls.__name__}()))" if has_marks(cls) else "give an instance of it"
+            raise TypeError(f"{cls.__name__} is a class: {way}")
+        way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(cls) else ""
+        raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {cls.__name__}{way}")
     if os.path.isfile(target) or (len(target.split()) == 1 and target.endswith(tuple(SCRIPTS))):
         return "a file", _run_file(target, cwd)
     try:
