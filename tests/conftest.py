@@ -7,22 +7,24 @@ MINIMCP_SWITCH_INTERVAL (seconds) sets the interpreter's switch interval for the
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
 import sys
 import tempfile
 import threading
 import time
-from typing import Any, Generator, Iterator, List, Set
+from typing import Any, Generator, Iterator, List, Set, TextIO
 
 import pytest
 
-from .support import KEPT, KEPT_THREADS, WAIT, Held, eventually, held
+from .support import KEPT, KEPT_THREADS, WAIT, Held, eventually, held, usual_signals
 
 SETTLE = 10.0
 """Seconds that the threads, descriptors and children of a test may take to go away after it."""
 
 
+HANG_LOG = pytest.StashKey[TextIO]()
 MANIFEST_LINE = pytest.StashKey[str]()
 """How many rows of the specification are tested; left here by tests/test_requirements.py."""
 
@@ -31,11 +33,37 @@ MANIFEST_LINE = pytest.StashKey[str]()
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gettempdir(), "minimcp-hypothesis"))
 
 
+LONGEST = 280.0
+"""Seconds after which a test has hung: its process shows where its threads are, and ends."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the switch interval that the environment asks for."""
+    """Set the switch interval that the environment asks for, keep a way to say where a test hangs, and have bytecode.
+
+    Where Python is told to write none, each of the hundreds of processes that tests start would compile the library:
+    they share a folder of this run's own.
+    """
+    usual_signals()
+    config.stash[HANG_LOG] = os.fdopen(os.dup(2), "w")
     interval = os.environ.get("MINIMCP_SWITCH_INTERVAL")
     if interval:
         sys.setswitchinterval(float(interval))
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        folder = tempfile.TemporaryDirectory(prefix="minimcp-bytecode-")
+        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
+        config.add_cleanup(folder.cleanup)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
+    """No test outlives `LONGEST`."""
+    faulthandler.dump_traceback_later(LONGEST, exit=True, file=item.config.stash[HANG_LOG])
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[HANG_LOG].close()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

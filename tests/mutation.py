@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import os
 import random
 import shutil
 import subprocess
@@ -92,9 +93,10 @@ def killed(mutant: Mutant, folder: Path, tests: List[str]) -> bool:
     file = folder / mutant.path
     file.write_text(mutant.text, encoding="utf-8")
     command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", *tests]
-    silent = subprocess.DEVNULL
+    silent, env = subprocess.DEVNULL, {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # no mutant's bytecode is left
     try:
-        return subprocess.run(command, cwd=folder, stdout=silent, stderr=silent, timeout=SECONDS).returncode != 0
+        done = subprocess.run(command, cwd=folder, env=env, stdout=silent, stderr=silent, timeout=SECONDS)
+        return done.returncode != 0
     except subprocess.TimeoutExpired:
         return True
     finally:

@@ -33,7 +33,6 @@ def target(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def client(target: Any) -> Iterator[Client]:
-    """A client of it."""
     with connect(target) as client:
         yield client
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Se
 from ..engine.timer import Deadline
 from ..engine.transport import StreamTransport, close_quietly, enlarge
 from ..errors import ConnectionFailed, ConnectionLost, one_line
-from ..schema.hints import refuse_options
+from ..schema.mismatch import refuse_options
 
 try:
     import fcntl

@@ -18,7 +18,7 @@ REVISIONS = ["auto", "handshake", "2025-06-18", "2025-03-26", "2024-11-05"]
 
 
 @pytest.fixture
-def server() -> Server:
+def server() -> Iterator[Server]:
     made = Server("both", version="1")
 
     @made.tool
@@ -54,7 +54,8 @@ def server() -> Server:
 
     cancelled.clear()
     waits.clear()
-    return made
+    yield made
+    made.close()  # or its threads wait for more to do
 
 
 waits, cancelled = threading.Event(), threading.Event()
@@ -66,6 +67,7 @@ def url(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(http_client, "GET_SECONDS", WAIT)  # the stream is open when a client is there
     with server.start_http(port=0) as running:
         yield running.url
+    server.close()
 
 
 def connect(url: str, revision: str, **options: Any) -> minimcp.Client:

@@ -49,6 +49,7 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningHttp]:
     with server.start_http(port=0) as found:
         yield found
         go.set()
+    server.close()
 
 
 def connect(proxy: ToyProxy, revision: str) -> minimcp.Client:

@@ -56,6 +56,7 @@ def url(asked: "Counter[str]") -> Iterator[str]:
 
     with server.start_http(port=0) as running:
         yield running.url
+    server.close()
 
 
 def _refuse() -> Any:

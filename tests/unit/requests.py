@@ -8,11 +8,12 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from minimcp.engine.limits import Limits
 from minimcp.engine.requests import Calls, IncomingRequest, Line, Route, RunningRequests, Sink
-from minimcp.protocol.lifecycle import Peer
+from minimcp.protocol.lifecycle import Offer, Peer
 from minimcp.protocol.messages import Failure, Request
-from minimcp.protocol.versions import BY_NAME
+from minimcp.protocol.versions import BY_NAME, REVISIONS
 from minimcp.server.input_rounds import States
 from minimcp.server.registered import ServerConfig
+from minimcp.server.registry import Registry
 
 from ..answering import R4
 
@@ -120,3 +121,21 @@ class AnsweringSink(RecordingSink):
                 ending: Any = found if error is None else Failure(request["id"], error["code"], error["message"])
                 self._calls.settle(request["id"], ending)
         return True
+
+
+def answered(made: Any, method: str, params: Any = None, **options: Any) -> Dict[str, Any]:
+    """The result of a request to a registry.
+
+    Args:
+        made: The registry.
+        method: Of the request.
+        params: Of the request.
+        options: As for `exchange`.
+    """
+    asked = exchange(method, params, of=made.config, **options)
+    return read(made.route(asked.request, asked.peer).handle(asked))
+
+
+def registry(**options: Any) -> Registry:
+    """A registry of nothing yet, with options as for `config`."""
+    return Registry(config(**options), Offer(REVISIONS))

@@ -12,7 +12,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
@@ -26,6 +26,9 @@ PEER = Path(__file__).resolve().parent / "peer.py"
 HANDSHAKE = HANDSHAKES[-1]
 ERAS = (HANDSHAKE, MODERN)
 """One revision of each era, for what must hold in both."""
+
+NEVER = 60.0
+"""Seconds: a timeout that a test must not reach. What is found out at once is found out long before it."""
 
 SLACK = float(os.environ.get("MINIMCP_SLACK", "20"))
 """Seconds that a wait may take beyond its figure on a machine that others use too; less than what it is told from."""
@@ -116,6 +119,7 @@ class ScriptedServer:
 
 
 Script = Callable[..., ScriptedServer]
+Both = Tuple[ScriptedServer, minimcp.Client]
 
 
 @pytest.fixture(name="scripted")
@@ -132,11 +136,6 @@ def make_scripted(tmp_path: Path, patient: None) -> Iterator[Script]:
         server.end()
     for server in made:
         server.check()
-
-
-def spoken(client: minimcp.Client) -> str:
-    """The name of the revision that a client speaks."""
-    return client.revision
 
 
 def lives(client: minimcp.Client) -> None:

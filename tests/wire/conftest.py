@@ -8,12 +8,14 @@ from typing import Any, Callable, Iterator, Optional, Tuple
 import pytest
 
 import minimcp
+from minimcp.client import connect as connecting
 from minimcp.engine import connection as channel
 from minimcp.stdio import child
 
 from ..support import WAIT, eventually, held
-from .clients import ScriptedServer
+from .clients import ERAS, Both, ScriptedServer, lives
 from .harness import RawServer
+from .messages import EVERY, MODERN
 
 Serve = Callable[..., RawServer]
 Talking = Callable[[str], Tuple[ScriptedServer, minimcp.Client]]
@@ -41,31 +43,6 @@ def serve() -> Iterator[Serve]:
             server.dispose()
 
 
-@pytest.fixture
-def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a client wait as long as a slow machine needs: for a server to end by itself, and for its last words."""
-    if "hasty" not in request.fixturenames:
-        for name in ("CLOSE", "SETTLE", "STDERR", "CONSUMER"):
-            monkeypatch.setattr(child, f"{name}_SECONDS", WAIT)
-        monkeypatch.setattr(child, "PATIENCE_SECONDS", WAIT)
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut short what a client grants a server at its end, for servers that make no use of it."""
-    monkeypatch.setattr(channel, "FAREWELL_SECONDS", 0.05)
-    for name, seconds in {"CLOSE": 0.3, "SETTLE": 0.05, "CONSUMER": 0.05}.items():
-        monkeypatch.setattr(child, f"{name}_SECONDS", seconds)
-    monkeypatch.setattr(child, "PATIENCE_SECONDS", 0.05)
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing_behind(request: pytest.FixtureRequest) -> None:
-    """As for every test, but a test may be the first to need a server that its file shares."""
-    if not {"shared", "talking"} & set(request.fixturenames):
-        request.getfixturevalue("leaves_nothing_behind")
-
-
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Serve]:
     """Servers that the tests of one file share, one for each set of arguments."""
@@ -84,6 +61,67 @@ def shared() -> Iterator[Serve]:
     finally:
         for server in running.values():
             server.dispose()
+
+
+@pytest.fixture(params=["2025-06-18", MODERN])
+def server(request: pytest.FixtureRequest, shared: Serve) -> Iterator[RawServer]:
+    """A server that the file shares, in one revision of each era or those of `speaking`.
+
+    After the test it works, and has said nothing more.
+    """
+    found = shared(request.param)
+    found.fence()
+    yield found
+    found.lives()
+
+
+def speaking(*revisions: str) -> pytest.MarkDecorator:
+    """Run a test with `server` in these revisions."""
+    return pytest.mark.parametrize("server", revisions, indirect=True)
+
+
+every = speaking(*EVERY)
+
+
+@pytest.fixture
+def older(shared: Serve) -> Iterator[RawServer]:
+    """As `server`, in a session of 2025-06-18."""
+    found = shared("2025-06-18")
+    yield found
+    found.lives()
+
+
+@pytest.fixture
+def newer(shared: Serve) -> Iterator[RawServer]:
+    """As `server`, without a session."""
+    found = shared(MODERN)
+    yield found
+    found.lives()
+
+
+@pytest.fixture
+def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a client wait as long as a slow machine needs: for a server to end by itself, and for its last words."""
+    if "hasty" not in request.fixturenames:
+        monkeypatch.setattr(connecting, "CLOSE_SECONDS", WAIT)
+        for name in ("SETTLE", "STDERR", "CONSUMER", "PATIENCE"):
+            monkeypatch.setattr(child, f"{name}_SECONDS", WAIT)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut short what a client grants a server at its end, for servers that make no use of it."""
+    monkeypatch.setattr(channel, "FAREWELL_SECONDS", 0.05)
+    monkeypatch.setattr(connecting, "CLOSE_SECONDS", 0.3)
+    for name, seconds in {"SETTLE": 0.05, "CONSUMER": 0.05, "PATIENCE": 0.05}.items():
+        monkeypatch.setattr(child, f"{name}_SECONDS", seconds)
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind(request: pytest.FixtureRequest) -> None:
+    """As for every test, but a test may be the first to need a server that its file shares."""
+    if not {"shared", "talking"} & set(request.fixturenames):
+        request.getfixturevalue("leaves_nothing_behind")
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +151,11 @@ def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
         server.begin(whole=True)
         server.check()
     assert eventually(lambda: set(threading.enumerate()) <= threads and held()[1:] == before[1:])
+
+
+@pytest.fixture(params=ERAS)
+def talking_both(request: pytest.FixtureRequest, talking: Talking) -> Iterator[Both]:
+    """A scripted server that the file shares and its client, in one revision of each era; it works after the test."""
+    server, client = talking(request.param)
+    yield server, client
+    lives(client)

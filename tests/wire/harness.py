@@ -263,7 +263,8 @@ class RawServer:
     def lives(self) -> None:
         """Show end to end that the server still works and has said nothing it was not asked for."""
         assert self.fence() == []
-        assert self.text("echo", {"text": "alive"}) == "alive"
+        if self.revision is not None:
+            assert self.text("echo", {"text": "alive"}) == "alive"
 
     def initialize(self, revision: str, **capabilities: Any) -> dict[str, Any]:
         """The handshake, with `notifications/initialized`; the result of `initialize`."""

@@ -1,4 +1,4 @@
-"""Calls of a client as its caller sees them and as the server does: pages, progress, log levels."""
+"""Calls of a client as its caller sees them and as the server does: pages, progress, log levels, how it gives up."""
 
 from __future__ import annotations
 
@@ -11,80 +11,54 @@ import pytest
 import minimcp
 
 from ..support import WAIT
-from .clients import ERAS, HANDSHAKE, InThread, Script, make_scripted, wall_below  # noqa: F401
+from .clients import ERAS, HANDSHAKE, NEVER, PATIENCE, Both, InThread, Script, make_scripted  # noqa: F401
 from .conftest import Talking
 from .messages import HANDSHAKES, MODERN
 
-NEVER = 60.0
-"""Seconds: a timeout that a test must not reach."""
+CANCELLED = "notifications/cancelled"
+LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
 # ---------------------------------------------------------------- pages
 
 
-@pytest.mark.requirement("SEED-27")
-@pytest.mark.requirement(
-    "PAGE-01", "PAGE-02", "PAGE-04", "PAGE-05", "PAGE-06", "PAGE-10", "M:PAG-1", "M:PAG-2", "M:PAG-6"
-)
+@pytest.mark.requirement("SEED-27", "PAGE-01", "PAGE-02", "PAGE-04", "PAGE-05", "PAGE-06", "PAGE-10")
+@pytest.mark.requirement("M:PAG-1", "M:PAG-2", "M:PAG-6")
 @pytest.mark.parametrize("revision", ERAS)
-def test_all_pages_of_any_size_are_fetched_and_cursors_go_back_as_they_came(
-    scripted: Script, revision: str
-) -> None:
-    server = scripted(list="pages")
-    with server.connect(revision) as client:
-        names = [tool.name for tool in client.list_tools()]
-    assert names == ["t0-0", "t0-1", *(f"t2-{n}" for n in range(5)), "t3-0"]
-    cursors = [message.get("params", {}).get("cursor", "none") for message in server.messages("tools/list")]
-    assert cursors == ["none", "next ", "", "\u00fc=&/?\u2028"]
+def test_all_pages_of_any_size_are_fetched_and_cursors_go_back_as_they_came(scripted: Script, revision: str) -> None:
+    for mode, cursors, names in (
+        ("pages", ["none", "next ", "", "\u00fc=&/?\u2028"], ["t0-0", "t0-1", *(f"t2-{n}" for n in range(5)), "t3-0"]),
+        ("null-cursor", ["none", "a"], ["t0-0", "t1-0"]), ("one", ["none"], ["echo"]),
+    ):  # fmt: skip
+        server = scripted(list=mode)
+        with server.connect(revision) as client:
+            assert [tool.name for tool in client.list_tools()] == names
+        sent = [message.get("params", {}).get("cursor", "none") for message in server.messages("tools/list")]
+        assert sent == cursors
 
 
-@pytest.mark.requirement("M:PAG-2", "PAGE-04", "PAGE-05")
-@pytest.mark.parametrize("mode, count", [("null-cursor", 2), ("one", 1)])
-@pytest.mark.parametrize("revision", ERAS)
-def test_a_list_ends_without_a_cursor(scripted: Script, mode: str, count: int, revision: str) -> None:
-    server = scripted(list=mode)
-    with server.connect(revision) as client:
-        assert len(client.list_tools()) == count
-    assert len(server.messages("tools/list")) == count
-
-
-@pytest.mark.requirement("LIFE-20", "M:CAN-7")
-@pytest.mark.parametrize("revision", ERAS)
-def test_a_lists_timeout_covers_all_its_pages(scripted: Script, revision: str) -> None:
-    server = scripted(list="slow-pages")
-    with server.connect(revision) as client:
-        with wall_below(0.12), pytest.raises(minimcp.RequestTimeout):
-            client.list_tools(timeout=0.12)
-
-
-@pytest.mark.requirement("BASE-16", "BASE-11", "M:BASE-19")
-@pytest.mark.parametrize("revision", ERAS)
-def test_unknown_members_are_kept(talking: Talking, revision: str) -> None:
-    _, client = talking(revision)
-    (tool,) = client.list_tools()
-    result = client.call_tool("extra")
-    assert tool.description == "says it again" and tool.extra == {"x-extra": [1]}
-    assert result.extra["x-extra"] == {"a": [None]}
-    assert result.content[0].extra == {"x-block": 1}
+@pytest.mark.requirement("PAGE-11", "M:PAG-5")
+@pytest.mark.parametrize("mode, requests", [("same-cursor", 2), ("circle", 4), ("endless-pages", 1000)])
+def test_k24_a_list_without_an_end_is_noticed(scripted: Script, mode: str, requests: int) -> None:
+    for revision in ERAS if requests < 1000 else ERAS[:1]:
+        server = scripted(list=mode)
+        with server.connect(revision) as client:
+            with pytest.raises(minimcp.ProtocolViolation):
+                client.list_tools(timeout=NEVER)
+            assert client.call_tool("echo").text == "well"
+        assert len(server.messages("tools/list")) == requests
 
 
 # ---------------------------------------------------------------- progress
 
 
-@pytest.mark.requirement(
-    "PROG-01", "PROG-03", "PROG-05", "PROG-06", "PROG-08", "PROG-09", "M:PROG-1", "M:PROG-2"
-)
-@pytest.mark.parametrize("revision", ERAS)
-def test_progress_comes_in_order_on_the_callers_thread_before_the_return(
-    talking: Talking, revision: str
-) -> None:
-    server, client = talking(revision)
+@pytest.mark.requirement("PROG-01", "PROG-03", "PROG-05", "PROG-06", "PROG-08", "PROG-09", "M:PROG-1", "M:PROG-2")
+@pytest.mark.requirement("PROG-07", "PROG-11", "M:PROG-4")
+def test_progress_comes_in_order_on_the_callers_thread_before_the_return(talking_both: Both) -> None:
+    server, client = talking_both
     seen: List[Any] = []
     result = client.call_tool(
-        "count",
-        {"total": 1000},
-        timeout=NEVER,
-        on_progress=lambda p: seen.append((p, threading.current_thread())),
+        "count", {"total": 1000}, timeout=NEVER, on_progress=lambda p: seen.append((p, threading.current_thread()))
     )
     count = len(seen)
     assert client.call_tool("echo").text == "well"
@@ -97,58 +71,55 @@ def test_progress_comes_in_order_on_the_callers_thread_before_the_return(
     with_token, without = server.messages("tools/call")
     assert type(with_token["params"]["_meta"]["progressToken"]) in (int, str)
     assert "progressToken" not in without["params"].get("_meta", {})
+    odd: List[Any] = []
+    assert client.call_tool("stray-progress", on_progress=lambda p: odd.append(p.progress)).text == "done"
+    assert client.call_tool("echo").text == "well" and odd == [1], "for nobody, and in odd shapes"
 
 
-@pytest.mark.requirement("PROG-07", "PROG-09", "PROG-11", "M:PROG-2", "M:PROG-4")
-@pytest.mark.parametrize("revision", ERAS)
-def test_progress_for_nobody_and_in_odd_shapes_is_dropped(talking: Talking, revision: str) -> None:
-    _, client = talking(revision)
-    seen: List[Any] = []
-    assert (
-        client.call_tool("stray-progress", on_progress=lambda p: seen.append(p.progress)).text == "done"
-    )
-    assert client.call_tool("echo").text == "well"
-    assert seen == [1]
-
-
-@pytest.mark.requirement("PROG-02", "M:PROG-1")
-@pytest.mark.parametrize("revision", ERAS)
-def test_each_running_call_has_a_token_of_its_own(talking: Talking, revision: str) -> None:
-    server, client = talking(revision)
+@pytest.mark.requirement("PROG-02", "M:PROG-1", "BASE-05", "M:BASE-3", "M:BASE-15", "BATCH-02")
+def test_each_running_call_has_a_token_of_its_own_and_a_callback_may_call(talking_both: Both) -> None:
+    server, client = talking_both
     calls = [
-        InThread(client.call_tool, "reverse", {"calls": 8, "number": n}, on_progress=lambda p: None)
-        for n in range(8)
+        InThread(client.call_tool, "reverse", {"calls": 8, "number": n}, on_progress=lambda p: None) for n in range(8)
     ]
     assert [call.ended().text for call in calls] == [str(n) for n in range(8)]
     tokens = [message["params"]["_meta"]["progressToken"] for message in server.messages("tools/call")]
     assert len({(type(token), token) for token in tokens}) == 8
+    seen: List[str] = []
+    client.call_tool(
+        "count", {"total": 20}, timeout=NEVER,
+        on_progress=lambda p: seen.append(client.call_tool("echo", {"text": str(p.progress)}).text),
+    )  # fmt: skip
+    assert seen == [*(str(n + 0.5) for n in range(20)), "21"]
 
 
 @pytest.mark.requirement("CANC-01", "CANC-02", "CANC-06", "STDIO-05", "M:CAN-1", "M:CAN-2", "M:STD-7")
-@pytest.mark.parametrize("kind", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("revision", ERAS)
+@pytest.mark.parametrize("kind", [ZeroDivisionError, KeyboardInterrupt, SystemExit, minimcp.Cancelled])
 def test_what_a_progress_callback_raises_reaches_the_caller_and_cancels_the_call(
-    talking: Talking, revision: str, kind: type
+    talking_both: Both, kind: type
 ) -> None:
-    server, client = talking(revision)
+    server, client = talking_both
+    token = minimcp.CancelToken()
 
     def on_progress(report: Any) -> None:
-        raise kind("enough")
+        if kind is minimcp.Cancelled:
+            token.cancel("enough")
+        else:
+            raise kind("enough")
 
     with pytest.raises(kind, match="enough"):
-        client.call_tool("one-step", timeout=NEVER, on_progress=on_progress)
-    (notice,) = server.heard("notifications/cancelled")
+        client.call_tool("one-step", timeout=NEVER, on_progress=on_progress, cancel=token)
+    (notice,) = server.heard(CANCELLED)
     assert client.call_tool("echo", {"text": "usable"}).text == "usable"
     call = server.messages("tools/call")[0]
     assert notice["params"]["requestId"] == call["id"]
     assert type(notice["params"]["requestId"]) is type(call["id"])
-    assert len(server.messages("notifications/cancelled")) == 1
+    assert len(server.messages(CANCELLED)) == 1
 
 
 @pytest.mark.requirement("CANC-01", "CANC-02", "M:CAN-1")
-@pytest.mark.parametrize("revision", ERAS)
-def test_an_interrupt_cancels_the_call_that_waits_and_no_more(talking: Talking, revision: str) -> None:
-    server, client = talking(revision)
+def test_an_interrupt_cancels_the_call_that_waits_and_no_more(talking_both: Both) -> None:
+    server, client = talking_both
     main = threading.main_thread().ident
     assert main is not None and threading.current_thread() is threading.main_thread()
 
@@ -156,39 +127,40 @@ def test_an_interrupt_cancels_the_call_that_waits_and_no_more(talking: Talking, 
         server.heard("tools/call")
         signal.pthread_kill(main, signal.SIGINT)
 
-    interrupter = InThread(interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        client.call_tool("hold", timeout=NEVER)
-    interrupter.ended()
-    (notice,) = server.heard("notifications/cancelled")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored, as under nohup
+    try:
+        interrupter = InThread(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            client.call_tool("hold", timeout=NEVER)
+        interrupter.ended()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    (notice,) = server.heard(CANCELLED)
     assert notice["params"]["requestId"] == server.messages("tools/call")[0]["id"]
-    assert client.call_tool("echo", {"text": "usable"}).text == "usable"
-
-
-@pytest.mark.parametrize("revision", ERAS)
-def test_a_progress_callback_may_call_the_client(talking: Talking, revision: str) -> None:
-    _, client = talking(revision)
-    seen: List[str] = []
-    client.call_tool(
-        "count",
-        {"total": 20},
-        timeout=NEVER,
-        on_progress=lambda p: seen.append(client.call_tool("echo", {"text": str(p.progress)}).text),
-    )
-    assert seen == [*(str(n + 0.5) for n in range(20)), "21"]
 
 
 # ---------------------------------------------------------------- ping, log level, anything else
 
 
-@pytest.mark.requirement("PING-01", "PING-02", "PING-08")
+@pytest.mark.requirement("PING-01", "PING-02", "PING-08", "LIFE-17", "CANC-03", "M:VER-C11", "LOG-07", "M:LOG-3")
 @pytest.mark.parametrize("revision, method", [(HANDSHAKE, "ping"), (MODERN, "server/discover")])
-def test_ping_takes_the_time(scripted: Script, revision: str, method: str) -> None:
-    server = scripted()
+def test_ping_takes_the_time_and_in_the_new_era_is_not_cancelled(
+    scripted: Script, revision: str, method: str
+) -> None:
+    server = scripted(discover=["modern", "modern", "silent"])
     with server.connect(revision) as client:
-        seconds = client.ping()
-        assert isinstance(seconds, float) and 0 < seconds < WAIT
-    assert server.methods()[-1] == method
+        assert 0 < client.ping() < WAIT
+        assert server.methods()[-1] == method
+        before = server.methods()
+        for level in ("loud", "", "WARNING"):  # no such level: nothing is sent
+            with pytest.raises(ValueError):
+                client.set_log_level(level)
+        assert server.methods() == before
+        if revision == MODERN:
+            with pytest.raises(minimcp.RequestTimeout):
+                client.ping(timeout=0.5)
+        assert client.call_tool("echo").text == "well"
+    assert CANCELLED not in server.methods()
 
 
 @pytest.mark.requirement("LOG-03", "LOG-02", "LOG-10")
@@ -203,32 +175,16 @@ def test_in_the_older_era_the_log_level_is_set_once(talking: Talking, revision: 
 
 
 @pytest.mark.requirement("M:LOG-6", "M:LOG-1")
-def test_in_the_new_era_every_later_request_carries_the_log_level(talking: Talking) -> None:
-    key = "io.modelcontextprotocol/logLevel"
-    server, client = talking("auto")
-    client.call_tool("echo")
-    client.set_log_level("warning")
-    client.call_tool("echo")
-    client.list_tools()
-    client.set_log_level("debug")
-    client.call_tool("echo")
-    sent = [message for message in server.messages() if message["method"] != "server/discover"]
-    assert [message["params"]["_meta"].get(key) for message in sent] == [None, "warning", "warning", "debug"]
-
-
-@pytest.mark.requirement("LOG-07", "M:LOG-3")
-@pytest.mark.parametrize("revision", ERAS)
-def test_a_level_that_does_not_exist_is_refused_before_anything_is_sent(
-    scripted: Script, revision: str
-) -> None:
+def test_in_the_new_era_every_later_request_carries_the_log_level(scripted: Script) -> None:
     server = scripted()
-    with server.connect(revision) as client:
-        client.ping()
-        before = server.methods()
-        for level in ("loud", "", "WARNING"):
-            with pytest.raises(ValueError):
+    with server.connect(MODERN) as client:
+        for level in (None, "warning", "debug"):
+            if level:
                 client.set_log_level(level)
-    assert server.methods() == before
+            client.call_tool("echo")
+            client.list_tools()
+    sent = [message["params"]["_meta"].get("io.modelcontextprotocol/logLevel") for message in server.messages()[1:]]
+    assert sent == [None, None, "warning", "warning", "debug", "debug"]
 
 
 @pytest.mark.requirement("LOG-02", "LOG-06", "LOG-10", "M:LOG-8")
@@ -236,6 +192,7 @@ def test_a_level_that_does_not_exist_is_refused_before_anything_is_sent(
 def test_log_messages_come_in_order_on_one_thread_that_is_not_ours(scripted: Script, revision: str) -> None:
     server = scripted()
     seen: List[Any] = []
+    answers: List[str] = []
     done = threading.Event()
 
     def on_log(message: Any) -> None:
@@ -247,24 +204,151 @@ def test_log_messages_come_in_order_on_one_thread_that_is_not_ours(scripted: Scr
         if message.level == "emergency":
             done.set()
 
-    answers: List[str] = []
     with server.connect(revision, on_log=on_log) as client:
         client.call_tool("logs", timeout=NEVER)
         assert done.wait(WAIT)
-    levels = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-    assert [entry[:3] for entry in seen] == [(level, {"of": level}, "peer") for level in levels]
+    assert [entry[:3] for entry in seen] == [(level, {"of": level}, "peer") for level in LEVELS]
     assert len({thread for *_, thread in seen}) == 1 and seen[0][-1] is not threading.current_thread()
     assert answers == ["from a callback"]
 
 
 @pytest.mark.requirement("BASE-09", "M:META-1", "BASE-16")
-@pytest.mark.parametrize("revision", ERAS)
-def test_any_method_can_be_called_and_any_notification_sent(talking: Talking, revision: str) -> None:
-    server, client = talking(revision)
+def test_any_method_can_be_called_and_any_notification_sent(talking_both: Both) -> None:
+    server, client = talking_both
     assert isinstance(client.request("vendor/thing", {"a": 1}), dict)
     client.notify("notifications/vendor", {"b": 2})
     client.ping()
     (request,) = server.messages("vendor/thing")
     (notice,) = server.messages("notifications/vendor")
-    assert request["params"]["a"] == 1 and ("_meta" in request["params"]) == (revision == MODERN)
+    assert request["params"]["a"] == 1 and ("_meta" in request["params"]) == (client.revision == MODERN)
     assert notice["params"]["b"] == 2 and "id" not in notice
+
+
+# ---------------------------------------------------------------- timeouts
+
+
+@pytest.mark.requirement("LIFE-18", "LIFE-19", "LIFE-20", "LIFE-23", "CANC-06", "M:CAN-5", "M:CAN-7", "M:CAN-8")
+@pytest.mark.requirement("M:ERR-7", "M:STD-7", "CANC-01")
+def test_a_timeout_is_told_once_and_the_late_answer_is_dropped(talking_both: Both) -> None:
+    server, client = talking_both
+    with pytest.raises(minimcp.RequestTimeout, match="tools/call|hold") as caught:
+        client.call_tool("hold", timeout=0.2)
+    (notice,) = server.heard(CANCELLED)  # which it answers by its late result
+    assert client.call_tool("echo", {"text": "next"}).text == "next"
+    assert isinstance(caught.value, TimeoutError) and not isinstance(caught.value, minimcp.RpcError)
+    assert notice["params"]["requestId"] == server.messages("tools/call")[0]["id"]
+    assert isinstance(notice["params"].get("reason", ""), str) and "id" not in notice
+    for timeout in (0, 0.0):
+        with pytest.raises(minimcp.RequestTimeout):
+            client.call_tool("hold", timeout=timeout)
+    assert client.call_tool("echo").text == "well"
+
+
+@pytest.mark.requirement("LIFE-22", "M:PROG-7")
+def test_progress_does_not_extend_a_timeout(talking_both: Both) -> None:
+    _, client = talking_both
+    seen: List[Any] = []
+    for seconds in PATIENCE:
+        with pytest.raises(minimcp.RequestTimeout):
+            client.call_tool("endless-progress", timeout=seconds, on_progress=seen.append)
+        if seen:
+            break
+    assert seen
+
+
+@pytest.mark.requirement("LIFE-20", "LIFE-18", "M:CAN-7")
+@pytest.mark.parametrize("revision", ERAS)
+def test_the_connections_timeout_is_the_default_and_covers_all_pages(scripted: Script, revision: str) -> None:
+    for listed in ("silent", "slow-pages"):
+        with scripted(list=listed).connect(revision, timeout=0.12) as client:
+            for call in (
+                lambda: client.call_tool("silent"), client.list_tools, lambda: client.request("x/y-silent")
+            ):  # fmt: skip
+                with pytest.raises(minimcp.RequestTimeout):
+                    call()
+            assert client.call_tool("echo", timeout=None).text == "well"
+
+
+@pytest.mark.requirement("M:CAN-8", "LIFE-19")
+def test_call_tools_has_one_timeout(talking: Talking) -> None:
+    server, client = talking("handshake")
+    with pytest.raises(minimcp.RequestTimeout):
+        client.call_tools([("hold", {})] * 5, timeout=1)
+    server.heard(CANCELLED, 5)
+    cancelled = [message["params"]["requestId"] for message in server.messages(CANCELLED)]
+    assert sorted(cancelled) == sorted({message["id"] for message in server.messages("tools/call")[:5]})
+
+
+# ---------------------------------------------------------------- cancel tokens
+
+
+@pytest.mark.requirement("CANC-01", "CANC-02", "CANC-06", "CANC-07", "M:CAN-1", "M:CAN-5", "M:STD-7", "M:CAN-9")
+@pytest.mark.parametrize("way", ["token", "future"])
+def test_giving_up_ends_a_call_at_once_and_tells_the_server(talking_both: Both, way: str) -> None:
+    server, client = talking_both
+    token = minimcp.CancelToken()
+    future = client.submit(client.call_tool, "hold", timeout=NEVER, cancel=token)
+    server.heard("tools/call")
+    assert not token.cancelled
+    if way == "token":
+        token.cancel("changed my mind")
+        assert isinstance(future.exception(WAIT), minimcp.Cancelled) and token.cancelled
+    else:
+        assert future.cancel() and future.cancelled() and not token.cancelled
+    (notice,) = server.heard(CANCELLED)
+    assert client.call_tool("echo").text == "well"
+    assert notice["params"]["requestId"] == server.messages("tools/call")[0]["id"]
+    assert way == "future" or notice["params"]["reason"] == "changed my mind"
+    assert len(server.messages(CANCELLED)) == 1
+
+
+@pytest.mark.requirement("CANC-02", "M:CAN-2", "CANC-07")
+def test_a_token_that_was_cancelled_before_or_after_says_nothing(talking_both: Both) -> None:
+    server, client = talking_both
+    token = minimcp.CancelToken()
+    client.call_tool("echo", cancel=token)
+    token.cancel()
+    for call in (
+        lambda: client.call_tool("echo", cancel=token), lambda: client.list_tools(cancel=token),
+        lambda: client.ping(cancel=token),
+    ):  # fmt: skip
+        with pytest.raises(minimcp.Cancelled):
+            call()
+    client.call_tool("echo")
+    assert server.methods() == ["tools/call"] * 2
+
+
+@pytest.mark.requirement("CANC-02", "M:CAN-2")
+def test_one_token_serves_many_calls(talking: Talking) -> None:
+    server, client = talking("handshake")
+    token = minimcp.CancelToken()
+    told: List[str] = []
+    token.on_cancel(lambda: told.append("told"))
+    calls = [InThread(client.call_tool, "hold", timeout=NEVER, cancel=token) for _ in range(5)]
+    server.heard("tools/call", 5)
+    other = InThread(client.call_tool, "reverse", {"calls": 7, "number": 1}, timeout=NEVER)
+    server.heard("tools/call", 6)
+    token.cancel()
+    token.cancel()
+    assert [type(call.ended()) for call in calls] == [minimcp.Cancelled] * 5
+    server.heard(CANCELLED, 5)
+    assert client.call_tool("reverse", {"calls": 2, "number": 2}, timeout=NEVER).text == "2"
+    assert other.ended().text == "1" and told == ["told"]
+    cancelled = {message["params"]["requestId"] for message in server.messages(CANCELLED)}
+    assert cancelled == {message["id"] for message in server.messages("tools/call")[:5]}
+
+
+@pytest.mark.requirement("CANC-07", "M:CAN-12")
+def test_a_cancel_and_an_answer_may_cross(talking: Talking) -> None:
+    _, client = talking("handshake")
+    ends: List[str] = []
+    for _ in range(200):
+        token = minimcp.CancelToken()
+        canceller = InThread(token.cancel)
+        try:
+            ends.append(client.call_tool("echo", timeout=NEVER, cancel=token).text)
+        except minimcp.Cancelled:
+            ends.append("cancelled")
+        canceller.ended()
+    assert client.call_tool("echo", {"text": "usable"}).text == "usable"
+    assert set(ends) <= {"well", "cancelled"}

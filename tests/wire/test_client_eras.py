@@ -1,211 +1,168 @@
-"""How a client finds out over stdio which era its server speaks: every outcome of the probe, and the wire."""
+"""How a client finds out over stdio which revision its server speaks: every outcome of the probe and the handshake."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import pytest
 
 import minimcp
 
-from .clients import HANDSHAKE, PATIENCE, Script, make_scripted, spoken, wall_below  # noqa: F401
+from .clients import HANDSHAKE, PATIENCE, Script, make_scripted  # noqa: F401
 from .messages import CAPABILITIES_KEY, CLIENT_KEY, HANDSHAKES, MODERN, VERSION_KEY
 
+PROBE, SHAKE = ["server/discover"], ["initialize", "notifications/initialized"]
+UNKNOWN = {"error": -32601}
 
-def refused(*supported: str) -> Dict[str, Any]:
+
+def refused(*supported: Any) -> Dict[str, Any]:
     """An answer that refuses the version and names others."""
     return {"error": -32022, "data": {"supported": list(supported), "requested": MODERN}}
 
 
-def envelopes(messages: List[Dict[str, Any]]) -> List[str]:
-    """The version that each of these requests names."""
-    return [message["params"]["_meta"][VERSION_KEY] for message in messages]
+def raw(members: str) -> Dict[str, Any]:
+    return {"raw": '{"jsonrpc":"2.0","id":ID,%s}' % members}
 
 
-@pytest.mark.requirement("M:VER-C4", "M:META-1", "M:META-2", "M:META-3", "M:META-18", "M:STD-3")
-def test_the_probe_is_the_first_line_and_the_era_goes_on_without_a_handshake(scripted: Script) -> None:
-    server = scripted()
-    with server.connect() as client:
-        assert spoken(client) == MODERN
+def versions(*listed: Any, **more: Any) -> Dict[str, Any]:
+    found = {"supportedVersions": list(listed), "capabilities": {}, "ttlMs": 0, "cacheScope": "private", **more}
+    return {"result": {key: value for key, value in found.items() if value != "-"}}
+
+
+requirement = pytest.mark.requirement
+
+
+def row(name: str, *expected: Any, connect: Any = None, **script: Any) -> Any:
+    """A server that follows a script, and what comes of it; the last positional argument is the mark."""
+    return pytest.param(*expected[:-1], connect or {}, script, marks=expected[-1], id=name.replace(" ", "-"))
+
+
+SPOKEN = [
+    row("the probe is answered", "auto", MODERN, PROBE, requirement("M:VER-C4", "M:STD-3")),
+    row("unknown versions are passed over", "auto", MODERN, PROBE, requirement("M:DISC-4"), discover="future"),
+    *(row(f"any other answer {number}", "auto", HANDSHAKE, PROBE + SHAKE, requirement(
+        "M:VER-C5", "M:VER-C9", "M:VER-C11", "LIFE-01", "LIFE-03", "LIFE-06", "LIFE-07", "SEED-18"), discover=answer)
+      for number, answer in enumerate((
+          UNKNOWN, *({"error": code} for code in (-32602, -32600, -32603, -32000, 0)),
+          {"error": 12345, "data": {"supported": [MODERN]}}, raw('"result":"what?"'), raw('"result":null'),
+          raw('"result":[]'), raw('"error":"no"'), raw('"error":{"code":"-32022","message":"m"}'),
+          raw('"result":{},"error":{"code":-32022,"message":"m"}'), {"result": {}}, {"result": {"tools": []}},
+          versions(supportedVersions=MODERN), versions(1), versions(MODERN, capabilities="-"),
+      ))),
+    *(row(f"{how} to the probe", "auto", HANDSHAKE, PROBE + SHAKE, requirement(
+        "M:VER-C5", "M:VER-C10", "M:VER-C11", "M:VER-C24"), discover=how, connect={"probe_timeout": 0.1})
+      for how in ("silent", "late")),  # and it is not cancelled; an answer that comes later changes nothing
+    *(row(f"refused, but {number} are supported", "auto", MODERN, PROBE * 2, requirement("M:VER-C1"),
+             discover=[refused(*supported), "modern"])
+      for number, supported in enumerate(([MODERN], ["2099-01-01", MODERN], [HANDSHAKE, MODERN]))),
+    row("refused for older ones", "auto", HANDSHAKE, PROBE + SHAKE, requirement("M:VER-C7"),
+           discover=refused(HANDSHAKE, "2025-06-18")),
+    row("older ones are listed", "auto", HANDSHAKE, PROBE + SHAKE, requirement("M:VER-C8", "LIFE-06"),
+           discover="older"),
+    *(row(f"odd hints {number}", "auto", MODERN, PROBE, requirement("M:VER-C9"), more=more)
+      for number, more in enumerate(({"ttlMs": -1}, {"ttlMs": 0.5}, {"ttlMs": 10**12}, {"x-extra": [None]}))),
+    row("told to shake hands", "handshake", HANDSHAKE, SHAKE, requirement("M:VER-C23", "M:VER-C11")),
+    row("pinned, and slow", MODERN, MODERN, PROBE, requirement("M:VER-C23", "M:VER-C24"), discover="slow",
+           connect={"probe_timeout": 0.05}),
+    *(row(f"pinned to {revision}", revision, revision, SHAKE, requirement("M:VER-C23", "LIFE-08", "LIFE-12"))
+      for revision in HANDSHAKES),
+    *(row(f"offered {revision}", "handshake", revision, SHAKE, requirement("LIFE-12"), initialize=revision)
+      for revision in HANDSHAKES),
+]  # fmt: skip
+
+
+@requirement("M:META-1", "M:META-2", "M:META-3", "M:META-18", "M:VER-C19")
+@pytest.mark.parametrize("mode, revision, methods, options, script", SPOKEN)
+def test_what_is_spoken_and_by_which_messages(
+    scripted: Script, mode: str, revision: str, methods: Any, options: Any, script: Any
+) -> None:
+    server = scripted(**script)
+    with server.connect(mode, **options) as client:
+        assert client.revision == revision
         assert client.server_info and client.server_info.name == "scripted"
-        client.list_tools()
-        client.call_tool("echo")
-    assert server.methods() == ["server/discover", "tools/list", "tools/call"]
-    for message in server.messages():
+        assert client.list_tools()[0].name == "echo" and client.call_tool("echo", {"text": "still"}).text == "still"
+        with pytest.raises(minimcp.MethodNotFound):
+            client.call_tool("code", {"code": -32601})
+        assert client.revision == revision, "as long as the connection"
+    assert server.methods() == [*methods, "tools/list", "tools/call", "tools/call"]
+    for message in server.messages("initialize"):
+        assert set(message["params"]) >= {"protocolVersion", "capabilities", "clientInfo"}
+        assert message["params"]["protocolVersion"] == (mode if mode in HANDSHAKES else HANDSHAKE)
+    for message in server.messages()[-3:] if revision != MODERN else ():
+        assert "_meta" not in message.get("params", {})
+    for message in server.messages("server/discover") + (server.messages() if revision == MODERN else []):
         meta = message["params"]["_meta"]
-        assert meta[VERSION_KEY] == MODERN
-        assert meta[CAPABILITIES_KEY] == {}  # nothing was given that could answer a question
+        assert (meta[VERSION_KEY], meta[CAPABILITIES_KEY]) == (MODERN, {}), "nothing was given that answers a question"
         assert set(meta[CLIENT_KEY]) >= {"name", "version"}
 
 
-@pytest.mark.requirement("M:DISC-4", "M:VER-C4")
-def test_a_listed_version_is_chosen_and_unknown_ones_are_passed_over(scripted: Script) -> None:
-    server = scripted(discover="future")
-    with server.connect() as client:
-        assert spoken(client) == MODERN
-        client.list_tools()
-    assert server.methods() == ["server/discover", "tools/list"]
+SILENT = {"probe_timeout": 0.05, "connect_timeout": 0.2}
+NO_TIME = (minimcp.RequestTimeout, minimcp.ConnectionFailed)
+NO_REVISION, FAILED = minimcp.UnsupportedRevision, minimcp.McpError
+
+FAILED_ROWS = [
+    *(row(f"an error {code} of the new era", "auto", FAILED, "refused", None, requirement("M:VER-C6"),
+            discover={"error": code, "data": {"requiredCapabilities": {"sampling": {}}}}) for code in (-32020, -32021)),
+    row("refused for ever", "auto", NO_REVISION, "", None, requirement("M:VER-C2", "M:VER-C6", "LIFE-23"),
+          discover=refused(MODERN)),
+    *(row(f"nothing in common {number}", "auto", NO_REVISION, "".join(supported), PROBE, requirement(
+        "M:VER-C6", "M:VER-C7", "LIFE-23"), discover=refused(*supported)) for number, supported in enumerate((
+            ["2099-01-01"], []))),
+    *(row(f"refused without a list {number}", "auto", NO_REVISION, "", None, requirement("M:VER-C6"), discover={
+        "error": -32022, "data": data}) for number, data in enumerate((
+            None, {"supported": MODERN}, {"supported": [1]}, [MODERN], "no"))),
+    row("strangers", "auto", NO_REVISION, "2099-01-01", PROBE, requirement("M:VER-C8", "LIFE-23"),
+          discover="stranger"),
+    row("locked and silent", "auto", FAILED, "", PROBE + SHAKE[:1] + PROBE, requirement("M:VER-C12", "M:VER-C2"),
+          discover="silent", initialize="locked", connect={"probe_timeout": 0.1}),
+    *(row(f"pinned to the new era {number}", MODERN, FAILED, MODERN, PROBE, requirement(
+        "M:VER-C22", "M:VER-C23", "LIFE-23"), discover=answer)
+      for number, answer in enumerate((UNKNOWN, "older", {"result": {}}, "exit"))),
+    row("pinned to another", "2025-06-18", NO_REVISION, "2025-03-26", SHAKE[:1], requirement(
+        "M:VER-C23", "LIFE-11", "LIFE-23", "SEED-17", "X-01"), initialize="2025-03-26"),
+    *(row(f"{mode}, offered {offer}", mode, NO_REVISION, offer, PROBE * (mode == "auto") + SHAKE[:1], requirement(
+        "LIFE-11", "LIFE-23", "M:VER-S13"), discover=UNKNOWN, initialize=offer)
+      for mode in ("auto", "handshake") for offer in ("2099-01-01", MODERN)),
+    row("a handshake refused", "auto", FAILED, "refused.*1999-01-01", PROBE + SHAKE[:1], requirement(
+        "LIFE-24", "LIFE-23"), discover=UNKNOWN,
+        initialize={"error": -32602, "data": {"supported": ["1999-01-01"], "requested": HANDSHAKE}}),
+    *(row(f"garbage {number}", "handshake", FAILED, "", SHAKE[:1], requirement("LIFE-02", "LIFE-11"), initialize={
+        "result": answer}) for number, answer in enumerate((
+            {}, {"protocolVersion": 5, "capabilities": {}}, {"protocolVersion": HANDSHAKE}))),
+    *(row(f"{mode}, never answered", mode, NO_TIME, "peer.py", None, requirement(
+        "LIFE-17", "LIFE-18", "CANC-03", "M:VER-C11", "M:CAN-7"), discover="silent", initialize="silent",
+        connect=SILENT) for mode in ("auto", "handshake")),
+    row("exits again and again", "auto", minimcp.ConnectionFailed, "4", PROBE + SHAKE[:1], requirement("M:VER-C13"),
+          discover="exit", initialize="exit"),
+]  # fmt: skip
 
 
-OLD_ANSWERS: Dict[str, Any] = {
-    "method-not-found": {"error": -32601},
-    "invalid-params": {"error": -32602},
-    "invalid-request": {"error": -32600},
-    "internal": {"error": -32603},
-    "server-error": {"error": -32000},
-    "code-zero": {"error": 0},
-    "own-code": {"error": 12345, "data": {"supported": [MODERN]}},
-    "garbage-text": {"raw": '{"jsonrpc":"2.0","id":ID,"result":"what?"}'},
-    "garbage-null": {"raw": '{"jsonrpc":"2.0","id":ID,"result":null}'},
-    "garbage-list": {"raw": '{"jsonrpc":"2.0","id":ID,"result":[]}'},
-    "garbage-error": {"raw": '{"jsonrpc":"2.0","id":ID,"error":"no"}'},
-    "garbage-code": {"raw": '{"jsonrpc":"2.0","id":ID,"error":{"code":"-32022","message":"m"}}'},
-    "both": {"raw": '{"jsonrpc":"2.0","id":ID,"result":{},"error":{"code":-32022,"message":"m"}}'},
-    "empty-result": {"result": {}},
-    "versions-text": {
-        "result": {"supportedVersions": MODERN, "capabilities": {}, "ttlMs": 0, "cacheScope": "private"}
-    },
-    "versions-numbers": {
-        "result": {"supportedVersions": [1], "capabilities": {}, "ttlMs": 0, "cacheScope": "private"}
-    },
-    "no-capabilities": {"result": {"supportedVersions": [MODERN], "ttlMs": 0, "cacheScope": "private"}},
-    "other-result": {"result": {"tools": []}},
-}
-
-
-@pytest.mark.requirement("M:VER-C5", "M:VER-C9", "M:VER-C11", "LIFE-01", "LIFE-03", "LIFE-06", "LIFE-07", "SEED-18")
-@pytest.mark.parametrize("name", OLD_ANSWERS)
-def test_any_other_answer_leads_to_the_handshake(scripted: Script, name: str) -> None:
-    server = scripted(discover=OLD_ANSWERS[name])
-    with server.connect() as client:
-        assert spoken(client) == HANDSHAKE
-        assert client.list_tools()[0].name == "echo"
-    assert server.methods() == ["server/discover", "initialize", "notifications/initialized", "tools/list"]
-    hello = server.messages("initialize")[0]["params"]
-    assert set(hello) >= {"protocolVersion", "capabilities", "clientInfo"}
-    assert hello["protocolVersion"] == HANDSHAKE
-    assert "_meta" not in server.messages("tools/list")[0].get("params", {})
-
-
-@pytest.mark.requirement("M:VER-C5", "M:VER-C11", "M:VER-C24")
-def test_silence_leads_to_the_handshake_and_the_probe_is_not_cancelled(scripted: Script) -> None:
-    server = scripted(discover="silent")
-    with wall_below(1), server.connect(probe_timeout=0.1) as client:
-        assert spoken(client) == HANDSHAKE
-        client.call_tool("echo")
-    assert server.methods() == ["server/discover", "initialize", "notifications/initialized", "tools/call"]
-
-
-@pytest.mark.requirement("M:VER-C10")
-def test_a_late_answer_to_the_probe_changes_nothing(scripted: Script) -> None:
-    server = scripted(discover="late")
-    with server.connect(probe_timeout=0.1) as client:
-        assert spoken(client) == HANDSHAKE
-        assert client.call_tool("echo", {"text": "still"}).text == "still"
-        assert spoken(client) == HANDSHAKE
-    assert server.methods() == ["server/discover", "initialize", "notifications/initialized", "tools/call"]
-    assert "_meta" not in server.messages("tools/call")[0]["params"]
-
-
-@pytest.mark.requirement("M:VER-C6")
-@pytest.mark.parametrize("code", [-32020, -32021])
-def test_an_error_of_the_new_era_never_leads_to_the_handshake(scripted: Script, code: int) -> None:
-    server = scripted(discover={"error": code, "data": {"requiredCapabilities": {"sampling": {}}}})
-    with pytest.raises(minimcp.McpError, match="refused"):
-        server.connect()
-    assert set(server.methods()) == {"server/discover"}
-    assert len(server.methods()) <= 2
-
-
-@pytest.mark.requirement("M:VER-C1")
-@pytest.mark.parametrize("supported", [[MODERN], ["2099-01-01", MODERN], [HANDSHAKE, MODERN]])
-def test_refused_by_version_it_retries_even_with_the_same_version(
-    scripted: Script, supported: List[str]
+@pytest.mark.parametrize("mode, error, says, methods, options, script", FAILED_ROWS)
+def test_what_comes_to_nothing(
+    scripted: Script, mode: str, error: Any, says: str, methods: Any, options: Any, script: Any
 ) -> None:
-    server = scripted(discover=[refused(*supported), "modern"])
-    with server.connect() as client:
-        assert spoken(client) == MODERN
-    assert server.methods() == ["server/discover"] * 2
-    assert envelopes(server.messages()) == [MODERN] * 2
+    """Refusals by version are tried again once or twice, nothing that opens a connection is cancelled."""
+    server = scripted(**script)
+    with pytest.raises(error, match=f"(?s){says}"):
+        server.connect(mode, **options)
+    if methods is not None:
+        assert server.methods() == methods
+    allowed = {"server/discover"} if script.get("initialize") != "silent" else {"server/discover", "initialize"}
+    assert methods is not None or (set(server.methods()) <= allowed and len(server.methods()) <= 3)
+    assert len(server.journal("eof")) <= 1
 
 
-@pytest.mark.requirement("M:VER-C2", "M:VER-C6", "LIFE-23")
-def test_retries_are_bounded(scripted: Script) -> None:
-    server = scripted(discover=refused(MODERN))
-    with pytest.raises(minimcp.UnsupportedRevision):
-        server.connect()
-    assert set(server.methods()) == {"server/discover"}
-    assert 2 <= len(server.methods()) <= 3
-
-
-@pytest.mark.requirement("M:VER-C7")
-def test_refused_by_version_with_only_older_ones_in_common_it_shakes_hands(scripted: Script) -> None:
-    server = scripted(discover=refused(HANDSHAKE, "2025-06-18"))
-    with server.connect() as client:
-        assert spoken(client) == HANDSHAKE
-        client.list_tools()
-    assert server.methods() == ["server/discover", "initialize", "notifications/initialized", "tools/list"]
-
-
-@pytest.mark.requirement("M:VER-C6", "M:VER-C7", "LIFE-23")
-@pytest.mark.parametrize("supported", [["2099-01-01"], []])
-def test_refused_by_version_with_nothing_in_common_it_says_so(scripted: Script, supported: List[str]) -> None:
-    server = scripted(discover=refused(*supported))
-    with pytest.raises(minimcp.UnsupportedRevision) as caught:
-        server.connect()
-    assert all(version in str(caught.value) for version in supported)
-    assert server.methods() == ["server/discover"]
-
-
-@pytest.mark.requirement("M:VER-C6")
-@pytest.mark.parametrize("data", [None, {"supported": MODERN}, {"supported": [1]}, [MODERN], "no"])
-def test_refused_by_version_without_a_list_it_says_so(scripted: Script, data: Any) -> None:
-    server = scripted(discover={"error": -32022, "data": data})
-    with pytest.raises(minimcp.UnsupportedRevision):
-        server.connect()
-    assert set(server.methods()) == {"server/discover"}
-
-
-@pytest.mark.requirement("M:VER-C8", "LIFE-06")
-def test_a_discovery_of_older_versions_only_shakes_hands(scripted: Script) -> None:
-    server = scripted(discover="older")
-    with server.connect() as client:
-        assert spoken(client) in HANDSHAKES
-        client.list_tools()
-    assert server.methods() == ["server/discover", "initialize", "notifications/initialized", "tools/list"]
-    assert server.messages("initialize")[0]["params"]["protocolVersion"] in HANDSHAKES
-
-
-@pytest.mark.requirement("M:VER-C8", "LIFE-23")
-def test_a_discovery_with_nothing_in_common_says_so(scripted: Script) -> None:
-    server = scripted(discover="stranger")
-    with pytest.raises(minimcp.UnsupportedRevision, match="2099-01-01"):
-        server.connect()
-    assert server.methods() == ["server/discover"]
-
-
-@pytest.mark.requirement("M:VER-C9")
-@pytest.mark.parametrize("more", [{"ttlMs": -1}, {"ttlMs": 0.5}, {"ttlMs": 10**12}, {"x-extra": [None]}])
-def test_an_odd_time_to_live_is_mended(scripted: Script, more: Dict[str, Any]) -> None:
-    server = scripted(more=more)
-    with server.connect() as client:
-        assert spoken(client) == MODERN
-        client.list_tools()
-    assert "initialize" not in server.methods()
-
-
-@pytest.mark.requirement("M:META-10", "M:META-9", "BASE-16", "M:BASE-19")
+@requirement("M:META-10", "M:META-9", "BASE-16", "M:BASE-19")
 @pytest.mark.parametrize("info", [5, None, {}, {"name": 1}])
 def test_a_malformed_server_name_reads_as_none(scripted: Script, info: Any) -> None:
     server = scripted(more={"_meta": {"io.modelcontextprotocol/serverInfo": info, "com.example/x": 1}})
     with server.connect() as client:
-        assert spoken(client) == MODERN
-        assert client.server_info is None
+        assert (client.revision, client.server_info) == (MODERN, None)
 
 
-@pytest.mark.requirement("M:VER-C12")
+@requirement("M:VER-C12")
 @pytest.mark.parametrize("discover", [["silent", "modern"], ["late", "modern"]])
-def test_a_handshake_refused_by_a_locked_pipe_probes_once_more(scripted: Script, discover: List[str]) -> None:
+def test_a_handshake_refused_by_a_locked_pipe_probes_once_more(scripted: Script, discover: Any) -> None:
     for seconds in PATIENCE:  # the second probe has no more time than that either
         server = scripted(discover=discover, initialize="locked")
         try:
@@ -214,37 +171,56 @@ def test_a_handshake_refused_by_a_locked_pipe_probes_once_more(scripted: Script,
         except minimcp.UnsupportedRevision:
             assert seconds < PATIENCE[-1]
     with client:
-        assert spoken(client) == MODERN
+        assert client.revision == MODERN
         client.list_tools()
     assert server.methods() == ["server/discover", "initialize", "server/discover", "tools/list"]
 
 
-@pytest.mark.requirement("M:VER-C12", "M:VER-C2")
-def test_a_locked_pipe_that_never_answers_the_probe_ends_in_an_error(scripted: Script) -> None:
-    server = scripted(discover="silent", initialize="locked")
-    with pytest.raises(minimcp.McpError):
-        server.connect(probe_timeout=0.1)
-    assert server.methods().count("initialize") == 1
-    assert server.methods().count("server/discover") == 2
-
-
-@pytest.mark.requirement("M:VER-C13")
+@requirement("M:VER-C13")
 def test_a_server_that_exits_on_the_probe_is_started_again(scripted: Script) -> None:
     server = scripted(discover="exit")
     with server.connect() as client:
-        assert spoken(client) == HANDSHAKE
+        assert client.revision == HANDSHAKE
         client.list_tools()
-    assert len(server.journal("start")) == 2
     first, second = (record["pid"] for record in server.journal("start"))
-    assert first != second
-    assert server.methods() == ["server/discover", "initialize", "notifications/initialized", "tools/list"]
+    assert server.methods() == [*PROBE, *SHAKE, "tools/list"]
     assert [record["pid"] for record in server.journal("line")] == [first] + [second] * 3
 
 
-@pytest.mark.requirement("M:VER-C13")
-def test_it_is_started_again_only_once(scripted: Script) -> None:
-    server = scripted(discover="exit", initialize="exit")
-    with pytest.raises(minimcp.ConnectionFailed) as caught:
-        server.connect()
-    assert caught.value.exit_code == 4
-    assert server.methods() == ["server/discover", "initialize"]
+@requirement("LIFE-04", "PING-08", "PING-01", "BASE-17", "BASE-18", "BASE-04")
+def test_before_the_handshake_is_answered_pings_are(scripted: Script) -> None:
+    server = scripted(initialize="ping-first")
+    with server.connect("handshake") as client:
+        client.list_tools()
+    refusal, pong = sorted(server.messages("answer"), key=lambda answer: "result" in answer)
+    assert pong["result"] == {} and pong["id"] == server.messages("initialize")[0]["id"]
+    assert refusal["id"] == "odd" and refusal["error"]["code"] in (-32601, -32600)
+    assert [name for name in server.methods() if name != "answer"] == [*SHAKE, "tools/list"]
+
+
+@requirement("LIFE-29", "LIFE-14", "LIFE-15", "LIFE-01", "M:META-3", "M:META-17")
+@pytest.mark.parametrize("mode", ["auto", "handshake"])
+def test_what_both_say_of_themselves_arrives(scripted: Script, mode: str) -> None:
+    for capabilities in (
+        {"tools": {}, "experimental": {"x": {"deep": [1]}}, "vendor": {}, "logging": {}},
+        {"tools": {"listChanged": "yes", "x": 1}, "logging": None, "experimental": 5},  # odd values do no harm
+    ):
+        server = scripted(capabilities=capabilities, instructions="Be kind.")
+        with server.connect(mode, client_info={"name": "mine", "version": "9"}) as client:
+            assert client.instructions == "Be kind." and client.list_tools()
+            assert client.server_info and client.server_info.version == "0"
+        first = server.messages()[0]["params"]
+        sent = first["clientInfo"] if mode == "handshake" else first["_meta"][CLIENT_KEY]
+        assert (sent["name"], sent["version"]) == ("mine", "9")
+
+
+@requirement("M:VER-C23")
+def test_what_nobody_knows_is_refused_before_anything_is_started(scripted: Script) -> None:
+    server = scripted()
+    for revision in ("2099-01-01", "modern", "", "2025"):
+        with pytest.raises(ValueError):
+            server.connect(revision)
+    for options in ({"verify": False}, {"headers": {}}, {"auth": "x"}, {"nonsense": 1}):
+        with pytest.raises(TypeError):
+            server.connect(**options)
+    assert server.journal() == []

@@ -1,19 +1,30 @@
-"""What a client makes of lines that are no answers: rows K02, K03, K04 and K07 of the fault catalogue."""
+"""What a client makes of what its server sends: lines that are no answers, answers of the wrong shape, errors,
+
+tools that fail and schemas of results; and what it refuses to send. K02 to K04 and K07 of the fault catalogue.
+"""
 
 from __future__ import annotations
 
-from typing import Dict
+import pickle
+from typing import Any, Dict, List
 
 import pytest
 
 import minimcp
 
+from ..rows import for_each
 from ..support import WAIT
-from .clients import ERAS, Script, lives, make_scripted  # noqa: F401
+from .clients import ERAS, NEVER, Both, Script, lives, make_scripted  # noqa: F401
 from .conftest import Talking
+from .messages import MODERN
 
-NEVER = 60.0
-"""Seconds: a timeout that a test must not reach. What is found out at once is found out long before it."""
+
+def end_of(client: minimcp.Client, tool: str, **arguments: Any) -> str:
+    """The text of a result, or the kind of the error."""
+    try:
+        return client.call_tool(tool, arguments, timeout=NEVER).text
+    except Exception as error:
+        return type(error).__name__
 
 
 # ---------------------------------------------------------------- K02: text on stdout
@@ -29,223 +40,213 @@ def test_k02_text_before_the_first_message_is_passed_over(
     with caplog.at_level("DEBUG", logger="minimcp"), server.connect(mode) as client:
         lives(client)
     assert server.messages("answer") == []  # a client that answers garbage can start a storm
-    assert any(
-        "Welcome" in record.getMessage() or "hello" in record.getMessage() for record in caplog.records
-    )
+    assert "Welcome" in caplog.text or "hello" in caplog.text
 
 
 def test_k02_a_command_that_is_no_server_is_told_with_the_line_that_was_no_message(scripted: Script) -> None:
-    server = scripted(start="only-banner")
     with pytest.raises(minimcp.ConnectionFailed, match="usage: peer") as caught:
-        server.connect("handshake")
+        scripted(start="only-banner").connect("handshake")
     assert caught.value.exit_code == 2
 
 
-# ---------------------------------------------------------------- K03: ids that are not ours
+# ---------------------------------------------------------------- K03, K07: lines that are not our answer
+
+LINES = (
+    "invalid-utf8", "invalid-utf8-reply", "deep", "deep-object", "nan", "infinity", "huge-int", "huge-id", "batch",
+    "batch-empty", "not-json", "blank", "parse-error", "nameless-error", "float-id",
+)  # fmt: skip
 
 
-@pytest.mark.requirement("BASE-05", "BASE-19", "M:BASE-3", "M:BASE-5", "CANC-13")
-@pytest.mark.parametrize("mode", ["unknown-ids", "id-types"])
-@pytest.mark.parametrize("revision", ERAS)
-def test_k03_an_answer_under_another_id_is_never_ours(talking: Talking, mode: str, revision: str) -> None:
+@pytest.mark.requirement("BASE-05", "BASE-19", "BASE-20", "BATCH-15", "M:BASE-3", "M:BASE-5", "M:BASE-21", "M:BASE-22")
+@pytest.mark.requirement("STDIO-03", "M:STD-15", "CANC-07", "CANC-13", "M:CAN-12")
+def test_k07_a_line_that_is_no_answer_of_ours_is_dropped_and_the_call_lives(talking_both: Both) -> None:
+    server, client = talking_both
+    wanted = {**dict.fromkeys(LINES, "fine"), "unknown-ids": "yours", "id-types": "yours"}
+    assert {mode: end_of(client, mode, text="fine") for mode in wanted} == wanted
+    assert [end_of(client, "dup-reply") for _ in range(5)] == ["first"] * 5, "the others are dropped"
+    assert end_of(client, "surrogate").startswith(("half a pair: ", "ProtocolViolation"))
+    assert server.messages("answer") == []  # it tells the server nothing
+
+
+@pytest.mark.requirement("STDIO-03", "BASE-13", "M:STD-1", "M:BASE-1")
+def test_k07_only_line_feeds_end_a_line(talking_both: Both) -> None:
+    _, client = talking_both
+    assert client.call_tool("lines").text == "a\nb\r\nc\u2028d\u0085e\rf"
+    assert client.call_tool("crlf").text == "crlf"
+    odd = "\u0085\u2028\r\n\x00\U0001f600 \u6f22"
+    assert client.call_tool("echo", {"text": odd}).text == odd
+    try:
+        client.call_tool("echo", {"text": "\ud800 half"})
+    except ValueError:
+        pass
+
+
+@pytest.mark.requirement("BATCH-01", "BATCH-09", "BATCH-15", "BATCH-16")
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", *ERAS])
+def test_k07_where_batches_exist_an_answer_may_come_in_one(talking: Talking, revision: str) -> None:
     _, client = talking(revision)
-    assert client.call_tool(mode, timeout=NEVER).text == "yours"
-    lives(client)
-
-
-@pytest.mark.requirement("BASE-05", "BASE-19")
-@pytest.mark.parametrize("revision", ERAS)
-def test_k03_a_number_with_a_fraction_is_another_id(talking: Talking, revision: str) -> None:
-    _, client = talking(revision)
-    assert client.call_tool("float-id", {"text": "yours"}, timeout=NEVER).text == "yours"
-
-
-@pytest.mark.requirement("BASE-19", "CANC-07", "M:CAN-12")
-@pytest.mark.parametrize("revision", ERAS)
-def test_k03_the_first_answer_counts_and_the_others_are_dropped(talking: Talking, revision: str) -> None:
-    _, client = talking(revision)
-    for _ in range(5):
-        assert client.call_tool("dup-reply", timeout=NEVER).text == "first"
+    if revision in ("2024-11-05", "2025-03-26"):
+        assert client.call_tool("batch-reply", timeout=NEVER).text == "in a batch"
+    else:
+        with pytest.raises((minimcp.ProtocolViolation, minimcp.RequestTimeout)):
+            client.call_tool("batch-reply", timeout=0.1)
     lives(client)
 
 
 # ---------------------------------------------------------------- K04: answers of the wrong shape
 
-WRONG_ENVELOPES = (
-    "error-not-object",
-    "error-null",
-    "error-without-code",
-    "error-code-text",
-    "error-without-message",
-    "result-null",
-    "result-list",
-    "result-text",
-    "both",
-    "neither",
-    "no-jsonrpc",
-    "jsonrpc-1",
-    "duplicate-member",
-    "deep-reply",
-)
-
-WRONG_CONTENTS = (
-    "content-garbage",
-    "content-null",
-    "content-number",
-    "content-untyped",
-    "content-textless",
-    "content-base64",
+WRONG = (
+    "error-not-object", "error-null", "error-without-code", "error-code-text", "error-without-message", "result-null",
+    "result-list", "result-text", "both", "neither", "no-jsonrpc", "jsonrpc-1", "duplicate-member", "deep-reply",
+    "content-garbage", "content-null", "content-number", "content-untyped", "content-textless", "content-base64",
     "is-error-text",
-)
+)  # fmt: skip
 
 
 @pytest.mark.requirement("BASE-06", "BASE-07", "BASE-11", "M:BASE-7")
-@pytest.mark.parametrize("revision", ERAS)
-def test_k04_an_answer_of_the_wrong_shape_is_a_violation_at_once(talking: Talking, revision: str) -> None:
-    _, client = talking(revision)
-    ends: Dict[str, str] = {}
-    for mode in WRONG_ENVELOPES + WRONG_CONTENTS:
-        try:
-            ends[mode] = repr(client.call_tool(mode, timeout=NEVER))
-        except Exception as error:
-            ends[mode] = type(error).__name__
+def test_k04_an_answer_of_the_wrong_shape_is_a_violation_at_once(talking_both: Both) -> None:
+    ends = {mode: end_of(talking_both[1], mode) for mode in WRONG}
+    assert ends == dict.fromkeys(WRONG, "ProtocolViolation")
+
+
+@pytest.mark.requirement("M:BASE-16", "M:BASE-17", "M:BASE-18", "BASE-20", "M:BASE-19")
+def test_k04_a_kind_of_result_that_was_not_asked_for_is_a_violation(talking: Talking) -> None:
+    kinds = ("banana", "task", "number-type")
+    assert {end_of(talking(MODERN)[1], mode) for mode in kinds} == {"ProtocolViolation"}
+    assert talking(MODERN)[1].call_tool("untyped").text == "complete"
+    assert [end_of(talking("handshake")[1], mode) for mode in kinds] == [""] * 3, "where it means nothing"
+
+
+@pytest.mark.requirement("M:BASE-16", "M:BASE-17", "M:BASE-18")
+@pytest.mark.parametrize("listed, revisions", [
+    *((listed, ERAS) for listed in ("no-list", "no-name", "odd-cursor")),
+    *((listed, (MODERN,)) for listed in ("banana", "task", "input-required", "untyped")),
+])  # fmt: skip
+def test_k04_so_is_a_list_of_the_wrong_shape(scripted: Script, listed: str, revisions: Any) -> None:
+    for revision in revisions:
+        with scripted(list=listed).connect(revision) as client:
+            if listed == "untyped":
+                assert client.list_tools() == []
+            else:
+                with pytest.raises(minimcp.ProtocolViolation):
+                    client.list_tools(timeout=NEVER)
+            lives(client)
+
+
+@pytest.mark.requirement("BASE-11", "BASE-16", "M:BASE-19")
+def test_what_nobody_knows_is_kept_and_handed_over(talking_both: Both) -> None:
+    _, client = talking_both
+    (tool,) = client.list_tools()
+    assert tool.description == "says it again" and tool.extra == {"x-extra": [1]}
+    result = client.call_tool("extra")
+    assert result.extra["x-extra"] == {"a": [None]} and result.content[0].extra == {"x-block": 1}
+    unknown = client.call_tool("unknown-content")
+    assert unknown.text == "flat" and [block.type for block in unknown.content] == ["hologram", "text"]
+
+
+@pytest.mark.requirement("BASE-10", "M:BASE-8", "CANC-09", "CANC-05", "M:CAN-4")
+@pytest.mark.requirement("PING-01", "PING-02", "BASE-17", "BASE-18", "BASE-04", "LIFE-16", "M:BASE-10", "M:STD-5")
+def test_what_a_server_asks_and_tells_unasked(talking_both: Both) -> None:
+    """In the new era a request is dropped without a word; notifications that nobody knows always are."""
+    server, client = talking_both
+    for tool in ("unknown-notes", "asks"):
+        assert client.call_tool(tool, {"text": "fine"}, timeout=NEVER).text == "fine"
     lives(client)
-    assert {mode: end for mode, end in ends.items() if end != "ProtocolViolation"} == {}
-
-
-@pytest.mark.requirement("M:BASE-17", "M:BASE-18")
-@pytest.mark.parametrize("mode", ["banana", "task", "number-type"])
-def test_k04_a_kind_of_result_that_was_not_asked_for_is_a_violation(talking: Talking, mode: str) -> None:
-    _, client = talking("auto")
-    with pytest.raises(minimcp.ProtocolViolation, match="result"):
-        client.call_tool(mode, timeout=NEVER)
-    lives(client)
-
-
-@pytest.mark.requirement("M:BASE-17", "M:BASE-18")
-@pytest.mark.parametrize("mode", ["banana", "task", "input-required"])
-def test_k04_so_it_is_for_a_list(scripted: Script, mode: str) -> None:
-    server = scripted(list=mode)
-    with server.connect() as client, pytest.raises(minimcp.ProtocolViolation):
-        client.list_tools(timeout=NEVER)
-
-
-@pytest.mark.requirement("M:BASE-16")
-def test_k04_a_result_without_a_type_is_complete(scripted: Script) -> None:
-    server = scripted(list="untyped")
-    with server.connect() as client:
-        assert client.list_tools() == []
-        assert client.call_tool("untyped").text == "complete"
-
-
-@pytest.mark.requirement("BASE-20", "M:BASE-19")
-def test_k04_in_the_older_era_a_type_of_result_means_nothing(talking: Talking) -> None:
-    _, client = talking("handshake")
-    assert client.call_tool("banana").content == []
-
-
-@pytest.mark.parametrize("mode", ["no-list", "no-name", "odd-cursor"])
-@pytest.mark.parametrize("revision", ERAS)
-def test_k04_a_list_of_the_wrong_shape_is_a_violation(scripted: Script, mode: str, revision: str) -> None:
-    server = scripted(list=mode)
-    with server.connect(revision) as client:
-        with pytest.raises(minimcp.ProtocolViolation):
-            client.list_tools(timeout=NEVER)
-        lives(client)
-
-
-# ---------------------------------------------------------------- K07: lines that are no messages
-
-LINES = (
-    "invalid-utf8",
-    "invalid-utf8-reply",
-    "deep",
-    "deep-object",
-    "nan",
-    "infinity",
-    "huge-int",
-    "huge-id",
-    "batch",
-    "batch-empty",
-    "not-json",
-    "blank",
-    "parse-error",
-    "nameless-error",
-)
-
-
-@pytest.mark.requirement("BASE-20", "BASE-19", "BATCH-15", "M:BASE-21", "M:BASE-22", "STDIO-03", "M:STD-15")
-@pytest.mark.parametrize("revision", ERAS)
-def test_k07_a_line_that_is_no_message_is_dropped_and_the_call_lives(scripted: Script, revision: str) -> None:
-    server = scripted()
-    ends: Dict[str, str] = {}
-    with server.connect(revision) as client:
-        for mode in LINES:
-            try:
-                ends[mode] = client.call_tool(mode, {"text": "fine"}, timeout=WAIT).text
-            except Exception as error:
-                ends[mode] = f"{type(error).__name__}: {error}"
-    assert {mode: end for mode, end in ends.items() if end != "fine"} == {}
-    assert server.messages("answer") == []  # it tells the server nothing
-
-
-@pytest.mark.parametrize("revision", ERAS)
-def test_k07_half_a_character_arrives_or_is_a_typed_error(talking: Talking, revision: str) -> None:
-    _, client = talking(revision)
-    try:
-        assert client.call_tool("surrogate", timeout=NEVER).text.startswith("half a pair: ")
-    except minimcp.ProtocolViolation:
-        pass
-    lives(client)
-
-
-@pytest.mark.requirement("STDIO-03", "BASE-13", "M:STD-1", "M:BASE-1")
-@pytest.mark.parametrize("revision", ERAS)
-def test_k07_only_line_feeds_end_a_line(talking: Talking, revision: str) -> None:
-    _, client = talking(revision)
-    assert client.call_tool("lines").text == "a\nb\r\nc\u2028d\u0085e\rf"
-    assert client.call_tool("crlf").text == "crlf"
-    odd = "\u0085\u2028\r\n\x00\U0001f600 \u6f22"
-    assert client.call_tool("echo", {"text": odd}).text == odd
-
-
-@pytest.mark.requirement("BATCH-01", "BATCH-09", "BATCH-16")
-@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
-def test_k07_where_batches_exist_an_answer_may_come_in_one(talking: Talking, revision: str) -> None:
-    _, client = talking(revision)
-    assert client.call_tool("batch-reply", timeout=NEVER).text == "in a batch"
-    lives(client)
-
-
-@pytest.mark.requirement("BATCH-15")
-@pytest.mark.parametrize("revision", ["2025-06-18", *ERAS])
-def test_k07_where_they_do_not_it_ends_the_call_as_a_typed_error(talking: Talking, revision: str) -> None:
-    _, client = talking(revision)
-    with pytest.raises((minimcp.ProtocolViolation, minimcp.RequestTimeout)):
-        client.call_tool("batch-reply", timeout=0.1)
-    lives(client)
-
-
-# ---------------------------------------------------------------- what a server may not ask
-
-
-@pytest.mark.requirement("M:BASE-10", "M:STD-5")
-def test_in_the_new_era_a_servers_request_is_dropped_without_a_word(scripted: Script) -> None:
-    server = scripted()
-    with server.connect() as client:
-        assert client.call_tool("asks", {"text": "fine"}, timeout=NEVER).text == "fine"
-        lives(client)
-    assert server.messages("answer") == []
-
-
-@pytest.mark.requirement("PING-01", "PING-02", "BASE-17", "BASE-18", "BASE-04", "LIFE-16")
-def test_in_the_older_era_a_servers_request_is_answered(talking: Talking) -> None:
-    server, client = talking("handshake")
-    assert client.call_tool("asks", {"text": "fine"}, timeout=NEVER).text == "fine"
-    answers = server.heard("answer", 5)
-    own = server.messages("tools/call")[0]["id"]
-    by_id = {repr(answer["id"]): answer for answer in answers}
+    if client.revision == MODERN:
+        assert server.messages("answer") == []
+        return
+    own = server.messages("tools/call")[1]["id"]
+    by_id = {repr(answer["id"]): answer for answer in server.heard("answer", 5)}
     assert by_id[repr(own)]["result"] == {} and by_id["'s'"]["result"] == {}
-    assert by_id[repr(2**53)]["error"]["code"] == -32601
-    assert by_id["'q'"]["error"]["code"] == -32601
+    assert by_id[repr(2**53)]["error"]["code"] == by_id["'q'"]["error"]["code"] == -32601
     assert by_id["'b'"]["error"]["code"] in (-32600, -32602)
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.requirement("BASE-07", "BASE-14", "M:BASE-7", "M:ERR-1", "M:ERR-5", "LIFE-23", "TOOL-24", "M:TOOL-26")
+@for_each("code, kind", [
+    (-32600, minimcp.InvalidRequest), (-32601, minimcp.MethodNotFound), (-32602, minimcp.InvalidParams),
+    (-32603, minimcp.InternalError), (-32002, minimcp.ResourceNotFound), (-32021, minimcp.CapabilityNotSupported),
+    (-32022, minimcp.UnsupportedRevision), (-32042, minimcp.UrlElicitationRequired),
+    *((code, minimcp.RpcError) for code in (-32000, -32099, 7, 0, -1)),
+])  # fmt: skip
+@for_each("data", [{"why": [1]}, None, 0, "text", [1], False])
+def test_an_error_of_the_server_is_raised_as_its_kind(talking: Talking, code: int, kind: Any, data: Any) -> None:
+    with pytest.raises(minimcp.RpcError) as caught:
+        talking("handshake")[1].call_tool("code", {"code": code, "data": data}, timeout=NEVER)
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert type(error) is kind and error.from_peer and "as you wished" in str(error)
+        assert (error.code, error.message, error.data) == (code, "as you wished", data)
+        assert type(error.data) is type(data)
+
+
+@pytest.mark.requirement("M:VER-C1", "M:VER-C2", "M:VER-C3")
+@pytest.mark.parametrize("again", [False, True])
+def test_a_call_refused_by_version_is_tried_once_more(scripted: Script, again: bool) -> None:
+    refused: Any = {"error": -32022, "data": {"supported": [MODERN], "requested": MODERN}}
+    server = scripted(tool_errors=refused if again else [refused, None])
+    with server.connect() as client:
+        assert end_of(client, "echo", text="twice") == ("UnsupportedRevision" if again else "twice")
+    assert server.methods() == ["server/discover", "tools/call", "tools/call"]
+
+
+@pytest.mark.requirement("TOOL-23", "M:TOOL-12", "SEED-19")
+def test_a_tool_that_fails_raises_with_its_result(talking_both: Both) -> None:
+    _, client = talking_both
+    with pytest.raises(minimcp.ToolError, match="it") as caught:
+        client.call_tool("fails")
+    assert not isinstance(caught.value, minimcp.RpcError) and end_of(client, "fails-empty") == "ToolError"
+    for found in (caught.value.result, client.call_tool("fails", raise_on_error=False)):
+        assert found.is_error and "it " in found.text and "broke" in found.text
+        assert [block.type for block in found.content] == ["text", "text"]
+
+
+@pytest.mark.requirement("TOOL-28", "TOOL-38", "M:TOOL-9")
+@pytest.mark.parametrize("revision", ["2025-06-18", *ERAS])
+def test_structured_content_is_checked_against_the_listed_schema(scripted: Script, revision: str) -> None:
+    with scripted(list="schemas").connect(revision) as client:
+        unlisted = client.call_tool("structured", {"structuredContent": {"n": "any"}})
+        assert unlisted.structured_content == {"n": "any"}
+        client.list_tools()
+        good = client.call_tool("structured", {"structuredContent": {"n": 1, "more": True}})
+        assert good.structured_content == good.value == {"n": 1, "more": True}
+        for wrong in ({"n": "1"}, {}, {"n": 1.5}):
+            with pytest.raises(minimcp.ProtocolViolation, match="structured"):
+                client.call_tool("structured", {"structuredContent": wrong}, timeout=NEVER)
+        assert end_of(client, "structured") == "ProtocolViolation"
+        assert end_of(client, "fails") == "ToolError"  # a failure needs no structured content
+
+
+# ---------------------------------------------------------------- what is not sent
+
+
+@pytest.mark.requirement("LIFE-13", "LIFE-16", "LIFE-23")
+@pytest.mark.parametrize("mode", ["auto", "handshake"])
+def test_what_the_server_did_not_declare_is_refused_before_anything_is_sent(scripted: Script, mode: str) -> None:
+    server = scripted(capabilities={"prompts": {}})
+    with server.connect(mode) as client:
+        client.ping()
+        before = server.methods()
+        for call in (
+            client.list_tools, lambda: client.call_tool("echo"), lambda: client.call_tools([("echo", {})]),
+            lambda: client.set_log_level("info"),
+        ):  # fmt: skip
+            with pytest.raises(minimcp.CapabilityNotSupported) as caught:
+                call()
+            assert not caught.value.from_peer
+    assert server.methods() == before
+
+
+@pytest.mark.requirement("STDIO-05", "M:STD-3", "BASE-12")
+def test_arguments_that_are_no_json_are_the_callers_mistake(talking_both: Both) -> None:
+    server, client = talking_both
+    circle: List[Any] = []
+    circle.append(circle)
+    wrong: Dict[str, Any] = {"nan": float("nan"), "infinity": [float("inf")], "bytes": b"y", "set": {1}, "x": circle}
+    for arguments in (*({name: value} for name, value in wrong.items()), ["x"], "x"):
+        with pytest.raises((TypeError, ValueError)):
+            client.call_tool("echo", arguments, timeout=WAIT)
+    assert client.call_tool("echo").text == "well"
+    assert server.methods() == ["tools/call"]

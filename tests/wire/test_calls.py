@@ -1,0 +1,373 @@
+"""Calls as raw bytes: progress, log lines, cancellation, whatever a handler raises or returns, and stray output.
+
+C18, C19, C23, C28 to C30 and C37 of the fault catalogue.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..rows import for_each
+from .conftest import Serve, every, speaking
+from .harness import RawServer
+from .messages import (
+    HANDSHAKES,
+    INTERNAL,
+    LEVEL_KEY,
+    METHOD,
+    MODERN,
+    PARAMS,
+    encode,
+    modern,
+    notification,
+    request,
+)  # fmt: skip
+
+LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+def told(server: RawServer, kind: str) -> list[dict[str, Any]]:
+    """The params of the notifications that came so far, all of this kind."""
+    found = server.fence()
+    assert all(message["method"] == f"notifications/{kind}" for message in found), found
+    return [message["params"] for message in found]
+
+
+def levels(server: RawServer, **meta: Any) -> list[str]:
+    """The levels of the log lines of a call that logs on all."""
+    server.result("tools/call", {"name": "log_all", "arguments": {}, **({"_meta": meta} if meta else {})})
+    return [one["level"] for one in told(server, "message")]
+
+
+# ---------------------------------------------------------------- progress
+
+
+@pytest.mark.requirement("PROG-01", "PROG-03", "PROG-06", "M:PROG-1", "M:PROG-2", "BASE-09")
+@every
+@for_each("token", ["t", "", 0, 1, -5, 2**53 + 1, "0"])
+def test_the_token_comes_back_as_it_went(server: RawServer, token: Any) -> None:
+    assert server.call("count", {"n": 3}, token=token)["content"][0]["text"] == "3"
+    found = told(server, "progress")
+    assert [(one["progress"], one["total"]) for one in found] == [(1, 3), (2, 3), (3, 3)]
+    assert all(type(one["progressToken"]) is type(token) and one["progressToken"] == token for one in found)
+    named = server.revision != "2024-11-05"
+    assert [one.get("message") for one in found] == [f"step {n}" if named else None for n in (1, 2, 3)]
+
+
+@pytest.mark.requirement("PROG-07", "PROG-08", "PROG-09", "M:PROG-5", "M:PROG-8", "PROG-01", "M:PROG-1")
+@every
+def test_what_is_no_token_gets_no_progress(server: RawServer) -> None:
+    """Refused or ignored, never sent back; and progress from a client that was asked nothing is dropped."""
+    server.call("count", {"n": 3})
+    for token in (True, 1.5, None, [], {}):
+        params = {"name": "count", "arguments": {"n": 2}, "_meta": {"progressToken": token}}
+        assert server.ask("tools/call", params).get("error", {}).get("code", PARAMS) == PARAMS
+    for given in ({"progressToken": 1, "progress": 1}, {"progress": 1}, {"progressToken": []}, {}):
+        server.notify("notifications/progress", given)
+
+
+@pytest.mark.requirement("PROG-03", "PROG-04", "PROG-05", "M:PROG-3")
+@every
+def test_progress_only_grows_may_be_a_fraction_and_needs_no_total(server: RawServer) -> None:
+    server.call("report", {"values": [0, 0.25, 5, 3, 5, 6, 6.5, -1, 7, 1e300]}, token="t")
+    found = told(server, "progress")
+    assert [one["progress"] for one in found] == [0, 0.25, 5, 6, 6.5, 7, 1e300]
+    assert all("total" not in one and "message" not in one for one in found)
+
+
+@pytest.mark.requirement("PROG-02", "PROG-04", "PROG-08", "PROG-09", "M:PROG-2")
+def test_every_report_is_sent_in_order_before_the_answer_under_its_own_token(server: RawServer) -> None:
+    ids = [server.begin_call("count", {"n": 200}, token=n) for n in range(10)]
+    seen: dict[Any, list[Any]] = {n: [] for n in range(10)}
+    while len(ids) > sum(each[-1:] == ["answered"] for each in seen.values()):
+        message = server.message()
+        if "id" in message:
+            seen[ids.index(message["id"])].append("answered")
+        else:
+            seen[message["params"]["progressToken"]].append(message["params"]["progress"])
+    assert seen == {n: [*range(1, 201), "answered"] for n in range(10)}
+
+
+@pytest.mark.requirement("PROG-11", "M:PROG-4", "M:PROG-2")
+@every
+def test_nothing_comes_after_the_answer(server: RawServer) -> None:
+    server.call("report_late", {"name": "after"}, token="t")
+    server.text("release", {"name": "after"})
+    server.text("wait_for", {"name": "after", "what": "begin"})
+
+
+# ---------------------------------------------------------------- log lines
+
+
+@pytest.mark.requirement("LOG-01", "LOG-02", "LOG-04", "LOG-05", "LOG-06", "LOG-03", "LOG-07", "M:LOG-7", "SEED-08")
+@pytest.mark.parametrize("revision", HANDSHAKES)
+def test_a_session_has_a_level(serve: Serve, revision: str) -> None:
+    server = serve()
+    assert server.initialize(revision)["capabilities"]["logging"] == {}
+    assert levels(server) == LEVELS[1:], "before a level is set the server decides"
+    for number, level in enumerate(LEVELS):
+        assert server.result("logging/setLevel", {"level": level}) == {}
+        assert levels(server) == LEVELS[number:]
+    assert server.result("logging/setLevel", {"level": "warn"}) == {}  # an alias some clients send
+    for level in ({"level": wrong} for wrong in ("loud", "", "ERROR", 3, None, [], True)):
+        assert server.ask("logging/setLevel", level)["error"]["code"] == PARAMS
+    assert server.ask("logging/setLevel", {})["error"]["code"] == PARAMS
+    assert levels(server) == LEVELS[3:]
+
+
+@pytest.mark.requirement("M:LOG-1", "M:LOG-2", "M:LOG-3", "M:LOG-6", "M:LOG-8", "M:BASE-11", "LOG-11", "M:LOG-4")
+def test_a_modern_request_has_a_level_of_its_own(serve: Serve) -> None:
+    """In a session too, and without one it hears nothing."""
+    server = serve("2025-06-18")
+    server.result("logging/setLevel", {"level": "emergency"})
+    server.revision = MODERN
+    assert server.result("server/discover")["capabilities"]["logging"] == {}
+    for number, level in enumerate(LEVELS):
+        assert levels(server, **{LEVEL_KEY: level}) == LEVELS[number:]
+        assert levels(server) == []
+    for wrong in ("verbose", "", 3, None, [], True):
+        params = {"name": "log_all", "arguments": {}, "_meta": {LEVEL_KEY: wrong}}
+        assert server.ask("tools/call", params)["error"]["code"] == PARAMS
+    server.revision = "2025-06-18"
+    assert levels(server) == LEVELS[7:]
+
+
+@pytest.mark.requirement("LOG-01", "M:LOG-4")
+def test_logging_switched_off(serve: Serve) -> None:
+    server = serve("2024-11-05", logging=False)
+    assert "logging" not in server.result("initialize", {**hello_again()})["capabilities"]
+    for revision in ("2024-11-05", MODERN):
+        server.revision = revision
+        assert server.ask("logging/setLevel", {"level": "debug"})["error"]["code"] == METHOD
+        assert levels(server, **{LEVEL_KEY: "debug"}) == []
+    assert "logging" not in server.result("server/discover")["capabilities"]
+
+
+def hello_again() -> dict[str, Any]:
+    return {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}}
+
+
+@pytest.mark.requirement("LOG-06")
+@speaking("2024-11-05", MODERN)
+@for_each("data", ["text", "", None, 5, 0.5, True, [1, None], {"a": {"b": []}}, "\u2028\n"])
+def test_log_data_is_any_json(server: RawServer, data: Any) -> None:
+    for logger in ("", "my.logger"):
+        arguments = {"level": "error", "data": data, "logger": logger}
+        meta = {"_meta": {LEVEL_KEY: "debug"}} if server.revision == MODERN else {}
+        server.result("tools/call", {"name": "log", "arguments": arguments, **meta})
+        (found,) = told(server, "message")
+        assert (found["level"], found["data"], found.get("logger", "")) == ("error", data, logger)
+
+
+# ---------------------------------------------------------------- C18, C19: cancellation
+
+
+@pytest.mark.requirement("CANC-01", "CANC-05", "CANC-09", "BASE-10", "M:CAN-4", "M:BASE-8", "M:CAN-2")
+@speaking("2024-11-05", "2025-11-25", MODERN)
+def test_c18_a_cancellation_of_nothing_is_ignored(server: RawServer) -> None:
+    for params in (
+        *({"requestId": id} for id in ("never sent", 987654, None, [], {}, True, 1.5)), {}, {"reason": "none"},
+        {"requestId": "x", "reason": 5}, [1], "x", None,
+    ):  # fmt: skip
+        server.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+    server.write({"jsonrpc": "2.0", "method": "notifications/cancelled"})
+    for _ in range(50):  # nor can a finished request be cancelled
+        server.call("echo", {"text": "x"}, id="done")
+        server.notify("notifications/cancelled", {"requestId": "done"})
+
+
+@pytest.mark.requirement("CANC-13")
+@for_each("wrong", ["7", 7.0, True, None])
+def test_c18_an_id_of_another_type_cancels_nothing(older: RawServer, wrong: Any) -> None:
+    older.begin_call("hold", {"name": f"type {wrong!r}"}, id=7)
+    older.notify("notifications/cancelled", {"requestId": wrong})
+    assert older.fence() == []
+    older.text("release", {"name": f"type {wrong!r}"})
+    assert older.answer(7)["result"]["content"][0]["text"] == "released"
+
+
+@pytest.mark.requirement("CANC-04", "CANC-13", "M:STD-7", "M:STD-8", "M:STD-17", "M:CAN-1", "M:CAN-3", "M:CAN-10")
+@pytest.mark.requirement("PROG-11", "M:CAN-11", "M:PROG-4")
+@every
+def test_c19_the_handler_sees_it_and_nothing_is_answered(server: RawServer) -> None:
+    """Progress before the cancel is sent; after it, progress raises in the handler and no result is sent."""
+    server.begin_call("watch", {"name": "seen"}, id="cancelled")
+    server.text("wait_for", {"name": "seen", "what": "begin"})
+    server.notify("notifications/cancelled", {"requestId": "cancelled", "reason": "changed my mind"})
+    assert server.text("wait_for", {"name": "seen", "what": "end"}) == "cancelled True"
+    assert server.fence() == []
+    server.begin_call("report_when_released", {"name": "late"}, id="late", token="t")
+    assert server.message()["params"]["progress"] == 1
+    server.notify("notifications/cancelled", {"requestId": "late"})
+    assert server.fence() == []  # the cancel has been read
+    server.text("release", {"name": "late"})
+    server.text("wait_for", {"name": "late", "what": "begin"})
+    assert server.text("wait_for", {"name": "late", "what": "end"}) == "cancelled"
+
+
+@pytest.mark.requirement("CANC-04", "M:CAN-11")
+def test_c19_a_deaf_handler_ends_unheard(server: RawServer) -> None:
+    server.begin_call("hold", {"name": "deaf"}, id="deaf")
+    server.text("wait_for", {"name": "deaf", "what": "begin"})
+    server.notify("notifications/cancelled", {"requestId": "deaf"})
+    assert server.fence() == []
+    server.text("release", {"name": "deaf"})
+    assert server.fence() == []
+    assert server.call("echo", {"text": "again"}, id="deaf")["content"][0]["text"] == "again"
+
+
+@pytest.mark.requirement("CANC-02", "CANC-07", "M:CAN-12")
+@pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
+def test_c19_a_thousand_races(serve: Serve, revision: str) -> None:
+    server = serve(revision)
+    tools = [("echo", {"text": "x"}), ("count", {"n": 3}), ("slow", {"seconds": 0.001})]
+    lines = []
+    for n in range(1000):
+        tool, arguments = tools[n % 3]
+        params: dict[str, Any] = {"name": tool, "arguments": arguments, "_meta": {"progressToken": "t"}}
+        lines.append(encode(request(n, "tools/call", modern(params) if revision == MODERN else params)))
+        lines.append(encode(notification("notifications/cancelled", {"requestId": n})))
+    server.send(b"".join(lines))
+    messages = server.fence()
+    assert server.text("echo", {"text": "alive"}) == "alive"
+    server.close_input()  # who won the race may still be about to write: at the end of the output all have
+    found = [message["id"] for message in [*messages, *server.aside, *server.rest()] if "id" in message]
+    assert len(found) == len(set(found))  # never two answers
+    assert server.exit() == 0
+
+
+def test_c19_a_cancelled_call_that_waits_for_a_worker_never_starts(serve: Serve, tmp_path: Path) -> None:
+    server = serve("2025-06-18", limits={"workers": 2})
+    gates = {name: tmp_path / name for name in ("a", "b")}
+    for name, gate in gates.items():  # they keep their workers: what sleeps by its Context gives its place away
+        os.mkfifo(gate)
+        server.begin_call("hold_file", {"path": str(gate)}, id=name)
+    server.begin_call("grow", {"name": "ghost"}, id="queued")
+    server.begin_call("echo", {"text": "behind it"}, id="behind")
+    server.notify("notifications/cancelled", {"requestId": "queued"})
+    assert server.fence() == []
+    for name, gate in gates.items():
+        gate.write_bytes(b"")
+        assert server.answer(name)["result"]["content"][0]["text"] == "released"
+    assert server.answer("behind")["result"]["content"][0]["text"] == "behind it"
+    assert "ghost" not in [tool["name"] for tool in server.result("tools/list")["tools"]]
+
+
+# ---------------------------------------------------------------- C28 to C30: what a handler does
+
+RAISED = [
+    "SystemExit", "exit", "KeyboardInterrupt", "MemoryError", "RecursionError", "GeneratorExit", "StopIteration",
+    "Wordless", "Stray", "OSError", "BrokenPipeError", "ValueError",
+]  # fmt: skip
+HOPELESS = [
+    "nan", "infinity", "bytes", "cycle", "unprintable", "unprintable inside", "set", "complex", "odd keys",
+    "generator", "function", "deep", "huge number",
+]  # fmt: skip
+
+
+@pytest.mark.requirement("BASE-21", "TOOL-19", "BASE-08", "M:TOOL-11")
+@pytest.mark.parametrize("revision", ["2024-11-05", MODERN])
+def test_c28_whatever_a_tool_raises_is_an_error_result_and_no_worker_is_lost(serve: Serve, revision: str) -> None:
+    server = serve(revision, limits={"workers": 2})
+    for kind in RAISED * 3:
+        found = server.call("raiser", {"kind": kind})
+        text = found["content"][0]["text"]
+        assert found["isError"] is True and text and "Traceback" not in text, found
+    assert server.status("Threads") <= 2 + 8
+
+
+@pytest.mark.requirement("BASE-07", "M:BASE-7", "M:ERR-6")
+def test_an_error_of_the_authors_own_choice(server: RawServer) -> None:
+    for kind, error in (
+        ("Own", {"code": 1234, "message": "my own", "data": {"x": [1]}}),
+        ("InvalidParams", {"code": PARAMS, "message": "not these"}),
+    ):
+        assert server.ask("tools/call", {"name": "raiser", "arguments": {"kind": kind}})["error"] == error
+
+
+@pytest.mark.requirement("M:ERR-10")
+@pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
+def test_masked_errors_say_nothing(serve: Serve, revision: str) -> None:
+    server = serve(revision, mask_errors=True)
+    found = server.call("raiser", {"kind": "OSError"})
+    text = found["content"][0]["text"]
+    assert found["isError"] is True and "space" not in text and "Internal error" in text
+    assert "No space left" in server.stderr()  # for the author
+
+
+@pytest.mark.requirement("BASE-21", "M:BASE-21", "TOOL-17")
+@speaking("2024-11-05", "2025-11-25", MODERN)
+@for_each("kind", HOPELESS)
+def test_c29_what_cannot_be_sent_is_an_error(server: RawServer, kind: str) -> None:
+    reply = server.ask("tools/call", {"name": "returns", "arguments": {"kind": kind}})
+    if "error" in reply:
+        assert reply["error"]["code"] == INTERNAL
+    elif kind not in ("huge number", "set", "deep", "odd keys", "bytes", "generator"):
+        assert reply["result"]["isError"] is True, reply
+    nothing = server.call("returns", {"kind": "none"})  # is something too
+    assert isinstance(nothing["content"], list) and not nothing.get("isError")
+
+
+def test_c29_ten_megabytes(server: RawServer) -> None:
+    assert len(server.text("returns", {"kind": "large"})) == 10_000_000
+
+
+def test_c30_tools_that_never_return_or_ignore_their_cancel(serve: Serve) -> None:
+    """The server lives, cancels are taken, and the end of input ends the process at the grace."""
+    server = serve("2025-06-18", limits={"drain_grace": 0.1})
+    for n in range(5):
+        server.begin_call("never", id=n)
+        server.begin_call("hold", {"name": "deaf"}, id=f"deaf {n}")
+        server.notify("notifications/cancelled", {"requestId": f"deaf {n}"})
+    server.lives()
+    for n in range(3):
+        server.notify("notifications/cancelled", {"requestId": n})
+    server.text("release", {"name": "deaf"})
+    server.lives()
+    server.close_input()
+    assert {message["id"] for message in server.rest()} <= {3, 4}
+    assert server.exit() == 0
+
+
+@pytest.mark.requirement("TOOL-16", "TOOL-18", "TOOL-20", "TOOL-21", "TOOL-22", "M:TOOL-10", "M:TOOL-11")
+@every
+def test_arguments_that_do_not_fit_or_are_missing(server: RawServer) -> None:
+    for arguments in ({"a": "one", "b": 2}, {"a": 1}, {"a": 1, "b": None}, {"a": 1.5, "b": 2}, {"a": True, "b": 1}):
+        found = server.call("add", arguments)
+        assert found["isError"] is True, (arguments, found)
+    for params in ({}, {"name": 1}, {"name": "nobody"}, *({"name": "add", "arguments": wrong} for wrong in ([], "x"))):
+        assert server.ask("tools/call", params)["error"]["code"] == PARAMS, params
+    assert server.result("tools/call", {"name": "about"})["content"]
+
+
+# ---------------------------------------------------------------- C23, C37: only messages reach the wire
+
+WAYS = ["print", "os.write", "sys.__stdout__", "buffer", "child", "system"]
+
+
+@pytest.mark.requirement("STDIO-04", "STDIO-06", "M:STD-2", "M:STD-4")
+@pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
+def test_c23_stray_output_goes_to_stderr_and_a_tool_reads_no_input(serve: Serve, revision: str) -> None:
+    server = serve(revision)
+    for way in WAYS:
+        assert server.text("prints", {"kind": way}) == "printed", way
+    for id in [server.begin_call("prints", {"kind": "print"}) for _ in range(200)]:
+        assert server.answer(id)["result"]["content"][0]["text"] == "printed"
+    assert server.text("prints", {"kind": "input"}) == "''"
+    server.close_input()
+    assert server.rest() == [] and server.exit() == 0
+    assert [way for way in WAYS if f"stray {way}" not in server.stderr()] == []
+
+
+@pytest.mark.requirement("STDIO-04")
+def test_c37_a_child_process_inherits_no_wire(serve: Serve) -> None:
+    server = serve("2025-06-18")
+    found = dict(line.split(" ", 1) for line in server.text("child_descriptors").splitlines())
+    assert server.process.stdin is not None and server.process.stdout is not None
+    assert sorted(found) == ["0", "1", "2"], found
+    wire = {os.readlink(f"/proc/self/fd/{stream.fileno()}") for stream in (server.process.stdin, server.process.stdout)}
+    assert not wire & set(found.values()), found
