@@ -223,11 +223,12 @@ def test_the_first_of_a_group_that_fails_ends_the_wait(wire: Wire) -> None:
 
 def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
     calls = [wire.calls.start("work", no_params) for _ in range(3)]
-    shared, own = Deadline(0.05), Deadline(0.05)
+    shared, own = Deadline(WAIT), Deadline(WAIT)
     waits = [Task(wire.calls.wait, call, deadline) for call, deadline in zip(calls, (shared, shared, NEVER))]
     assert eventually(lambda: [call.deadline for call in calls] == [shared, shared, NEVER])
     resume = wire.calls.pause_all()
     assert shared._pauses == 1 and not own._pauses and not NEVER._pauses
+    shared._left = 0.01
     resume()
     resume()
     assert not shared._pauses

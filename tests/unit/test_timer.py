@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any, List
 
 import pytest
 
@@ -96,13 +97,18 @@ def test_a_timeout_calls_once_and_not_when_it_is_stopped() -> None:
     assert not rung.acquire(blocking=False)
 
 
-def test_a_paused_timeout_goes_on_with_what_is_left(time: MovedTime) -> None:
+def test_a_paused_timeout_goes_on_with_what_is_left(time: MovedTime, monkeypatch: pytest.MonkeyPatch) -> None:
+    armed: List[Any] = []
+    monkeypatch.setattr(timer, "after", lambda seconds, look: armed.append((seconds, look)) or armed.clear)
     rung = threading.Event()
-    timeout = Timeout(0.05, rung.set)
+    timeout = Timeout(3600, rung.set)
     timeout.pause()
-    time.ahead += 3600
-    timeout._cancel()
-    timeout._look()  # it stands: the timer looks again
-    assert not rung.is_set()
+    time.ahead += 7200
+    armed[0][1]()
     timeout.resume()
-    wait_for(rung)
+    time.ahead += 1800
+    armed[1][1]()
+    assert not rung.is_set() and [round(seconds, -2) for seconds, _ in armed] == [3600, 3600, 1800]
+    time.ahead += 1801
+    armed[2][1]()
+    assert rung.is_set() and len(armed) == 3
