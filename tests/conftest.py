@@ -7,8 +7,10 @@ MINIMCP_SWITCH_INTERVAL (seconds) sets the interpreter's switch interval for the
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -23,6 +25,12 @@ SETTLE = 10.0
 """Seconds that the threads, descriptors and children of a test may take to go away after it."""
 
 
+LONGEST = 300.0
+"""Seconds after which a test that does not end ends the run, with all threads shown."""
+
+STDERR = pytest.StashKey[int]()
+"""A descriptor of the stderr that is not captured."""
+
 MANIFEST_LINE = pytest.StashKey[str]()
 """How many rows of the specification are tested; left here by tests/test_requirements.py."""
 
@@ -32,18 +40,34 @@ os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gett
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the switch interval that the environment asks for, and have servers find bytecode.
+    """Set the switch interval that the environment asks for, and have signals and bytecode where they are not.
 
-    Where Python is told to write none, each of the hundreds of processes that tests start would compile the library:
-    they share a folder of this run's own.
+    Signals may be ignored, as under nohup: tests send them, and servers would inherit that. Where Python is told to
+    write no bytecode, each of the hundreds of processes that tests start would compile the library: they share a
+    folder of this run's own.
     """
     interval = os.environ.get("MINIMCP_SWITCH_INTERVAL")
     if interval:
         sys.setswitchinterval(float(interval))
+    for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", lambda number, frame: None)):
+        if getattr(signal, name, None) and signal.getsignal(getattr(signal, name)) == signal.SIG_IGN:
+            signal.signal(getattr(signal, name), handler)
+    config.stash[STDERR] = os.dup(2)
+    config.add_cleanup(lambda: os.close(config.stash[STDERR]))
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         folder = tempfile.TemporaryDirectory(prefix="minimcp-bytecode-")
         os.environ["PYTHONPYCACHEPREFIX"] = folder.name
         config.add_cleanup(folder.cleanup)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End the run when a test does not end."""
+    faulthandler.dump_traceback_later(LONGEST, exit=True, file=item.config.stash[STDERR])
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
