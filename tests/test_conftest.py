@@ -90,7 +90,7 @@ def test_each_kind_of_leak_fails_the_test_that_made_it(tmp_path: Path) -> None:
     done = run_python(
         ["-m", "pytest", "-p", "tests.conftest", "-c", str(ROOT / "setup.cfg"), "--rootdir", str(tmp_path)]
         + ["-p", "no:cov", "-p", "no:hypothesispytest", str(suite)],
-        seconds=60,
+        seconds=240,
     )
     printed = done.stdout.decode()
     failed = set(re.findall(r"^(?:ERROR|FAILED) \S*::(\w+)", printed, re.MULTILINE))

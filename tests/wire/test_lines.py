@@ -471,9 +471,9 @@ def test_c14_a_last_line_without_a_line_feed_is_answered_as_what_it_is(serve: Se
 
 @pytest.mark.requirement("STDIO-12", "M:STD-14")
 def test_c14_both_directions_flow_at_once(serve: Serve) -> None:
-    """Twenty megabytes each way, with nothing read before all is written."""
+    """Eight megabytes each way, with nothing read before all is written."""
     server = serve("2025-06-18")
-    server.send(b"".join(sized(n, MEGABYTE) for n in range(20)))
-    for n in range(20):
+    server.send(b"".join(sized(n, MEGABYTE) for n in range(8)))
+    for n in range(8):
         assert server.answer(n)["result"]["content"][0]["text"] == "x" * MEGABYTE
     server.lives()
