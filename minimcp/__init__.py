@@ -48,9 +48,9 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .http.options import HttpOptions
     from .http.streams import EventStore
     from .server.context import Context, current_context
-    from .server.decorators import prompt, resource, tool
+    from .server.options import prompt, resource, tool
     from .server.executors import Serial
-    from .server.logging import LogHandler
+    from .server.context import LogHandler
     from .server.paths import resolve_inside
     from .server.questions import Elicit, ElicitUrl, ListRoots, Sample
     from .server.server import Server, serve
@@ -92,10 +92,9 @@ _MODULES = {
     "http.headers": "HttpRequest HttpResponse",
     "http.options": "HttpOptions",
     "http.streams": "EventStore",
-    "server.context": "Context current_context",
-    "server.decorators": "prompt resource tool",
+    "server.context": "Context LogHandler current_context",
     "server.executors": "Serial",
-    "server.logging": "LogHandler",
+    "server.options": "prompt resource tool",
     "server.paths": "resolve_inside",
     "server.questions": "Elicit ElicitUrl ListRoots Sample",
     "server.server": "Server serve",

@@ -70,15 +70,12 @@ class UnitContext(Context):
     @property
     def reports(self) -> list[Progress]:
         """The progress that was reported, in order; as for a real client without those that did not increase."""
-        return [Progress.from_wire(params) for params in self._sent_params("notifications/progress")]
+        return [Progress.from_wire(each["params"]) for each in self.sent if each["method"] == "notifications/progress"]
 
     @property
     def logs(self) -> list[LogMessage]:
         """The log messages that were sent, in order: each has ``level``, ``data`` and ``logger``."""
-        return [LogMessage.from_wire(params) for params in self._sent_params("notifications/message")]
-
-    def _sent_params(self, method: str) -> list[dict[str, Json]]:
-        return [message["params"] for message in self.sent if message["method"] == method]
+        return [LogMessage.from_wire(each["params"]) for each in self.sent if each["method"] == "notifications/message"]
 
     def cancel(self, reason: Optional[str] = None) -> None:
         """Cancel the request, as its client would; functions of ``ctx.on_cancel`` are called at once, on this thread.
@@ -86,11 +83,11 @@ class UnitContext(Context):
         Args:
             reason: Why; None says nothing.
         """
-        self._exchange.cancel(reason)
+        self._incoming.cancel(reason)
 
     def __enter__(self) -> UnitContext:
         self._outer.append(getattr(here, "request", None))
-        here.request = self._exchange
+        here.request = self._incoming
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -144,11 +141,11 @@ def context(
     peer = Peer(spoken, info=client_info, capabilities=dict(capabilities), log_rank=LOG_LEVELS[log_level])
     asked = dict(params or {})
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
-    exchange = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), sink)
-    exchange.server = _config() if server is None else server._config
+    incoming = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), sink)
+    incoming.server = _config() if server is None else server._config
     if method in CARRIERS:
-        exchange.asker = _ScriptedAsker(exchange, answers or {}, sink.questions)
-    made = UnitContext(exchange)
+        incoming.asker = _ScriptedAsker(incoming, answers or {}, sink.questions)
+    made = UnitContext(incoming)
     made.sent, made.questions, made._outer = sink.sent, sink.questions, []
     return made
 
@@ -163,7 +160,7 @@ def _config() -> ServerConfig:
     return config
 
 
-def _no_server(context: Context, peer: Peer, uri: str) -> NoReturn:
+def _no_server(incoming: IncomingRequest, uri: str, context: Context) -> NoReturn:
     raise AssertionError(f"the handler reads {uri}, and the test has no server: context(server=...)")
 
 
@@ -184,15 +181,15 @@ class _Record(Sink):
 class _ScriptedAsker(Asker):
     """Answers questions with what the test gave."""
 
-    def __init__(self, exchange: IncomingRequest, answers: Answers, questions: list[Question]) -> None:
-        super().__init__(exchange)
+    def __init__(self, incoming: IncomingRequest, answers: Answers, questions: list[Question]) -> None:
+        super().__init__(incoming)
         self._script, self._questions = answers, questions
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
         return {each.key: self._answer(each) for each in asked}
 
     def _answer(self, asked: Asked) -> Any:
-        peer, kind = self._exchange.peer, KINDS[asked.question.method]
+        peer, kind = self._incoming.peer, KINDS[asked.question.method]
         parts = peer.capabilities[kind.capability]
         request, write = kind.read(asked.question.sealed(asked.params), parts, peer.revision)
         question = Question(asked.key, kind.handler, request)

@@ -14,12 +14,10 @@ Answer = Callable[[Dict[str, Any]], Any]
 
 
 def error(code: int, text: str = "no", data: Any = None) -> Answer:
-    """Answers with an error."""
     return lambda message: {"error": {"code": code, "message": text, **({} if data is None else {"data": data})}}
 
 
 def result(**members: Any) -> Answer:
-    """Answers with a result."""
     return lambda message: {"result": members}
 
 
@@ -28,13 +26,11 @@ def silence(message: Dict[str, Any]) -> None:
 
 
 def initialized(revision: str = R4, **capabilities: Any) -> Answer:
-    """Answers `initialize`."""
     info = {"name": "scripted", "version": "0"}
     return result(protocolVersion=revision, serverInfo=info, capabilities=capabilities or {"tools": {}, "logging": {}})
 
 
 def discovered(*revisions: str, **more: Any) -> Answer:
-    """Answers `server/discover`."""
     return result(supportedVersions=list(revisions or [R5]), capabilities={"tools": {}, "logging": {}}, **more)
 
 
@@ -70,11 +66,9 @@ class AnsweringPipe(ScriptedPipe):
             self.give(dumps({"jsonrpc": "2.0", "id": message["id"], **found}))
 
     def methods(self) -> List[str]:
-        """What was called, in order."""
         return [message["method"] for message in self.messages if "method" in message]
 
     def ask(self, method: str, *, id: Any = "s1", **params: Any) -> None:
-        """Call the client."""
         self.give(request(id, method, **params))
 
     def heard(self, count: int) -> Dict[Any, Any]:

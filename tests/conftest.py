@@ -10,27 +10,21 @@ from __future__ import annotations
 import faulthandler
 import os
 import re
-import signal
 import sys
 import tempfile
 import threading
 import time
-from typing import Any, Generator, Iterator, List, Set
+from typing import Any, Generator, Iterator, List, Set, TextIO
 
 import pytest
 
-from .support import KEPT, KEPT_THREADS, WAIT, Held, eventually, held
+from .support import KEPT, KEPT_THREADS, WAIT, Held, eventually, held, usual_signals
 
 SETTLE = 10.0
 """Seconds that the threads, descriptors and children of a test may take to go away after it."""
 
 
-LONGEST = 300.0
-"""Seconds after which a test that does not end ends the run, with all threads shown."""
-
-STDERR = pytest.StashKey[int]()
-"""A descriptor of the stderr that is not captured."""
-
+HANG_LOG = pytest.StashKey[TextIO]()
 MANIFEST_LINE = pytest.StashKey[str]()
 """How many rows of the specification are tested; left here by tests/test_requirements.py."""
 
@@ -39,21 +33,21 @@ MANIFEST_LINE = pytest.StashKey[str]()
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gettempdir(), "minimcp-hypothesis"))
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Set the switch interval that the environment asks for, and have signals and bytecode where they are not.
+LONGEST = 280.0
+"""Seconds after which a test has hung: its process shows where its threads are, and ends."""
 
-    Signals may be ignored, as under nohup: tests send them, and servers would inherit that. Where Python is told to
-    write no bytecode, each of the hundreds of processes that tests start would compile the library: they share a
-    folder of this run's own.
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the switch interval that the environment asks for, keep a way to say where a test hangs, and have bytecode.
+
+    Where Python is told to write none, each of the hundreds of processes that tests start would compile the library:
+    they share a folder of this run's own.
     """
+    usual_signals()
+    config.stash[HANG_LOG] = os.fdopen(os.dup(2), "w")
     interval = os.environ.get("MINIMCP_SWITCH_INTERVAL")
     if interval:
         sys.setswitchinterval(float(interval))
-    for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", lambda number, frame: None)):
-        if getattr(signal, name, None) and signal.getsignal(getattr(signal, name)) == signal.SIG_IGN:
-            signal.signal(getattr(signal, name), handler)
-    config.stash[STDERR] = os.dup(2)
-    config.add_cleanup(lambda: os.close(config.stash[STDERR]))
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         folder = tempfile.TemporaryDirectory(prefix="minimcp-bytecode-")
         os.environ["PYTHONPYCACHEPREFIX"] = folder.name
@@ -61,13 +55,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """End the run when a test does not end."""
-    faulthandler.dump_traceback_later(LONGEST, exit=True, file=item.config.stash[STDERR])
-    try:
-        yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
+    """No test outlives `LONGEST`."""
+    faulthandler.dump_traceback_later(LONGEST, exit=True, file=item.config.stash[HANG_LOG])
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[HANG_LOG].close()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -105,12 +101,13 @@ def time_for_last_words() -> Iterator[None]:
     Tests of what happens when that time is over set it themselves.
     """
     from minimcp.client import subscriptions
-    from minimcp.engine import connection as channel
+    from minimcp.engine import connection as channel, pool
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("FAREWELL_SECONDS", "LAST_WORDS_SECONDS", "CLOSE_SECONDS"):
             patch.setattr(channel, name, WAIT)
         patch.setattr(subscriptions, "UNSUBSCRIBE_SECONDS", WAIT)
+        patch.setattr(pool, "IDLE_SECONDS", 0.2)
         yield
 
 

@@ -20,12 +20,10 @@ UPDATED = "notifications/resources/updated"
 
 
 def about(id: Any, method: str, **params: Any) -> Dict[str, Any]:
-    """A notice on a stream."""
     return notice(method, **params, _meta={SUBSCRIPTION_KEY: id})
 
 
 def agree(id: Any, **honored: Any) -> Dict[str, Any]:
-    """An acknowledgement."""
     return about(id, ACKNOWLEDGED, notifications=honored)
 
 

@@ -14,8 +14,6 @@ DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 
 
 class Import(NamedTuple):
-    """One import statement's one target."""
-
     line: int
     target: str
     """A path relative to minimcp/ when it is one of ours, else a dotted name."""

@@ -1,47 +1,18 @@
-"""The manifest: what the specification asks for, row by row, and what we knowingly do not do.
+"""The manifest: what the specification asks for, row by row, and what we knowingly do not do, read from manifest.txt.
 
-A row's id is that of the checklist it was taken from; ids of 2026-07-28 carry the prefix "M:". Summaries are
-our own short words: the page has the authority. A test names the rows that it shows with
-``@pytest.mark.requirement("BASE-01")``; tests/test_requirements.py holds rows, tests and gaps together.
-
-A later issue adds a section to a module of tests/manifest/ and takes its rows out of `GAPS` as it tests them.
+A test names the rows that it shows with ``@pytest.mark.requirement("BASE-01")``; tests/test_requirements.py holds
+rows, tests and gaps together.
 """
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional, Tuple
+import re
+from typing import Dict, List, NamedTuple, Optional
 
-from .manifest import (
-    ahead,
-    asking,
-    extending,
-    gaps,
-    handshake,
-    host,
-    http_client,
-    http_server,
-    modern,
-    subscriptions,
-    tools,
-)
-from .manifest.revisions import R1, R2, R3, R4, R5, Section
+from .support import ROOT
 
 SITE = "https://modelcontextprotocol.io/specification"
-
-SPANS: Dict[str, Tuple[str, Optional[str]]] = {
-    "1+": (R1, None),
-    "1-4": (R1, R4),
-    "1": (R1, R1),
-    "1-2": (R1, R2),
-    "1-3": (R1, R3),
-    "2": (R2, R2),
-    "3": (R3, R3),
-    "2-3": (R2, R3),
-    "2-4": (R2, R4),
-    "3-4": (R3, R4),
-    "4": (R4, R4),
-    "5+": (R5, None),
-}
+REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
 
 class Requirement(NamedTuple):
@@ -59,18 +30,27 @@ class Requirement(NamedTuple):
         return f"{SITE}/{self.since}/{self.page}"
 
 
-def _rows(section: Section) -> Tuple[Requirement, ...]:
-    page, rows = section
-    return tuple(Requirement(id, page, *SPANS[span], summary) for id, span, summary in rows)
+ROWS: List[Requirement] = []
+GAPS: Dict[str, str] = {}
+"""Rows without a test, each with its reason."""
 
 
-ROWS: Tuple[Requirement, ...] = tuple(
-    row
-    for module in (handshake, modern, tools, asking, host, subscriptions, extending, ahead, http_client, http_server)
-    for section in module.SECTIONS
-    for row in _rows(section)
-)
+def _read() -> None:
+    page, text = "", (ROOT / "tests" / "manifest.txt").read_text("utf-8")
+    for line in re.sub(r"\n  +", " ", text).splitlines():
+        if line.startswith("["):
+            page = line.strip("[]")
+        elif line.startswith("#") or not line:
+            continue
+        elif page == "gaps":
+            ids, _, reason = line.partition(": ")
+            GAPS.update(dict.fromkeys(ids.split(), reason))
+        else:
+            id, span, summary = line.split(None, 2)
+            first, last = span[0], span[-1]
+            until = None if last == "+" else REVISIONS[int(last) - 1]
+            ROWS.append(Requirement(id, page, REVISIONS[int(first) - 1], until, summary))
 
+
+_read()
 REQUIREMENTS: Dict[str, Requirement] = {row.id: row for row in ROWS}
-
-GAPS: Dict[str, str] = gaps.GAPS

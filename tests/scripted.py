@@ -110,7 +110,6 @@ class ScriptedPipe(Transport):
         self.frames.put([m if isinstance(m, bytes) or not isinstance(m, (dict, list)) else dumps(m) for m in messages])
 
     def end(self) -> None:
-        """Have the peer close its side."""
         self.frames.put([])
 
     def lines(self, count: int) -> List[Any]:
@@ -122,7 +121,6 @@ class ScriptedPipe(Transport):
 
 
 def dumps(value: Any) -> bytes:
-    """One frame."""
     return json.dumps(value).encode()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -31,6 +32,14 @@ class MovedTime:
     def monotonic(self) -> float:
         """As the real one, and `ahead` seconds more."""
         return time.monotonic() + self.ahead
+
+
+def usual_signals() -> None:
+    """Ignore no signal that a child would then ignore, too: what nohup or a shell has started begins so."""
+    for name in ("SIGINT", "SIGHUP", "SIGTERM"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
 
 
 def eventually(condition: Callable[[], object], seconds: float = WAIT) -> bool:
@@ -108,7 +117,6 @@ class Held(NamedTuple):
 
 
 def held() -> Held:
-    """A look at this process."""
     return Held(frozenset(threading.enumerate()), open_descriptors(), child_processes())
 
 

@@ -63,7 +63,7 @@ def test_the_chapters_are_numbered_and_each_sets_a_task() -> None:
 @pytest.mark.parametrize("chapter", COURSE, ids=lambda path: path.stem)
 def test_a_chapter_prints_what_stands_beside_it(chapter: Path) -> None:
     env = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = run_python([f"examples/{chapter.name}"], env=env, seconds=30)
+    done = run_python([f"examples/{chapter.name}"], env=env)
     assert (done.returncode, done.stderr.decode()) == (0, "")
     printed = done.stdout.decode().replace(sys.executable, "python3").replace(f"{ROOT}{os.sep}", "")
     assert printed.splitlines() == chapter.with_suffix(".txt").read_text(encoding="utf-8").splitlines()
@@ -82,14 +82,14 @@ def test_the_file_server_prints_what_it_says(folder: Path) -> None:
     commands = re.findall(r"^    \$ python3 (.+)\n((?:    (?!\$).+\n)+)", shown, re.M)
     assert len(commands) == 2
     for command, printed in commands:
-        done = run_python(shlex.split(command), cwd=folder, seconds=30)
+        done = run_python(shlex.split(command), cwd=folder)
         assert done.returncode == 0, done.stderr.decode()
         assert done.stdout.decode().rstrip().splitlines() == [line[4:] for line in printed.splitlines()]
 
 
 def test_the_example_tests_pass(folder: Path) -> None:
     tests = ["test_file_server.py", "12_testing.py"]
-    done = run_python(["-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=folder, seconds=60)
+    done = run_python(["-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=folder)
     assert done.returncode == 0, done.stdout.decode()
     assert b"8 passed" in done.stdout
 

@@ -54,7 +54,6 @@ REVISION = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
 @pytest.fixture(scope="module")
 def package() -> Dict[str, Module]:
-    """Every module of minimcp, by path."""
     return read_package()
 
 

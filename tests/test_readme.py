@@ -37,7 +37,6 @@ class Shelf:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the README's files."""
     for name, text in blocks("file").items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -45,7 +44,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _run(arguments: List[str], folder: Path) -> str:
-    done = run_python(arguments, cwd=folder, seconds=30)
+    done = run_python(arguments, cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode().replace("\r\n", "\n")
 

@@ -166,7 +166,6 @@ def test_arguments_are_json_and_the_oldest_revisions_have_texts_alone() -> None:
     colour, server = Enum("colour", {"RED": "red"}), Server("paint")
 
     def mix(one: colour, day: date) -> Dict[str, str]:
-        """Mix."""
         return {"one": one.name, "day": day.isoformat()}
 
     mix.__annotations__.update(one=colour, day=date)

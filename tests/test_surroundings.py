@@ -1,7 +1,7 @@
 """Where programs stand when they use the library: in a loop, in a pool, in one line, at their end.
 
-Elsewhere: forked processes (tests/wire/test_client_many.py, tests/wire/test_endings.py, tests/test_server.py), clients
-that are left open at the end (tests/wire/test_endings.py, tests/test_client.py), copies under another name on a bare
+Elsewhere: forked processes (tests/wire/test_client_ends.py, tests/test_server.py), clients
+that are left open at the end (tests/wire/test_client_ends.py, tests/test_client.py), copies under another name on a bare
 interpreter (tests/cli/test_vendor.py). Under gevent: ``python -m tests.surroundings.under_gevent``, with gevent.
 """
 
@@ -33,7 +33,6 @@ def target(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def client(target: Any) -> Iterator[Client]:
-    """A client of it."""
     with connect(target) as client:
         yield client
 

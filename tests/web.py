@@ -36,13 +36,10 @@ class Heard:
 
 
 class Wire:
-    """The way back to one client."""
-
     def __init__(self, sock: socket.socket, id: Any) -> None:
         self.sock, self.id = sock, id
 
     def raw(self, data: bytes) -> None:
-        """Exactly these bytes."""
         self.sock.sendall(data)
 
     def whole(self, status: int, body: bytes = b"", kind: Optional[str] = "application/json", **headers: str) -> None:
@@ -53,22 +50,18 @@ class Wire:
         self.raw("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
 
     def result(self, result: Any, **headers: str) -> None:
-        """The answer to the request."""
         self.whole(200, json.dumps({"jsonrpc": "2.0", "id": self.id, "result": result}).encode(), **headers)
 
     def error(self, code: int, message: str = "no", data: Any = None, status: int = 400) -> None:
-        """An error of the protocol."""
         error = {"code": code, "message": message, **({} if data is None else {"data": data})}
         self.whole(status, json.dumps({"jsonrpc": "2.0", "id": self.id, "error": error}).encode())
 
     def stream(self, **headers: str) -> None:
-        """The head of an event stream."""
         more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
         head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
         self.raw(f"{head}{more}\r\n".encode())
 
     def chunk(self, data: bytes) -> None:
-        """A piece of the stream."""
         self.raw(b"%x\r\n%s\r\n" % (len(data), data))
 
     def event(self, message: Any, id: str = "", retry: int = 0, event: str = "") -> None:
@@ -79,15 +72,12 @@ class Wire:
         self.chunk(f"{head}data: {data}\n\n".encode())
 
     def answer(self, result: Any = None, id: str = "") -> None:
-        """The answer as an event."""
         self.event({"id": self.id, "result": DONE if result is None else result}, id)
 
     def end(self) -> None:
-        """The end of the stream."""
         self.raw(b"0\r\n\r\n")
 
     def cut(self) -> None:
-        """The connection breaks."""
         self.sock.shutdown(socket.SHUT_RDWR)
 
 
@@ -183,7 +173,6 @@ class Peer:
 
     @property
     def methods(self) -> List[str]:
-        """What was heard, in order."""
         return [heard.method for heard in list(self.heard)]
 
 

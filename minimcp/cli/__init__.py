@@ -94,7 +94,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return PIPE_CODE
     except OSError as error:
         complain(prog, f"{error.filename or 'stdout'}: {error.strerror}")
-        _drop_stdout()
+        if error.filename is None:
+            _drop_stdout()
         return 3
 
 

@@ -7,15 +7,14 @@ import os
 import sys
 from collections import deque
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
-from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
-from .. import Client, Text, Tool, connect
+from .. import Client, Prompt, Text, Tool, connect
 from ..client.config import Servers, read_servers
 from ..errors import ConnectionFailed, ConnectionLost, McpError, MethodNotFound, RequestTimeout
+from ..schema.mismatch import nearest
 from . import Parser, UsageError, clean, complain, exit_code, one_line, say, tell
-from .terminal import Asker, ProgressBar, as_json
-from .values import parameters, properties, read_object, read_pairs, required, split_pair
+from .terminal import Asker, ProgressBar, as_json, parameters, properties, read_object, read_pairs, required, split_pair
 
 TARGET_HELP = 'a file (server.py), a URL, a name in mcp.json, or a command line in quotes ("python -m server --flag")'
 
@@ -28,6 +27,14 @@ STDERR_LINES = 40
 """Lines of a server's stderr that are shown when the connection fails."""
 
 STDIN = "-"
+
+SECTIONS = (
+    ("tools", "", "tools", Client.list_tools),  # most servers have nothing else
+    ("resources", "resources:\n\n", "resources", Client.list_resources),
+    ("resourceTemplates", "resource templates:\n\n", "resources", Client.list_resource_templates),
+    ("prompts", "prompts:\n\n", "prompts", Client.list_prompts),
+)
+"""What a server may list: the name in JSON, the heading, the capability, and what asks for it."""
 
 
 # ------------------------------------------------------------ what the commands share
@@ -82,15 +89,15 @@ def _connected(options: argparse.Namespace, elicit: Optional[Asker] = None) -> I
         McpError: As `connect`.
     """
     held: deque[str] = deque(maxlen=STDERR_LINES)
-    is_url = options.target.lower().startswith(("http://", "https://"))
     try:
         try:
             config = _config(options)
+            is_url = config is None and options.target.lower().startswith(("http://", "https://"))
             client = connect(
                 options.target, config=config, revision=options.revision, timeout=options.timeout,
                 connect_timeout=options.timeout, elicit=elicit, auth=options.token,
                 headers=None if options.header is None else dict(options.header),
-                stderr=None if options.verbose or (is_url and config is None) else held.append,
+                stderr=None if options.verbose or is_url else held.append,
             )
         except (TypeError, ValueError) as error:
             raise UsageError(str(error)) from None
@@ -135,6 +142,13 @@ def _block_text(block: Any) -> str:
     return clean(f"[{', '.join(str(word) for word in words if word)}]")
 
 
+def _printed_as_json(options: argparse.Namespace, value: Any, indent: Optional[int] = 2) -> bool:
+    """Whether JSON was asked for; then it is printed."""
+    if options.output == "json":
+        say(as_json(value, indent))
+    return bool(options.output == "json")
+
+
 # ------------------------------------------------------------ list
 
 
@@ -142,42 +156,24 @@ def list_command(arguments: Sequence[str], prog: str) -> int:
     """Show what a server offers; a list that fails is told on stderr, and the others are shown."""
     about = "Show the tools, resources and prompts of a server, with their arguments."
     options = _parser(prog, about).parse_args(arguments)
-    lists: dict[str, Sequence[Any]] = {}
+    lists: dict[str, Sequence[Any]] = {name: [] for name, *_ in SECTIONS}
     code = 0
     with _connected(options) as client:
-        for name, capability, fetch in (
-            ("tools", "tools", client.list_tools),
-            ("resources", "resources", client.list_resources),
-            ("resourceTemplates", "resources", client.list_resource_templates),
-            ("prompts", "prompts", client.list_prompts),
-        ):
-            lists[name] = []
+        for name, _, capability, fetch in SECTIONS:
             try:
                 if capability in client.capabilities:
-                    lists[name] = fetch()
+                    lists[name] = fetch(client)
+            except MethodNotFound:
+                pass  # many servers have resources and no method for templates
             except ConnectionLost:
                 raise
             except McpError as error:
-                if isinstance(error, MethodNotFound):
-                    continue  # many servers have resources and no method for templates
                 complain(prog, f"{name}: {error}")
                 code = max(code, exit_code(error))
-        if options.output == "json":
-            say(as_json({name: [each.to_wire() for each in items] for name, items in lists.items()}))
-            return code
         heading = [f"{_server_name(client)}, revision {client.revision}", *_indented(client.instructions, 2)]
-    sections = ["\n".join(heading)]
-    if not any(lists.values()) and not code:
-        sections.append("no tools")
-    for title, name, lines in (
-        ("", "tools", _tool_lines),  # most servers have nothing else
-        ("resources:\n\n", "resources", _resource_lines),
-        ("resource templates:\n\n", "resourceTemplates", _resource_lines),
-        ("prompts:\n\n", "prompts", _prompt_lines),
-    ):
-        if lists[name]:
-            sections.append(title + "\n".join(line for each in lists[name] for line in lines(each)))
-    say("\n\n".join(sections))
+    if not _printed_as_json(options, {name: [each.to_wire() for each in lists[name]] for name in lists}):
+        texts = [title + "\n".join(map(_described, lists[name])) for name, title, *_ in SECTIONS if lists[name]]
+        say("\n\n".join(["\n".join(heading), *(texts or ([] if code else ["no tools"]))]))
     return code
 
 
@@ -186,31 +182,24 @@ def _signature(tool: Tool) -> str:
     return one_line(f"{tool.name}({parameters(tool.input_schema, tool.input_schema)})")
 
 
-def _tool_lines(tool: Any) -> Iterator[str]:
-    yield _signature(tool)
-    yield from _indented(tool.description)
-    for name, schema in properties(tool.input_schema).items():
-        text = schema.get("description") if isinstance(schema, Mapping) else None
-        if isinstance(text, str):
-            yield f"      {one_line(name)}: {one_line(text)}"
-
-
-def _resource_lines(shown: Any) -> Iterator[str]:
-    size = getattr(shown, "size", None)
-    details = [shown.display_name, shown.mime_type, None if size is None else f"{size} bytes"]
-    uri = shown.uri if hasattr(shown, "uri") else shown.uri_template
-    yield one_line(f"{uri} ({', '.join(word for word in details if word)})")
-    yield from _indented(shown.description)
-
-
-def _prompt_lines(prompt: Any) -> Iterator[str]:
-    fields = prompt.arguments or []
-    shown = [each.name if each.required else f"[{each.name}]" for each in fields]
-    yield one_line(f"{prompt.name}({', '.join(shown)})")
-    yield from _indented(prompt.description)
-    for each in fields:
-        if each.description:
-            yield f"      {one_line(each.name)}: {one_line(each.description)}"
+def _described(shown: Any) -> str:
+    """A tool, a resource, a template or a prompt: what it is called, what it does, and its arguments."""
+    fields: list[tuple[str, Any]] = []
+    if isinstance(shown, Tool):
+        head = _signature(shown)
+        known = properties(shown.input_schema).items()
+        fields = [(name, field.get("description")) for name, field in known if isinstance(field, Mapping)]
+    elif isinstance(shown, Prompt):
+        fields = [(each.name, each.description) for each in shown.arguments or ()]
+        names = [each.name if each.required else f"[{each.name}]" for each in shown.arguments or ()]
+        head = f"{shown.name}({', '.join(names)})"
+    else:
+        size = getattr(shown, "size", None)
+        details = [shown.display_name, shown.mime_type, None if size is None else f"{size} bytes"]
+        uri = shown.uri if hasattr(shown, "uri") else shown.uri_template
+        head = f"{uri} ({', '.join(word for word in details if word)})"
+    told = [f"      {one_line(name)}: {one_line(text)}" for name, text in fields if text and isinstance(text, str)]
+    return "\n".join([one_line(head), *_indented(shown.description), *told])
 
 
 # ------------------------------------------------------------ call
@@ -242,14 +231,13 @@ def call_command(arguments: Sequence[str], prog: str) -> int:
             result = client.call_tool(tool.name, values, on_progress=bar, raise_on_error=False)
         finally:
             bar.end()
-    if options.output == "json":
-        say(as_json(result.to_wire()))
-    elif result.is_error:
+    as_text = not _printed_as_json(options, result.to_wire())
+    if as_text and result.is_error:
         tell(f"{prog}: {clean(result.text) or 'the tool failed and does not say why'}")
-    elif not result.content and result.has_structured_content:
+    elif as_text and not result.content and result.has_structured_content:
         say(as_json(result.structured_content))
     else:
-        for block in result.content:
+        for block in result.content if as_text else ():
             say(_block_text(block))
     return 1 if result.is_error else 0
 
@@ -258,16 +246,9 @@ def _find_tool(client: Client, name: str) -> Tool:
     tools = {tool.name: tool for tool in client.list_tools()}
     if name in tools:
         return tools[name]
-    near = _near_misses(name, tools)
+    near = nearest(name, tools)
     hint = f", did you mean {near}? It" if near else ": it"
     raise UsageError(f"the server has no tool {name!r}{hint} has {', '.join(tools) or 'none'}")
-
-
-def _near_misses(name: str, known: Iterable[str]) -> str:
-    """What the user may have meant by a name, in words; empty when no known name is similar."""
-    known = list(known)
-    near = dict.fromkeys([*get_close_matches(name, known), *(each for each in known if name.lower() in each.lower())])
-    return " or ".join(list(near)[:3])
 
 
 def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
@@ -275,7 +256,7 @@ def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
     missing = [name for name in required(tool.input_schema) if name not in values]
     if missing:
         known = properties(tool.input_schema)
-        meant = {name: _near_misses(name, missing) for name in values if name not in known}
+        meant = {name: nearest(name, missing) for name in values if name not in known}
         swaps = ", ".join([f"{near} instead of {name}" for name, near in meant.items() if near])
         hint = f" (did you mean {swaps}?)" if swaps else ""
         are = "is" if len(missing) == 1 else "are"
@@ -292,8 +273,7 @@ def read_command(arguments: Sequence[str], prog: str) -> int:
     options = parser.parse_args(arguments)
     with _connected(options, elicit=Asker()) as client:
         result = client.read_resource(options.uri)
-    if options.output == "json":
-        say(as_json(result.to_wire()))
+    if _printed_as_json(options, result.to_wire()):
         return 0
     on_terminal, raw = sys.stdout.isatty(), getattr(sys.stdout, "buffer", None)
     for item in result.contents:
@@ -316,9 +296,7 @@ def prompt_command(arguments: Sequence[str], prog: str) -> int:
     texts = dict(split_pair(word) for word in options.arguments)
     with _connected(options, elicit=Asker()) as client:
         result = client.get_prompt(options.name, texts)
-    if options.output == "json":
-        say(as_json(result.to_wire()))
-    else:
+    if not _printed_as_json(options, result.to_wire()):
         for message in result.messages:
             say(f"{clean(message.role)}: {_block_text(message.content)}")
     return 0
@@ -329,10 +307,8 @@ def ping_command(arguments: Sequence[str], prog: str) -> int:
     options = _parser(prog, "Ask whether a server is there, and how fast it answers.").parse_args(arguments)
     with _connected(options) as client:
         seconds = client.ping()
-        info, revision, name = client.server_info, client.revision, _server_name(client)
-    if options.output == "json":
-        described = {} if info is None else info.to_wire()
-        say(as_json({"seconds": seconds, "revision": revision, "serverInfo": described}, indent=None))
-    else:
-        say(f"{name} answered in {seconds * 1000:.1f} ms, revision {revision}")
+        info = {} if client.server_info is None else client.server_info.to_wire()
+        text = f"{_server_name(client)} answered in {seconds * 1000:.1f} ms, revision {client.revision}"
+    if not _printed_as_json(options, {"seconds": seconds, "revision": client.revision, "serverInfo": info}, None):
+        say(text)
     return 0

@@ -16,7 +16,7 @@ from contextlib import redirect_stdout, suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any, Mapping, Sequence
 
-from ..server.decorators import has_marks
+from ..server.options import has_marks
 from ..server.server import Server
 from . import Parser, UsageError, complain, tell
 
@@ -119,38 +119,32 @@ def find_server(variables: Mapping[str, Any], name: str, path: str) -> Any:
         UsageError: There is none, there are several, or the named one is no server.
     """
     found = _servers(variables)
-    if name:
-        if name not in variables:
-            known = f": its servers are {', '.join(found)}" if found else ""
-            raise UsageError(f"{path} has no variable {name!r}{known}")
-        found = {name: variables[name]}
+    if name and name not in variables:
+        known = f": its servers are {', '.join(found)}" if found else ""
+        raise UsageError(f"{path} has no variable {name!r}{known}")
+    found = {name: variables[name]} if name else found
     if not found:
         raise UsageError(f"{path} has no server object: write  server = Server(\"name\")  at its top level")
     if len(found) > 1:
         raise UsageError(f"{path} has several servers, say which: {', '.join(f'{path}:{each}' for each in found)}")
     ((name, value),) = found.items()
-    kind = value if isinstance(value, type) else type(value)
     if _is_server(value):
         return value
-    if not has_marks(kind):
+    if not has_marks(value if isinstance(value, type) else type(value)):
         raise UsageError(f"{name!r} in {path} is no server but {type(value).__name__}")
     try:
-        if value is kind:
-            value = _made(kind)
+        if isinstance(value, type):
+            try:
+                inspect.signature(value).bind()
+            except TypeError as error:
+                way = "give it a default, or put an object into a variable: "
+                way += f"{value.__name__.lower()} = {value.__name__}(...)"
+                raise ValueError(f"{value.__name__}() is {error}: {way}") from error
+            tell(f"serving {value.__name__}(), a class of {value.__module__}")
+            value = value()
         return Server.of(value)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name!r} in {path} cannot be served: {error}") from error
-
-
-def _made(kind: type) -> Any:
-    try:
-        inspect.signature(kind).bind()
-    except TypeError as error:
-        made = f"{kind.__name__.lower()} = {kind.__name__}(...)"
-        way = f"give it a default, or put an object into a variable: {made}"
-        raise ValueError(f"{kind.__name__}() is {error}: {way}") from error
-    tell(f"serving {kind.__name__}(), a class of {kind.__module__}")
-    return kind()
 
 
 def _is_server(value: Any) -> bool:
@@ -166,12 +160,9 @@ def _servers(variables: Mapping[str, Any]) -> dict[str, Any]:
         lambda value: not isinstance(value, type) and has_marks(type(value)),
         lambda value: isinstance(value, type) and value.__module__ == module and has_marks(value),
     ):
-        found: dict[int, str] = {}
-        for name, value in variables.items():
-            if fits(value):
-                found.setdefault(id(value), name)
+        found = {id(value): name for name, value in reversed(list(variables.items())) if fits(value)}
         if found:
-            return {name: variables[name] for name in found.values()}
+            return {name: variables[name] for name in reversed(list(found.values()))}
     return {}
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from argparse import SUPPRESS
 from keyword import iskeyword
 from pathlib import Path
 from shutil import rmtree
@@ -55,12 +54,9 @@ def vendor_command(arguments: Sequence[str], prog: str) -> int:
     either.add_argument("--only", choices=("server", "client"), default="",
                         help="copy what this role needs over stdin and stdout, with the standard library alone: leave "
                              "out the other role, HTTP, the command line and what tests servers")
-    either.add_argument("--core", action="store_true", help=SUPPRESS)
     either.add_argument("--check", action="store_true",
                         help="copy nothing; say which version DIR is, and what in it is missing, changed or added")
     options = parser.parse_args(arguments)
-    if options.core:
-        raise UsageError("there is no --core any more: write --only server, or --only client")
     if options.check:
         copy = read_manifest(options.folder)
         found = differences(options.folder, copy)

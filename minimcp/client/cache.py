@@ -15,7 +15,7 @@ from .. import schema
 from ..errors import ProtocolViolation, one_line
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
-from ..types import CallToolResult, Text, Tool
+from ..types import ABSENT, CallToolResult, Text, Tool
 from ..types.tool import WRAPPED
 
 log = logging.getLogger("minimcp.client")
@@ -25,17 +25,12 @@ Result = dict[str, Json]
 USES = ("use", "refresh", "bypass")
 """As ``cache=``: take what is kept, ask and keep the result, or have nothing to do with what is kept."""
 
-LISTS = {
-    "tools_list_changed": ("tools/list",),
-    "prompts_list_changed": ("prompts/list",),
-    "resources_list_changed": ("resources/list", "resources/templates/list"),
+CACHEABLE = {
+    "server/discover": None, "resources/read": "resource_updated",
+    "tools/list": "tools_list_changed", "prompts/list": "prompts_list_changed",
+    "resources/list": "resources_list_changed", "resources/templates/list": "resources_list_changed",
 }
-"""By kind of change: the methods whose results it makes stale."""
-
-READ = "resources/read"
-
-CACHEABLE = frozenset({"server/discover", READ}.union(*LISTS.values()))
-"""The methods whose results say how long they stay true."""
+"""The methods whose results say how long they stay true; by each, the kind of change that makes them stale."""
 
 LONGEST = 24 * 60 * 60
 """Seconds for which a result is kept at most, whatever the server says."""
@@ -106,11 +101,12 @@ class Cache:
 
     def keep(self, key: Key, result: Result, mark: int) -> None:
         """Keep a result that has come now, if it says that it stays true, and nothing was evicted since the mark."""
-        seconds = _seconds(result.get("ttlMs"))
-        if seconds <= 0:
+        ttl: Any = result.get("ttlMs")
+        if type(ttl) not in (int, float) or not ttl > 0:
             return
         try:
-            entry = _Entry(self._now() + seconds, json.dumps(result, separators=(",", ":")))
+            text = json.dumps(result, separators=(",", ":"))
+            entry = _Entry(self._now() + min(ttl, LONGEST * 1000) / 1000, text)
         except RecursionError:  # it may nest deeper than can be written
             return
         with self._state_lock:
@@ -135,17 +131,17 @@ class Cache:
             kind: Of the `Change`; others evict nothing.
             uri: Of the resource: what lies above and below it goes too. None evicts all that was read.
         """
-        for method in LISTS.get(kind, ()):
-            self.evict(method)
-        if kind == "resource_updated":
-            self.evict(READ, lambda key: uri is None or key.uri is None or _related(key.uri, uri))
+        for method, stale_by in CACHEABLE.items():
+            if stale_by == kind:
+                self.evict(method, uri)
 
-    def evict(self, method: str, condition: Callable[[Key], bool] = lambda key: True) -> None:
-        """Forget results of a method; one that is being fetched is not kept."""
+    def evict(self, method: str, uri: Optional[str] = None) -> None:
+        """Forget results of a method, about a resource or all; one that is being fetched is not kept."""
         with self._state_lock:
             self._evictions[method] = self.mark(method) + 1
-            for key in [key for key in self._entries if key.method == method and condition(key)]:
-                del self._entries[key]
+            for key in [key for key in self._entries if key.method == method]:
+                if uri is None or key.uri is None or _related(key.uri, uri):
+                    del self._entries[key]
 
     def clear(self) -> None:
         """Forget everything."""
@@ -154,13 +150,6 @@ class Cache:
 
     def __len__(self) -> int:
         return len(self._entries)
-
-
-def _seconds(ttl: Any) -> float:
-    """How long a result is kept whose ``ttlMs`` this is; what makes no sense is 0."""
-    if type(ttl) is not int and type(ttl) is not float:
-        return 0
-    return min(ttl, LONGEST * 1000) / 1000
 
 
 def _related(one: str, other: str) -> bool:
@@ -191,38 +180,39 @@ class OutputSchemas:
             if shape is not None and any(shape.get(word) is True for word in WRAPPED_BY)
         }
 
-    def needs_list(self, name: str, result: CallToolResult) -> bool:
-        """Whether a result of a tool that no list has named may hold a wrapped value: only its schema would tell."""
-        structured = result.structured_content
-        may_be = isinstance(structured, dict) and structured.keys() == {"result"} and not result.is_error
-        return may_be and name not in self._schemas
-
-    def give_up(self, name: str) -> None:
-        """Take it that nothing more can be learned of this tool, until the next list."""
-        self._schemas.setdefault(name, None)
-
-    def fill_in(self, name: str, result: CallToolResult) -> None:
+    def fill_in(self, name: str, result: CallToolResult, *, wraps: bool) -> bool:
         """Check a result against the tool's output schema and set its ``value``.
+
+        Args:
+            name: Of the tool.
+            result: That is no error.
+            wraps: Whether it may hold a wrapped value of a tool that no list has named: only its schema would tell.
+
+        Returns:
+            False where it may, so that the tools have to be listed first.
 
         Raises:
             ProtocolViolation: The structured content does not fit, or is missing though a schema was declared.
         """
-        if result.is_error:
-            return
-        shape, structured = self._schemas.get(name), result.structured_content
+        shape, structured = self._schemas.get(name), vars(result)["structured_content"]  # ABSENT where there is none
         if shape is not None:
-            if not result.has_structured_content:
+            if structured is ABSENT:
                 raise ProtocolViolation(f"{name} declares an output schema, and its result has no structured content")
             check = self._checks.get(name) or self._compiled(name, shape)
             problem = check(structured)
             if problem is not None:
                 raise ProtocolViolation(f"the result of {name} breaks its output schema: {problem}", structured)
-            if isinstance(structured, dict) and name in self._wrapped:
+            if name in self._wrapped and isinstance(structured, dict):
                 structured = structured["result"]
-        if result.has_structured_content:
+        elif wraps and name not in self._schemas and isinstance(structured, dict) and structured.keys() == {"result"}:
+            return False
+        elif not wraps:
+            self._schemas.setdefault(name, None)  # what a list does not tell is not asked for again
+        if structured is not ABSENT:
             result.value = structured
         elif result.content and all(isinstance(block, Text) for block in result.content):
             result.value = result.text
+        return True
 
     def _compiled(self, name: str, shape: dict[str, Any]) -> Callable[[Any], Optional[str]]:
         try:

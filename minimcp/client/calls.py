@@ -7,21 +7,24 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagina
 
 from __future__ import annotations
 
+import threading
 from copy import copy
-from typing import Any, Callable, Optional, TypeVar
+from functools import partial
+from typing import Any, Callable, Mapping, Optional, TypeVar
 
-from ..engine.timer import Deadline
+from ..engine.requests import CancelToken
+from ..engine.timer import NEVER, Deadline
 from ..engine.transport import SessionGone
-from ..errors import Busy, InvalidParams, ProtocolViolation, UnsupportedRevision
-from ..protocol.lifecycle import Handshake
+from ..errors import Busy, InvalidParams, MethodNotFound, ProtocolViolation, UnsupportedRevision, one_line
+from ..protocol.lifecycle import INPUT_REQUIRED, PerRequest
 from ..protocol.messages import Json
 from .cache import USES, Key
-from .host import Host, Result
-from .input_rounds import InputRounds
-from .reconnect import OpenSession, Reconnector
-from .session import Cancel, OnProgress, Outcome, Params, check_token
+from .host import Answer, Result
+from .reconnect import Reconnector
+from .session import Cancel, OnProgress, Outcome, Params, check_token, deadline_of
 
 T = TypeVar("T")
+Seconds = Optional[float]
 
 NOT_RUN = (SessionGone, UnsupportedRevision, Busy)
 """What says that the server did not run a request, which so may be sent again."""
@@ -32,30 +35,46 @@ BUSY_TRIES, LONGEST_BUSY = 3, 60
 MOST_PAGES = 1000
 """Pages of one list; a server that has more is taken to go round in circles."""
 
+MOST_ROUNDS = 10
+"""How often one call is sent again with answers; a server that asks more often is taken to ask for ever."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
+"""Seconds before a call is sent again that the server only put off; the pause doubles with each round."""
+
+
+class _Default:
+    def __repr__(self) -> str:
+        return "the client's"
+
+
+DEFAULT: Any = _Default()
+"""As ``timeout=``: what the client was connected with."""
+
 
 class Call:
     """One call that a program makes, of one request or several. Used by one thread at a time.
 
     Args:
         sessions: Where the session comes from that it goes to.
-        host: Answers the server's questions.
-        deadline: When the call is given up, whatever it takes.
+        timeout: Seconds after which the call is given up, whatever it takes; None never.
         cancel: Ends it from another thread; None for one that nobody cancels.
         capability: That the server must declare; None asks for none.
 
     Raises:
         CapabilityNotSupported: It does not.
-        McpError: As `Reconnector.current`.
+        McpError: As `Reconnector.after`.
     """
 
     def __init__(
-        self, sessions: Reconnector, host: Host, deadline: Deadline, cancel: Cancel = None,
-        capability: Optional[str] = None,
+        self, sessions: Reconnector, timeout: Seconds, cancel: Cancel = None, capability: Optional[str] = None
     ) -> None:
-        self._sessions, self._host, self.deadline, self.cancel = sessions, host, deadline, cancel
-        self.opened: OpenSession = sessions.current(deadline, cancel)
+        self._sessions, self._host, self.cancel = sessions, sessions.host, cancel
+        self.deadline = Deadline(sessions.timeout) if timeout is DEFAULT else deadline_of("timeout", timeout)
+        self.opened = sessions.newest
+        if self.opened.session.calls.cause is not None:
+            self.opened = sessions.after(self.opened, self.deadline, cancel)
         self.session = self.opened.session
-        if capability is not None and not self.session.era.peer.supports(capability):
+        if capability is not None and type(self.session.era.peer.capabilities.get(capability)) is not dict:
             self.session.need(capability)
 
     def within(self, seconds: Optional[float], cancel: Cancel) -> Call:
@@ -63,6 +82,8 @@ class Call:
         part = copy(self)
         part.deadline, part.cancel = self.deadline.within(seconds), cancel
         return part
+
+    # ------------------------------------------------------------ one request
 
     def request(
         self, method: str, params: Params, on_progress: Optional[OnProgress] = None, *, raw: bool = False,
@@ -75,9 +96,8 @@ class Call:
         Args:
             first: What came of it already; None when it has not been sent.
         """
-        rounds: Optional[InputRounds] = None
+        sent, outcome, rounds = params, first, 0
         refusals: list[type] = []
-        sent, outcome = params, first
         while True:
             if outcome is None:
                 try:
@@ -86,11 +106,11 @@ class Call:
                     outcome = refusal
             if isinstance(outcome, Exception):
                 self.renew(outcome, refusals)
-            elif raw or not self.session.era.is_asking(outcome):
+            elif raw or outcome.get("resultType") != INPUT_REQUIRED or self.session.era.revision.handshake:
                 return outcome
             else:
-                rounds = rounds or InputRounds(self._host, method, params)
-                sent, refusals = rounds.next_params(self.session, outcome, self.deadline, self.cancel), []
+                rounds += 1
+                sent, refusals = self._answered(method, params, outcome, rounds), []
             outcome = None
 
     def renew(self, refusal: Exception, before: list[type]) -> None:
@@ -103,9 +123,8 @@ class Call:
         session, is_again = self.session, type(refusal) in before
         if isinstance(refusal, Busy):
             left = self.deadline.remaining()
-            if before.count(Busy) == BUSY_TRIES or refusal.seconds > LONGEST_BUSY:
-                raise refusal
-            if left is not None and refusal.seconds >= left:
+            comes_late = refusal.seconds > LONGEST_BUSY or (left is not None and refusal.seconds >= left)
+            if comes_late or before.count(Busy) == BUSY_TRIES:
                 raise refusal
             session.sleep(Deadline(refusal.seconds), self.cancel)
         elif isinstance(refusal, SessionGone):
@@ -116,14 +135,94 @@ class Call:
                                 "proxy that sends a client to the same one always, or sessions=False",)
                 raise refusal
             session.wait_until_ended(self.deadline.remaining())
-            self.opened = self._sessions.current(self.deadline, self.cancel)
+            self.opened = self._sessions.after(self.opened, self.deadline, self.cancel)
             self.session = self.opened.session
-        else:
-            assert isinstance(refusal, UnsupportedRevision)
-            era = session.era
-            if is_again or not refusal.from_peer or isinstance(era, Handshake) or not era.adopt(refusal):
+        elif isinstance(refusal, UnsupportedRevision) and refusal.from_peer and not is_again:
+            if not isinstance(session.era, PerRequest) or not session.era.adopt(refusal):
                 raise refusal
+        else:
+            raise refusal
         before.append(type(refusal))
+
+    # ------------------------------------------------------------ questions to the host
+
+    def _answered(self, method: str, params: Params, result: Result, rounds: int) -> Params:
+        """Answer the questions of a result; the params to send the call again with.
+
+        Args:
+            method: Of the call.
+            params: Of the call; each round sends them again, without what belongs to an earlier round.
+            result: Which asks for input.
+            rounds: How many there have been, with this one.
+
+        Raises:
+            Refused: A handler of the host refuses or fails.
+            ProtocolViolation: The questions make no sense, were not declared, or come more than ten times.
+            Cancelled, ConnectionLost: As named.
+
+        Blocks: until the host has answered.
+        """
+        asked, state = result.get("inputRequests"), result.get("requestState")
+        if rounds > MOST_ROUNDS:
+            raise ProtocolViolation(f"{method} asks at most {MOST_ROUNDS} times for input", result)
+        if not isinstance(asked, (dict, type(None))) or not isinstance(state, (str, type(None))):
+            raise ProtocolViolation(f"{method} asks with an object inputRequests and a string requestState", result)
+        if not asked and state is None:
+            raise ProtocolViolation(f"{method} needs input and does not say which", result)
+        following = {name: params[name] for name in params if name not in ("inputResponses", "requestState")}
+        if state is not None:
+            following["requestState"] = state
+        if not asked:
+            pause = min(FIRST_PAUSE * 2 ** (rounds - 1), LONGEST_PAUSE)
+            self.session.sleep(self.deadline.within(pause), self.cancel)
+            return following
+        self.deadline.pause()
+        try:
+            return {**following, "inputResponses": self._answers(method, asked)}
+        finally:
+            self.deadline.resume()
+
+    def _answers(self, method: str, asked: Mapping[str, Json]) -> Result:
+        """The host's answers by key; all questions are checked before the first is asked."""
+        given_up = CancelToken()
+        questions = {key: self._question(method, one, given_up) for key, one in asked.items()}
+        answers: Result = {}
+        errors: list[BaseException] = []
+        changed = threading.Condition()
+
+        def run(key: str, answer: Answer) -> None:
+            try:
+                if not given_up.cancelled:
+                    answers[key] = answer()
+            except BaseException as error:
+                errors.append(error)
+            with changed:
+                changed.notify_all()
+
+        try:
+            for key, answer in questions.items():
+                self._host.pool.submit(partial(run, key, answer))
+            self.session.wait_for(
+                lambda: bool(errors) or len(answers) == len(questions), changed, NEVER, self.cancel
+            )
+        finally:
+            given_up.cancel()
+        if errors:
+            raise errors[0]
+        return {key: answers[key] for key in questions}
+
+    def _question(self, method: str, one: Any, asked: CancelToken) -> Answer:
+        kind, params = (one.get("method"), one.get("params", {})) if isinstance(one, dict) else (None, None)
+        if not isinstance(kind, str) or not isinstance(params, dict):
+            raise ProtocolViolation(f"{method} asks with a method and params", one)
+        try:
+            return self._host.read(kind, params, self.session.era.peer, asked)
+        except MethodNotFound:
+            raise ProtocolViolation(f"{method} asks only what the client declares, not {one_line(kind)}", one) from None
+        except InvalidParams as error:
+            raise ProtocolViolation(f"{method} asks for input: {error}", one) from None
+
+    # ------------------------------------------------------------ results that are kept, and pages
 
     def fetch(
         self, method: str, params: Params, on_progress: Optional[OnProgress] = None, *, cache: str = "use",
@@ -143,7 +242,7 @@ class Call:
             return found
         mark = kept.mark(method)
         result = self.request(method, params, on_progress, raw=True)
-        if era.is_asking(result):
+        if result.get("resultType") == INPUT_REQUIRED:
             return result if raw else self.request(method, params, on_progress, first=result)
         if Key.of(era.revision, method, params) == key:  # the server may have changed its revision
             kept.keep(key, result, mark)

@@ -21,27 +21,20 @@ from .. import types
 from ..engine.pool import waiting
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
-from ..errors import (
-    HeaderMismatch,
-    McpError,
-    ProtocolViolation,
-    ToolError,
-    one_line,
-)
-from ..protocol.lifecycle import LOG_LEVELS, Handshake
+from ..errors import HeaderMismatch, McpError, ToolError, one_line
+from ..protocol.lifecycle import INPUT_REQUIRED, LOG_LEVELS
 from ..protocol.messages import Json, to_json
-from ..schema.hints import json_hint, refuse_as_arguments
-from ..types import CallToolResult
-from .calls import NOT_RUN, Call, read_result
-from .host import Host, Result, Rootlike, Roots, as_roots
+from ..schema.mismatch import json_hint, refuse_as_arguments
+from ..types import CallToolResult, Prompt, Tool
+from .calls import DEFAULT, NOT_RUN, Call, Seconds, read_result
+from .host import Era, Rootlike, as_roots
 from .reconnect import Reconnector
-from .session import Cancel, OnProgress, Outcome, Params, deadline_of, shown
+from .session import Cancel, OnProgress, Outcome, Params, check_token, shown
 from .subscriptions import Changes, Filter, Subscriptions
 
 log = logging.getLogger("minimcp.client")
 
 T = TypeVar("T")
-Seconds = Optional[float]
 Arguments = Optional[Mapping[str, Json]]
 
 Scalar = Union[str, float, bool]
@@ -53,13 +46,7 @@ SHUTDOWN_SECONDS = 2.0
 LOOK_UP_SECONDS = 5.0
 """What listing the tools for the schema of one may take: a server that does not answer must not hold up a call."""
 
-class _Default:
-    def __repr__(self) -> str:
-        return "the client's"
-
-
-DEFAULT: Any = _Default()
-"""As ``timeout=``: what the client was connected with."""
+URI = "the URI of a resource"
 
 
 class CallFuture(Future):  # type: ignore[type-arg]
@@ -121,38 +108,38 @@ class Client:
 
     Args:
         sessions: Its session, and those that may follow.
-        host: The host's side.
-        timeout: Seconds for one call, if the call itself does not say; None waits for ever.
         send_shutdown: Whether `close` sends `shutdown`, where a session is open.
     """
 
-    def __init__(
-        self, sessions: Reconnector, host: Host, timeout: Optional[float], *, send_shutdown: bool = False
-    ) -> None:
-        self._sessions, self._host, self._timeout, self._send_shutdown = sessions, host, timeout, send_shutdown
+    def __init__(self, sessions: Reconnector, *, send_shutdown: bool = False) -> None:
+        self._sessions, self._host, self._send_shutdown = sessions, sessions.host, send_shutdown
         _open_clients.add(self)
 
     # ------------------------------------------------------------ what is known of the server
 
     @property
+    def _era(self) -> Era:
+        return self._sessions.newest.session.era
+
+    @property
     def server_info(self) -> Optional[types.Implementation]:
         """How the server describes itself: ``name``, ``version``, ...; None if it does not."""
-        return types.Implementation.of_peer(self._sessions.newest.session.era.peer.info)
+        return types.Implementation.of_peer(self._era.peer.info)
 
     @property
     def capabilities(self) -> Mapping[str, Json]:
         """What the server declares, as it came: ``"tools" in client.capabilities``."""
-        return self._sessions.newest.session.era.peer.capabilities
+        return self._era.peer.capabilities
 
     @property
     def instructions(self) -> Optional[str]:
         """What the server tells the model about itself; None when it says nothing."""
-        return self._sessions.newest.session.era.instructions
+        return self._era.instructions
 
     @property
     def revision(self) -> str:
         """The name of the revision of the protocol that is spoken: one of those that `connect` takes."""
-        return self._sessions.newest.session.era.revision.name
+        return self._era.revision.name
 
     @property
     def stderr_tail(self) -> str:
@@ -167,14 +154,10 @@ class Client:
 
     # ------------------------------------------------------------ calls
 
-    def _call(self, timeout: Seconds, cancel: Cancel, capability: Optional[str] = None) -> Call:
-        deadline = Deadline(self._timeout) if timeout is DEFAULT else deadline_of("timeout", timeout)
-        return Call(self._sessions, self._host, deadline, cancel, capability)
-
     def _list(
         self, method: str, member: str, read: Callable[[Any], T], timeout: Seconds, cancel: Cancel, cache: str
     ) -> list[T]:
-        return self._call(timeout, cancel, method.partition("/")[0]).pages(method, member, read, cache)
+        return Call(self._sessions, timeout, cancel, method.partition("/")[0]).pages(method, member, read, cache)
 
     def request(
         self, method: str, params: Optional[Mapping[str, Json]] = None, *, timeout: Seconds = DEFAULT,
@@ -206,7 +189,7 @@ class Client:
             BaseException: Whatever ``on_progress`` raises; the server is told that nobody waits.
         """
         sent = _checked(method, params)
-        return self._call(timeout, cancel).fetch(method, sent, on_progress, raw=raw, cache=cache)
+        return Call(self._sessions, timeout, cancel).fetch(method, sent, on_progress, raw=raw, cache=cache)
 
     def notify(self, method: str, params: Optional[Mapping[str, Json]] = None) -> None:
         """Send a notification.
@@ -216,19 +199,17 @@ class Client:
             TypeError: The method is no text, or the params are no mapping.
         """
         sent = _checked(method, params)
-        call = self._call(DEFAULT, None)
+        call = Call(self._sessions, DEFAULT, None)
         call.session.notify(method, sent, call.deadline)
 
     def ping(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> float:
         """Ask whether the server is there; how many seconds the answer took. Errors as `Client.request`."""
-        call = self._call(timeout, cancel)
+        call = Call(self._sessions, timeout, cancel)
         began = time.monotonic()
         call.request("ping" if call.session.era.revision.handshake else "server/discover", {})
         return time.monotonic() - began
 
-    def set_log_level(
-        self, level: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
-    ) -> None:
+    def set_log_level(self, level: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> None:
         """Have the server send log messages of this level and above. Errors as `Client.request`.
 
         Args:
@@ -240,12 +221,8 @@ class Client:
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
-        call = self._call(timeout, cancel, "logging")
-        if isinstance(call.session.era, Handshake):
-            call.request("logging/setLevel", {"level": level})
-        else:
-            call.session.check()
-            call.opened.set_envelope_level(level)
+        call = Call(self._sessions, timeout, cancel, "logging")
+        call.opened.set_log_level(level, call.request)
         call.opened.log_level = level
 
     def set_roots(self, roots: Iterable[Rootlike]) -> None:
@@ -255,10 +232,9 @@ class Client:
             RuntimeError: `connect` was not given ``roots``.
             ConnectionLost: The connection has ended.
         """
-        kept = self._host.functions.get("list_roots")
-        if not isinstance(kept, Roots):
+        if self._host.handlers.roots is None:
             raise RuntimeError("set_roots replaces what connect was given as roots=, and there was nothing")
-        kept.roots = as_roots(roots)
+        self._host.handlers.roots = as_roots(roots)
         self.roots_changed()
 
     def roots_changed(self) -> None:
@@ -270,24 +246,22 @@ class Client:
         """
         if "list_roots" not in self._host.functions:
             raise RuntimeError("this client has no roots: give connect roots= or list_roots=")
-        if self._sessions.newest.session.era.revision.handshake:
+        if self._era.revision.handshake:
             self.notify("notifications/roots/list_changed")
 
     # ------------------------------------------------------------ tools
 
-    def list_tools(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
-    ) -> list[types.Tool]:
+    def list_tools(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use") -> list[Tool]:
         """All tools of the server, page after page. Arguments and errors as `Client.request`.
 
         Raises:
             CapabilityNotSupported: The server declares no tools.
             ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages.
         """
-        return self._list_tools(self._call(timeout, cancel, "tools"), cache)
+        return self._list_tools(Call(self._sessions, timeout, cancel, "tools"), cache)
 
-    def _list_tools(self, call: Call, cache: str = "use") -> list[types.Tool]:
-        tools = call.pages("tools/list", "tools", types.Tool.from_wire, cache)
+    def _list_tools(self, call: Call, cache: str = "use") -> list[Tool]:
+        tools = call.pages("tools/list", "tools", Tool.from_wire, cache)
         mirror = call.session.mirror
         if mirror is not None and not call.session.era.revision.handshake:
             tools = mirror.admitted(tools)
@@ -315,10 +289,16 @@ class Client:
         """
         if misplaced:
             refuse_as_arguments(name, misplaced, Client.call_tool)
-        call = self._call(timeout, cancel, "tools")
-        params = _call_params(name, arguments)
+        call = Call(self._sessions, timeout, cancel, "tools")
+        return self._finish(call, _call_params(name, arguments), None, on_progress, raise_on_error)
+
+    def _finish(
+        self, call: Call, params: Params, first: Optional[Outcome], on_progress: Optional[OnProgress] = None,
+        raise_on_error: bool = True,
+    ) -> CallToolResult:
+        """Go on with a call of a tool until there is a result, from what came of it already; None sends it first."""
         try:
-            result = call.request("tools/call", params, on_progress)
+            result = call.request("tools/call", params, on_progress, first=first)
         except ToolError as error:  # an old server's own code for it
             if raise_on_error or error.result is None:
                 raise
@@ -328,7 +308,20 @@ class Client:
                 raise
             self._list_tools(call, "refresh")
             result = call.request("tools/call", params, on_progress)
-        return self._tool_result(call, name, result, raise_on_error)
+        typed = read_result("tools/call", CallToolResult.from_wire, result)
+        name, schemas = params["name"], call.opened.schemas
+        if typed.is_error:
+            if raise_on_error:
+                failed = ToolError(typed.text or f"{name} failed", content=typed.content)
+                failed.result = typed
+                raise failed
+        elif not schemas.fill_in(name, typed, wraps=call.session.era.revision.structured == "object"):
+            try:
+                self._list_tools(call.within(LOOK_UP_SECONDS, call.cancel))
+            except McpError as error:  # the call was made: its result is kept whatever comes of this
+                log.warning("what %s returned may be wrapped, and its schema cannot be had: %s", one_line(name), error)
+            schemas.fill_in(name, typed, wraps=False)
+        return typed
 
     def call_tools(
         self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
@@ -346,72 +339,37 @@ class Client:
         Raises:
             McpError: As `call_tool`, unless ``return_exceptions``.
         """
-        call = self._call(timeout, cancel, "tools")
-        params = [_call_params(*_pair(each)) for each in calls]
-        outcomes = call.session.request_all("tools/call", params, call.deadline, cancel)
-        self._finish_all(call, params, outcomes)
-        results: list[Any] = list(outcomes)
-        for place, outcome in enumerate(outcomes):
-            if not isinstance(outcome, Exception):
-                try:
-                    results[place] = self._tool_result(call, params[place]["name"], outcome)
-                except (ToolError, ProtocolViolation) as error:
-                    results[place] = error
-        failure = next((result for result in results if isinstance(result, Exception)), None)
-        if failure is not None and not return_exceptions:
-            raise failure
-        return results
-
-    def _finish_all(self, call: Call, params: Sequence[Params], outcomes: list[Outcome]) -> None:
-        """Go on with those calls that are to be sent again, side by side: one whose question stays open holds no other.
-
-        Their outcomes are replaced.
-        """
-        def go_on(place: int, first: Optional[Outcome]) -> Result:
-            part = call.within(None, token)  # its deadline stands only while the host answers this one
-            return part.request("tools/call", params[place], first=first)
-
-        again: dict[int, Optional[Outcome]] = {}
-        for place, outcome in enumerate(outcomes):
-            if isinstance(outcome, NOT_RUN) or (isinstance(outcome, dict) and call.session.era.is_asking(outcome)):
-                again[place] = outcome
-        stale = [place for place, outcome in enumerate(outcomes) if isinstance(outcome, HeaderMismatch)]
-        if stale and call.session.mirror is not None:
+        call = Call(self._sessions, timeout, cancel, "tools")
+        for each in calls:
+            if not isinstance(each, (tuple, list)) or len(each) != 2:
+                way = 'such as [("forecast", {"city": "Oslo"})]'
+                raise TypeError(f"call_tools takes pairs of a tool's name and its arguments, {way}, not {each!r:.60}")
+        params = [_call_params(*each) for each in calls]
+        outcomes: list[Optional[Outcome]] = [*call.session.request_all("tools/call", params, call.deadline, cancel)]
+        if call.session.mirror is not None and any(isinstance(outcome, HeaderMismatch) for outcome in outcomes):
+            failure: Optional[McpError] = None  # the other outcomes are not lost with it
             try:
-                self._list_tools(call, "refresh")  # the schemas of these tools are not known, or have changed
-                again.update(dict.fromkeys(stale))
-            except McpError as error:  # the other outcomes are not lost with it
-                for place in stale:
-                    outcomes[place] = copy(error)
-        token, forget = follow(call.cancel)
+                self._list_tools(call, "refresh")
+            except McpError as error:
+                failure = error
+            outcomes = [copy(failure) if isinstance(outcome, HeaderMismatch) else outcome for outcome in outcomes]
+        token, forget = follow(cancel)
         try:
-            parts = {place: self._spawn(partial(go_on, place, first), token) for place, first in again.items()}
-            for place, part in parts.items():
-                outcomes[place] = _outcome(part)
+            results: list[Any] = []
+            for one, first in zip(params, outcomes):
+                part = call.within(None, token)  # its deadline stands only while the host answers this one
+                work = partial(self._finish, part, one, first)
+                asks = isinstance(first, dict) and first.get("resultType") == INPUT_REQUIRED
+                if asks or first is None or isinstance(first, NOT_RUN):  # one that waits for its answer holds no other
+                    results.append(self._spawn(work, token))
+                else:
+                    results.append(CallFuture(token))
+                    results[-1].run(work)
+            results = [future.exception() or future.result() for future in results]
         finally:
             forget()
             token.cancel("the caller gave up")  # such as Ctrl-C: without it all have ended
-
-    def _tool_result(
-        self, call: Call, name: str, result: Result, raise_on_error: bool = True
-    ) -> CallToolResult:
-        try:
-            typed = CallToolResult.from_wire(result)
-        except ValueError as error:
-            raise ProtocolViolation(f"a result of tools/call: {error}", result) from None
-        schemas = call.opened.schemas
-        if call.session.era.revision.structured == "object" and schemas.needs_list(name, typed):
-            try:
-                self._list_tools(call.within(LOOK_UP_SECONDS, call.cancel))
-            except McpError as error:  # the call was made: its result is kept whatever comes of this
-                log.warning("what %s returned may be wrapped, and its schema cannot be had: %s", one_line(name), error)
-            schemas.give_up(name)
-        schemas.fill_in(name, typed)
-        if typed.is_error and raise_on_error:
-            failed = ToolError(typed.text or f"{name} failed", content=typed.content)
-            failed.result = typed
-            raise failed
-        return typed
+        return all_or_first(results, return_exceptions)
 
     # ------------------------------------------------------------ resources
 
@@ -433,8 +391,8 @@ class Client:
         Raises:
             CapabilityNotSupported: The server declares no resources.
         """
-        method, read = "resources/templates/list", types.ResourceTemplate.from_wire
-        return self._list(method, "resourceTemplates", read, timeout, cancel, cache)
+        read = types.ResourceTemplate.from_wire
+        return self._list("resources/templates/list", "resourceTemplates", read, timeout, cancel, cache)
 
     def read_resource(
         self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
@@ -450,21 +408,19 @@ class Client:
             ResourceAccessDenied: It has, and this client may not read it.
             CapabilityNotSupported: The server declares no resources.
         """
-        params = {"uri": _text("a URI", uri)}
-        result = self._call(timeout, cancel, "resources").fetch("resources/read", params, on_progress, cache=cache)
+        call = Call(self._sessions, timeout, cancel, "resources")
+        result = call.fetch("resources/read", {"uri": _text(URI, uri)}, on_progress, cache=cache)
         return read_result("resources/read", types.ReadResourceResult.from_wire, result)
 
     # ------------------------------------------------------------ prompts
 
-    def list_prompts(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
-    ) -> list[types.Prompt]:
+    def list_prompts(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use") -> list[Prompt]:
         """All prompts of the server, page after page. Arguments and errors as `list_tools`.
 
         Raises:
             CapabilityNotSupported: The server declares no prompts.
         """
-        return self._list("prompts/list", "prompts", types.Prompt.from_wire, timeout, cancel, cache)
+        return self._list("prompts/list", "prompts", Prompt.from_wire, timeout, cancel, cache)
 
     def get_prompt(
         self, name: str, arguments: Optional[Mapping[str, Scalar]] = None, *, timeout: Seconds = DEFAULT,
@@ -485,7 +441,7 @@ class Client:
         params: dict[str, Json] = {"name": _text("a prompt's name", name)}
         if arguments is not None:
             params["arguments"] = _texts(name, arguments)
-        result = self._call(timeout, cancel, "prompts").request("prompts/get", params, on_progress)
+        result = Call(self._sessions, timeout, cancel, "prompts").request("prompts/get", params, on_progress)
         return read_result("prompts/get", types.GetPromptResult.from_wire, result)
 
     # ------------------------------------------------------------ completion
@@ -508,12 +464,16 @@ class Client:
             InvalidParams: The server has no such prompt, template or argument.
             CapabilityNotSupported: The server completes nothing.
         """
+        if (prompt is None) == (template is None):
+            raise TypeError("say which: prompt=, or template=")
+        ref = {"type": "ref/resource", "uri": template} if prompt is None else {"type": "ref/prompt", "name": prompt}
+        _text("prompt or template", prompt or template)
         params: dict[str, Json] = {
-            "ref": _reference(prompt, template),
+            "ref": ref,
             "argument": {"name": _text("an argument's name", argument), "value": _text("a value", value)},
         }
         chosen = None if arguments is None else _texts(prompt or template or "", arguments)
-        call = self._call(timeout, cancel)
+        call = Call(self._sessions, timeout, cancel)
         revision = call.session.era.revision
         if chosen is not None and revision.completion_context:
             params["context"] = {"arguments": chosen}
@@ -526,16 +486,16 @@ class Client:
 
     def _subscriptions(self, do: Callable[[Subscriptions, Deadline], T], timeout: Seconds, cancel: Cancel) -> T:
         """Do something about what the server tells of, again where `Call.request` would send a request again."""
-        call, refusals = self._call(timeout, cancel), list[type]()
+        call, refusals = Call(self._sessions, timeout, cancel), list[type]()
+        call.session.check()
+        check_token(cancel)
         while True:
             try:
                 return do(call.opened.subscriptions, call.deadline)
             except NOT_RUN as refusal:
                 call.renew(refusal, refusals)
 
-    def subscribe(
-        self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
-    ) -> None:
+    def subscribe(self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> None:
         """Have ``on_resource_updated`` called when this resource, or one below it, changes. Errors as `request`.
 
         Args:
@@ -545,13 +505,15 @@ class Client:
             CapabilityNotSupported: The server takes no subscriptions, or not this one.
             TypeError: ``uri`` is no str.
         """
-        self._subscriptions(lambda all, deadline: all.change(uri, True, deadline, cancel), timeout, cancel)
+        self._change(uri, True, timeout, cancel)
 
-    def unsubscribe(
-        self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
-    ) -> None:
+    def unsubscribe(self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> None:
         """Take a subscription back. Arguments and errors as `subscribe`."""
-        self._subscriptions(lambda all, deadline: all.change(uri, False, deadline, cancel), timeout, cancel)
+        self._change(uri, False, timeout, cancel)
+
+    def _change(self, uri: str, wanted: bool, timeout: Seconds, cancel: Cancel) -> None:
+        _text(URI, uri)
+        self._subscriptions(lambda all, deadline: all.change(uri, wanted, deadline, cancel), timeout, cancel)
 
     def listen(
         self, tools_list_changed: bool = False, prompts_list_changed: bool = False,
@@ -579,9 +541,8 @@ class Client:
         """
         if isinstance(resource_subscriptions, str):
             raise TypeError(f"resource_subscriptions is a sequence of URIs: did you mean [{resource_subscriptions!r}]?")
-        wanted = Filter(
-            tools_list_changed, prompts_list_changed, resources_list_changed, tuple(resource_subscriptions)
-        )
+        uris = tuple(_text(URI, uri) for uri in resource_subscriptions)
+        wanted = Filter(tools_list_changed, prompts_list_changed, resources_list_changed, uris)
         return self._subscriptions(lambda all, deadline: all.listen(wanted, deadline, cancel), timeout, cancel)
 
     def submit(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
@@ -664,12 +625,12 @@ def follow(cancel: Cancel) -> tuple[CancelToken, Callable[[], None]]:
     return token, leader.on_cancel(lambda: token.cancel(leader.reason))
 
 
-def _outcome(future: CallFuture) -> Outcome:
-    """What came of a call on another thread. Raises what is no Exception."""
-    try:
-        return future.result()  # type: ignore[no-any-return]
-    except Exception as error:
-        return error
+def all_or_first(outcomes: list[Any], return_exceptions: bool) -> list[Any]:
+    """The outcomes of several calls, unless the first failure among them is to be raised."""
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not (return_exceptions and isinstance(outcome, Exception)):
+            raise outcome
+    return outcomes
 
 
 def _checked(method: Any, params: Any) -> Mapping[str, Json]:
@@ -703,15 +664,6 @@ def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str
     return {"name": name, "arguments": dict(arguments if type(arguments) is dict else _mapping(name, arguments))}
 
 
-def _pair(call: Any) -> Any:
-    if isinstance(call, (tuple, list)) and len(call) == 2:
-        return call
-    raise TypeError(
-        "call_tools takes pairs of a tool's name and its arguments, "
-        f'such as [("forecast", {{"city": "Oslo"}})], not {repr(call):.60}'
-    )
-
-
 def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
     """Arguments as the strings that they are on the wire."""
     for name, value in _mapping(of, arguments).items():
@@ -720,14 +672,6 @@ def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
             hint = "write json.dumps(...)" if isinstance(value, (dict, list)) else json_hint(value)
             raise TypeError(f"{what}: {hint}")
     return {name: value if isinstance(value, str) else to_json(value) for name, value in arguments.items()}
-
-
-def _reference(prompt: Optional[str], template: Optional[str]) -> dict[str, Json]:
-    if (prompt is None) == (template is None):
-        raise TypeError("say which: prompt=, or template=")
-    if prompt is not None:
-        return {"type": "ref/prompt", "name": _text("prompt", prompt)}
-    return {"type": "ref/resource", "uri": _text("template", template)}
 
 
 _open_clients: weakref.WeakSet[Client] = weakref.WeakSet()

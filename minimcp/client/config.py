@@ -41,7 +41,8 @@ class Servers:
     @property
     def names(self) -> list[str]:
         """All that are not disabled, in order."""
-        return [name for name, entry in self._table.items() if not _disabled(entry)]
+        off = [isinstance(entry, Mapping) and entry.get("disabled") is True for entry in self._table.values()]
+        return [name for name, disabled in zip(self._table, off) if not disabled]
 
     def __contains__(self, name: object) -> bool:
         return name in self._table
@@ -54,7 +55,10 @@ class Servers:
                 file, server and member.
         """
         if name not in self._table:
-            raise ValueError(f"{self.where or 'the config'} has no server {name!r}{self._hint(name)}")
+            near = nearest(name, self._table)
+            meant = f", did you mean {near!r}?" if near else ":"
+            known = listed(map(repr, self._table), "and") if self._table else "none"
+            raise ValueError(f"{self.where or 'the config'} has no server {name!r}{meant} it has {known}")
         entry = self._table[name]
         label = f"{self.where}: server {name!r}" if self.where else f"server {name!r}"
         if isinstance(entry, Mapping):
@@ -62,11 +66,6 @@ class Servers:
         if self.where:
             raise ValueError(f"{label}: must be an object, not {described(entry)}")
         return entry
-
-    def _hint(self, name: str) -> str:
-        near = nearest(name, self._table)
-        meant = f", did you mean {near!r}?" if near else ":"
-        return f"{meant} it has {listed(map(repr, self._table), 'and') if self._table else 'none'}"
 
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any], Servers]
@@ -93,27 +92,18 @@ def read_servers(config: Config) -> Servers:
     if isinstance(config, Servers):
         return config
     if isinstance(config, Mapping):
-        return Servers("", "", _named(_inside(config)))
+        table = next((
+            table for table in map(config.get, TABLES)  # of a whole file; else these are the servers themselves
+            if isinstance(table, Mapping) and all(isinstance(entry, Mapping) for entry in table.values())
+        ), config)
+        for name in table:
+            if not isinstance(name, str):
+                raise TypeError(f"a server's name is a str, not {type(name).__name__}")
+        return Servers("", "", table)
     path = os.fspath(config)
     if not isinstance(path, str):
         raise TypeError(f"a config is named by a str or a path, not by {type(path).__name__}")
     return Servers(path, os.path.dirname(os.path.abspath(path)), _file(path))
-
-
-def _inside(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The servers of a mapping, which may be a whole file or the servers themselves."""
-    for member in TABLES:
-        table = config.get(member)
-        if isinstance(table, Mapping) and all(isinstance(entry, Mapping) for entry in table.values()):
-            return table
-    return config
-
-
-def _named(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    for name in table:
-        if not isinstance(name, str):
-            raise TypeError(f"a server's name is a str, not {type(name).__name__}")
-    return table
 
 
 def _file(path: str) -> Mapping[str, Any]:
@@ -150,10 +140,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _disabled(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and entry.get("disabled") is True
-
-
 class _Entry:
     """One entry, whose members are read with complaints that name them."""
 
@@ -174,7 +160,11 @@ class _Entry:
             self._fail(other, f"does not go together with {needed if needed in members else f'type {named!r}'}")
         if not REMOTE[named]:
             cwd = os.path.join(self._folder, self._text("cwd")) if "cwd" in members else None
-            return StdioServer([self._text("command"), *self._list("args")], env=self._texts("env"), cwd=cwd)
+            args = members.get("args", [])
+            if not isinstance(args, (list, tuple)):
+                self._fail("args", f"must be a list of strings, not {described(args)}")
+            words = [self._expanded(f"args[{place}]", value) for place, value in enumerate(args)]
+            return StdioServer([self._text("command"), *words], env=self._texts("env"), cwd=cwd)
         from ..http.client import HttpServer
 
         url, headers = self._text("url"), self._texts("headers")
@@ -186,14 +176,7 @@ class _Entry:
     def _text(self, member: str) -> str:
         if member not in self._members:
             self._fail(member, "is missing")
-        value = self._expanded(member, self._members[member])
-        return value or self._fail(member, "is empty")
-
-    def _list(self, member: str) -> list[str]:
-        values = self._members.get(member, [])
-        if not isinstance(values, (list, tuple)):
-            self._fail(member, f"must be a list of strings, not {described(values)}")
-        return [self._expanded(f"{member}[{place}]", value) for place, value in enumerate(values)]
+        return self._expanded(member, self._members[member]) or self._fail(member, "is empty")
 
     def _texts(self, member: str) -> dict[str, str]:
         values = self._members.get(member, {})

@@ -1,6 +1,7 @@
 """`connect`: from whatever names a server to a `Client` that has agreed with it.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, NoReturn, Optional, Sequence, Union
 
@@ -16,10 +19,20 @@ from .. import __version__ as VERSION
 from ..engine.limits import Limits
 from ..engine.timer import Deadline
 from ..engine.transport import Transport, tracer
-from ..errors import Cancelled, ConnectionFailed, ConnectionLost, RequestTimeout
+from ..errors import (
+    Cancelled,
+    ConnectionFailed,
+    ConnectionLost,
+    ProtocolViolation,
+    RequestTimeout,
+    RpcError,
+    UnsupportedRevision,
+    error_from_peer,
+)
+from ..protocol.lifecycle import Handshake, Peer, PerRequest, judge_probe, server_info
 from ..protocol.messages import Json
-from ..protocol.versions import Revision
-from ..schema.hints import refuse_options
+from ..protocol.versions import BY_NAME, REVISIONS, Revision
+from ..schema.mismatch import refuse_options
 from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
 from ..types import Implementation
 from ..types.meta import check_extensions
@@ -27,7 +40,6 @@ from .cache import Cache
 from .client import Client
 from .config import Config, read_servers
 from .host import NAMES, ClientHandler, Handlers, Host, Rootlike
-from .negotiation import Plan, negotiate, wanted_revisions
 from .reconnect import OpenSession, Reconnector
 from .session import Cancel, ClientSession, ConnectionSession, check_token, deadline_of
 
@@ -43,11 +55,12 @@ SCRIPTS = {".py": sys.executable, ".js": "node", ".mjs": "node"}
 WEB_OPTIONS = ("headers", "auth", "verify", "cert", "proxies")
 """Those of `connect` that go with a URL."""
 
-MOVED = {
-    "max_message_bytes": "message_bytes", "max_depth": "depth", "max_workers": "workers",
-    "max_backlog_bytes": "backlog_bytes", "write_timeout": "write_timeout", "max_cache_bytes": "cache_bytes",
-}
+MOVED = {f"max_{name}": name for name in ("message_bytes", "depth", "workers", "backlog_bytes", "cache_bytes")}
+MOVED["write_timeout"] = "write_timeout"
 """Former options of `connect`: the field of `Limits` that takes the place of each."""
+
+MOST_PROBES = 3
+"""The first, and twice more for a server that names another revision; it may name the one that it refused."""
 
 
 def connect(
@@ -147,8 +160,9 @@ def connect(
     """
     given = dict(locals())
     for name in misspelt:
-        if name in MOVED:
-            raise TypeError(f"connect(...) has no option {name}= any more: say limits=Limits({MOVED[name]}=...)")
+        field = MOVED.get(name)
+        if field is not None:
+            raise TypeError(f"connect(...) has no option {name}= any more: say limits=Limits({field}=...)")
         refuse_options("connect(...)", [name], connect)
     check_token(cancel)
     wanted = wanted_revisions(revision)
@@ -156,53 +170,154 @@ def connect(
     found = read_target(target, env=env, cwd=cwd, config=config, web=web)
     if stderr is not None and found.server is None and (config is None or found.web is None):  # one for many, there
         raise TypeError(f"stderr does not apply to {found.what}")
-    _check_types(given)
+    for name, kinds, what in (
+        ("restart", bool, "True or False"), ("cache", bool, "True or False"), ("send_shutdown", bool, "True or False"),
+        ("extensions", (Mapping, type(None)), "a mapping or None"),
+        ("client_info", (Implementation, Mapping, type(None)), "an Implementation, a mapping or None"),
+        ("limits", (Limits, type(None)), "Limits(...) or None"),
+    ):
+        if not isinstance(given[name], kinds):
+            raise TypeError(f"{name} is {what}, not {given[name]!r:.60}")
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
-    functions = {name: given[name] for name in NAMES}
-    gathered = Handlers(handlers, functions, roots=roots, sampling=sampling, elicitation=elicitation)
-    plan = _plan(wanted, _own_info(client_info), gathered, extensions, probe_timeout)
-    limits = Limits() if limits is None else limits
+    gathered = Handlers(
+        handlers, {name: given[name] for name in NAMES}, roots=roots, sampling=sampling, elicitation=elicitation
+    )
+    if client_info is None:
+        client_info = Implementation(os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", VERSION)
+    info = client_info if isinstance(client_info, Implementation) else Implementation(**client_info)
+    more = {} if extensions is None else {"extensions": check_extensions(extensions)}
+    plan = Plan(wanted, info.to_wire(), gathered, more, probe_timeout)
+    limits = limits or Limits()
     host = Host(gathered, limits.workers, Cache(limits.cache_bytes) if cache else None)
     connector = Connector(found, plan, host, limits, tracer(trace), stderr, connect_timeout)
     renew = connector.open if restart or found.web is not None else None
-    sessions = Reconnector(connector.open(cancel), renew, always=restart)
-    return Client(sessions, host, timeout, send_shutdown=send_shutdown)
+    sessions = Reconnector(connector.open(cancel), renew, host, timeout, always=restart)
+    return Client(sessions, send_shutdown=send_shutdown)
 
 
-def _check_types(given: Mapping[str, Any]) -> None:
-    for name in ("restart", "cache", "send_shutdown"):
-        if not isinstance(given[name], bool):
-            raise TypeError(f"{name} is True or False, not {given[name]!r:.60}")
-    for name, kinds, what in (
-        ("extensions", Mapping, "a mapping"),
-        ("client_info", (Implementation, Mapping), "an Implementation, a mapping"),
-        ("limits", Limits, "Limits(...)"),
-    ):
-        if given[name] is not None and not isinstance(given[name], kinds):
-            raise TypeError(f"{name} is {what} or None, not {given[name]!r:.60}")
+# ------------------------------------------------------------ agreeing
 
 
-def _plan(
-    wanted: tuple[Revision, ...], info: Mapping[str, Json], given: Handlers, extensions: Optional[Mapping[str, Json]],
-    probe_timeout: float,
-) -> Plan:
-    """What to speak and to declare; each era's newest revision says what there is to declare."""
-    more: dict[str, Json] = {} if extensions is None else {"extensions": check_extensions(extensions)}
-    plan = Plan(wanted, info, more, more, probe_timeout)
-    if plan.handshake is not None:
-        plan = plan._replace(capabilities={**given.capabilities(plan.handshake), **more})
-    if plan.per_request is not None:
-        plan = plan._replace(request_capabilities={**given.capabilities(plan.per_request), **more})
-    return plan
+class Plan(NamedTuple):
+    """What a client may speak and how it describes itself."""
+
+    wanted: tuple[Revision, ...]
+    """Oldest first."""
+    info: Mapping[str, Json]
+    handlers: Handlers
+    """Which decide on the capabilities."""
+    more: Mapping[str, Json]
+    """Capabilities that do not depend on them."""
+    probe_timeout: Optional[float]
+    """Seconds that a silent server gets before the older handshake is tried; None where silence says nothing."""
+
+    @property
+    def per_request(self) -> Optional[Revision]:
+        """The newest revision without a handshake; None when none is wanted."""
+        return next((revision for revision in reversed(self.wanted) if not revision.handshake), None)
+
+    @property
+    def handshake(self) -> Optional[Revision]:
+        """The newest revision with a handshake; None when none is wanted."""
+        return next((revision for revision in reversed(self.wanted) if revision.handshake), None)
+
+    def capabilities(self, revision: Revision) -> dict[str, Json]:
+        """What is declared; the newest revision of an era says what there is to declare in it."""
+        newest = self.handshake if revision.handshake else self.per_request
+        return {**self.handlers.capabilities(newest or revision), **self.more}
+
+    def without_probe(self) -> Plan:
+        """The same for a server that cannot bear to be probed."""
+        return self._replace(wanted=tuple(revision for revision in self.wanted if revision.handshake))
 
 
-def _own_info(given: Union[Implementation, Mapping[str, Any], None]) -> dict[str, Json]:
-    if given is None:
-        return {"name": os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", "version": VERSION}
-    info = given if isinstance(given, Implementation) else Implementation(**given)
-    wire: dict[str, Json] = info.to_wire()
-    return wire
+def wanted_revisions(revision: str) -> tuple[Revision, ...]:
+    """What ``revision="auto"``, ``"handshake"`` or one name stands for.
+
+    Raises:
+        ValueError: There is no such revision.
+    """
+    if revision in ("auto", "handshake"):
+        return tuple(one for one in REVISIONS if one.handshake or revision == "auto")
+    if revision not in BY_NAME:
+        raise ValueError(f'revision is "auto", "handshake" or one of {", ".join(BY_NAME)}, not {revision!r}')
+    return (BY_NAME[revision],)
+
+
+def negotiate(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
+    """Agree with the server on a new connection, which knows the era afterwards.
+
+    The verdicts are a table in `lifecycle.judge_probe`; here is what is sent and waited for.
+
+    Args:
+        session: The connection.
+        plan: What this client may speak.
+        deadline: For all of it.
+
+    Raises:
+        UnsupportedRevision: There is nothing in common.
+        RequestTimeout: The server did not answer in time.
+        ConnectionLost: It went away.
+        ConnectionFailed: It refused.
+        ProtocolViolation: Its answer was none.
+    """
+    verdict = "refused" if plan.per_request is None else _probe(session, plan, plan.per_request, deadline)
+    if verdict == "agreed":
+        return
+    try:
+        _initialize(session, plan, deadline)
+    except UnsupportedRevision as error:
+        if verdict != "silent" or plan.per_request is None or not error.from_peer:
+            raise
+        if _probe(session, plan, plan.per_request, deadline) != "agreed":  # it was slow, and knows of the probe now
+            raise
+
+
+def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Deadline) -> str:
+    """Ask `server/discover`: "agreed", or else "silent" or "refused", and `initialize` is to be tried."""
+    for _ in range(MOST_PROBES):
+        answer: Union[dict[str, Json], Exception, None]
+        within = deadline if plan.handshake is None else deadline.within(plan.probe_timeout)
+        envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
+        try:
+            answer = session.request("server/discover", {"_meta": envelope}, within)
+        except RequestTimeout:
+            if plan.handshake is None or plan.probe_timeout is None:
+                raise
+            answer = None
+        except (RpcError, ProtocolViolation) as error:
+            answer = error
+        verdict = judge_probe(answer, plan.wanted)
+        if verdict.error is not None:
+            raise verdict.error
+        if verdict.revision is None:
+            return "silent" if answer is None else "refused"
+        revision = verdict.revision
+        if isinstance(answer, dict):
+            peer = Peer(revision, info=server_info(answer), capabilities=answer["capabilities"])
+            envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
+            instructions = answer.get("instructions")
+            session.agree(PerRequest(revision, peer, envelope, instructions if isinstance(instructions, str) else None))
+            return "agreed"
+    raise UnsupportedRevision(f"{session.name}: the server refuses the revisions that it names itself")
+
+
+def _initialize(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
+    revision = plan.handshake
+    assert revision is not None  # the verdict is "handshake" only where one is wanted
+    try:
+        params = Handshake.opening(revision, plan.info, plan.capabilities(revision))
+        result = session.request("initialize", params, deadline)
+    except UnsupportedRevision:
+        raise
+    except RpcError as error:
+        if isinstance(error.data, dict) and "supported" in error.data:
+            text = f"{error.message}: the server speaks {error.data['supported']}"
+            raise error_from_peer(error.code, text, error.data, kind=UnsupportedRevision) from None
+        raise ConnectionFailed(f"{session.name}: the server refused initialize: {error}") from None
+    session.agree(Handshake.from_result(result, plan.wanted))
+    session.notify("notifications/initialized", {}, deadline)
 
 
 # ------------------------------------------------------------ connecting
@@ -228,7 +343,7 @@ class Connector(NamedTuple):
 
         Raises: as `connect`.
         """
-        attempt = Attempt(self, Deadline(self.connect_timeout), cancel, before)
+        agree = partial(self._agree, Deadline(self.connect_timeout), cancel, before)
         try:
             if self.target.web is not None:
                 from ..http.client_sse import agree_over_http
@@ -236,27 +351,26 @@ class Connector(NamedTuple):
                 def make(kind: Any) -> Any:
                     return kind(self.target.web, ClientHandler(self.host), self.limits, self.trace)
 
-                return agree_over_http(self.target.web, make, attempt.agree, self.plan)
-            return self._open_local(attempt)
+                return agree_over_http(self.target.web, make, agree, self.plan)
+            return self._open_local(agree)
         except (ConnectionFailed, RequestTimeout) as error:
             error.args = (f"connect took the target for {self.target.what}: {error}",)
             raise
         except RuntimeError as error:  # from 3.12 on no thread starts at the end of an interpreter
             raise ConnectionFailed(f"connect took the target for {self.target.what}: {error}") from error
 
-    def _open_local(self, attempt: Attempt) -> OpenSession:
+    def _open_local(self, agree: Callable[[ClientSession, Plan], OpenSession]) -> OpenSession:
         """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
-        plan = self.plan
-        pipe = self._open_pipe()
+        plan, first = self.plan, self._open_pipe()
         try:
-            return attempt.over(pipe, plan)
+            return agree(self._session(first), plan)
         except ConnectionLost as lost:
-            if self.target.server is None or plan.per_request is None or plan.handshake is None or not pipe.was_read():
-                wanted = plan.per_request
-                only = f" (only {wanted.name} was wanted)" if wanted is not None and plan.handshake is None else ""
+            probed = plan.per_request
+            if self.target.server is None or probed is None or plan.handshake is None or not first.was_read():
+                only = f" (only {probed.name} was wanted)" if probed is not None and plan.handshake is None else ""
                 raise _failed(lost, f"{lost}{only}") from None  # which says all that the loss does
             try:
-                return attempt.over(self._open_pipe(), plan.without_probe())
+                return agree(self._session(self._open_pipe()), plan.without_probe())
             except ConnectionLost as again:
                 ends = [(each.exit_code, each.signal, each.stderr_tail) for each in (lost, again)]
                 both = f"{again}\nbefore that, asked for server/discover, {lost}"
@@ -270,43 +384,31 @@ class Connector(NamedTuple):
             self.target.server, stderr=self.stderr, limit=self.limits.message_bytes, grace=GIVE_UP_SECONDS
         )
 
+    def _session(self, pipe: Transport) -> ClientSession:
+        return ConnectionSession(pipe, ClientHandler(self.host), self.limits, self.trace)
 
-class Attempt(NamedTuple):
-    """One attempt to connect."""
-
-    connector: Connector
-    deadline: Deadline
-    cancel: Cancel
-    before: Optional[OpenSession]
-
-    def over(self, pipe: Transport, plan: Plan) -> OpenSession:
-        """Agree over a pipe, which is closed when that fails. Errors as `negotiate`."""
-        connector = self.connector
-        session = ConnectionSession(pipe, ClientHandler(connector.host), connector.limits, connector.trace)
-        opened = self.agree(session, plan)
-        if isinstance(pipe, ChildTransport):
-            pipe.grace = CLOSE_SECONDS
-        return opened
-
-    def agree(self, session: ClientSession, plan: Plan) -> OpenSession:
+    def _agree(
+        self, deadline: Deadline, cancel: Cancel, before: Optional[OpenSession], session: ClientSession, plan: Plan
+    ) -> OpenSession:
         """Agree with the server of a new session, which is closed when that fails. Errors as `negotiate`."""
-        token = self.cancel
         forget = None
         try:
-            if token is not None:
-                forget = token.on_cancel(lambda: session.stop(Cancelled(token.reason or "cancelled")))
-            negotiate(session, plan, self.deadline)
-            session.ready(self.deadline)
-            opened = OpenSession(session, self.connector.host)
-            opened.begin(self.deadline, self.before)
-            check_token(token)
-            return opened
+            if cancel is not None:
+                forget = cancel.on_cancel(lambda: session.stop(Cancelled(cancel.reason or "cancelled")))
+            negotiate(session, plan, deadline)
+            session.ready(deadline)
+            opened = OpenSession(session, self.host)
+            opened.begin(deadline, before)
+            check_token(cancel)
         except BaseException:
             session.close()
             raise
         finally:
             if forget is not None:
                 forget()
+        if isinstance(session.transport, ChildTransport):
+            session.transport.grace = CLOSE_SECONDS
+        return opened
 
 
 def _failed(lost: ConnectionLost, message: str) -> ConnectionFailed:
@@ -357,23 +459,22 @@ def read_target(
     if config is not None:
         _refuse(local, "env and cwd are part of the config")
         _refuse(web, f"{_WEB} are part of the config")
-        return _configured(target, config)
-    if isinstance(target, type):
-        from ..server.decorators import has_marks
-
-        way = f"connect(Server.of({target.__name__}()))" if has_marks(target) else "give an instance of it"
-        raise TypeError(f"{target.__name__} is a class: {way}")
+        if not isinstance(target, str):
+            raise TypeError(f"with config= a server is given by its name, a str, not by {type(target).__name__}")
+        servers = read_servers(config)
+        what = f"the server {target!r} of {servers.where}" if servers.where else f"the server {target!r}"
+        return read_target(servers.target(target))._replace(what=what)
     if isinstance(target, str) and target.lower().startswith(("http://", "https://")):
         from ..http.client import HttpServer
 
         _refuse(local, "env and cwd do not apply to a server with a URL")
         return Target("a URL", None, web=HttpServer(target, **(web or {})))
-    if callable(getattr(target, "fetcher", None)):
+    is_web = callable(getattr(target, "fetcher", None)) and not isinstance(target, type)
+    _refuse(web, f"{_WEB} are part of the HttpServer" if is_web else f"{_WEB} apply to a server with a URL only")
+    if is_web:
         _refuse(local, "env and cwd do not apply to a server with a URL")
-        _refuse(web, f"{_WEB} are part of the HttpServer")
         return Target("an HttpServer", None, web=target)
-    _refuse(web, f"{_WEB} apply to a server with a URL only")
-    if callable(getattr(target, "open_pipe", None)):
+    if callable(getattr(target, "open_pipe", None)) and not isinstance(target, type):
         _refuse(local, "env and cwd do not apply to a server in this process")
         return Target(f"a server in this process ({target!r})", None, target)
     if isinstance(target, StdioServer):
@@ -391,45 +492,35 @@ def _refuse(given: object, why: str) -> None:
         raise TypeError(why)
 
 
-def _configured(name: Any, config: Config) -> Target:
-    if not isinstance(name, str):
-        raise TypeError(f"with config= a server is given by its name, a str, not by {type(name).__name__}")
-    servers = read_servers(config)
-    what = f"the server {name!r} of {servers.where}" if servers.where else f"the server {name!r}"
-    return read_target(servers.target(name))._replace(what=what)
-
-
 def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
     if isinstance(target, (list, tuple)):
         return "an argument list", [os.fspath(part) for part in target]
     if isinstance(target, os.PathLike):
         return "a file", _run_file(target, cwd)
     if not isinstance(target, str):
-        from ..server.decorators import has_marks
+        from ..server.options import has_marks
 
-        name = type(target).__name__
-        way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(type(target)) else ""
-        raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {name}{way}")
+        cls = target if isinstance(target, type) else type(target)
+        if cls is target:
+            way = f"connect(Server.of({cls.__name__}()))" if has_marks(cls) else "give an instance of it"
+            raise TypeError(f"{cls.__name__} is a class: {way}")
+        way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(cls) else ""
+        raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {cls.__name__}{way}")
     if os.path.isfile(target) or (len(target.split()) == 1 and target.endswith(tuple(SCRIPTS))):
         return "a file", _run_file(target, cwd)
     try:
         words = shlex.split(target, posix=os.name != "nt")
     except ValueError as error:
         raise ValueError(f"{target!r} was taken for a command line: {error}") from None
-    if words and words[0].endswith(tuple(SCRIPTS)) and os.path.isfile(words[0]) and not _is_program(words[0]):
-        runner = SCRIPTS[os.path.splitext(words[0])[1]]
-        first = "sys.executable" if runner is sys.executable else repr(runner)
-        way = f"write connect([{first}, {', '.join(map(repr, words))}])"
-        raise ConnectionFailed(f"{target!r} was taken for a command line, and {words[0]} is no program: {way}")
-    if len(words) == 1 and re.fullmatch(r"[\w.-]+:\d+(/.*)?", target) and not _is_program(target):
-        raise ConnectionFailed(f"{target!r} was taken for a command line: write http:// or https:// before a URL")
+    if words and shutil.which(words[0]) is None:
+        if words[0].endswith(tuple(SCRIPTS)) and os.path.isfile(words[0]):
+            runner = SCRIPTS[os.path.splitext(words[0])[1]]
+            first = "sys.executable" if runner is sys.executable else repr(runner)
+            way = f"write connect([{first}, {', '.join(map(repr, words))}])"
+            raise ConnectionFailed(f"{target!r} was taken for a command line, and {words[0]} is no program: {way}")
+        if len(words) == 1 and re.fullmatch(r"[\w.-]+:\d+(/.*)?", target):
+            raise ConnectionFailed(f"{target!r} was taken for a command line: write http:// or https:// before a URL")
     return "a command line", words
-
-
-def _is_program(word: str) -> bool:
-    """Whether the first word of a command line names something that can be run."""
-    places = [""] if os.path.dirname(word) else os.get_exec_path()
-    return any(os.access(os.path.join(place, word), os.X_OK) for place in places)
 
 
 def _run_file(file: Union[str, os.PathLike[str]], cwd: str) -> list[str]:

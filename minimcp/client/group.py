@@ -13,10 +13,10 @@ from ..engine.pool import waiting
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError
 from ..schema.mismatch import listed, nearest
 from ..types import CallToolResult, Tool
-from .client import DEFAULT, Arguments, Client, Seconds, follow
+from .calls import DEFAULT, Seconds
+from .client import Arguments, Client, all_or_first, follow
 from .config import Config, read_servers
-from .connect import connect
-from .negotiation import wanted_revisions
+from .connect import connect, wanted_revisions
 from .session import Cancel, OnProgress, check_token
 
 log = logging.getLogger("minimcp.client")
@@ -81,46 +81,35 @@ class Group:
         Raises:
             Cancelled: The token was cancelled.
         """
+        found: list[Tool] = []
+        unlisted: dict[str, Exception] = {}
         asked = {name: (client.list_tools, ()) for name, client in self.clients.items()}
-        outcomes = self._side_by_side(asked, cancel, timeout=timeout)
-        found = [tool for name, outcome in outcomes.items() for tool in self._renamed(name, outcome)]
-        self._names = [tool.name for tool in found]
+        for server, outcome in self._side_by_side(asked, cancel, timeout=timeout).items():
+            if isinstance(outcome, Exception):
+                if isinstance(outcome, Cancelled) or not isinstance(outcome, McpError):
+                    raise outcome
+                if not isinstance(outcome, CapabilityNotSupported) or outcome.from_peer:  # else it has no tools
+                    log.warning("the tools of %r are left out: %s", server, outcome)
+                    unlisted[server] = outcome
+                continue
+            for tool in outcome:
+                own, tool = tool.name, copy(tool)
+                tool.name = f"{server}{self._separator}{own}"
+                if self._server_of(tool.name) == server:
+                    found.append(tool)
+                else:
+                    log.warning("%r of %r is left out: a longer server's name fits as well", own, server)
+        self._names, self._unlisted = [tool.name for tool in found], unlisted
         return found
-
-    def _renamed(self, server: str, outcome: Any) -> list[Tool]:
-        """One server's share of the list."""
-        self._unlisted.pop(server, None)
-        if isinstance(outcome, Exception):
-            self._note(server, outcome)
-            return []
-        made = []
-        for tool in outcome:
-            own, tool = tool.name, copy(tool)
-            tool.name = f"{server}{self._separator}{own}"
-            if self._server_of(tool.name) == server:
-                made.append(tool)
-            else:
-                log.warning("%r of %r is left out: a longer server's name fits as well", own, server)
-        return made
-
-    def _note(self, server: str, error: Exception) -> None:
-        if isinstance(error, Cancelled) or not isinstance(error, McpError):
-            raise error
-        if isinstance(error, CapabilityNotSupported) and not error.from_peer:
-            return  # it has no tools
-        log.warning("the tools of %r are left out: %s", server, error)
-        self._unlisted[server] = error
 
     def call_tool(
         self, name: str, arguments: Arguments = None, *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None, raise_on_error: bool = True,
     ) -> CallToolResult:
         """Call a tool by its name in this group. Arguments and errors as `Client.call_tool`, and those of `resolve`."""
-        place = self.resolve(name)
-        return place.client.call_tool(
-            place.name, arguments,
-            timeout=timeout, cancel=cancel, on_progress=on_progress, raise_on_error=raise_on_error,
-        )
+        _, client, own = self.resolve(name)
+        return client.call_tool(own, arguments, timeout=timeout, cancel=cancel, on_progress=on_progress,
+                                raise_on_error=raise_on_error)
 
     def call_tools(
         self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
@@ -142,15 +131,11 @@ class Group:
                 outcomes[number] = error
         asked = {name: (self.clients[name].call_tools, ([call for _, call in share],))
                  for name, share in shares.items()}
-        answers = self._side_by_side(asked, cancel, timeout=timeout, return_exceptions=True)
-        for name, share in shares.items():
-            of_all = answers[name] if isinstance(answers[name], list) else [answers[name]] * len(share)
-            for (number, _), outcome in zip(share, of_all):
+        for name, answer in self._side_by_side(asked, cancel, timeout=timeout, return_exceptions=True).items():
+            share = shares[name]
+            for (number, _), outcome in zip(share, answer if isinstance(answer, list) else [answer] * len(share)):
                 outcomes[number] = outcome
-        failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
-        if failure is not None and not return_exceptions:
-            raise failure
-        return outcomes
+        return all_or_first(outcomes, return_exceptions)
 
     def _side_by_side(
         self, asked: Mapping[str, Any], cancel: Cancel, **keywords: Any

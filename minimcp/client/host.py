@@ -43,9 +43,6 @@ NAMES = (
 )
 """The functions that a host may give."""
 
-CAPABILITIES = {"sample": "sampling", "elicit": "elicitation", "list_roots": "roots"}
-"""Function to the capability that having it declares."""
-
 MOST_NOTIFICATIONS = 10_000
 """Notifications that wait for their callback; when there are more, the oldest are dropped with one warning."""
 
@@ -63,23 +60,6 @@ class HandlerFailed(Refused):
 
 
 # ------------------------------------------------------------ what a host gives
-
-
-class Roots:
-    """A `list_roots` that returns a list, which may be replaced. Thread-safe.
-
-    Args:
-        roots: Paths, URIs or `Root` objects.
-
-    Raises:
-        TypeError, ValueError: One of them is no root.
-    """
-
-    def __init__(self, roots: Iterable[Rootlike]) -> None:
-        self.roots = as_roots(roots)
-
-    def __call__(self) -> list[Root]:
-        return self.roots
 
 
 class Handlers:
@@ -108,29 +88,28 @@ class Handlers:
         if isinstance(handlers, Mapping):
             raise TypeError("handlers is an object with methods, and this is a mapping: say **handlers")
         self.functions: dict[str, Callable[..., Any]] = {}
+        self.roots: Optional[list[Root]] = None
+        """What was given as ``roots``, which may be replaced."""
         for name in NAMES:
             own, given = getattr(handlers, name, None), (keywords or {}).get(name)
-            function = own if given is None else given
             if own is not None and given is not None:
                 raise TypeError(f"{name} is given twice: by handlers and as a keyword")
-            if function is None:
-                continue
-            if not callable(function):
-                raise TypeError(f"{name} is called, and {type(function).__name__} cannot be")
-            refuse_async(function, name)
-            self.functions[name] = function
+            function = own if given is None else given
+            if function is not None:
+                if not callable(function):
+                    raise TypeError(f"{name} is called, and {type(function).__name__} cannot be")
+                refuse_async(function, name)
+                self.functions[name] = function
         _refuse_misspelt(handlers)
-        if handlers is not None and not any(hasattr(handlers, name) for name in NAMES):
-            raise TypeError(f"handlers has none of {', '.join(NAMES)}: it is {handlers!r:.60}")
         if roots is not None:
             if "list_roots" in self.functions:
                 raise TypeError("roots and list_roots are two ways to say the same: give one of them")
-            self.functions["list_roots"] = Roots(roots)
+            self.roots, self.functions["list_roots"] = as_roots(roots), lambda: self.roots
         if sampling and "sample" not in self.functions:
             raise TypeError("sampling says what else sample can do, and there is no sample")
         self._parts: dict[str, tuple[str, ...]] = {
-            "sampling": _parts("sampling", sampling, ("tools", "context")),
-            "elicitation": _parts("elicitation", elicitation, ("form", "url")),
+            "sampling": _parts("sampling", sampling, ("tools", "context"), "sample"),
+            "elicitation": _parts("elicitation", elicitation, ("form", "url"), "elicit"),
             "roots": ("listChanged",),
         }
         if not elicitation:
@@ -139,30 +118,29 @@ class Handlers:
     def capabilities(self, revision: Revision) -> dict[str, Json]:
         """What they let this client declare in a revision."""
         declared: dict[str, Json] = {}
-        for handler, capability in CAPABILITIES.items():
-            known = revision.client_capabilities.get(capability)
-            if handler not in self.functions or known is None:
-                continue
-            parts = [part for part in known if part in self._parts[capability]]
-            if capability == "elicitation" and not known and "form" not in self._parts[capability]:
-                continue  # forms are all that this revision has
-            declared[capability] = {part: True if part == "listChanged" else {} for part in parts}
+        for kind in KINDS.values():
+            known, able = revision.client_capabilities.get(kind.capability), self._parts[kind.capability]
+            forms_only = kind.capability == "elicitation" and not known  # in this revision
+            if kind.handler in self.functions and known is not None and not (forms_only and "form" not in able):
+                parts = [part for part in known if part in able]
+                declared[kind.capability] = {part: True if part == "listChanged" else {} for part in parts}
         return declared
 
 
 def _refuse_misspelt(handlers: Any) -> None:
-    """Refuse an object with a method that was meant to be one of `NAMES`; another called ``on_...`` is only logged."""
+    """Refuse an object with a method that was meant to be one of `NAMES`, or with none of them."""
     for name in dir(handlers):
         if name.startswith("on_") and name not in NAMES:
             near = nearest(name, NAMES)
             if near is not None:
                 raise TypeError(f"handlers has {name}, which nothing calls: did you mean {near}?")
             log.info("handlers has %s, which nothing calls: there is %s", one_line(name), ", ".join(NAMES))
+    if handlers is not None and not any(hasattr(handlers, name) for name in NAMES):
+        raise TypeError(f"handlers has none of {', '.join(NAMES)}: it is {handlers!r:.60}")
 
 
-def _parts(name: str, given: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+def _parts(name: str, given: Sequence[str], known: Sequence[str], handler: str) -> tuple[str, ...]:
     if callable(given):
-        handler = next(each for each, capability in CAPABILITIES.items() if capability == name)
         raise TypeError(f"{name} says what {handler} can do, by names: did you mean {handler}=?")
     if isinstance(given, str):
         raise TypeError(f"{name} is a sequence of names: did you mean ({given!r},)?")
@@ -181,21 +159,16 @@ def as_roots(roots: Any) -> list[Root]:
     """
     if isinstance(roots, (str, os.PathLike, Root, Mapping)) or not isinstance(roots, Iterable):
         raise TypeError(f"roots are a list of paths, URIs or Root objects, not {type(roots).__name__}")
-    return [_root(root) for root in roots]
-
-
-def _root(given: Rootlike) -> Root:
-    if isinstance(given, Root):
-        root = given
-    elif isinstance(given, str) and "://" in given:
-        root = Root(given)
-    elif isinstance(given, (str, os.PathLike)):
-        root = Root.from_path(given)
-    else:
-        raise TypeError(f"a root is a path, a URI or a Root, not {type(given).__name__}")
-    if not root.uri.startswith("file://") or (root.path is not None and ".." in root.path.parts):
-        raise ValueError(f"a root is a file:// URI that does not go up, unlike {root.uri!r}")
-    return root
+    read: list[Root] = []
+    for given in roots:
+        if not isinstance(given, (str, os.PathLike, Root)):
+            raise TypeError(f"a root is a path, a URI or a Root, not {type(given).__name__}")
+        if not isinstance(given, Root):
+            given = Root(given) if isinstance(given, str) and "://" in given else Root.from_path(given)
+        if not given.uri.startswith("file://") or (given.path is not None and ".." in given.path.parts):
+            raise ValueError(f"a root is a file:// URI that does not go up, unlike {given.uri!r}")
+        read.append(given)
+    return read
 
 
 # ------------------------------------------------------------ where callbacks run
@@ -210,7 +183,7 @@ class Dispatcher:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._waiting: deque[Callable[[], Any]] = deque()
+        self._waiting: deque[Callable[[], Any]] = deque(maxlen=MOST_NOTIFICATIONS)
         self._thread: Optional[threading.Thread] = None
         self._users = 0
         self._dropped = False
@@ -225,12 +198,10 @@ class Dispatcher:
         with self._changed:
             if self._users <= 0:
                 return
-            if len(self._waiting) >= MOST_NOTIFICATIONS:
-                self._waiting.popleft()
-                if not self._dropped:
-                    self._dropped = True
-                    log.warning("more than %d notifications wait for a slow callback: the oldest are dropped",
-                                MOST_NOTIFICATIONS)
+            if len(self._waiting) == MOST_NOTIFICATIONS and not self._dropped:
+                self._dropped = True
+                log.warning("more than %d notifications wait for a slow callback: the oldest are dropped",
+                            MOST_NOTIFICATIONS)
             self._waiting.append(callback)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="minimcp-callbacks", daemon=True)
@@ -257,19 +228,11 @@ class Dispatcher:
             self._changed.notify()
 
 
-def _read_uri(params: Json) -> Optional[str]:
-    return Change.from_notice("notifications/resources/updated", params).uri
-
-
-CALLBACKS: dict[str, tuple[str, Optional[Callable[[Json], Any]]]] = {
-    "notifications/message": ("on_log", LogMessage.from_wire),
-    "notifications/tools/list_changed": ("on_tools_changed", None),
-    "notifications/resources/list_changed": ("on_resources_changed", None),
-    "notifications/prompts/list_changed": ("on_prompts_changed", None),
-    "notifications/resources/updated": ("on_resource_updated", _read_uri),
+CALLBACKS = {
+    "notifications/message": "on_log", "notifications/resources/updated": "on_resource_updated",
+    **{f"notifications/{name}/list_changed": f"on_{name}_changed" for name in ("tools", "prompts", "resources")},
 }
-"""By notification: the callback, and how its argument is read from the params (ValueError: they make no sense); None
-calls it without one."""
+"""By notification: the callback."""
 
 
 # ------------------------------------------------------------ the host
@@ -358,16 +321,19 @@ class Host:
     def tell(self, notification: Notification) -> None:
         """Have the callback for a notification called."""
         method, params = notification
-        name, read = CALLBACKS.get(method, ("", None))
+        name = CALLBACKS.get(method, "")
         if name not in self.functions:
             log.debug("<-- %s: nobody listens", one_line(method))
             return
         try:
-            arguments = () if read is None else (read(params),)
+            if name == "on_log":
+                self.call(name, LogMessage.from_wire(params))
+            elif name == "on_resource_updated":
+                self.call(name, Change.from_notice(method, params).uri)
+            else:
+                self.call(name)
         except ValueError as error:
             log.debug("<-- a %s that makes no sense: %s", method, error)
-            return
-        self.call(name, *arguments)
 
     def forget(self, kind: str, uri: Optional[str] = None) -> None:
         """Drop from the cache what a change of this kind makes stale."""
@@ -493,7 +459,13 @@ def _read_elicit(
     if request.mode == "url":
         if request.url is None or request.host is None:
             raise ValueError("url must be a URL")
-        return request, _write_consent
+
+        def consent(returned: Any) -> Result:
+            answer = _as_answer(returned)
+            _fields(answer.content)  # False and the like are neither a yes nor a no
+            return {"action": answer.action}
+
+        return request, consent
     if request.schema is None:
         raise ValueError("requestedSchema is missing")
     check, fits = _checks_of(request.schema)
@@ -554,13 +526,6 @@ def _without_null(members: Result, needed: Sequence[str], fits: Check) -> Result
         for name, value in members.items()
         if value is not None or fits({name: None}) is None or name in needed
     }
-
-
-def _write_consent(returned: Any) -> Result:
-    """An answer without content: to open a URL, or not."""
-    answer = _as_answer(returned)
-    _fields(answer.content)  # False and the like are neither a yes nor a no
-    return {"action": answer.action}
 
 
 def _as_answer(returned: Any) -> types.Answer:

@@ -11,17 +11,18 @@ import logging
 import os
 import threading
 from copy import copy
-from typing import Callable, Optional
+from functools import partial
+from typing import Any, Callable, Optional
 
-from ..engine.pool import waiting
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
 from ..engine.transport import SessionGone
-from ..errors import Cancelled, ConnectionFailed, ConnectionLost, McpError, RequestTimeout, describe
+from ..errors import ConnectionFailed, ConnectionLost, McpError, RequestTimeout, describe
 from ..protocol.lifecycle import LOG_LEVEL_KEY, Handshake
+from ..protocol.messages import Json
 from .cache import OutputSchemas
 from .host import Host
-from .session import Cancel, ClientSession, check_token
+from .session import Cancel, ClientSession, check_token, wait_until
 from .subscriptions import Subscriptions
 
 log = logging.getLogger("minimcp.client")
@@ -47,11 +48,14 @@ class OpenSession:
         self.schemas = OutputSchemas()
         self.log_level: Optional[str] = None
 
-    def set_envelope_level(self, level: str) -> None:
-        """Have every request that stands alone ask for log messages of this level and above."""
+    def set_log_level(self, level: str, request: Callable[[str, dict[str, Json]], Any]) -> None:
+        """Have the server send log messages of this level and above: by a request, or by what each request says."""
         era = self.session.era
-        assert not isinstance(era, Handshake)
-        era.envelope = {**era.envelope, LOG_LEVEL_KEY: level}
+        if isinstance(era, Handshake):
+            request("logging/setLevel", {"level": level})
+        else:
+            self.session.check()
+            era.envelope = {**era.envelope, LOG_LEVEL_KEY: level}
 
     def begin(self, deadline: Deadline, before: Optional[OpenSession]) -> None:
         """Begin to hear of what the host has callbacks for, and of what it heard in the session before.
@@ -61,33 +65,31 @@ class OpenSession:
             before: The session whose place this one takes; None for the first.
 
         Raises:
-            ConnectionLost: The connection has ended; it is closed then, as after any other exception.
+            ConnectionLost: The connection has ended.
         """
-        if before is not None and self._host.cache is not None:
-            self._host.cache.clear()
+        uris: tuple[str, ...] = ()
+        session = self.session
+        if before is not None:
+            self.log_level, uris = before.log_level, before.subscriptions.subscribed
+            if self._host.cache is not None:
+                self._host.cache.clear()
+        level = self.log_level
+        if level is None and not session.era.revision.handshake and "on_log" in self._host.functions:
+            level = USUAL_LEVEL if session.era.peer.supports("logging") else None  # nothing comes unasked in this era
         try:
-            self._attempt("log messages", lambda: self._ask_for_logs(before, deadline))
-            uris = () if before is None else before.subscriptions.subscribed
-            self._attempt("stream of changes", lambda: self.subscriptions.open_background(deadline, uris))
-        except BaseException:
-            self.session.close()
-            raise
-
-    def _attempt(self, what: str, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except McpError as error:
-            if self.session.cause is not None:
-                raise
-            log.warning("%s: no %s: %s", self.session.name, what, error)
-
-    def _ask_for_logs(self, before: Optional[OpenSession], deadline: Deadline) -> None:
-        self.log_level = level = None if before is None else before.log_level
-        if isinstance(self.session.era, Handshake):
             if level is not None:
-                self.session.request("logging/setLevel", {"level": level}, deadline)
-        elif level is not None or ("on_log" in self._host.functions and self.session.era.peer.supports("logging")):
-            self.set_envelope_level(level or USUAL_LEVEL)  # nothing comes unasked in this era
+                self.set_log_level(level, partial(session.request, deadline=deadline))
+        except McpError as error:
+            self._warn("log messages", error)
+        try:
+            self.subscriptions.open_background(deadline, uris)
+        except McpError as error:
+            self._warn("stream of changes", error)
+
+    def _warn(self, what: str, error: McpError) -> None:
+        if self.session.cause is not None:
+            raise error
+        log.warning("%s: no %s: %s", self.session.name, what, error)
 
 
 Begin = Callable[[CancelToken, OpenSession], OpenSession]
@@ -109,11 +111,15 @@ class Reconnector:
     Args:
         first: The session.
         begin: Begins the next one after a loss; None leaves it at the loss.
+        host: The host's side of all of them.
+        timeout: Seconds for one call, if the call itself does not say; None waits for ever.
         always: False does so only when the server has ended its session, which is no loss of the server.
     """
 
-    def __init__(self, first: OpenSession, begin: Optional[Begin], *, always: bool = True) -> None:
-        self.newest, self._begin, self._always = first, begin, always
+    def __init__(
+        self, first: OpenSession, begin: Optional[Begin], host: Host, timeout: Optional[float], *, always: bool = True
+    ) -> None:
+        self.newest, self._begin, self.host, self.timeout, self._always = first, begin, host, timeout, always
         self.closed = False
         self._changed = threading.Condition()
         self._attempt: Optional[_Attempt] = None
@@ -122,17 +128,21 @@ class Reconnector:
     @property
     def restarts(self) -> bool:
         """Whether a loss is followed by another session."""
-        return self._begin is not None and (self._always or isinstance(self.newest.session.cause, SessionGone))
+        return self.can_begin and (self._always or isinstance(self.newest.session.cause, SessionGone))
 
     @property
     def can_begin(self) -> bool:
         """Whether a session that the server has ended is followed by another."""
         return self._begin is not None
 
-    def current(self, deadline: Deadline, cancel: Cancel) -> OpenSession:
-        """The newest session; if that is lost, the next one, if there shall be one. Not for a reader's thread.
+    def after(self, lost: OpenSession, deadline: Deadline, cancel: Cancel) -> OpenSession:
+        """What has taken the place of a lost session, even if that is lost too. Not for a reader's thread.
+
+        It is begun if there is none yet: once, however many calls were lost with the session before. Where none shall
+        be begun, this is the lost one.
 
         Args:
+            lost: The session.
             deadline: How long to wait for it.
             cancel: Ends the wait; None for one that nobody cancels.
 
@@ -142,65 +152,48 @@ class Reconnector:
             Cancelled: The token was cancelled; the attempt goes on.
             ConnectionLost: The client was closed meanwhile.
         """
-        while True:
-            newest = self.newest
-            if newest.session.cause is None or self.closed or not self.restarts or os.getpid() != self._process:
-                return newest
-            check_token(cancel)
-            self._wait(self._attempt_after(newest), deadline, cancel)
-
-    def _attempt_after(self, lost: OpenSession) -> _Attempt:
-        """The attempt that is under way, or a new one."""
+        if self.closed or not self.restarts or os.getpid() != self._process:
+            return self.newest
+        check_token(cancel)
         with self._changed:
+            if self.newest is not lost:
+                return self.newest
             if self._attempt is None:
                 self._attempt = _Attempt()
-                work = threading.Thread(target=self._run, args=(self._attempt, lost), name="minimcp-restart",
-                                        daemon=True)
-                work.start()
-            return self._attempt
-
-    def _wait(self, attempt: _Attempt, deadline: Deadline, cancel: Cancel) -> None:
-        forget = None if cancel is None else cancel.on_cancel(self._wake)
-        try:
-            with waiting(), self._changed:
-                while not attempt.over:
-                    if cancel is not None and cancel.cancelled:
-                        raise Cancelled(cancel.reason or "cancelled")
-                    if not self._changed.wait(deadline.wait()) and deadline.expired:
-                        what = f"{self.newest.session.name}: starting the server again"
-                        raise RequestTimeout(f"{what}: no answer within {deadline.seconds:g} s")
-        finally:
-            if forget is not None:
-                forget()
+                threading.Thread(
+                    target=self._run, args=(self._attempt, lost), name="minimcp-restart", daemon=True
+                ).start()
+            attempt = self._attempt
+        if not wait_until(lambda: attempt.over, self._changed, deadline, cancel):
+            what = f"{lost.session.name}: starting the server again"
+            raise RequestTimeout(f"{what}: no answer within {deadline.seconds:g} s")
         if attempt.error is not None:
             raise copy(attempt.error)
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+        return self.newest
 
     def _run(self, attempt: _Attempt, lost: OpenSession) -> None:
         try:
-            if self.newest is lost:  # and not replaced since it was found lost
-                self._replace(attempt, lost)
+            assert self._begin is not None
+            lost.session.close()  # it may hold what the next server needs, such as a file
+            if not self.closed:
+                self.newest = self._begin(attempt.stop, lost)
+            if self.closed:
+                self.newest.session.close()
+            else:
+                self.newest.subscriptions.missed_all()
         except BaseException as error:
             log.debug("%s: not started again: %s", lost.session.name, error)
-            attempt.error = _closed(lost) if self.closed else _failure(error)
+            if isinstance(error, ConnectionFailed):
+                attempt.error = error
+            else:
+                attempt.error = ConnectionFailed(f"the server could not be started again: {describe(error)}")
+                attempt.error.__cause__ = error
         with self._changed:
+            if self.closed:
+                attempt.error = ConnectionLost(f"{lost.session.name}: closed")
             self._attempt = None  # the next call begins the next one
             attempt.over = True
             self._changed.notify_all()
-
-    def _replace(self, attempt: _Attempt, lost: OpenSession) -> None:
-        assert self._begin is not None
-        lost.session.close()  # it may hold what the next server needs, such as a file
-        if self.closed:
-            raise _closed(lost)
-        self.newest = opened = self._begin(attempt.stop, lost)
-        if self.closed:
-            opened.session.close()
-            raise _closed(lost)
-        opened.subscriptions.missed_all()
 
     def close(self) -> None:
         """End the newest session, and an attempt at the next one, for good. Idempotent, from any thread."""
@@ -217,15 +210,3 @@ class Reconnector:
         """The same without waiting for anything, for a finalizer: an attempt ends when it has an outcome."""
         self.closed = True
         self.newest.session.abandon()
-
-
-def _closed(lost: OpenSession) -> ConnectionLost:
-    return ConnectionLost(f"{lost.session.name}: closed")
-
-
-def _failure(error: BaseException) -> ConnectionFailed:
-    if isinstance(error, ConnectionFailed):
-        return error
-    failed = ConnectionFailed(f"the server could not be started again: {describe(error)}")
-    failed.__cause__ = error
-    return failed

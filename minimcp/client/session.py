@@ -1,8 +1,7 @@
 """`ClientSession`: one connection of a client to its server, whatever the transport.
 
 A `Client` sends requests and notifications and opens streams of changes through this interface and knows nothing of
-lines, processes and POSTs. `ConnectionSession` implements it over a connection that carries lines (stdio, in memory,
-HTTP+SSE).
+lines, processes and POSTs. `ConnectionSession` implements it over a connection that carries lines (stdio, in memory).
 """
 
 from __future__ import annotations
@@ -10,17 +9,19 @@ from __future__ import annotations
 import logging
 import threading
 from copy import copy
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from functools import partial
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from ..engine.connection import Connection
 from ..engine.limits import Limits
 from ..engine.pool import waiting
-from ..engine.requests import CancelToken, IncomingRequest, PendingCall
-from ..engine.timer import Deadline
+from ..engine.requests import Calls, CancelToken, IncomingRequest, PendingCall
+from ..engine.timer import NEVER, Deadline
 from ..engine.transport import Transport
-from ..errors import Cancelled, CapabilityNotSupported, ToolError, error_from_peer
+from ..errors import Cancelled, CapabilityNotSupported, ProtocolViolation, ToolError, error_from_peer, one_line
+from ..protocol.lifecycle import INPUT_REQUIRED
 from ..protocol.messages import Failure, Id, Json, Notification, encode, exception_of
-from ..schema.hints import explained
+from ..schema.mismatch import explained
 from ..schema.signature import refuse_async
 from ..types import CallToolResult, Progress, Text
 from .host import ClientHandler, Era
@@ -34,23 +35,26 @@ Cancel = Optional[CancelToken]
 OnProgress = Callable[[Progress], Any]
 OnMessage = Callable[[Notification], None]
 
-AT_ONCE = 64
-"""Requests that are written together at most when many are sent at once."""
-
 
 class ClientSession:
     """One connection of a client. Thread-safe; a transport implements what raises `NotImplementedError`.
+
+    Requests are sent as lines, which a transport of another kind does in a way of its own.
 
     Args:
         name: Shown in messages: the command, the URL, "memory".
         handler: What is done with the server's own messages.
 
     Attributes:
+        calls: Our requests on it. Set by the transport.
         mirror: What is to know of the tools that are listed, because their arguments travel in headers too: an object
             with ``admitted(tools)``, which returns those that can be called. None where there are no headers.
+        transport: What carries lines; None where nothing does.
     """
 
+    calls: Calls
     mirror: Any = None
+    transport: Any = None
     era: Era
     """What is spoken. Not before `agree`."""
     in_order = True
@@ -75,12 +79,12 @@ class ClientSession:
     @property
     def stderr_tail(self) -> str:
         """The last lines of the server process's stderr; empty where there is no process."""
-        return ""
+        return getattr(self.transport, "stderr_tail", "")
 
     @property
     def cause(self) -> Optional[BaseException]:
         """Why the connection has ended; None while it lives."""
-        raise NotImplementedError
+        return self.calls.cause
 
     def check(self) -> None:
         """Return if the connection lives. Raises ConnectionLost: it has ended, or this process is a fork."""
@@ -96,11 +100,11 @@ class ClientSession:
     @property
     def pending(self) -> int:
         """How many requests of ours wait for their answer."""
-        raise NotImplementedError
+        return len(self.calls)
 
     def stop(self, cause: Exception) -> None:
         """End every request with this exception and refuse new ones, before `close`. Never blocks."""
-        raise NotImplementedError
+        self.calls.close(cause)
 
     def wait_until_ended(self, seconds: Optional[float]) -> bool:
         """Wait until the connection has ended. Blocks: for so many seconds at most; None for ever."""
@@ -138,7 +142,29 @@ class ClientSession:
 
         Blocks: until then.
         """
-        raise NotImplementedError
+        if cancel is not None:
+            check_token(cancel)
+        on_item = None if on_progress is None else progress_reader(on_progress)
+        make_params = partial(self.add_envelope, params, on_progress=on_progress)
+        try:
+            call = self.calls.start(method, make_params, on_item, deadline=deadline)
+        except (TypeError, ValueError) as error:
+            raise explained(method, params, error) from None
+        return self._wait(call, params, deadline, cancel)
+
+    def _wait(self, call: PendingCall, params: Params, deadline: Deadline, cancel: Cancel) -> Result:
+        """Wait for the answer of a request that was sent."""
+        about = params.get("name", params.get("uri"))
+        if cancel is None:
+            return self.result_of(call.method, self.calls.wait(call, deadline, about=about))
+        forget = cancel.on_cancel(lambda: self.calls.end(call, Cancelled(cancel.reason or "cancelled")))
+        try:
+            answer = self.calls.wait(call, deadline, about=about)
+        finally:
+            forget()
+        if cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
+            raise Cancelled(cancel.reason or "cancelled")
+        return self.result_of(call.method, answer)
 
     def request_all(
         self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Cancel = None
@@ -152,7 +178,25 @@ class ClientSession:
             ConnectionLost: Not all of them could be sent.
             TypeError, ValueError: Some params are no JSON; nothing was sent.
         """
-        raise NotImplementedError
+        check_token(cancel)
+        outcomes: list[Outcome] = []
+        try:
+            requests = [(method, partial(self.add_envelope, one)) for one in params]
+            calls = self.calls.start_all(requests, deadline=deadline)
+        except (TypeError, ValueError) as error:
+            problems = (explained(method, one, error) for one in params)
+            raise next((problem for problem in problems if problem is not error), error) from None
+        try:
+            for call, one in zip(calls, params):
+                try:
+                    outcomes.append(self._wait(call, one, deadline, cancel))
+                except Exception as error:
+                    outcomes.append(error)
+        except BaseException:  # such as Ctrl-C: the server need not go on with the rest
+            for call in calls[len(outcomes) :]:
+                self.calls.end(call, Cancelled("the caller gave up"))
+            raise
+        return outcomes
 
     def notify(self, method: str, params: Params, deadline: Deadline) -> None:
         """Send a notification. Raises ConnectionLost. Blocks: until the server has taken it, or the deadline."""
@@ -175,51 +219,48 @@ class ClientSession:
         Raises:
             ConnectionLost: The connection has ended.
         """
-        raise NotImplementedError
+        def make_params(id: Id) -> Result:
+            self.handler.streams[id] = on_message
+            return self.add_envelope(params, id)
+
+        call = self.calls.start(method, make_params)
+
+        def wait() -> None:
+            ending: Outcome
+            try:
+                ending = self.result_of(method, self.calls.wait(call, NEVER))
+            except Exception as error:
+                ending = error
+            self.handler.streams.pop(call.id, None)
+            on_end(ending)
+
+        threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
+
+        def end() -> None:
+            self.handler.streams.pop(call.id, None)
+            self.calls.end(call, Cancelled("the stream was closed"))
+
+        return end
 
     # ------------------------------------------------------------ shared by all transports
 
     def wait_for(
-        self, done: Callable[[], bool], woken: threading.Event, deadline: Deadline, cancel: Cancel = None
+        self, done: Callable[[], bool], changed: threading.Condition, deadline: Deadline, cancel: Cancel = None
     ) -> bool:
-        """Wait for something of this process's own; False when the deadline came first.
-
-        Args:
-            done: Whether it has come; asked again each time that `woken` was set.
-            woken: Set by whoever changes what `done` looks at.
-            deadline: When to give up.
-            cancel: Ends the wait; None never does.
-
-        Raises:
-            Cancelled: The token was cancelled.
-            ConnectionLost: The connection has ended.
-        """
-        tokens = [self.handler.ended] if cancel is None else [self.handler.ended, cancel]
-        forget = [token.on_cancel(woken.set) for token in tokens]
-        try:
-            with waiting():
-                while not done():
-                    if cancel is not None and cancel.cancelled:
-                        raise Cancelled(cancel.reason or "cancelled")
-                    self.check()
-                    if not woken.wait(deadline.wait()) and deadline.expired:
-                        return False
-                    woken.clear()
-            return True
-        finally:
-            for each in forget:
-                each()
+        """As `wait_until`; it also raises ConnectionLost: The connection has ended."""
+        return wait_until(done, changed, deadline, cancel, check=self.check, tokens=[self.handler.ended])
 
     def sleep(self, deadline: Deadline, cancel: Cancel = None) -> None:
         """Wait until a deadline. Raises as `wait_for`."""
-        self.wait_for(lambda: False, threading.Event(), deadline, cancel)
+        self.wait_for(lambda: False, threading.Condition(), deadline, cancel)
 
     def add_envelope(self, params: Params, id: Id, on_progress: Optional[OnProgress] = None) -> dict[str, Json]:
         """The params as they are sent, for an implementation of `request`."""
         era = self.handler.era
-        if era is None:
+        if era is None or not (era.envelope or on_progress):
             return dict(params)
-        return era.add_envelope(params, {} if on_progress is None else {"progressToken": id})
+        token = {} if on_progress is None else {"progressToken": id}
+        return {**params, "_meta": {**params.get("_meta", {}), **token, **era.envelope}}
 
     def result_of(self, method: str, answer: Union[Result, Failure]) -> Result:
         """What `request` returns for an answer, or raises, for an implementation of it."""
@@ -231,11 +272,52 @@ class ClientSession:
             if isinstance(error, ToolError):  # an old server's own code for a tool that failed
                 error.result = CallToolResult([Text(answer.message)], is_error=True)
             raise error
-        return answer if era is None else era.strip_envelope(method, answer)
+        kind = answer.get("resultType", "complete")
+        if kind == "complete" or era is None or era.revision.handshake:
+            return answer
+        if kind != INPUT_REQUIRED or method not in era.revision.asking_methods:
+            raise ProtocolViolation(f"a result of {method} is complete, not {one_line(kind)}", answer)
+        return answer
 
     def __repr__(self) -> str:
         state = 'open' if self.cause is None else 'closed'
         return f"<{type(self).__name__} {self.name!r} {state}, {self.pending} outgoing>"
+
+
+def wait_until(
+    done: Callable[[], bool], changed: threading.Condition, deadline: Deadline, cancel: Cancel = None, *,
+    check: Callable[[], None] = lambda: None, tokens: Iterable[CancelToken] = (),
+) -> bool:
+    """Wait for something of this process's own; False when the deadline came first.
+
+    Args:
+        done: Whether it has come; called with the condition held.
+        changed: Notified when it is to be asked again.
+        deadline: When to give up.
+        cancel: Ends the wait; None never does.
+        check: Raises when the wait has become useless; called when it has not come yet.
+        tokens: Notify too, when they are cancelled.
+
+    Raises:
+        Cancelled: The token was cancelled.
+    """
+    def wake() -> None:
+        with changed:
+            changed.notify_all()
+
+    forget = [token.on_cancel(wake) for token in (*tokens, cancel) if token is not None]
+    try:
+        with waiting(), changed:
+            while not done():
+                if cancel is not None and cancel.cancelled:
+                    raise Cancelled(cancel.reason or "cancelled")
+                check()
+                if not changed.wait(deadline.wait()) and deadline.expired:
+                    return done()
+        return True
+    finally:
+        for each in forget:
+            each()
 
 
 def check_token(cancel: Cancel) -> None:
@@ -298,7 +380,7 @@ def progress_reader(on_progress: OnProgress) -> Callable[[Any], None]:
 
 
 class ConnectionSession(ClientSession):
-    """A client's connection that carries lines: stdio, in memory, HTTP+SSE. Open as soon as it is made.
+    """A client's connection that carries lines: stdio, in memory. Open as soon as it is made.
 
     Args:
         transport: How bytes travel; it is owned from now on.
@@ -308,39 +390,19 @@ class ConnectionSession(ClientSession):
     """
 
     def __init__(
-        self,
-        transport: Transport,
-        handler: ClientHandler,
-        limits: Limits,
+        self, transport: Transport, handler: ClientHandler, limits: Limits,
         trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> None:
         super().__init__(transport.name, handler)
-        self._transport = transport
+        self.transport = transport
         handler.serve = self._serve
         self._connection = Connection(transport, handler, limits=limits, pool=handler.host.pool, trace=trace)
-        self._calls = self._connection.calls
+        self.calls = self._connection.calls
         self._connection.open()
-
-    # ------------------------------------------------------------ its beginning and end
 
     def agree(self, era: Era) -> None:
         super().agree(era)
-        self._transport.agreed(era.revision)
-
-    @property
-    def cause(self) -> Optional[BaseException]:
-        return self._calls.cause
-
-    @property
-    def pending(self) -> int:
-        return len(self._calls)
-
-    @property
-    def stderr_tail(self) -> str:
-        return getattr(self._transport, "stderr_tail", "")
-
-    def stop(self, cause: Exception) -> None:
-        self._calls.close(cause)
+        self.transport.agreed(era.revision)
 
     def wait_until_ended(self, seconds: Optional[float]) -> bool:
         return self._connection.wait_until_ended(seconds)
@@ -353,101 +415,14 @@ class ConnectionSession(ClientSession):
 
     # ------------------------------------------------------------ messages
 
-    def request(
-        self, method: str, params: Params, deadline: Deadline, cancel: Cancel = None,
-        on_progress: Optional[OnProgress] = None,
-    ) -> Result:
-        if cancel is not None:
-            check_token(cancel)
-        on_item = None if on_progress is None else progress_reader(on_progress)
-        try:
-            call = self._calls.start(
-                method, lambda id: self.add_envelope(params, id, on_progress), on_item, deadline=deadline
-            )
-        except (TypeError, ValueError) as error:
-            raise explained(method, params, error) from None
-        return self._result(call, params, deadline, cancel)
-
-    def _result(self, call: PendingCall, params: Params, deadline: Deadline, cancel: Cancel) -> Result:
-        """Wait for the answer of a request that was sent."""
-        about = params.get("name", params.get("uri"))
-        if cancel is None:
-            return self.result_of(call.method, self._calls.wait(call, deadline, about=about))
-        forget = cancel.on_cancel(lambda: self._calls.end(call, Cancelled(cancel.reason or "cancelled")))
-        try:
-            answer = self._calls.wait(call, deadline, about=about)
-        finally:
-            forget()
-        if cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
-            raise Cancelled(cancel.reason or "cancelled")
-        return self.result_of(call.method, answer)
-
-    def request_all(
-        self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Cancel = None
-    ) -> list[Outcome]:
-        check_token(cancel)
-        outcomes: list[Outcome] = []
-        calls = self._start_all(method, params, deadline)
-        try:
-            for call, one in zip(calls, params):
-                try:
-                    outcomes.append(self._result(call, one, deadline, cancel))
-                except Exception as error:
-                    outcomes.append(error)
-        except BaseException:  # such as Ctrl-C: the server need not go on with the rest
-            for call in calls[len(outcomes) :]:
-                self._calls.end(call, Cancelled("the caller gave up"))
-            raise
-        return outcomes
-
-    def _start_all(self, method: str, params: Sequence[Params], deadline: Deadline) -> list[PendingCall]:
-        def make(one: Params) -> Callable[[Id], Result]:
-            def make_params(id: Id) -> Result:
-                making.append(one)
-                return self.add_envelope(one, id)
-
-            return make_params
-
-        making: list[Params] = []
-        try:
-            return self._calls.start_all([(method, make(one)) for one in params], deadline=deadline)
-        except (TypeError, ValueError) as error:
-            raise explained(method, making[-1], error) from None
-
     def notify(self, method: str, params: Params, deadline: Deadline) -> None:
         self._connection.send(encode(Notification(method, dict(params))), deadline)
-
-    def open_stream(
-        self, method: str, params: Params, on_message: OnMessage, on_end: Callable[[Outcome], None]
-    ) -> Callable[[], None]:
-        def make_params(id: Id) -> Result:
-            self.handler.streams[id] = on_message
-            return self.add_envelope(params, id)
-
-        call = self._calls.start(method, make_params)
-
-        def wait() -> None:
-            ending: Outcome
-            try:
-                ending = self.result_of(method, self._calls.wait(call, Deadline(None)))
-            except Exception as error:
-                ending = error
-            self.handler.streams.pop(call.id, None)
-            on_end(ending)
-
-        threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
-
-        def end() -> None:
-            self.handler.streams.pop(call.id, None)
-            self._calls.end(call, Cancelled("the stream was closed"))
-
-        return end
 
     # ------------------------------------------------------------ the server's requests
 
     def _serve(self, request: IncomingRequest) -> Result:
         """Answer a question of the server; the deadlines of all requests that wait stand meanwhile."""
-        resume = self._calls.pause_all()
+        resume = self.calls.pause_all()
         request.on_cancel(resume)
         try:
             return self.handler.host.serve(request)

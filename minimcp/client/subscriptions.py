@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from random import uniform
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
+from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
-from ..engine.pool import waiting
-from ..engine.timer import Deadline, timer
+from ..engine.timer import NEVER, Deadline, timer
 from ..errors import (
     Cancelled,
     CapabilityNotSupported,
@@ -32,9 +31,10 @@ from ..errors import (
 from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN
 from ..protocol.messages import Json, Notification
 from ..types import CHANGES, Change
+from ..types.base import member_name
 from ..types.notifications import covering
 from .host import Host
-from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, deadline_of, shown
+from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, deadline_of, wait_until
 
 log = logging.getLogger("minimcp.client")
 
@@ -57,11 +57,7 @@ server sent on it before may still be on its way."""
 UNSUBSCRIBE_SECONDS = 2.0
 """What a server gets to hear of the subscriptions that end with a stream."""
 
-LISTS = {
-    "tools_list_changed": ("tools", "toolsListChanged"),
-    "prompts_list_changed": ("prompts", "promptsListChanged"),
-    "resources_list_changed": ("resources", "resourcesListChanged"),
-}
+LISTS = {name: (name.partition("_")[0], member_name(name)) for name in CHANGES.values() if "_list_" in name}
 """Member of a `Filter` to the capability that it needs and its name on the wire."""
 
 
@@ -102,18 +98,22 @@ class Changes:
     `Filter` that the server agreed to.
 
     Args:
-        check: Raises ConnectionLost where the connection has ended.
+        session: The connection.
+        honored: None until the server has said so.
         forward: Gets the notifications instead (of the background stream); None keeps changes for whoever iterates.
     """
 
-    def __init__(self, check: Callable[[], None], forward: Optional[OnMessage] = None) -> None:
-        self.honored: Optional[Filter] = None
-        self._check, self._forward = check, forward
-        self._end: Callable[[], None] = lambda: None
+    def __init__(
+        self, session: ClientSession, honored: Optional[Filter] = None, forward: Optional[OnMessage] = None
+    ) -> None:
+        self.honored, self._forward, self._session = honored, forward, session
+        self._is_filter = honored is not None
+        """Whether it gets all that comes, and has to choose."""
+        self._end: Callable[[], None] = _nothing
         """Ends the stream on the wire; set by whoever opened it, and called once."""
         self._ending: Optional[Outcome] = None
-        self._forget_close: Callable[[], None] = lambda: None
-        self._closed = self._ended = False
+        self._forget_close: Callable[[], None] = _nothing
+        self._closed = False
         self._changed = threading.Condition()
         self._waiting: dict[tuple[str, Optional[str]], Change] = {}
 
@@ -129,12 +129,13 @@ class Changes:
             RequestTimeout: Nothing changed in this time.
             ConnectionLost: The stream has ended, or is closed.
         """
+        def done() -> bool:
+            return self._closed or bool(self._waiting) or self._ending is not None
+
         deadline = deadline_of("timeout", timeout)
-        with waiting(), self._changed:
-            while not self._closed and not self._waiting and self._ending is None:
-                self._check()
-                if not self._changed.wait(deadline.wait()) and deadline.expired and not self._waiting:
-                    raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
+        if not wait_until(done, self._changed, deadline, check=self._session.check):
+            raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
+        with self._changed:
             if self._closed:
                 raise ConnectionLost("the stream is closed")
             if self._waiting:
@@ -164,9 +165,9 @@ class Changes:
         self._finish()
 
     def _finish(self) -> None:
-        if not self._ended:
-            self._ended = True
-            self._end()
+        with self._changed:
+            end, self._end = self._end, _nothing
+        end()
 
     def __enter__(self) -> Changes:
         return self
@@ -180,52 +181,36 @@ class Changes:
     # ------------------------------------------------------------ for a reading thread
 
     def _take(self, notification: Notification) -> None:
-        """A notification that names this stream has come."""
+        """A notification has come that names this stream, or none."""
         if self._ending is not None:
             return
-        if self.honored is None:
-            if notification.method != ACKNOWLEDGED:
-                what = "a stream begins with notifications/subscriptions/acknowledged"
-                self._end_with(ProtocolViolation(what, notification.params))
-                return
+        if self.honored is not None:
+            (self._forward or self._put)(notification)
+        elif notification.method != ACKNOWLEDGED:
+            what = "a stream begins with notifications/subscriptions/acknowledged"
+            self._end_with(ProtocolViolation(what, notification.params))
+        else:
             with self._changed:
                 self.honored = Filter.from_wire(notification.params)
                 self._changed.notify_all()
-        elif self._forward is not None:
-            self._forward(notification)
-        else:
-            self._put(notification, lambda change: True)
 
-    def _take_unasked(self, notification: Notification) -> None:
-        """A notification that names no stream has come: kept if it is about what this filter wants."""
-        if notification.method in CHANGES:
-            self._put(notification, self._wants)
-
-    def _wants(self, change: Change) -> bool:
-        if change.uri is None:
-            return bool(getattr(self.honored, change.kind, False))
-        return self._covering(change.uri) is not None
-
-    def _covering(self, uri: str) -> Optional[str]:
-        assert self.honored is not None
-        return covering(frozenset(self.honored.resource_subscriptions), uri)
-
-    def _put(self, notification: Notification, wants: Callable[[Change], bool]) -> None:
+    def _put(self, notification: Notification) -> None:
         """Keep a change until somebody takes it, once; when very many wait, as a change of the collection around it."""
         try:
             change = Change.from_notice(notification.method, notification.params)
         except ValueError as error:
             log.debug("<-- a notification that tells of no change: %s", error)
             return
-        if not wants(change):
+        assert self.honored is not None
+        around = None if change.uri is None else covering(frozenset(self.honored.resource_subscriptions), change.uri)
+        if self._is_filter and around is None and not getattr(self.honored, change.kind, False):
             return
         with self._changed:
             if change.uri is not None and len(self._waiting) >= MOST_WAITING:
-                uri = self._covering(change.uri)
-                if uri is None:
+                if around is None:
                     log.debug("<-- %s is not subscribed to, and too much waits already: dropped", one_line(change.uri))
                     return
-                change = change if uri == change.uri else Change(change.kind, uri)
+                change = change if around == change.uri else Change(change.kind, around)
             self._waiting.setdefault((change.kind, change.uri), change)
             self._changed.notify_all()
 
@@ -245,14 +230,6 @@ class Changes:
             if self._ending is None:
                 self._forget_close = timer.after(seconds, self.close)
 
-    def _begin(self, deadline: Deadline) -> bool:
-        """Wait until the server has agreed, or the stream has ended; False when the deadline came first."""
-        with waiting(), self._changed:
-            while self.honored is None and self._ending is None:
-                if not self._changed.wait(deadline.wait()) and deadline.expired:
-                    return False
-        return True
-
 
 class Subscriptions:
     """What a client listens to on one connection. Thread-safe.
@@ -265,10 +242,9 @@ class Subscriptions:
     def __init__(self, session: ClientSession, host: Host) -> None:
         self._session, self._host = session, host
         self._lists = Filter.of(lambda name: f"on_{LISTS[name][0]}_changed" in host.functions)
-        self._lock = threading.Lock()
-        """Held while something changes that the server is to tell of, also during its requests."""
-        self._waiting: list[threading.Event] = []
-        """Of the threads that wait for the lock."""
+        self._changed = threading.Condition()
+        self._held = False
+        """While something changes that the server is to tell of, also during its requests."""
         self._uris: set[str] = set()
         self._listened: Counter[str] = Counter()
         """In a session: how many streams of the program listen to a resource."""
@@ -287,64 +263,53 @@ class Subscriptions:
 
     @contextmanager
     def _locked(self, deadline: Deadline, cancel: Cancel = None) -> Iterator[None]:
-        """Hold the lock. Raises RequestTimeout, and as `ClientSession.wait_for`."""
-        woken = threading.Event()
-        self._waiting.append(woken)
-        try:
-            taken = self._session.wait_for(lambda: self._lock.acquire(False), woken, deadline, cancel)
-        finally:
-            self._waiting.remove(woken)
-        if not taken:
+        """Let no other thread change what the server is to tell of. Raises RequestTimeout, and as `wait_for`."""
+        def take() -> bool:
+            free, self._held = not self._held, True
+            return free
+
+        if not self._session.wait_for(take, self._changed, deadline, cancel):
             raise RequestTimeout(f"{self._session.name}: an earlier call about subscriptions takes too long")
         try:
             yield
         finally:
-            self._lock.release()
-            for each in list(self._waiting):
-                each.set()
+            with self._changed:
+                self._held = False
+                self._changed.notify_all()
 
     # ------------------------------------------------------------ streams of the program
 
     def listen(self, wanted: Filter, deadline: Deadline, cancel: Cancel) -> Changes:
         """Open a stream; arguments and errors as `Client.listen`."""
-        session = self._session
-        session.check()
-        check_token(cancel)
-        for uri in wanted.resource_subscriptions:
-            _check_uri(uri)
-        if session.era.revision.handshake:
-            return self._filter(wanted, deadline, cancel)
-        return self._open(wanted, deadline, cancel)
+        in_session = self._session.era.revision.handshake
+        return (self._filter if in_session else self._open)(wanted, deadline, cancel)
 
     def _open(
         self, wanted: Filter, deadline: Deadline, cancel: Cancel = None, forward: Optional[OnMessage] = None
     ) -> Changes:
         """Send the request and wait for the acknowledgement."""
-        session, token, began = self._session, cancel, time.monotonic()
-        stream = Changes(session.check, forward)
+        session, began = self._session, time.monotonic()
+        stream = Changes(session, forward=forward)
 
         def end(ending: Outcome) -> None:
             stream._end_with(ending)
             self._reopen(stream, began)
 
-        forget = None
-        if token is not None:
-            forget = token.on_cancel(lambda: stream._end_with(Cancelled(token.reason or "cancelled")))
+        def begun() -> bool:
+            return stream.honored is not None or stream._ending is not None
+
         try:
             stream._end = session.open_stream(LISTEN, {"notifications": wanted.to_wire()}, stream._take, end)
-            if not stream._begin(deadline):
+            if not wait_until(begun, stream._changed, deadline, cancel):
                 what = f"{session.name}: {LISTEN}: no acknowledgement within {deadline.seconds:g} s"
                 raise RequestTimeout(what)
-            ending = stream._ending
-            if stream.honored is None or isinstance(ending, Cancelled):
+            check_token(cancel)
+            if stream.honored is None:
                 early = ConnectionLost("the server ended the stream before it began")
-                raise copy(ending) if isinstance(ending, Exception) else early
+                raise copy(stream._ending) if isinstance(stream._ending, Exception) else early
         except BaseException:
             stream.close()
             raise
-        finally:
-            if forget is not None:
-                forget()
         return stream
 
     # ------------------------------------------------------------ filters, in a session
@@ -352,8 +317,7 @@ class Subscriptions:
     def _filter(self, wanted: Filter, deadline: Deadline, cancel: Cancel) -> Changes:
         session, handler = self._session, self._session.handler
         uris = wanted.resource_subscriptions if session.era.peer.supports("resources.subscribe") else ()
-        stream = Changes(session.check)
-        stream.honored = self._declared(wanted)._replace(resource_subscriptions=uris)
+        stream = Changes(session, self._declared(wanted)._replace(resource_subscriptions=uris))
         subscribed: list[str] = []
 
         def end() -> None:
@@ -363,9 +327,13 @@ class Subscriptions:
             if subscribed:
                 self._unsubscribe_all(subscribed)
 
+        def lost() -> None:
+            cause = session.cause
+            stream._end_with(cause if isinstance(cause, Exception) else ConnectionLost(f"{session.name}: closed"))
+
         stream._end = end
-        handler.listeners[stream] = stream._take_unasked
-        forget = handler.ended.on_cancel(lambda: stream._end_with(_loss(session)))
+        handler.listeners[stream] = stream._take
+        forget = handler.ended.on_cancel(lost)
         try:
             if uris:
                 with self._locked(deadline, cancel):
@@ -400,9 +368,6 @@ class Subscriptions:
     def change(self, uri: str, wanted: bool, deadline: Deadline, cancel: Cancel = None) -> None:
         """Hear of a resource from now on, or no more; arguments and errors as `Client.subscribe`."""
         session = self._session
-        session.check()
-        check_token(cancel)
-        _check_uri(uri)
         session.need("resources.subscribe")
         with self._locked(deadline, cancel):
             uris = {*self._uris, uri} if wanted else self._uris - {uri}
@@ -474,7 +439,7 @@ class Subscriptions:
             self._pause = FIRST_PAUSE
         while self._session.cause is None:
             try:
-                with self._locked(Deadline(None)):  # whoever opens a stream holds it until that is in its place
+                with self._locked(NEVER):  # whoever opens a stream holds it until that is in its place
                     if stream is not self._background:
                         return
                 self._session.sleep(Deadline(self._pause * uniform(0.5, 1.0)))
@@ -503,11 +468,5 @@ class Subscriptions:
             self._host.call("on_resource_updated", uri)
 
 
-def _check_uri(uri: Any) -> None:
-    if not isinstance(uri, str):
-        raise TypeError(f"the URI of a resource is a str, not {shown(uri)}")
-
-
-def _loss(session: ClientSession) -> Exception:
-    cause = session.cause
-    return cause if isinstance(cause, Exception) else ConnectionLost(f"{session.name}: closed")
+def _nothing() -> None:
+    pass

@@ -10,14 +10,14 @@ The five rules of its threads:
    without waiting. Everything else goes into one queue, and the writer's thread joins what waits there into one write,
    which waits for the peer and can be called away. The queue is bounded in bytes: who sends more than the peer takes
    waits, with a deadline. A peer that takes nothing for ``write_timeout`` is lost, and so is one that leaves more than
-   `MOST_OWED` bytes of what the reader owes it (errors, pings, lists) where they are.
+   `READER_BYTES` of what the reader has for it (errors, pings, lists) where they are.
 3. A pool of workers. Requests go, in order of arrival, into one FIFO queue that up to ``Limits.workers`` threads take
    from. A handler that waits inside this library does not count meanwhile.
 4. Register, then write; one ending. A call is in the table before its line is written. It leaves it by exactly one of
    answer, error, timeout, cancel and loss, and the loss of the connection ends all of them at once with the same cause.
    The thread that waits runs its own progress callbacks, in order, before it returns.
 5. No lock is held during I/O, a wait or code of a user, but the one that orders writes. No wait without a deadline or
-   somebody who ends it.
+   something that ends it.
 
 Not here: what a request means (see `ConnectionHandler`), and how bytes travel (see `Transport`).
 """
@@ -26,22 +26,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from copy import copy
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Callable, Mapping, Optional, Union
+from typing import Any, Callable, Optional, Union
 
-from ..errors import (
-    INVALID_REQUEST,
-    ConnectionLost,
-    InternalError,
-    InvalidRequest,
-    ProtocolViolation,
-    RpcError,
-    describe,
-    one_line,
-)
+from ..errors import INVALID_REQUEST, ConnectionLost, InvalidRequest, ProtocolViolation, RpcError, describe, one_line
 from ..protocol.lifecycle import LISTEN, Peer
 from ..protocol.messages import (
     Decoded,
@@ -58,21 +48,10 @@ from ..protocol.messages import (
     failure,
 )
 from .limits import Limits
-from .pool import Pool, renewed_in_fork, waiting
-from .requests import (
-    NO_HEADERS,
-    Batch,
-    Calls,
-    IncomingRequest,
-    Line,
-    RequestCap,
-    Route,
-    RunningRequests,
-    Sink,
-    why_no_batch,
-)
+from .pool import Job, Pool, renewed_in_fork, waiting
+from .requests import Batch, Calls, IncomingRequest, Line, Route, RunningRequests, Sink, why_no_batch
 from .timer import NEVER, Deadline
-from .transport import Frame, TooLong, Transport
+from .transport import TooLong, Transport
 
 log = logging.getLogger("minimcp.connection")
 
@@ -82,14 +61,11 @@ SMALL = 4096
 JOINED = 64 * 1024
 """Bytes of lines that are joined for one write."""
 
-MOST_OWED = 1024 * 1024
-"""Bytes that the reader may owe a peer that takes them."""
+READER_BYTES = 1024 * 1024
+"""Bytes of the reader's own that may wait for a peer that takes some."""
 
-OWED_SECONDS = 5.0
-"""After how many seconds of taking nothing a peer is lost to which the reader owes more."""
-
-RESUMED = 4
-"""How many requests that waited for room are begun at the same time: each of their answers may be large."""
+READER_SECONDS = 5.0
+"""After how many seconds of taking nothing a peer is lost for which more of them wait."""
 
 CLOSE_SECONDS = 5.0
 """How long `Connection.close` waits for its own threads."""
@@ -123,11 +99,8 @@ class ConnectionHandler:
     error_without_id = True
     """How an error is written now whose request's id could not be read: True leaves the id out, False writes null."""
 
-    headers: Mapping[str, str] = NO_HEADERS
-    """Of the HTTP request that opened the connection; empty where it was none."""
-
-    facts: Any = None
-    """What requests carry along for the features that serve them."""
+    server: Any = None
+    """Of the features that serve requests; None for a client."""
 
     def admit(self, request: Request) -> Optional[tuple[Peer, Route]]:
         """Who sends this request and where it goes; None drops it without an answer.
@@ -154,25 +127,28 @@ class Writer:
         transport: Where to.
         limits: Of the connection.
         pool: Of the connection: while jobs wait there answers are worth joining.
-        failed: Called by the writer's thread when nothing can be written any more.
+        failed: Called when nothing can be written any more; returns what to raise. May wait, so no lock is held.
         trace: Called with ("-->", line) for every line; None for no trace.
+
+    Attributes:
+        pending: Bytes that wait to be written.
+        most: How many of them may before who sends more waits.
+        reader_bytes: How many of them the reader posted.
     """
 
     def __init__(
-        self, transport: Transport, limits: Limits, pool: Pool, failed: Callable[[ConnectionLost], None],
+        self, transport: Transport, limits: Limits, pool: Pool, failed: Callable[[ConnectionLost], BaseException],
         trace: Optional[Trace],
     ) -> None:
         self._transport, self._limits, self._pool, self._failed, self._trace = transport, limits, pool, failed, trace
-        self._most = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
+        self.most = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
         """Begin with an empty queue."""
-        self._lock = threading.RLock()  # orders writes; a signal handler that cancels a call may come in the middle
-        self._room = threading.Condition(self._lock)
+        self._changed = threading.Condition()  # orders writes
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
-        self._pending = self.owed = self._taken = 0
-        self.held: deque[Callable[[], None]] = deque()
+        self.pending = self.reader_bytes = self._taken = 0
         self._loss: Optional[ConnectionLost] = None
         self._closed = False
 
@@ -188,63 +164,50 @@ class Writer:
 
         Blocks: while more waits for the peer than may.
         """
-        if self._pending > self._most and not self._wait_for_room(deadline):
-            return False
-        self._note(line)
-        with self._lock:
-            if self._loss is not None:
-                raise copy(self._loss)
-            if not self._pending and len(line) <= SMALL and not self._pool.is_busy():
+        if self.pending > self.most:
+            with waiting(), self._changed:
+                if not self._changed.wait_for(lambda: not self.is_full(), deadline.wait()):
+                    return False
+        if self._trace is not None:
+            self._note(line)
+        with self._changed:
+            if self._loss is None and not self.pending and len(line) <= SMALL and not self._pool.queue:
                 try:
                     line = line[self._transport.send(line, 0.0) :]
-                except ConnectionLost as loss:
-                    self._loss = loss
+                except ConnectionLost as error:
+                    self._loss = error
                     self._lines.put(None)
-                    raise
-            if line:
-                self._put(line, len(line), 0)
+            loss = self._loss
+            if line and loss is None:
+                self.pending += len(line)
+                self._lines.put((line, len(line), 0))
+        if loss is not None:
+            raise self._failed(loss) from loss.__cause__
         return True
 
-    def post(self, line: Line, *, owed: bool = False) -> None:
+    def post(self, line: Line, *, by_reader: bool = False) -> None:
         """Have a line written by the writer's thread. Never blocks, never raises.
 
         Args:
             line: One or more lines, or a function that makes them when they are about to be written.
-            owed: Whether the reader owes it.
+            by_reader: Whether it counts among `reader_bytes`.
         """
         size = 1
         if isinstance(line, bytes):
             size = len(line)
             self._note(line)
-        with self._lock:
-            self._put(line, size, size if owed else 0)
-
-    def holds(self, request: IncomingRequest, run: Callable[[IncomingRequest], None]) -> bool:
-        """Whether so much waits for the peer that nothing more is begun for it; the request is submitted later then."""
-        if self._pending <= self._most:
-            return False
-        with self._lock:
-            held = self._pending > self._most and not self._is_over()
-            if held:
-                self.held.append(partial(run, request))
-            return held
-
-    def resume(self) -> None:
-        """Submit some of the requests that are held, if there is room again, or never will be."""
-        with self._lock:
-            room = self._pending <= self._most or self._is_over()
-            jobs = [self.held.popleft() for _ in range(min(len(self.held), RESUMED))] if room else []
-        for job in jobs:
-            self._pool.submit(job)
+        with self._changed:
+            self.pending += size
+            self.reader_bytes += size if by_reader else 0
+            self._lines.put((line, size, size if by_reader else 0))
 
     def call(self, function: Callable[[], None]) -> None:
-        """Have the writer's thread call a function; for finalizers, which may be called in the middle of anything."""
+        """Have the writer's thread call a function, when what waits now is written; also from a finalizer."""
         self._lines.put((function, 0, 0))
 
-    def _put(self, line: Line, size: int, owed: int) -> None:
-        self._pending += size
-        self.owed += owed
-        self._lines.put((line, size, owed))
+    def is_full(self) -> bool:
+        """Whether more waits for the peer than may, and it may still take some."""
+        return self.pending > self.most and not self._closed and self._loss is None
 
     def _note(self, line: bytes) -> None:
         for part in () if self._trace is None else line.splitlines():
@@ -252,35 +215,26 @@ class Writer:
 
     # ------------------------------------------------------------ waiting
 
-    def _wait_for_room(self, deadline: Deadline) -> bool:
-        with waiting(), self._room:
-            return self._room.wait_for(lambda: self._pending <= self._most or self._is_over(), deadline.wait())
-
-    def _is_over(self) -> bool:
-        return self._closed or self._loss is not None
-
-    def is_relieved(self) -> bool:
-        """For the reader: return True when the peer takes what it is owed, False when it takes nothing."""
-        with self._room:
-            while self.owed > MOST_OWED and not self._is_over():
+    def reader_may_go_on(self) -> bool:
+        """Wait while more of the reader's bytes wait than may and the peer takes some; False when it takes none."""
+        with self._changed:
+            while self.reader_bytes > READER_BYTES and not self._closed and self._loss is None:
                 taken = self._taken
-                relieved = self._room.wait_for(lambda: self.owed <= MOST_OWED or self._is_over(), OWED_SECONDS)
-                if not relieved and taken == self._taken:
+                if not self._changed.wait(READER_SECONDS) and taken == self._taken:
                     return False
             return True
 
     def flush(self, seconds: float) -> bool:
         """Wait until all is written, or cannot be; False when the time was over."""
-        with self._room:
-            return self._room.wait_for(lambda: not self._pending or self._loss is not None, seconds)
+        with self._changed:
+            return self._changed.wait_for(lambda: not self.pending or self._loss is not None, seconds)
 
     def close(self) -> None:
         """Let the writer's thread end behind what is queued, and let those go who wait for room."""
-        with self._room:
+        with self._changed:
             self._closed = True
             self._lines.put(None)
-            self._room.notify_all()
-        self.resume()
+            self._changed.notify_all()
 
     # ------------------------------------------------------------ the writer's thread
 
@@ -291,44 +245,39 @@ class Writer:
                 pass
         except ConnectionLost as loss:
             self._loss = self._loss or loss
-        with self._room:
-            self._room.notify_all()
-        self.resume()
+        with self._changed:
+            self._changed.notify_all()
         if self._loss is not None:
             self._failed(self._loss)
+            self._transport.close()
 
     def _write_some(self) -> bool:
         """Write what waits, up to `JOINED` bytes and a line; False at the end."""
         parts: list[bytes] = []
-        size = owed = 0
+        size = by_reader = 0
         entry = self._lines.get()
         while entry is not None:
-            line, counts, owes = entry
-            made = line if isinstance(line, bytes) else self._made(line)
-            if made is not None:
-                parts.append(made)
-            size, owed = size + counts, owed + owes
-            if size >= JOINED or self._lines.empty():
+            line, counts, of_reader = entry
+            parts.append(line if isinstance(line, bytes) else self._made(line))
+            size, by_reader = size + counts, by_reader + of_reader
+            if not counts or size >= JOINED or self._lines.empty():
                 break
             entry = self._lines.get()
-        if parts:
-            self._write(parts[0] if len(parts) == 1 else b"".join(parts))
-        with self._room:
-            self._pending -= size
-            self.owed -= owed
-            self._room.notify_all()
-        if self.held:
-            self.resume()
+        self._write(b"".join(parts))
+        with self._changed:
+            self.pending -= size
+            self.reader_bytes -= by_reader
+            self._changed.notify_all()
         return entry is not None
 
-    def _made(self, make: Callable[[], Optional[bytes]]) -> Optional[bytes]:
+    def _made(self, make: Callable[[], Optional[bytes]]) -> bytes:
         try:
-            line = make()
+            line = make() or b""
+            self._note(line)
+            return line
         except Exception as error:  # a fault of ours: the others are still written
             log.error("%s: %s", self._transport.name, error, exc_info=error)
-            return None
-        self._note(line or b"")
-        return line
+            return b""
 
     def _write(self, data: bytes) -> None:
         view, seconds = memoryview(data), self._limits.write_timeout
@@ -342,61 +291,36 @@ class Writer:
                 raise self._transport.lost(f"the peer took no byte for {seconds:g} s")
 
 
-class _ConnectionSink(Sink):
-    """The sink of a connection that carries lines."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.requests, self._connection = connection.requests, connection
-        self.send, self.post, self.spawn = connection.send, connection.post, connection.pool.spawn  # type: ignore[assignment]
-
-    def deliver(self, line: bytes, wait: bool) -> None:
-        connection = self._connection
-        if not wait:
-            connection.writer.post(line, owed=True)
-            return
-        try:
-            connection.writer.send(line)
-        except ConnectionLost as error:  # nobody can be told: the reader finds out too
-            log.debug("%s: an answer could not be written: %s", connection.name, error)
-
-    def calls(self) -> Calls:
-        return self._connection.calls
-
-    def closing_message(self, id: Id) -> Optional[bytes]:
-        return encode(Notification("notifications/cancelled", {"requestId": id}))
-
-
-class Connection:
-    """One connection to one peer. Thread-safe.
+class Connection(Sink):
+    """One connection to one peer, and the sink of the requests that come by it. Thread-safe.
 
     Args:
         transport: How bytes travel; owned from now on.
         handler: Decides what requests and notifications mean.
         limits: What the connection may cost; None takes the defaults.
         pool: Runs the peer's requests; None makes one for this connection.
-        cap: How many of them may be begun; None counts those of this connection.
+        cap: As `RunningRequests`.
         name: Shown in logs, and in the names of its threads; empty takes the transport's.
         trace: Called with ("-->" or "<--", line) for every message, on the thread that moves it; None for no trace.
 
     Attributes:
         calls: Our requests.
         requests: The peer's.
-        sink: Where their answers go.
     """
 
     def __init__(
         self, transport: Transport, handler: ConnectionHandler, *, limits: Optional[Limits] = None,
-        pool: Optional[Pool] = None, cap: Optional[RequestCap] = None, name: str = "", trace: Optional[Trace] = None,
+        pool: Optional[Pool] = None, cap: Optional[threading.Semaphore] = None, name: str = "",
+        trace: Optional[Trace] = None,
     ) -> None:
         self.name = name or transport.name
         self.limits = limits or Limits()
         self.pool = pool or Pool(self.limits.workers, f"minimcp-{self.name}")
         self._owns_pool = pool is None
         self.transport, self._handler, self._trace = transport, handler, trace
-        self.writer = Writer(transport, self.limits, self.pool, self._write_failed, trace)
-        self.calls = Calls(self.name, self.send, self.post, remark=self._odd_line)
+        self.writer = Writer(transport, self.limits, self.pool, self._loss, trace)
+        self.calls = Calls(self.name, self.writer.send, self.post, self._odd_line)
         self.requests = RunningRequests(self.limits, cap)
-        self.sink = _ConnectionSink(self)
         self._threads: list[threading.Thread] = []
         self._read_out, self._ended = threading.Event(), threading.Event()
         self._closing = False
@@ -421,8 +345,13 @@ class Connection:
                 if not frames:
                     break
                 for frame in frames:
-                    self._take(frame)
-                if self.writer.owed > MOST_OWED and not self.writer.is_relieved():
+                    if isinstance(frame, TooLong):
+                        self._too_long(frame)
+                        continue
+                    if self._trace is not None:
+                        self._trace("<--", frame)
+                    self._take(decode(frame, max_depth=self.limits.depth), frame, len(frame))
+                if self.writer.reader_bytes > READER_BYTES and not self.writer.reader_may_go_on():
                     reason, reads = "the peer takes no answers", False
                     break
                 del frames, frame  # a connection that waits keeps nothing of what came
@@ -431,64 +360,58 @@ class Connection:
             reason = f"the reader failed: {describe(error)}"
         self._end(reason, reads)
 
-    def _take(self, frame: Frame) -> None:
-        if isinstance(frame, TooLong):
-            self._too_long(frame)
-            return
-        if self._trace is not None:
-            self._trace("<--", frame)
-        self._dispatch(decode(frame, max_depth=self.limits.depth), frame)
+    def _take(self, message: Decoded, frame: bytes, size: int, batch: Optional[Batch] = None) -> None:
+        """Hand a message to whom it is for.
 
-    def _dispatch(self, decoded: Decoded, frame: bytes) -> None:
-        if type(decoded) is Request:
-            self._request(decoded, self.sink, len(frame))
-        elif type(decoded) is Response:
-            self._settle(decoded.id, decoded.result)
-        elif type(decoded) is Notification:
-            self._notification(decoded)
-        elif type(decoded) is Failure:
-            self._settle(decoded.id, decoded)
-        elif isinstance(decoded, list):
-            self._array(decoded, frame)
-        else:
-            self._invalid(decoded, frame)  # type: ignore[arg-type]
-
-    def _request(self, request: Request, sink: Union[_ConnectionSink, Batch], size: int) -> None:
-        handler = self._handler
-        try:
-            admitted = handler.admit(request)
-            if admitted is None:
+        Args:
+            message: By itself, or one of an array.
+            frame: What it was read from.
+            size: Its share of these bytes.
+            batch: Of the array; None for a message by itself.
+        """
+        if type(message) is Request:
+            try:
+                admitted = self._handler.admit(message)
+                if admitted is None:
+                    return
+                peer, route = admitted
+                incoming = IncomingRequest(
+                    message, peer, route, self, size, self._handler.server, self.transport.headers, batch
+                )
+                self.requests.add(incoming)
+            except RpcError as error:
+                self._refuse(message.id, error, batch)
                 return
-            peer, route = admitted
-            incoming = IncomingRequest(request, peer, route, sink, size, handler.facts, handler.headers)
-            self.requests.add(incoming)
-        except RpcError as error:
-            self._refuse(request.id, error, sink)
-            return
-        try:
             if route.immediate:
                 incoming.run()
-            elif route.start is None:
-                self.pool.submit(partial(self._run, incoming))
-            else:
+            elif route.start is not None:
                 route.start(incoming)
-        except (RpcError, RuntimeError) as error:
-            refusal = error if isinstance(error, RpcError) else InternalError("no thread is free")
-            sink.respond(incoming, encode(failure(request.id, refusal)), False)
+            else:
+                self.pool.submit(partial(self._run, incoming))
+        elif isinstance(message, (Response, Failure)):
+            ending = message.result if isinstance(message, Response) else message
+            if message.id is None or not self.calls.settle(message.id, ending):
+                log.debug("<-- an answer to %s, which nobody waits for", one_line(message.id))
+        elif type(message) is Notification:
+            self._notification(message)
+        elif isinstance(message, list):
+            self._array(message, frame)
+        else:
+            self._invalid(message, frame)  # type: ignore[arg-type]
 
     def _run(self, request: IncomingRequest) -> None:
-        if self.writer.holds(request, self._run):
-            return
-        request.run()
-        if self.writer.held:
-            self.writer.resume()
-
-    def _refuse(self, id: Id, error: RpcError, sink: Union[_ConnectionSink, Batch]) -> None:
-        line = encode(failure(id, error))
-        if isinstance(sink, Batch):
-            sink.refuse(id, line)
+        # Nothing is begun for a peer that takes no answers.
+        if self.writer.pending > self.writer.most and self.writer.is_full():
+            self.writer.call(partial(self.pool.submit, partial(self._run, request)))
         else:
-            self.writer.post(line, owed=True)
+            request.run()
+
+    def _refuse(self, id: Id, error: RpcError, batch: Optional[Batch]) -> None:
+        line = encode(failure(id, error))
+        if batch is not None:
+            batch.add(id, line)
+        else:
+            self.deliver(line, False)
 
     def _array(self, items: list[Union[Message, InvalidMessage]], frame: bytes) -> None:
         reason = why_no_batch(items, taken=self._handler.takes_batches, limit=self.limits.batch)
@@ -497,43 +420,27 @@ class Connection:
             return
         invalid = [item for item in items if type(item) is InvalidMessage and item.kind not in _UNANSWERED]
         refusals = [self._refusal(item) for item in invalid if self._handler.answers_invalid]
-        batch = Batch(self.sink, refusals, [item.id for item in items if type(item) is Request])
+        batch = Batch(self, refusals, [item.id for item in items if type(item) is Request])
         for item in items:
             if type(item) is Request and item.method == "initialize":
                 self._refuse(item.id, InvalidRequest("initialize stands alone, not in an array"), batch)
-            elif type(item) is Request:
-                self._request(item, batch, len(frame) // len(items))
             elif type(item) is not InvalidMessage:
-                self._dispatch(item, frame)
+                self._take(item, frame, len(frame) // len(items), batch)
         batch.complete()
 
     def _notification(self, notification: Notification) -> None:
         method, params = notification
         if method == "notifications/progress":
-            token = params.get("progressToken")
-            call = self.calls.find(token) if type(token) is int or type(token) is str else None
-            if call is None:
-                log.debug("<-- progress for %s, which nobody waits for", one_line(token))
-            else:
-                call.put(params)
+            self.calls.progress(params)
         elif method == "notifications/cancelled":
-            id, reason = params.get("requestId"), params.get("reason")
-            if type(id) is int or type(id) is str:
-                self._cancelled(id, reason if isinstance(reason, str) else None)
+            call = self.calls.find(params.get("requestId"))
+            if call is not None and call.method == LISTEN:  # the one request of ours that the peer may end
+                reason = one_line(params.get("reason"))
+                self.calls.settle(call.id, ConnectionLost(f"the server ended the stream: {reason}"))
+            else:
+                self.requests.cancel(params)
         else:
             self._handler.notified(notification)
-
-    def _cancelled(self, id: Id, reason: Optional[str]) -> None:
-        """The peer takes a request back, or ends the one of ours that it may end: a stream of changes."""
-        call = self.calls.find(id)
-        if call is not None and call.method == LISTEN:
-            self._settle(id, ConnectionLost(f"the server ended the stream: {one_line(reason)}"))
-        else:
-            self.requests.cancel(id, reason)
-
-    def _settle(self, id: Optional[Id], ending: Any) -> None:
-        if id is None or not self.calls.settle(id, ending):
-            log.debug("<-- an answer to %s, which nobody waits for", one_line(id))
 
     def _too_long(self, frame: TooLong) -> None:
         """Tell whom a line that was too long belonged to; if it was an answer to nobody knows what, all that wait."""
@@ -558,7 +465,7 @@ class Connection:
             return
         is_request = self._handler.takes_requests and broken.kind == "request" and broken.id is not None
         if self._handler.answers_invalid or is_request:
-            self.writer.post(self._refusal(broken), owed=True)
+            self.deliver(self._refusal(broken), False)
             return
         self._odd, self._odd_lines = one_line(text), self._odd_lines + 1
         if self._odd_lines <= MOST_WARNINGS:
@@ -574,18 +481,39 @@ class Connection:
         """What a peer that writes other things than messages has written, as the end of a message of ours."""
         return f"; it wrote a line that is no message: {self._odd}" if self._odd else ""
 
-    # ------------------------------------------------------------ writing
+    # ------------------------------------------------------------ as a sink
 
     def send(self, line: bytes, deadline: Deadline = NEVER) -> bool:
         """Write whole lines. Arguments, result and errors as `Writer.send`."""
-        try:
-            return self.writer.send(line, deadline)
-        except ConnectionLost as error:
-            raise self._loss(error) from error.__cause__
+        return self.writer.send(line, deadline)
 
     def post(self, line: Line) -> None:
         """Have whole lines written by the writer's thread. Never blocks, never raises."""
         self.writer.post(line)
+
+    def deliver(self, line: bytes, wait: bool) -> None:
+        """As `Sink.deliver`."""
+        if not wait:
+            self.writer.post(line, by_reader=True)
+            return
+        try:
+            self.writer.send(line)
+        except ConnectionLost as error:  # nobody can be told: the reader finds out too
+            log.debug("%s: an answer could not be written: %s", self.name, error)
+
+    def asking(self) -> Calls:
+        """As `Sink.asking`."""
+        return self.calls
+
+    def spawn(self, job: Job) -> None:
+        """As `Sink.spawn`."""
+        self.pool.spawn(job)
+
+    def closing_message(self, id: Id) -> Optional[bytes]:
+        """As `Sink.closing_message`."""
+        return encode(Notification("notifications/cancelled", {"requestId": id}))
+
+    # ------------------------------------------------------------ the end
 
     def _loss(self, found: ConnectionLost) -> BaseException:
         """End all calls after a failed write; what to raise: the reader's cause, where it comes soon."""
@@ -593,12 +521,6 @@ class Connection:
             self._read_out.wait(LAST_WORDS_SECONDS)
         self.calls.close(found)
         return copy(self.calls.cause or found)
-
-    def _write_failed(self, found: ConnectionLost) -> None:
-        self._loss(found)
-        self.transport.close()
-
-    # ------------------------------------------------------------ the end
 
     def _end(self, reason: str, reads: bool = True) -> None:
         """The stream has ended: end the calls, let running requests finish, let go of everything."""
@@ -610,21 +532,18 @@ class Connection:
         self._read_out.set()
         try:
             if reads and not self._closing and self.transport.is_heard():
-                deadline = Deadline(self.limits.drain_grace)
-                if not self._drain(deadline):
-                    log.warning(
-                        "%s: %d requests still run after %g s", self.name, len(self.requests), deadline.seconds
-                    )
-                self.writer.flush(deadline.wait())
+                self._drain(Deadline(self.limits.drain_grace))
             self._let_go("the connection has ended")
             self._handler.lost(cause)
         finally:
             self._ended.set()
 
-    def _drain(self, deadline: Deadline) -> bool:
-        """End open streams and wait for the running requests; False when some still run after that time."""
-        self._handler.ending(self.sink)
-        return self.requests.wait_until_empty(deadline)
+    def _drain(self, deadline: Deadline) -> None:
+        """End open streams, and wait until the running requests have finished and everything is written."""
+        self._handler.ending(self)
+        if not self.requests.wait_until_empty(deadline):
+            log.warning("%s: %d requests still run after %g s", self.name, self.requests.running, deadline.seconds)
+        self.writer.flush(deadline.wait())
 
     def _let_go(self, reason: str) -> None:
         self.requests.abandon(reason)
@@ -645,17 +564,14 @@ class Connection:
         if reason is not None:
             self.requests.interrupt(reason)
         if grace and not self._ended.is_set():
-            deadline = Deadline(grace)
-            self._drain(deadline)
-            self.writer.flush(deadline.wait())
+            self._drain(Deadline(grace))
         self._closing = True
         farewell = self.calls.close(ConnectionLost(f"{self.name}: closed"))
-        inside = threading.current_thread() in self._threads
         if farewell:
             self.writer.post(farewell)
         if not self._threads:
             self._end("never opened")
-        elif not inside:
+        elif threading.current_thread() not in self._threads:
             self.writer.flush(FAREWELL_SECONDS)
         self._let_go("the connection is closed")
         deadline = Deadline(CLOSE_SECONDS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from copy import copy
+from dataclasses import dataclass, field
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
@@ -21,7 +22,6 @@ from ..errors import (
     InternalError,
     InvalidRequest,
     RequestTimeout,
-    RpcError,
     one_line,
 )
 from ..protocol.lifecycle import Peer
@@ -38,6 +38,7 @@ from ..protocol.messages import (
     encode_batch,
     encode_result,
     failure,
+    is_id,
     wire_failure,
 )
 from .limits import Limits
@@ -48,9 +49,6 @@ log = logging.getLogger("minimcp.requests")
 
 NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
 """Methods of calls that are given up without telling the peer."""
-
-AT_ONCE = 64
-"""Requests that are joined for one write when many are sent at once."""
 
 Result = dict[str, Json]
 Ending = Union[Result, Failure, BaseException]
@@ -65,17 +63,16 @@ Line = Union[bytes, Callable[[], Optional[bytes]]]
 class CancelToken:
     """Given to calls as ``cancel=``; one token may serve many calls. Thread-safe."""
 
-    # Without a lock, because a signal handler may cancel in the middle of `on_cancel`: whoever pops an entry runs it.
+    # Without a lock, because a signal handler may cancel in the middle of `on_cancel`: the thread that pops an entry
+    # runs it.
+    cancelled = False
+    """Whether `cancel` was called."""
+
     reason: Optional[str] = None
-    _cancelled = False
+    """What `cancel` was given."""
 
     def __init__(self) -> None:
         self._callbacks: dict[object, Callable[[], object]] = {}
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether `cancel` was called."""
-        return self._cancelled
 
     def cancel(self, reason: Optional[str] = None) -> None:
         """End every call that has this token, now and later; they raise `Cancelled`. Idempotent.
@@ -83,9 +80,9 @@ class CancelToken:
         Args:
             reason: Told to the servers and in the exception; None gives none.
         """
-        if self._cancelled:
+        if self.cancelled:
             return
-        self.reason, self._cancelled = reason, True
+        self.reason, self.cancelled = reason, True
         for key in list(self._callbacks):
             callback = self._callbacks.pop(key, None)
             try:
@@ -102,7 +99,7 @@ class CancelToken:
         """
         key = object()
         self._callbacks[key] = callback
-        if self._cancelled and self._callbacks.pop(key, None) is not None:
+        if self.cancelled and self._callbacks.pop(key, None) is not None:
             callback()
 
         def forget() -> None:
@@ -111,33 +108,31 @@ class CancelToken:
         return forget
 
     def __repr__(self) -> str:
-        return f"<CancelToken {'cancelled' if self._cancelled else 'open'}>"
+        return f"<{type(self).__name__} {'cancelled' if self.cancelled else 'open'}>"
 
 
 # ------------------------------------------------------------ our calls
 
 
+@dataclass(eq=False, repr=False)
 class PendingCall:
-    """One of our requests that waits for its answer: a mailbox for progress and, at last, exactly one ending.
+    """One of our requests that waits for its answer: a queue of progress and, at last, exactly one ending.
 
     Args:
         id: Of the request.
         method: Of the request.
         on_item: Called with the params of each progress notification by the thread that waits, in order and before the
             ending; None drops them.
-        box: Shared by calls that one thread waits for; None makes one.
+        queue: Gets progress, this object when it has ended, and None to have the deadline looked at again; calls that
+            one thread waits for share one.
     """
 
-    def __init__(self, id: Id, method: str, on_item: OnItem = None, box: Optional[SimpleQueue[Any]] = None) -> None:
-        self.id, self.method, self.on_item = id, method, on_item
-        self.box: SimpleQueue[Any] = SimpleQueue() if box is None else box
-        self.ending: Optional[Ending] = None
-        self.deadline = NEVER
-
-    @property
-    def ended(self) -> bool:
-        """Whether the ending has come."""
-        return self.ending is not None
+    id: Id
+    method: str
+    on_item: OnItem = None
+    queue: SimpleQueue[Any] = field(default_factory=SimpleQueue)
+    ending: Optional[Ending] = None
+    deadline: Deadline = NEVER
 
     @property
     def failed(self) -> bool:
@@ -147,95 +142,72 @@ class PendingCall:
     def end(self, ending: Ending) -> None:
         """Put the ending in; only who took this call out of its table may do so, and so only once."""
         self.ending = ending
-        self.box.put(self)
+        self.queue.put(self)
 
     def put(self, item: Any) -> None:
         """Add progress (the reader's thread)."""
         if self.on_item is not None:
-            self.box.put(item)
-
-    def wake(self) -> None:
-        """Have the thread that waits look at its deadline again."""
-        self.box.put(None)
-
-    def wait(self, deadline: Deadline) -> Optional[Ending]:
-        """Wait for the ending, and call `on_item` for every item before it; None when the deadline comes first.
-
-        Raises what the callback raises; the call is pending still then.
-        """
-        while True:
-            try:
-                item: Any = self.box.get(self.ending is None, deadline.wait())
-            except Empty:
-                if self.ending is not None or deadline.expired:
-                    break
-                continue
-            if item is self:
-                break
-            if item is not None and not isinstance(item, PendingCall) and self.on_item is not None:
-                self.on_item(item)
-        return self.ending
-
-    def __repr__(self) -> str:
-        return f"<PendingCall {self.id!r} {self.method} {'ended' if self.ended else 'waiting'}>"
-
-
-class _Table:
-    """Calls that wait, by id; shared by `Calls` that go different ways to one peer.
-
-    Each step is one operation on a dict, which the interpreter does whole: whoever pops an entry ends that call. So a
-    signal handler may cancel calls, or close a connection, in the middle of anything.
-    """
-
-    def __init__(self) -> None:
-        self.calls: dict[Id, PendingCall] = {}
-        self.ids = count(1)
-        self.causes: list[BaseException] = []
+            self.queue.put(item)
 
 
 class Calls:
     """Our requests on one connection. Thread-safe.
 
     A call is in the table before its line is written, and leaves it by exactly one of answer, error, timeout, cancel
-    and loss.
+    and loss. Each step is one operation on a dict, which the interpreter does whole: the thread that pops an entry ends
+    that call. So a signal handler may cancel calls, or close a connection, in the middle of anything.
 
     Args:
         name: Of the connection, for messages.
         send: Writes a line before a deadline, or returns False. Raises ConnectionLost.
         post: Has a line written by another thread; never blocks.
         remark: What else is known when no answer comes, as the end of a message; empty when nothing is.
-        beside: Other calls to the same peer, whose answers come the same way; None for a peer of its own.
     """
 
     def __init__(
-        self,
-        name: str,
-        send: Callable[[bytes, Deadline], bool],
-        post: Callable[[bytes], object],
-        *,
+        self, name: str, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object],
         remark: Callable[[], str] = str,
-        beside: Optional[Calls] = None,
     ) -> None:
-        self.name = name
-        self._send, self._post, self._remark = send, post, remark
-        self._table: _Table = _Table() if beside is None else beside._table
+        self.name, self._send, self._post, self._remark = name, send, post, remark
+        self._table: dict[Id, PendingCall] = {}
+        self._ids = count(1)
+        self._causes: list[BaseException] = []
+
+    def through(self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]) -> Calls:
+        """The same calls to the same peer, for those that are sent another way."""
+        other = copy(self)
+        other._send, other._post = send, post
+        return other
 
     @property
     def cause(self) -> Optional[BaseException]:
         """Why no more calls are possible; None while they are."""
-        causes = self._table.causes
-        return causes[0] if causes else None
+        return self._causes[0] if self._causes else None
 
     def __len__(self) -> int:
-        return len(self._table.calls)
+        return len(self._table)
 
-    def find(self, id: Id) -> Optional[PendingCall]:
+    def find(self, id: Any) -> Optional[PendingCall]:
         """The waiting call with this id (of this very type), or None."""
-        return self._table.calls.get(id)
+        return self._table.get(id) if is_id(id) else None
+
+    def progress(self, params: Result) -> Optional[PendingCall]:
+        """Hand the params of a progress notification to the call that they are for, and return it."""
+        token = params.get("progressToken")
+        call = self.find(token)
+        if call is None:
+            log.debug("<-- progress for %s, which nobody waits for", one_line(token))
+        else:
+            call.put(params)
+        return call
 
     def waiting(self) -> list[PendingCall]:
         """The calls that wait now, oldest first."""
-        return list(self._table.calls.values())
+        return list(self._table.values())
+
+    def new_id(self) -> Id:
+        """An id that was never used on this connection."""
+        return next(self._ids)
 
     # ------------------------------------------------------------ one call
 
@@ -261,23 +233,22 @@ class Calls:
     def start_all(
         self, requests: Sequence[tuple[str, MakeParams]], on_item: OnItem = None, *, deadline: Deadline = NEVER
     ) -> list[PendingCall]:
-        """Send several requests in few writes; as `start`. Of none of them anything is sent if one is no JSON."""
+        """Send several requests in one write; as `start`. Of none of them anything is sent if one is no JSON."""
         calls: list[PendingCall] = []
         lines: list[bytes] = []
-        box: Optional[SimpleQueue[Any]] = SimpleQueue() if len(requests) > 1 and on_item is None else None
+        queue: SimpleQueue[Any] = SimpleQueue()
         sent = False
         try:
             for method, make_params in requests:
-                call = PendingCall(next(self._table.ids), method, on_item, box)
+                call = PendingCall(next(self._ids), method, on_item, queue)
                 self.add(call)
                 calls.append(call)
                 lines.append(encode(Request(call.id, method, make_params(call.id))))
             sent = True
-            for first in range(0, len(lines), AT_ONCE):
-                if not self._send(b"".join(lines[first : first + AT_ONCE]), deadline):
-                    for call in calls[first:]:
-                        self.end(call, self._timeout(call, deadline, None), tell=False)
-                    break
+            if not self._send(b"".join(lines), deadline):
+                for call in calls:
+                    call.deadline = deadline
+                    self.time_out(call, tell=False)
         except BaseException as error:
             for call in calls:
                 self.end(call, Cancelled("the caller gave up"), tell=sent and not isinstance(error, ConnectionLost))
@@ -290,18 +261,21 @@ class Calls:
         Raises:
             BaseException: The cause, when no more calls are possible.
         """
-        self._table.calls[call.id] = call
-        if self._table.causes:
-            self._table.calls.pop(call.id, None)
-            raise copy(self._table.causes[0])
+        self._table[call.id] = call
+        if self._causes:
+            self._table.pop(call.id, None)
+            raise copy(self._causes[0])
 
-    def wait(self, call: PendingCall, deadline: Deadline, *, about: Json = None) -> Union[Result, Failure]:
+    def wait(
+        self, call: PendingCall, deadline: Deadline, *, about: Json = None, group: Sequence[PendingCall] = ()
+    ) -> Union[Result, Failure]:
         """Wait for the answer to a request that was started.
 
         Args:
             call: The request.
             deadline: When to give up; the peer is told then.
             about: The name of the tool, or what else the call is about, for the message of a timeout.
+            group: All requests of its `start_all`, if one that fails is to end the wait: then that one's ending is it.
 
         Returns:
             The result, or the peer's error.
@@ -312,62 +286,33 @@ class Calls:
             ConnectionLost: The connection has ended.
             ProtocolViolation: The answer was no answer.
         """
-        call.deadline = deadline
+        call.deadline = left = deadline
         try:
             with waiting():
-                ending = call.wait(deadline)
+                while call.ending is None or not call.queue.empty():
+                    try:
+                        item = call.queue.get(timeout=left.wait())
+                    except Empty:
+                        if left.expired:
+                            self.time_out(call, about)
+                            left = NEVER  # another thread may be about to end it
+                        continue
+                    if isinstance(item, PendingCall):
+                        call = item if item in group and item.failed else call
+                    elif item is not None and call.on_item is not None:
+                        call.on_item(item)
         except BaseException:
             self.end(call, Cancelled("the caller gave up"))
             raise
-        if ending is None:
-            self.end(call, self._timeout(call, deadline, about))
-            ending = call.wait(NEVER)
-        if isinstance(ending, BaseException):
-            raise copy(ending)  # a loss ends many calls: each caller gets an exception, and a traceback, of its own
-        assert ending is not None
-        return ending
-
-    def wait_all(self, calls: Sequence[PendingCall], deadline: Deadline) -> Union[list[Result], Failure]:
-        """Wait for the answers to all requests of one `start_all`.
-
-        Returns:
-            The results; or an error of the peer, as soon as there is one.
-
-        Raises: as `wait`, as soon as one of the calls gives reason to.
-        """
-        left = sum(not call.ended for call in calls)
-        with waiting():
-            while left and not any(call.failed for call in calls):
-                try:
-                    left -= calls[0].box.get(timeout=deadline.wait()) is not None
-                except Empty:
-                    if deadline.expired:
-                        break
-        results = []
-        for call in [call for call in calls if call.failed] or calls:
-            outcome = self.wait(call, deadline)
-            if isinstance(outcome, Failure):
-                return outcome
-            results.append(outcome)
-        return results
-
-    def _timeout(self, call: PendingCall, deadline: Deadline, about: Json) -> RequestTimeout:
-        called = f"{call.method} {about[:100]!r}" if isinstance(about, str) else call.method
-        return RequestTimeout(f"{self.name}: {called}: no answer within {deadline.seconds:g} s{self._remark()}")
-
-    def end_late(self, call: PendingCall, about: Json = None) -> None:
-        """End a call whose deadline has come, for a thread that waits by other means. Never blocks."""
-        self.end(call, self._timeout(call, call.deadline, about))
-
-    def new_id(self) -> Id:
-        """An id that was never used on this connection."""
-        return next(self._table.ids)
+        if isinstance(call.ending, BaseException):
+            raise copy(call.ending)  # a loss ends many calls: each caller gets an exception of its own
+        return call.ending
 
     # ------------------------------------------------------------ their ends
 
     def settle(self, id: Id, ending: Ending) -> bool:
         """End the call with this id; False when there is none. Never blocks, any thread."""
-        call = self._table.calls.pop(id, None)
+        call = self._table.pop(id, None)
         if call is None:
             return False
         call.end(ending)
@@ -383,14 +328,21 @@ class Calls:
         """
         if not self.settle(call.id, ending):
             return False
-        if tell and self.cause is None and call.method not in NEVER_CANCELLED:
+        if tell and not self._causes and call.method not in NEVER_CANCELLED:
             self._post(_cancellation(call, ending))
         return True
 
+    def time_out(self, call: PendingCall, about: Json = None, *, tell: bool = True) -> None:
+        """End a call whose deadline has come. Never blocks, any thread. Arguments as `wait` and `end`."""
+        called = f"{call.method} {about[:100]!r}" if isinstance(about, str) else call.method
+        seconds = call.deadline.seconds
+        error = RequestTimeout(f"{self.name}: {called}: no answer within {seconds:g} s{self._remark()}")
+        self.end(call, error, tell=tell)
+
     def close(self, cause: BaseException) -> bytes:
         """End every call and refuse new ones with this cause, or an earlier one; the lines that tell the peer."""
-        self._table.causes.append(cause)
-        ended = [call for call in self.waiting() if self.settle(call.id, self._table.causes[0])]
+        self._causes.append(cause)
+        ended = [call for call in self.waiting() if self.settle(call.id, self._causes[0])]
         return b"".join([_cancellation(call, cause) for call in ended if call.method not in NEVER_CANCELLED])
 
     def pause_all(self) -> Callable[[], None]:
@@ -403,7 +355,7 @@ class Calls:
             while deadlines:
                 deadlines.popitem()[1].resume()
             for call in self.waiting():
-                call.wake()
+                call.queue.put(None)
 
         return resume
 
@@ -439,50 +391,28 @@ class Route(NamedTuple):
     not block. An RpcError that it raises is the answer."""
 
 
-class RequestCap:
-    """How many requests of one server are begun and unfinished, on all its connections. Thread-safe.
-
-    Args:
-        limit: How many may be; None means no limit.
-    """
-
-    def __init__(self, limit: Optional[int]) -> None:
-        self._limit, self._begun, self._lock = limit, 0, threading.RLock()
-
-    def take(self) -> Optional[RpcError]:
-        """One more begins; the error that refuses it when there are too many."""
-        with self._lock:
-            if self._limit is not None and self._begun >= self._limit:
-                return InternalError(f"more than {self._limit} requests run already")
-            self._begun += 1
-            return None
-
-    def give_back(self) -> None:
-        """One has finished."""
-        with self._lock:
-            self._begun -= 1
-
-
 class RunningRequests:
     """The requests of one peer that are not answered yet. Thread-safe.
 
     Args:
         limits: Of the connection or session.
-        cap: Of the server; None makes one for these alone.
+        cap: How many requests of a server may be begun and unfinished, on all its connections; None makes one for
+            these alone.
     """
 
-    def __init__(self, limits: Limits, cap: Optional[RequestCap] = None) -> None:
-        self._limits = limits
-        self._cap = RequestCap(limits.requests) if cap is None else cap
+    def __init__(self, limits: Limits, cap: Optional[threading.Semaphore] = None) -> None:
+        self._limits, self._cap = limits, cap
+        if cap is None and limits.requests is not None:
+            self._cap = threading.Semaphore(limits.requests)
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
         """Forget all requests: who serves them is in another process."""
         self._requests: dict[object, IncomingRequest] = {}
-        self._queued = self._begun = 0
-        self._abandoned = self._awaited = False
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._begun: set[IncomingRequest] = set()
+        self._queued_bytes = 0
+        self._abandoned = False
+        self._changed = threading.Condition()
 
     def add(self, request: IncomingRequest, key: object = None) -> None:
         """Take a request in.
@@ -497,49 +427,47 @@ class RunningRequests:
         """
         request.key = request.request.id if key is None else key
         limit = self._limits.backlog_bytes
-        with self._lock:
+        with self._changed:
             if request.key in self._requests:
                 raise InvalidRequest(f"the id {request.request.id!r} is in use")
-            if limit is not None and self._queued + request.size > limit:
+            if limit is not None and self._queued_bytes + request.size > limit:
                 raise InternalError("too many requests wait already")
-            self._queued += request.size
+            self._queued_bytes += request.size
             self._requests[request.key] = request
 
-    def begin(self, request: IncomingRequest) -> Optional[RpcError]:
-        """A request is about to run, or to wait in an executor's queue; an error refuses it. Idempotent."""
-        with self._lock:
-            if request.begun:
-                return None
-            self._queued -= request.size
-            self._begun += 1
-            request.begun, request.counted = True, False
-        if request.route.immediate:
-            return None
-        refusal = self._cap.take()
-        request.counted = refusal is None
-        return refusal
+    def begin(self, request: IncomingRequest) -> None:
+        """A request is about to run, or to wait in an executor's queue; not an immediate one. Idempotent.
+
+        Raises:
+            InternalError: So many are begun and unfinished already.
+        """
+        with self._changed:
+            if request in self._begun:
+                return
+            if self._cap is not None and not self._cap.acquire(blocking=False):
+                raise InternalError(f"more than {self._limits.requests} requests run already")
+            self._begun.add(request)
+            self._queued_bytes -= request.size
 
     def finish(self, request: IncomingRequest) -> None:
-        """A request that was begun has run to its end, or waits for its answer without a thread."""
-        if request.counted:
-            request.counted = False
-            self._cap.give_back()
-        with self._lock:
-            self._begun -= 1
-            self._tell()
+        """A request has run to its end, was refused, or waits for its answer without a thread."""
+        with self._changed:
+            if request not in self._begun:
+                self._queued_bytes -= request.size
+                return
+            self._begun.remove(request)
+            if self._cap is not None:
+                self._cap.release()
+            self._changed.notify_all()
 
     def claim(self, request: IncomingRequest) -> bool:
         """Whether the caller may answer this request, or has to drop it: true once."""
-        with self._lock:
+        with self._changed:
             if self._requests.get(request.key) is not request:
                 return False  # its key may be another one's by now
             del self._requests[request.key]
-            self._tell()
-            return True
-
-    def _tell(self) -> None:
-        if self._awaited and not (self._requests or self._begun):
             self._changed.notify_all()
+            return True
 
     def fitting(self, request: IncomingRequest, line: bytes, beside: int = 0) -> bytes:
         """An answer, or in its place an error if it is longer than a message may be.
@@ -556,15 +484,18 @@ class RunningRequests:
         reason = f"the answer is longer than {limit} bytes, the Limits.message_bytes of its sender: ask for less"
         return encode(failure(request.request.id, InternalError(reason)))
 
-    def cancel(self, key: object, reason: Optional[str]) -> None:
-        """The peer does not want an answer any more."""
-        request = self._requests.get(key)
+    def cancel(self, params: Result) -> None:
+        """The peer does not want an answer any more: the params of its notification."""
+        key, told = params.get("requestId"), params.get("reason")
+        reason = told if isinstance(told, str) else None
+        request = self._requests.get(key) if is_id(key) else None
         if request is None or request.request.method == "initialize" or not self.claim(request):
             log.debug("cancelled: %s is unknown or finished", one_line(key))
             return
         log.info("<-- cancelled %s %s: %s", request.request.method, one_line(key), one_line(reason))
         request.cancel(reason)
-        request.sink.respond(request, b"", wait=False)  # an array does not wait for it
+        if request.batch is not None:
+            request.batch.add(request.request.id, b"")
 
     def interrupt(self, reason: str) -> None:
         """Cancel everything that runs; who answers all the same is heard."""
@@ -576,17 +507,21 @@ class RunningRequests:
         for request in list(self._requests.values()):
             if self.claim(request):
                 request.cancel(reason)
-        with self._lock:
+        with self._changed:
             self._abandoned = True
             self._changed.notify_all()
 
     def wait_until_empty(self, deadline: Deadline) -> bool:
         """Wait until nothing runs, or what runs is abandoned; False when the deadline comes first."""
         with self._changed:
-            self._awaited = True
             return self._changed.wait_for(
                 lambda: self._abandoned or not (self._requests or self._begun), deadline.wait()
             )
+
+    @property
+    def running(self) -> int:
+        """How many handlers run, or wait in an executor's queue."""
+        return len(self._begun)
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -597,17 +532,11 @@ class Sink:
 
     Attributes:
         requests: Those that go here and are not answered yet.
-        root: The sink that an array of requests was received by; else the sink itself.
     """
 
     requests: RunningRequests
 
-    @property
-    def root(self) -> Sink:
-        """The sink that an array of requests was received by; else the sink itself."""
-        return self
-
-    def send(self, line: bytes) -> None:
+    def send(self, line: bytes) -> object:
         """Send a notification or a question. Raises ConnectionLost. Blocks: while more waits for the peer than may."""
         raise NotImplementedError
 
@@ -627,13 +556,15 @@ class Sink:
             line: The answer.
             wait: Whether this thread may wait for the peer.
         """
-        if not self.requests.claim(request):
-            return False
-        self.deliver(self.requests.fitting(request, line), wait)
-        return True
+        claimed = self.requests.claim(request)
+        if request.batch is not None:
+            request.batch.add(request.request.id, line if claimed else b"", wait, request)
+        elif claimed:
+            self.deliver(self.requests.fitting(request, line), wait)
+        return claimed
 
-    def calls(self) -> Calls:
-        """The calls to the peer that belong to the request.
+    def asking(self) -> Calls:
+        """The calls by which the peer can be asked for a request.
 
         Raises:
             CapabilityNotSupported: Nothing can be asked on the way that this request came.
@@ -653,8 +584,8 @@ class Sink:
         return None
 
 
-class Batch(Sink):
-    """The sink of the requests of one array: their answers leave together, when the last one is there.
+class Batch:
+    """The answers to the requests of one array, which leave together when the last one is there. Thread-safe.
 
     Args:
         sink: Where they leave.
@@ -663,43 +594,35 @@ class Batch(Sink):
     """
 
     def __init__(self, sink: Sink, lines: list[bytes], ids: list[Id]) -> None:
-        self._sink, self._lines, self.requests = sink, lines, sink.requests
-        self._lock = threading.RLock()
+        self._sink, self._lines, self._lock = sink, lines, threading.RLock()
         self._open: list[Optional[Id]] = [*ids, None]  # None: the array itself is still being read
-        self.send, self.post, self.deliver = sink.send, sink.post, sink.deliver  # type: ignore[method-assign]
-        self.calls, self.spawn, self.closing_message = sink.calls, sink.spawn, sink.closing_message  # type: ignore[method-assign]
 
-    @property
-    def root(self) -> Sink:
-        """The sink that the array was received by."""
-        return self._sink
-
-    def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> bool:
-        claimed = self.requests.claim(request)
-        self._collect(request.request.id, line if claimed else None, wait, request)
-        return claimed
-
-    def refuse(self, id: Id, line: bytes) -> None:
-        """Answer a request that was not taken in. Never blocks."""
-        self._collect(id, line, False)
-
-    def complete(self) -> None:
-        """The array is read to its end. Never blocks."""
-        self._collect(None, None, False)
-
-    def _collect(
-        self, id: Optional[Id], line: Optional[bytes], wait: bool, request: Optional[IncomingRequest] = None
+    def add(
+        self, id: Optional[Id], line: bytes, wait: bool = False, request: Optional[IncomingRequest] = None
     ) -> None:
+        """A request of the array has ended.
+
+        Args:
+            id: Of the request.
+            line: Its answer; empty for none.
+            wait: Whether this thread may wait for the peer.
+            request: The request, whose answer may be too long; None where it was not taken in.
+        """
         with self._lock:
             if id not in self._open:
                 return  # answered before, because its time was over
             self._open.remove(id)
-            if line is not None:
-                beside = sum(map(len, self._lines)) + 2
-                self._lines.append(line if request is None else self.requests.fitting(request, line, beside))
+            if line and request is not None:
+                line = self._sink.requests.fitting(request, line, sum(map(len, self._lines)) + 2)
+            if line:
+                self._lines.append(line)
             whole = encode_batch(self._lines) if not self._open and self._lines else None
         if whole is not None:
             self._sink.deliver(whole, wait)
+
+    def complete(self) -> None:
+        """The array is read to its end. Never blocks."""
+        self.add(None, b"")
 
 
 def why_no_batch(items: list[Union[Message, InvalidMessage]], *, taken: bool, limit: Optional[int]) -> Optional[str]:
@@ -732,9 +655,8 @@ class NotificationQueue:
     """
 
     def __init__(self, post: Callable[[Line], None], *, held: bool = False) -> None:
-        self._post, self._held = post, held
+        self._post, self._held, self._lock = post, held, threading.RLock()
         self._waiting: dict[object, bytes] = {}
-        self._lock = threading.RLock()
 
     def put(self, key: object, line: bytes) -> None:
         """Have a line sent; it takes the place of one that still waits under the same key."""
@@ -748,8 +670,7 @@ class NotificationQueue:
         """From now on lines are sent; those that were held are sent now."""
         with self._lock:
             self._held = False
-            waits = bool(self._waiting)
-        if waits:
+        if self._waiting:
             self._post(self._take)
 
     def _take(self) -> Optional[bytes]:
@@ -777,29 +698,28 @@ class IncomingRequest(CancelToken):
         size: Bytes of its message.
         server: Of the features that serve it.
         headers: Of the HTTP request that it came by.
+        batch: Of the array that it came in; None where it stands alone.
 
     Attributes:
         finished: Whether its handler has returned.
         timeout: The handler's time, if that is limited.
         asker: Answers what the handler asks the client, from the first question on.
-        withdraw: Takes it out of the executor's queue that it waits in; None when it waits in none.
         interrupted: Whether a KeyboardInterrupt ended its handler.
     """
 
     key: object = None
-    begun = counted = finished = interrupted = False
+    finished = interrupted = False
     timeout: Optional[Timeout] = None
     asker: Any = None
-    withdraw: Optional[Callable[[], None]] = None
     _last_progress = float("-inf")
 
     def __init__(
         self, request: Request, peer: Peer, route: Route, sink: Sink, size: int = 0, server: Any = None,
-        headers: Mapping[str, str] = NO_HEADERS,
+        headers: Mapping[str, str] = NO_HEADERS, batch: Optional[Batch] = None,
     ) -> None:
-        super().__init__()
+        self._callbacks = {}
         self.request, self.peer, self.route, self.sink, self.size = request, peer, route, sink, size
-        self.server, self.headers = server, headers
+        self.server, self.headers, self.batch = server, headers, batch
         meta = request.params.get("_meta")
         token = meta.get("progressToken") if type(meta) is dict else None
         self.progress_token: Optional[Id] = token if type(token) is int or type(token) is str else None
@@ -809,29 +729,32 @@ class IncomingRequest(CancelToken):
 
     def run(self) -> None:
         """Run the handler and give the answer. Never raises."""
-        requests, wait = self.sink.requests, not self.route.immediate
-        outer = getattr(here, "request", None)
+        requests, outer = self.sink.requests, getattr(here, "request", None)
+        result: Any = None
         try:
-            refusal = requests.begin(self)
-            if refusal is not None:
-                raise refusal
+            if not self.route.immediate:
+                requests.begin(self)
             if self.cancelled:
                 raise Cancelled("cancelled before it began")
             here.request = self
             result = self.route.handle(self)
-            if result is LATER:
-                here.request = outer
-                requests.finish(self)
-                return
-            id = self.request.id
-            line = encode_result(id, result) if type(result) is str else encode(Response(id, result))  # type: ignore[arg-type]
+            if result is not LATER:
+                id = self.request.id
+                line = encode_result(id, result) if type(result) is str else encode(Response(id, result))
         except BaseException as error:
             self.interrupted = self.interrupted or isinstance(error, KeyboardInterrupt)
             line = self._failed(error)
         here.request = outer
-        self.finished = True
-        self.sink.respond(self, line, wait)
+        if result is not LATER:
+            self.finished = True
+            self.sink.respond(self, line, not self.route.immediate)
         requests.finish(self)
+
+    def refuse(self, error: BaseException) -> None:
+        """Answer with an error and do not run. Never blocks, never raises."""
+        self.finished = True
+        self.sink.respond(self, self._failed(error), False)
+        self.sink.requests.finish(self)
 
     def _failed(self, error: BaseException) -> bytes:
         found = wire_failure(self.request.id, error, self.peer.revision, self.request.method)
@@ -905,7 +828,7 @@ class IncomingRequest(CancelToken):
         """
         if self.finished:
             raise RuntimeError(f"{self.request.method} is answered already: nothing can be asked for it")
-        calls = self.sink.calls()
+        calls = self.sink.asking()
         pending: list[PendingCall] = []
 
         def withdraw() -> None:
@@ -919,10 +842,15 @@ class IncomingRequest(CancelToken):
             self.check()
             requests = [(method, lambda id, params=params: params) for method, params in questions]
             pending = calls.start_all(requests)
-            deadline = Deadline(seconds)
+            deadline, results = Deadline(seconds), []
             if self.cancelled:  # it may have come between the check and the sending
                 withdraw()
-            return calls.wait_all(pending, deadline) if pending else []
+            for call in pending:
+                outcome = calls.wait(call, deadline, group=pending)
+                if isinstance(outcome, Failure):
+                    return outcome
+                results.append(outcome)
+            return results
         finally:
             forget()
             withdraw()  # what was asked together with a question that failed
@@ -937,12 +865,10 @@ class IncomingRequest(CancelToken):
         """
         woken, deadline = threading.Event(), Deadline(seconds)
         forget = super().on_cancel(woken.set)
-        try:
-            with waiting():
-                while not woken.wait(deadline.wait()) and not deadline.expired:
-                    pass
-        finally:
-            forget()
+        with waiting():
+            while not woken.is_set() and not deadline.expired:
+                woken.wait(deadline.wait())
+        forget()
         self.check()
 
     # ------------------------------------------------------------ cancelling
@@ -951,13 +877,6 @@ class IncomingRequest(CancelToken):
         """Return if the request still runs. Raises Cancelled: it was cancelled, or its time is over."""
         if self.cancelled:
             raise Cancelled(self.reason or "the request was cancelled")
-
-    def cancel(self, reason: Optional[str] = None) -> None:
-        """Set the flag and wake what waits for it. Never blocks."""
-        super().cancel(reason)
-        withdraw = self.withdraw
-        if withdraw is not None:
-            withdraw()
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Have `callback` run on a thread of its own when the request is cancelled; at once if it is already."""

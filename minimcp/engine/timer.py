@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 import logging
+import math
+import sched
 import threading
 import time
+from contextlib import suppress
 from typing import Callable, Optional
 
 from .pool import renewed_in_fork
@@ -17,6 +19,10 @@ LONGEST_WAIT = 86400.0
 
 IDLE_SECONDS = 1.0
 """How long the timer's thread stays when there is nothing to wait for."""
+
+
+LOOK_SECONDS = 0.02
+"""How often a deadline that stands is looked at, at most."""
 
 
 class Deadline:
@@ -32,39 +38,33 @@ class Deadline:
 
     def __init__(self, seconds: Optional[float]) -> None:
         self.seconds = seconds
-        self._at = None if seconds is None else time.monotonic() + seconds
-        self._left = 0.0
-        self._pauses = 0
-
-    @property
-    def paused(self) -> bool:
-        """Whether it stands still."""
-        return self._pauses > 0
+        self._at = math.inf if seconds is None else time.monotonic() + seconds
+        self._left, self._pauses = 0.0, 0
 
     def pause(self) -> None:
         """Let it stand still until `resume` has been called as often as this."""
         with self._lock:
-            if not self._pauses and self._at is not None:
+            if not self._pauses:
                 self._left = self._at - time.monotonic()
             self._pauses += 1
 
     def resume(self) -> None:
         """Take one `pause` back. Who waits for the deadline has to be woken, to look at `wait` again."""
         with self._lock:
-            if self._pauses == 1 and self._at is not None:
+            if self._pauses == 1:
                 self._at = time.monotonic() + self._left
             self._pauses -= 1
 
     def remaining(self) -> Optional[float]:
         """Seconds that are left, never negative; None when there is no limit."""
-        if self._at is None:
-            return None
-        return max(0.0, self._left if self._pauses else self._at - time.monotonic())
+        left = self._left if self._pauses else self._at - time.monotonic()
+        return None if left == math.inf else max(0.0, left)
 
     def wait(self) -> float:
         """Seconds that a lock may wait for in one go: what is left, at most a day; a day while it is paused."""
-        left = self.remaining()
-        return LONGEST_WAIT if left is None or (left and self._pauses) else min(left, LONGEST_WAIT)
+        if self._pauses:
+            return LONGEST_WAIT if self._left > 0 else 0.0
+        return min(max(0.0, self._at - time.monotonic()), LONGEST_WAIT)
 
     @property
     def expired(self) -> bool:
@@ -75,10 +75,6 @@ class Deadline:
         """The earlier of this deadline and one `seconds` from now; None adds no limit."""
         left = self.remaining()
         return Deadline(left if seconds is None else seconds if left is None else min(left, seconds))
-
-    def __repr__(self) -> str:
-        left = self.remaining()
-        return "<Deadline never>" if left is None else f"<Deadline in {left:.3f} s>"
 
 
 NEVER = Deadline(None)
@@ -96,49 +92,39 @@ class Timer:
 
     def renew_in_fork(self) -> None:
         """Begin without a thread, and forget what was to be called."""
-        self._changed = threading.Condition()
-        self._entries: list[tuple[float, int, Callable[[], object]]] = []
-        self._numbers = 0
+        self._scheduler = sched.scheduler(time.monotonic)
+        self._lock, self._changed = threading.RLock(), threading.Event()
         self._running = False
 
     def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], None]:
         """Call a function in so many seconds; returns a function that cancels this. What it raises is logged."""
-        with self._changed:
-            self._numbers += 1
-            entry = (time.monotonic() + seconds, self._numbers, callback)
-            heapq.heappush(self._entries, entry)
+        with self._lock:
+            entry = self._scheduler.enter(seconds, 0, callback)
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._run, name="minimcp-timer", daemon=True).start()
-            elif self._entries[0] is entry:
-                self._changed.notify()
+        self._changed.set()
 
         def cancel() -> None:
-            with self._changed:
-                if entry in self._entries:
-                    self._entries.remove(entry)
-                    heapq.heapify(self._entries)
-                    if not self._entries:
-                        self._changed.notify()
+            with suppress(ValueError):  # it was called already
+                self._scheduler.cancel(entry)
+            self._changed.set()
 
         return cancel
 
     def _run(self) -> None:
         while True:
-            with self._changed:
-                if not self._entries and not self._changed.wait_for(lambda: self._entries, IDLE_SECONDS):
-                    self._running = False
-                    return
-                left = self._entries[0][0] - time.monotonic()
-                if left > 0:
-                    self._changed.wait(min(left, LONGEST_WAIT))
-                    continue
-                callback = heapq.heappop(self._entries)[2]
+            self._changed.clear()
             try:
-                callback()
+                left = self._scheduler.run(blocking=False)
             except Exception as error:  # a fault of ours: the others are still called
                 log.error("%s", error, exc_info=error)
-            del callback
+                continue
+            changed = self._changed.wait(IDLE_SECONDS if left is None else min(left, LONGEST_WAIT))
+            with self._lock:
+                if not changed and self._scheduler.empty():
+                    self._running = False
+                    return
 
 
 timer = Timer()
@@ -159,19 +145,12 @@ class Timeout(Deadline):
         self._cancel = timer.after(seconds, self._look)
 
     def _look(self) -> None:
-        if not self.paused and not self._stopped:
-            self._stopped = True
+        if self._stopped:
+            return
+        if self.expired:
             self._expire()
-
-    def pause(self) -> None:
-        super().pause()
-        self._cancel()
-
-    def resume(self) -> None:
-        super().resume()
-        self._cancel()
-        if not self.paused and not self._stopped:
-            self._cancel = timer.after(self.remaining() or 0.0, self._look)
+        else:  # it was paused, or is
+            self._cancel = timer.after(max(self.remaining() or 0.0, LOOK_SECONDS), self._look)
 
     def stop(self) -> None:
         """Do not call the function any more. Idempotent."""

@@ -135,7 +135,7 @@ class LineSplitter:
     def __init__(self, limit: Optional[int]) -> None:
         self._limit = sys.maxsize if limit is None else limit
         self._begun = bytearray()
-        self._long: Optional[TooLong] = None  # of the line that is being skipped
+        self._skipped = False  # whether the middle of a line that is too long is gone
         self._first = True
 
     def feed(self, chunk: bytes) -> list[Frame]:
@@ -143,54 +143,29 @@ class LineSplitter:
         lines = chunk.split(b"\n")
         begun = lines.pop()
         frames: list[Frame] = []
-        if lines and (self._begun or self._long or self._first):
-            self._collect(lines.pop(0))
-            self._complete(frames)
-        if len(chunk) <= self._limit and b"\r" not in chunk:
-            frames += filter(None, lines)
-        else:
-            for line in lines:
-                self._collect(line)
-                self._complete(frames)
-        if begun:
-            self._collect(begun)
+        for line in lines:
+            if self._begun:
+                self._begun += line
+                line, self._begun = bytes(self._begun), bytearray()
+            if self._first:
+                self._first = False
+                line = line[3:] if line.startswith(b"\xef\xbb\xbf") else line
+            if line.endswith(b"\r"):
+                line = line[:-1]
+            if self._skipped or len(line) > self._limit:
+                frames.append(TooLong(self._limit, line[:HEAD_BYTES], line[-TAIL_BYTES:]))
+                self._skipped = False
+            elif line:
+                frames.append(line)
+        self._begun += begun
+        if len(self._begun) > max(self._limit + 1, HEAD_BYTES + TAIL_BYTES):  # one byte more may be a CR
+            self._skipped = True
+            del self._begun[HEAD_BYTES:-TAIL_BYTES]
         return frames
 
     def rest(self) -> list[Frame]:
         """What stands after the last line feed: at most one line. To be called at the end of the stream."""
-        frames: list[Frame] = []
-        self._complete(frames)
-        return frames
-
-    def _collect(self, part: bytes) -> None:
-        if self._long is not None:
-            self._long.tail = (self._long.tail + part)[-TAIL_BYTES:]
-            return
-        self._begun += part
-        if len(self._begun) > self._limit + 1:  # one byte more may still turn out to be the CR of the line's end
-            self._skip()
-
-    def _skip(self) -> None:
-        self._long = TooLong(self._limit, bytes(self._begun[:HEAD_BYTES]), bytes(self._begun[-TAIL_BYTES:]))
-        self._begun = bytearray()
-
-    def _complete(self, frames: list[Frame]) -> None:
-        """The line in progress has ended."""
-        begun = self._begun
-        if self._first:
-            self._first = False
-            if begun.startswith(b"\xef\xbb\xbf"):
-                del begun[:3]
-        if begun.endswith(b"\r"):
-            del begun[-1:]
-        if len(begun) > self._limit:
-            self._skip()
-        if self._long is not None:
-            frames.append(self._long)
-            self._long = None
-        elif begun:
-            frames.append(bytes(begun))
-        self._begun = bytearray()
+        return self.feed(b"\n")
 
 
 class StreamTransport(Transport):
@@ -248,27 +223,22 @@ class StreamTransport(Transport):
 
     def read(self) -> Optional[bytes]:
         """Wait for bytes and return them; empty at the end of the stream, None when it broke or is closed."""
+        chunk: Optional[bytes] = None
         with self._receiving:
-            chunk = self._read()
+            try:
+                ready = [] if self._readable is None else [number for number, _ in self._readable.poll()]
+                if self._waking[0] in ready and not self._closed:  # only the writing end was closed
+                    self._readable.unregister(self._waking[0])  # type: ignore[union-attr]
+                    ready = [number for number, _ in self._readable.poll()]  # type: ignore[union-attr]
+                if not self._closed:
+                    chunk = b"" if ready and self._reading not in ready else os.read(self._reading, self._size)
+                    # A buffer of the full size is made for every read, so it is large only while that is of use.
+                    full = len(chunk) == self._size
+                    self._size = min(self._size * 4, _MOST_READ_BYTES) if full else _READ_BYTES
+            except OSError:
+                pass
             if self._closed:
                 self._close_reading()
-        return chunk
-
-    def _read(self) -> Optional[bytes]:
-        try:
-            ready = [] if self._readable is None else [number for number, _ in self._readable.poll()]
-            if self._closed:
-                return None
-            if self._waking[0] in ready:  # only the writing end was closed
-                self._readable.unregister(self._waking[0])  # type: ignore[union-attr]
-                return self._read()
-            if ready and self._reading not in ready:
-                return b""
-            chunk = os.read(self._reading, self._size)
-        except OSError:
-            return None
-        # A buffer of the full size is made for every read, so it is large only while that is of use.
-        self._size = _READ_BYTES if len(chunk) < self._size else min(self._size * 4, _MOST_READ_BYTES)
         return chunk
 
     def send(self, data: bytes, seconds: float) -> int:
@@ -277,18 +247,19 @@ class StreamTransport(Transport):
             try:
                 if self._sends_no_more:
                     raise BrokenPipeError("it is closed")
-                taken = self._write(data, seconds)
+                try:
+                    taken = 0 if self._blocks else os.write(self._writing, data)
+                except BlockingIOError:
+                    taken = 0
+                if not taken:
+                    taken = self._write_later(data, seconds)
             except OSError as error:
                 raise self.lost(f"nothing can be sent: {error.strerror or error}") from error
         self.sent += taken
         return taken
 
-    def _write(self, data: bytes, seconds: float) -> int:
-        if not self._blocks:
-            try:
-                return os.write(self._writing, data)
-            except BlockingIOError:
-                pass
+    def _write_later(self, data: bytes, seconds: float) -> int:
+        """Write as soon as there is room."""
         if self._writable is None:
             return os.write(self._writing, data) if seconds else 0
         if not self._writable.poll(seconds * 1000):
@@ -348,9 +319,6 @@ class StreamTransport(Transport):
         self._writing = -1
         self._close_reading()
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} {'closed' if self._closed else 'open'}>"
-
 
 def memory_pair(limit: Optional[int]) -> tuple[Transport, Transport]:
     """Two connected transports inside this process, for a server in the same program and for tests.
@@ -378,11 +346,10 @@ def close_quietly(number: int) -> None:
 
 def enlarge(number: int) -> None:
     """Ask for a pipe that holds `PIPE_BYTES`; what is no pipe, or may not grow, stays as it is."""
-    if fcntl is not None and sys.platform == "linux":
-        try:
-            fcntl.fcntl(number, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES)
-        except OSError:
-            pass
+    try:
+        fcntl.fcntl(number, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES)  # the name is new in Python 3.10
+    except (AttributeError, OSError):
+        pass
 
 
 def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
@@ -397,21 +364,17 @@ def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
     """
     if trace is None:
         return None
-    write = getattr(trace, "write", None)
-    if not callable(trace) and not callable(write):
+    if not callable(trace) and not callable(getattr(trace, "write", None)):
         raise TypeError(f"trace is a text file or a callable, not {type(trace).__name__}")
+    call = trace if callable(trace) else lambda arrow, text: trace.write(f"{arrow} {text}\n")
     failed: list[Exception] = []
 
     def record(arrow: str, line: bytes) -> None:
-        text = line.decode("utf-8", "replace")
         try:
-            if callable(trace):
-                trace(arrow, text)
-            else:
-                trace.write(f"{arrow} {text}\n")
+            call(arrow, line.decode("utf-8", "replace"))
         except Exception as error:
             if not failed:
-                failed.append(error)
                 logging.getLogger("minimcp.trace").error("trace= failed: %r", error, exc_info=error)
+            failed[:] = [error]
 
     return record

@@ -12,27 +12,19 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import threading
 import time
+from contextlib import closing, contextmanager
 from copy import copy
 from functools import partial
-from queue import SimpleQueue
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
-from urllib.parse import urlsplit
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 from ..client.host import ClientHandler
 from ..client.session import ClientSession, OnProgress, Params, Result, check_token, progress_reader
 from ..engine.limits import Limits
-from ..engine.pool import renewed_in_fork, waiting
-from ..engine.requests import (
-    AT_ONCE,
-    Calls,
-    CancelToken,
-    IncomingRequest,
-    PendingCall,
-    RunningRequests,
-    Sink,
-)
+from ..engine.pool import Pool, renewed_in_fork, waiting
+from ..engine.requests import Calls, CancelToken, IncomingRequest, PendingCall, RunningRequests, Sink
 from ..engine.timer import NEVER, Deadline, timer
 from ..engine.transport import SessionGone
 from ..errors import (
@@ -64,9 +56,9 @@ from ..protocol.messages import (
 )
 from ..protocol.sse import MEDIA_TYPE, Event, EventReader
 from ..schema.header_params import Mirrored, header_value, mirrored
-from ..schema.hints import explained
+from ..schema.mismatch import explained
 from ..types import Tool
-from .fetch import AbortableRequest, Auth, Fetcher, Response, without_secrets
+from .fetch import AbortableRequest, Auth, Fetcher, Response, origin, without_secrets
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,
@@ -100,13 +92,16 @@ RESUME_TRIES = 3
 EMPTY_STREAMS = 3
 """How many streams in a row may end at once without anything new, before they are asked for less and less often."""
 
+AT_ONCE = 64
+"""HTTP requests at the same time at most when many are sent at once."""
+
 SESSION_SECONDS = 0.5
 """What calls that are under way get to be refused too, when the server knows the session no more."""
 
 REST_SECONDS = 0.5
 """How long a stream may stay open after its answer, before its connection is closed and not kept."""
 
-LONGEST_SESSION_ID = 4096
+_SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
 
 PER_REQUEST_CODES = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, METHOD_NOT_FOUND})
 """Codes with which a server refuses `initialize` that only knows revisions without a handshake."""
@@ -135,21 +130,16 @@ class HttpServer:
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        headers: Optional[Mapping[str, str]] = None,
-        auth: Auth = None,
-        verify: Union[bool, str] = True,
-        cert: Any = None,
-        proxies: Optional[Mapping[str, str]] = None,
+        self, url: str, *, headers: Optional[Mapping[str, str]] = None, auth: Auth = None,
+        verify: Union[bool, str] = True, cert: Any = None, proxies: Optional[Mapping[str, str]] = None,
     ) -> None:
         if not isinstance(url, str):
             raise TypeError(f"a URL is a str, not {type(url).__name__}")
-        if not _has_host(url):
+        scheme, host, port = origin(url) or ("", "", 0)
+        if scheme not in ("http", "https") or not host or not port:
             raise ValueError(f"a URL begins with http:// or https:// and names a host, and not so {url[:100]!r}")
         self.url = url.partition("#")[0]
-        self._options: dict[str, Any] = {
+        self._options = {
             "headers": dict(headers or {}), "auth": auth, "verify": verify, "cert": cert, "proxies": proxies,
         }
 
@@ -159,14 +149,6 @@ class HttpServer:
 
     def __repr__(self) -> str:
         return f"HttpServer({without_secrets(self.url)!r})"
-
-
-def _has_host(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        return False
 
 
 class RequestHeaders:
@@ -189,12 +171,11 @@ class RequestHeaders:
         for tool in tools:
             try:
                 known[tool.name] = mirrored(tool.input_schema)
+                admitted.append(tool)
             except ValueError as error:
                 if tool.name not in self._warned:
                     self._warned.add(tool.name)
                     log.warning("%s: the tool %s is left out: %s", self._name, one_line(tool.name), error)
-                continue
-            admitted.append(tool)
         self._tools = known
         return admitted
 
@@ -212,23 +193,24 @@ class RequestHeaders:
         name = params.get(NAMED_BY.get(method, ""))
         if isinstance(name, str):
             headers[NAME_HEADER] = header_value(name) or ""
-        if method == "tools/call":
-            for each in self._tools.get(str(name), ()):
-                value = header_value(each.value(params.get("arguments")))
-                if value is not None:
-                    headers[PARAM_PREFIX + each.name] = value
+        for each in self._tools.get(str(name), ()) if method == "tools/call" else ():
+            value = header_value(each.value(params.get("arguments")))
+            if value is not None:
+                headers[PARAM_PREFIX + each.name] = value
         return headers
 
 
 class _Call(PendingCall):
     """One request of ours, and the HTTP request that carries it, which is aborted when another thread ends the call."""
 
+    answer: Union[Result, Failure, None] = None
+    """What its own response has brought, before it is read to its end."""
+
     def __init__(
         self, request: Request, line: bytes, deadline: Deadline, on_item: Optional[Callable[[Any], None]]
     ) -> None:
         super().__init__(request.id, request.method, on_item)
-        self.request, self.line, self.deadline = request, line, deadline
-        self.http = AbortableRequest()
+        self.request, self.line, self.deadline, self.http = request, line, deadline, AbortableRequest()
 
     def end(self, ending: Any) -> None:
         super().end(ending)
@@ -242,8 +224,8 @@ class _Call(PendingCall):
 
     def report(self) -> None:
         """Run the callback for progress that has come (the calling thread)."""
-        while not self.box.empty():
-            item = self.box.get()
+        while not self.queue.empty():
+            item = self.queue.get()
             if self.on_item is not None and item is not self:
                 self.on_item(item)
 
@@ -268,10 +250,7 @@ class HttpSession(ClientSession):
     in_order = False
 
     def __init__(
-        self,
-        server: HttpServer,
-        handler: ClientHandler,
-        limits: Limits,
+        self, server: HttpServer, handler: ClientHandler, limits: Limits,
         trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> None:
         self._fetcher, self._url = server.fetcher(), server.url
@@ -281,24 +260,23 @@ class HttpSession(ClientSession):
         self._limits, self._trace = limits, trace
         self._session: Optional[str] = None
         self._gone: Optional[SessionGone] = None
-        self._calls = Calls(self.name, self._send, self._tell)
+        self.calls = self._calls = Calls(self.name, self._send, self._tell)
         self._aside: set[AbortableRequest] = set()
         """HTTP requests of ours that belong to no call."""
         self._asked = RunningRequests(limits)
-        self._ended = threading.Event()
+        self._sink = _AnswerSink(self, self._asked)
+        self._opened, self._ended = threading.Event(), threading.Event()
         self._lock = threading.RLock()  # a signal handler may cancel a call in the middle of this
-        self._jobs: SimpleQueue[Optional[Callable[[], Any]]] = SimpleQueue()
-        self._sender: Optional[threading.Thread] = None
+        self._sender, self._has_told = Pool(1, f"minimcp-{self.name}-sender"), False
         self._next_look = float("inf")
         self._forget_look: Callable[[], None] = _nothing
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
         """In a forked process the connections are those of another one: let go of them without a word."""
-        self._lock, self._sender, self._session = threading.RLock(), None, None
+        self._lock, self._session = threading.RLock(), None
         self._calls.close(ConnectionLost(f"{self.name}: this process is a fork of the one that connected"))
         self._ended.set()
-        self._fetcher.close_descriptors()
 
     # ------------------------------------------------------------ its beginning and end
 
@@ -311,18 +289,8 @@ class HttpSession(ClientSession):
         """Open the stream for notifications that belong to no request, where a handshake was made; a server need not
         have one."""
         if self._resumes:
-            opened = threading.Event()
-            thread = threading.Thread(target=self._listen, args=(opened,), name=f"minimcp-{self.name}", daemon=True)
-            thread.start()
-            opened.wait(deadline.within(GET_SECONDS).wait())
-
-    @property
-    def cause(self) -> Optional[BaseException]:
-        return self._calls.cause
-
-    @property
-    def pending(self) -> int:
-        return len(self._calls)
+            threading.Thread(target=self._listen, name=f"minimcp-{self.name}", daemon=True).start()
+            self._opened.wait(deadline.within(GET_SECONDS).wait())
 
     def stop(self, cause: Exception) -> None:
         for call in self._calls.waiting():
@@ -334,20 +302,21 @@ class HttpSession(ClientSession):
 
     def close(self) -> None:
         self.abandon()
-        sender = self._sender
-        if sender is not None and sender is not threading.current_thread():
-            sender.join(CLOSE_SECONDS)
-        for http in list(self._aside):
-            http.abort()
+        if self._has_told:
+            told = threading.Event()
+            self._sender.submit(told.set)
+            told.wait(CLOSE_SECONDS)
+            self._sender.close()
+        self._abort_aside()
         self._fetcher.close()
 
     def abandon(self) -> None:
         ends_session = self._session is not None and self.cause is None
         self.stop(ConnectionLost(f"{self.name}: closed"))
         if ends_session:
-            self._later(self._delete)
-        if self._sender is not None:
-            self._jobs.put(None)
+            delete = partial(self._fetcher.send, method="DELETE", headers=self._session_headers())
+            self._later(partial(self._exchange, delete))
+        self._sender.close()
 
     def _lose_session(self, call: Optional[_Call] = None) -> SessionGone:
         """The server knows the session no more; each call that is under way has some time to hear so for itself.
@@ -364,7 +333,7 @@ class HttpSession(ClientSession):
             self._calls.settle(call.id, refusal)
         with self._lock:
             if self._gone is None and self.cause is None:
-                self._gone = SessionGone(f"{self.name}: the server has ended the session")
+                self._gone = SessionGone(str(refusal))
                 timer.after(SESSION_SECONDS if len(self._calls) else 0.0, partial(self._lose, self._gone))
         return refusal
 
@@ -375,8 +344,7 @@ class HttpSession(ClientSession):
                 return
             self._calls.close(self._gone or cause)
         self._forget_look()
-        for http in list(self._aside):
-            http.abort()
+        self._abort_aside()
         self._asked.abandon("the connection has ended")
         self._ended.set()
         self.handler.lost(cause if isinstance(cause, ConnectionLost) else ConnectionLost(str(cause)))
@@ -384,15 +352,11 @@ class HttpSession(ClientSession):
     # ------------------------------------------------------------ requests
 
     def request(
-        self,
-        method: str,
-        params: Params,
-        deadline: Deadline,
-        cancel: Optional[CancelToken] = None,
+        self, method: str, params: Params, deadline: Deadline, cancel: Optional[CancelToken] = None,
         on_progress: Optional[OnProgress] = None,
     ) -> Result:
         check_token(cancel)
-        return self._run(self._call(method, params, deadline, on_progress), cancel)
+        return self._run(self._add(self._call(method, params, deadline, on_progress)), cancel)
 
     def _call(
         self, method: str, params: Params, deadline: Deadline, on_progress: Optional[OnProgress] = None
@@ -406,16 +370,27 @@ class HttpSession(ClientSession):
         except (TypeError, ValueError) as error:
             raise explained(method, params, error) from None
 
-    def _run(self, call: _Call, cancel: Optional[CancelToken]) -> Result:
-        """Send a request and read what answers it, on this thread."""
-        self._add(call)
+    def _add(self, call: _Call) -> _Call:
+        """Register a call. Raises ConnectionLost."""
+        if self._gone is not None:
+            raise self._lose_session()
+        self._calls.add(call)
+        left = call.deadline.remaining()
+        if left is not None:
+            self._look_in(left)
+        return call
+
+    def _run(self, call: _Call, cancel: Optional[CancelToken] = None) -> Result:
+        """Send a request that is registered and read what answers it, on this thread."""
         forget = _nothing
         if cancel is not None:
             token = cancel
             forget = token.on_cancel(lambda: self._calls.end(call, Cancelled(token.reason or "cancelled")))
         try:
             with waiting():
-                self._calls.settle(call.id, self._answer(call))
+                self._perform(call)
+                if call.answer is not None:
+                    self._calls.settle(call.id, call.answer)
                 call.report()
         except McpError as error:
             self._calls.settle(call.id, error)  # unless another thread has ended the call before
@@ -426,22 +401,10 @@ class HttpSession(ClientSession):
             forget()
         if cancel is not None and cancel.cancelled and not call.failed:
             raise Cancelled(cancel.reason or "cancelled")  # an answer may beat a token that was cancelled before
-        return self._result(call)
-
-    def _result(self, call: _Call) -> Result:
         if isinstance(call.ending, BaseException):
             raise copy(call.ending) from None
         assert call.ending is not None
         return self.result_of(call.method, call.ending)
-
-    def _add(self, call: _Call) -> None:
-        """Register a call. Raises ConnectionLost."""
-        if self._gone is not None:
-            raise self._lose_session()
-        self._calls.add(call)
-        left = call.deadline.remaining()
-        if left is not None:
-            self._look_in(left)
 
     def _look_in(self, seconds: float) -> None:
         """Have the timer look at the deadlines of all calls then; one look is ordered at a time."""
@@ -458,7 +421,7 @@ class HttpSession(ClientSession):
             left = call.deadline.remaining()
             if call.deadline.expired:
                 params = call.request.params if isinstance(call, _Call) else {}
-                self._calls.end_late(call, params.get("name", params.get("uri")))
+                self._calls.time_out(call, params.get("name", params.get("uri")))
             elif left is not None:
                 self._look_in(left)
 
@@ -469,18 +432,16 @@ class HttpSession(ClientSession):
         calls = [self._call(method, one, deadline) for one in params]
         self.check()
         outcomes: list[Any] = [None] * len(calls)
-        numbers = iter(range(len(calls)))
-        stop, done = CancelToken(), threading.Semaphore(0)
+        numbers, done = iter(range(len(calls))), threading.Semaphore(0)
 
         def work() -> None:
             for number in numbers:
                 try:
-                    outcomes[number] = self._run(calls[number], stop)
+                    outcomes[number] = self._run(self._add(calls[number]), cancel)
                 except Exception as error:
                     outcomes[number] = error
             done.release()
 
-        forget = _nothing if cancel is None else cancel.on_cancel(lambda: stop.cancel(cancel.reason))
         threads = min(len(calls), AT_ONCE)
         for _ in range(threads):
             self.handler.host.pool.spawn(work)
@@ -489,110 +450,96 @@ class HttpSession(ClientSession):
                 for _ in range(threads):
                     done.acquire()
         except BaseException:  # such as Ctrl-C: the server need not go on
-            stop.cancel("the caller gave up")
+            list(numbers)
+            for call in calls:
+                self._calls.end(call, Cancelled("the caller gave up"))
             raise
-        finally:
-            forget()
         return outcomes
 
     def open_stream(
-        self,
-        method: str,
-        params: Params,
-        on_message: Callable[[Notification], None],
+        self, method: str, params: Params, on_message: Callable[[Notification], None],
         on_end: Callable[[Union[Result, Exception]], None],
     ) -> Callable[[], None]:
-        call = self._call(method, params, NEVER)
-        self._add(call)
+        call = self._add(self._call(method, params, NEVER))
         self.handler.streams[call.id] = on_message
 
         def read() -> None:
             ending: Union[Result, Exception]
             try:
-                self._calls.settle(call.id, self._answer(call))
-            except Exception as error:
-                self._calls.settle(call.id, error)
-            self.handler.streams.pop(call.id, None)
-            try:
-                ending = self._result(call)
+                ending = self._run(call)
             except Exception as error:
                 ending = error
+            self.handler.streams.pop(call.id, None)
             on_end(ending)
 
-        threading.Thread(target=read, name=f"minimcp-{self.name}-stream", daemon=True).start()
-        return lambda: _ignore(self._calls.end(call, Cancelled("the stream was closed")))
+        def end() -> None:
+            self._calls.end(call, Cancelled("the stream was closed"))
 
-    # ------------------------------------------------------------ notifications and answers of ours
+        threading.Thread(target=read, name=f"minimcp-{self.name}-stream", daemon=True).start()
+        return end
+
+    # ------------------------------------------------------------ what has no answer
 
     def notify(self, method: str, params: Params, deadline: Deadline) -> None:
         self.check()
-        self._send(encode(Notification(method, dict(params))), deadline)
+        message = Notification(method, dict(params))
+        self._send(encode(message), deadline, message)
 
-    def _send(self, line: bytes, deadline: Deadline = NEVER) -> bool:
-        """Post what has no answer; what goes wrong is logged. Blocks: until it was taken, or the deadline."""
-        http, left = AbortableRequest(), deadline.remaining()
-        forget = _nothing if left is None else timer.after(left, http.abort)
-        self._aside.add(http)
-        try:
-            message = decode(line)
-            response = self._post(http, message if isinstance(message, Notification) else None, line)
-            try:
-                if response.status >= 300:
-                    log.warning("%s: a message was not taken: %s", self.name, _words(self.error_of(response)))
-                else:
-                    response.start(ERROR_BYTES)  # there should be nothing; read to its end, the connection is kept
-            finally:
-                response.close()
-        except Exception as error:
-            tell = log.debug if http.aborted.is_set() or self.cause is not None else log.warning
-            tell("%s: a message did not arrive: %s", self.name, error)
-        finally:
-            forget()
-            self._aside.discard(http)
-        return True
-
-    def _delete(self) -> None:
-        """Tell the server that the session has ended."""
-        http = AbortableRequest()
-        self._aside.add(http)
-        try:
-            response = self._fetcher.send(http, "DELETE", self._session_headers())
-            response.start(ERROR_BYTES)
-            response.close()
-        except McpError as error:
-            log.debug("%s: %s", self.name, error)
-        finally:
-            self._aside.discard(http)
+    def _send(self, line: bytes, deadline: Deadline = NEVER, message: Optional[Notification] = None) -> bool:
+        """Post a notification, or an answer; what goes wrong is logged. Blocks: until it was taken, or the deadline."""
+        return self._exchange(partial(self._post, line=line, message=message), deadline)
 
     def _tell(self, line: bytes) -> None:
         """Have a notification or an answer posted that nobody waits for. Never blocks."""
         if self._resumes:  # elsewhere closing the response says that a request is cancelled, and nothing is asked
             self._later(partial(self._send, line))
 
-    def _later(self, job: Callable[[], Any]) -> None:
-        with self._lock:
-            if self._sender is None:
-                self._sender = threading.Thread(target=self._run_jobs, name=f"minimcp-{self.name}-sender", daemon=True)
-                self._sender.start()
-        self._jobs.put(job)
+    def _later(self, job: Callable[[], object]) -> None:
+        self._has_told = True
+        self._sender.submit(job)
 
-    def _run_jobs(self) -> None:
-        job = self._jobs.get()
-        while job is not None:
-            job()
-            job = self._jobs.get()
+    def _exchange(self, send: Callable[[AbortableRequest], Response], deadline: Deadline = NEVER) -> bool:
+        """Send an HTTP request whose response says nothing; what goes wrong is logged."""
+        left = deadline.remaining()
+        with self._request_aside() as http:
+            forget = _nothing if left is None else timer.after(left, http.abort)
+            try:
+                with closing(send(http)) as response:
+                    if response.status >= 300:
+                        raise ConnectionLost(str(self.error_of(response)))
+                    response.start(ERROR_BYTES)  # there should be nothing; read to its end, the connection is kept
+            except Exception as error:
+                tell = log.debug if http.aborted.is_set() or self.cause is not None else log.warning
+                tell("%s: a message was not taken: %s", self.name, error)
+            finally:
+                forget()
+        return True
 
-    def _post(self, http: AbortableRequest, message: Union[Request, Notification, None], line: bytes) -> Response:
+    @contextmanager
+    def _request_aside(self) -> Iterator[AbortableRequest]:
+        """An HTTP request that belongs to no call."""
+        http = AbortableRequest()
+        self._aside.add(http)
+        try:
+            yield http
+        finally:
+            self._aside.discard(http)
+
+    def _abort_aside(self) -> None:
+        for http in list(self._aside):
+            http.abort()
+
+    def _post(
+        self, http: AbortableRequest, line: bytes, message: Union[Request, Notification, None] = None
+    ) -> Response:
         """Send a POST. Errors as `Fetcher.send`."""
         if self._trace is not None:
             self._trace("-->", line.rstrip(b"\n"))
-        headers = dict(POST_HEADERS)
+        headers = {**POST_HEADERS, **self._session_headers()}
         if message is not None:
-            headers.update(self.mirror.of(message.method, message.params))
-        if VERSION_HEADER not in headers and (message is None or message.method != "initialize"):
-            headers.update(self._session_headers())
-            if not self._resumes and message is not None:
+            if not self._resumes:
                 headers[METHOD_HEADER] = message.method
+            headers.update(self.mirror.of(message.method, message.params))
         return self._fetcher.send(http, "POST", headers, line)
 
     def _session_headers(self) -> dict[str, str]:
@@ -603,15 +550,14 @@ class HttpSession(ClientSession):
 
     # ------------------------------------------------------------ responses
 
-    def _answer(self, call: _Call) -> Union[Result, Failure]:
+    def _perform(self, call: _Call) -> None:
         """Post a request and read its response, until the answer is there.
 
         Raises:
             McpError: There is none.
         """
-        response = self._post(call.http, call.request, call.line)
-        try:
-            opens = call.method == "initialize"
+        opens = call.method == "initialize"
+        with closing(self._post(call.http, call.line, call.request)) as response:
             if response.status == 404 and self._session is not None and not opens:
                 raise self._lose_session(call)
             if response.status >= 300:
@@ -620,37 +566,42 @@ class HttpSession(ClientSession):
                     self.refused = response.status
                 if isinstance(ending, Exception):
                     raise ending
-                return ending
+                call.answer = ending
+                return
             if opens:
-                self._session = _checked_session(response.headers.get(SESSION_HEADER))
+                session = response.headers.get(SESSION_HEADER)
+                if session is not None and not _SESSION_ID.fullmatch(session):
+                    what = "a session id has visible ASCII characters only, and not very many"
+                    raise ProtocolViolation(what, session[:100])
+                self._session = session
             kind = media_type(response.headers.get("Content-Type"))[0]
             if kind == MEDIA_TYPE:
-                return self._follow(call, response)
+                self._follow(call.http, response, call)
+                return
             body = response.body(self._limits.message_bytes) if kind == JSON_TYPE else response.start(ERROR_BYTES)
-            answer = self._receive(body, call) if kind == JSON_TYPE else None
-            if answer is not None:
-                return answer
-            if response.status == 200 and not body and not response.framed:
+            if kind == JSON_TYPE:
+                self._receive(body, call)
+            if call.answer is not None:
+                return
+            framed = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
+            if response.status == 200 and not body and not framed:
                 raise ConnectionLost(f"{self.name}: the connection broke in the middle of the response")
             what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {one_line(body)}"
             raise ProtocolViolation(f"{self.name}: {call.method} was answered by what is no answer: {what}")
-        finally:
-            response.close()
-            call.http.finish()
 
     def error_of(self, response: Response) -> Union[Failure, Exception]:
         """What a response that is no success means: an error of the protocol, if one is in it."""
         body, status = response.start(ERROR_BYTES), response.status
-        text = body[:SHOWN_BYTES].decode("utf-8", "replace").strip()
-        told = f"{self.name}: HTTP {status}" + (f": {one_line(text, SHOWN_BYTES)}" if text else ", and nothing more")
+        text = one_line(body[:SHOWN_BYTES].decode("utf-8", "replace").strip(), SHOWN_BYTES)
+        told = f"{self.name}: HTTP {status}" + (f": {text}" if text else ", and nothing more")
         if status in (401, 403):
-            challenge = response.headers.get("WWW-Authenticate", "")
-            return AuthorizationError(f"{told}{' (' + one_line(challenge) + ')' if challenge else ''}")
+            challenge = one_line(response.headers.get("WWW-Authenticate", ""))
+            return AuthorizationError(f"{told} ({challenge})" if challenge else told)
         if media_type(response.headers.get("Content-Type"))[0] == JSON_TYPE:
             decoded = decode(body.strip())
             if isinstance(decoded, Failure):
                 return decoded
-            if response.cut is not None:
+            if isinstance(response.cut, ConnectionLost):
                 return response.cut
         if 300 <= status < 400:
             where = one_line(response.headers.get("Location", "nowhere"))
@@ -659,158 +610,139 @@ class HttpSession(ClientSession):
             )
         if status in (408, 429) or status >= 500:
             after = response.headers.get("Retry-After", "")
-            lost = f"{told}{' (Retry-After: ' + one_line(after, 40) + ')' if after else ''}"
+            told += f" (Retry-After: {one_line(after, 40)})" if after else ""
             if status == 429 and after.isascii() and after.isdigit() and len(after) < 10:
-                return Busy(lost, int(after))
-            return ConnectionLost(lost)
+                return Busy(told, int(after))
+            return ConnectionLost(told)
         return ProtocolViolation(told)
 
-    def _follow(self, call: _Call, response: Response) -> Union[Result, Failure]:
-        """Read the stream that answers a request, and what takes its place when it is cut, until the answer is there.
+    # ------------------------------------------------------------ streams
+
+    def _follow(self, http: AbortableRequest, response: Response, call: Optional[_Call]) -> None:
+        """Read a stream, and those that take its place when it is cut, until the answer is there.
+
+        Args:
+            http: By which another thread may end this.
+            response: The stream.
+            call: Which waits for the answer; None for the stream that belongs to no request, which is read for ever.
 
         Raises:
             ConnectionLost: It has ended and cannot be resumed.
             ProtocolViolation: An event is too long.
         """
-        resumption = _Resumption()
+        reader, empty, tries = EventReader(self._limits.message_bytes), 0, None if call is None else RESUME_TRIES
         while True:
-            reader, brief = EventReader(self._limits.message_bytes), Deadline(FIRST_PAUSE)
-            try:
-                answer, cut = self._read_events(response, reader, call)
-            finally:
-                response.close()
-            if answer is not None:
-                return answer
-            resumption.after(reader, brief)
-            if call.http.aborted.is_set() or not resumption.last or not self._resumes:
+            seen, brief = reader.last_id, Deadline(FIRST_PAUSE)
+            with closing(response):
+                cut = self._read_events(response, reader, call)
+            if call is not None and call.answer is not None:
+                return
+            if call is not None and not (reader.last_id and self._resumes):
                 raise ConnectionLost(f"{self.name}: the event stream ended before the answer{cut}")
-            response = self._resume(resumption, call.http)
+            empty = empty + 1 if reader.last_id == seen and not brief.expired else 0
+            asked = FIRST_PAUSE if reader.retry is None else min(reader.retry / 1000, LONGEST_RETRY)
+            reader.begin()
+            response = self._get(http, reader.last_id, asked, max(0, empty - EMPTY_STREAMS), tries)
 
-    def _read_events(
-        self, response: Response, reader: EventReader, call: Optional[_Call]
-    ) -> tuple[Union[Result, Failure, None], str]:
-        """Read a stream until it ends or has brought the answer to a call; the answer, and how it was cut, in words."""
-        answer = None
-        while answer is None:
+    def _listen(self) -> None:
+        """Keep the stream open for notifications that belong to no request; that a server has none is no error."""
+        try:
+            with self._request_aside() as http:
+                self._follow(http, self._get(http), None)
+        except Exception as error:
+            tell = log.debug if isinstance(error, ConnectionLost) else log.warning
+            tell("%s: the stream for notifications has ended: %s", self.name, error)
+        finally:
+            self._opened.set()
+
+    def _read_events(self, response: Response, reader: EventReader, call: Optional[_Call]) -> str:
+        """Read a stream until it ends, or has brought the answer to a call; how it was cut, in words."""
+        while call is None or call.answer is None:
             try:
                 data = response.read()
             except ConnectionLost as error:
-                return None, f": {error}"
+                return f": {error}"
             if not data:
-                return None, ""
+                return ""
             for event in reader.feed(data):
-                if is_message(event):
-                    found = self._receive(event.data.encode(), call)
-                    answer = found if answer is None else answer
+                self._take_event(event, call)
         response.read_rest(REST_SECONDS)
-        return answer, ""
+        return ""
 
-    def _resume(self, resumption: _Resumption, http: AbortableRequest) -> Response:
-        """Ask for the rest of a stream."""
+    def _take_event(self, event: Event, call: Optional[_Call]) -> None:
+        if event.event == "message" and event.data:  # one without data only says an id
+            self._receive(event.data.encode(), call)
+
+    def _get(
+        self, http: AbortableRequest, last_id: str = "", pause: float = 0.0, hurry: int = 0, tries: Optional[int] = None
+    ) -> Response:
+        """Ask for a stream, or for the rest of one, until it is there.
+
+        Args:
+            http: By which another thread may end this.
+            last_id: What was seen of it; empty for nothing.
+            pause: Seconds before the first attempt.
+            hurry: How often such streams have ended too soon, for a longer pause.
+            tries: How often this may fail; None sets no limit.
+
+        Raises:
+            ConnectionLost: There is none.
+        """
         failures = 0
-        while not http.aborted.wait(resumption.pause(failures)):
+        headers = {"Accept": MEDIA_TYPE, **self._session_headers(), **({LAST_EVENT_HEADER: last_id} if last_id else {})}
+        while self.cause is None and not http.aborted.wait(_longer(pause, failures + hurry)):
             try:
-                response = self._get(http, resumption.last)
-            except (ConnectionFailed, ConnectionLost):
+                response = self._fetcher.send(http, "GET", headers)
+            except (ConnectionFailed, ConnectionLost) as error:
                 failures += 1
-                if failures == RESUME_TRIES:
+                if failures == tries:
                     raise
+                self._opened.set()
+                log.debug("%s: %s", self.name, error)
                 continue
-            if _is_stream(response):
+            if response.status == 200 and media_type(response.headers.get("Content-Type"))[0] == MEDIA_TYPE:
+                self._opened.set()
                 return response
             response.close()
-            told = f"{self.name}: the event stream was cut and cannot be resumed: HTTP {response.status}"
-            raise ConnectionLost(told)
+            raise ConnectionLost(f"{self.name}: the event stream was cut and cannot be resumed: HTTP {response.status}")
         raise ConnectionLost(f"{self.name}: given up")
-
-    def _get(self, http: AbortableRequest, last_id: str) -> Response:
-        headers = {"Accept": MEDIA_TYPE, **self._session_headers()}
-        if last_id:
-            headers[LAST_EVENT_HEADER] = last_id
-        return self._fetcher.send(http, "GET", headers)
-
-    def _listen(self, opened: threading.Event) -> None:
-        """Keep the stream open for notifications that belong to no request; that a server has none is no error."""
-        http, resumption, failures = AbortableRequest(), _Resumption(), 0
-        self._aside.add(http)
-        try:
-            while self.cause is None and not (failures and http.aborted.wait(resumption.pause(failures - 1))):
-                failures += 1
-                try:
-                    response = self._get(http, resumption.last)
-                except (ConnectionFailed, ConnectionLost) as error:
-                    log.debug("%s: %s", self.name, error)
-                    opened.set()
-                    continue
-                try:
-                    if not _is_stream(response):
-                        log.debug("%s: no stream for notifications: HTTP %d", self.name, response.status)
-                        return
-                    opened.set()
-                    reader, brief, failures = EventReader(self._limits.message_bytes), Deadline(FIRST_PAUSE), 1
-                    self._read_events(response, reader, None)
-                finally:
-                    response.close()
-                resumption.after(reader, brief)
-        except Exception as error:
-            log.warning("%s: the stream for notifications has ended: %s", self.name, error)
-        finally:
-            opened.set()
-            self._aside.discard(http)
 
     # ------------------------------------------------------------ messages of the server
 
-    def _receive(self, data: bytes, call: Optional[_Call]) -> Union[Result, Failure, None]:
-        """Take in a message; returns the answer to a call, if it is that.
+    def _receive(self, data: bytes, call: Optional[_Call]) -> None:
+        """Take in a message.
 
         Args:
             data: The message, or an array of them.
             call: Whose response brought it; None for another stream.
-
-        Raises:
-            ProtocolViolation: The answer to the call is none.
         """
         if self._trace is not None:
             self._trace("<--", data)
         decoded = decode(data, max_depth=self._limits.depth)
-        answer = None
         for message in decoded if isinstance(decoded, list) else (decoded,):
             if isinstance(message, (Answer, Failure)):
-                found = self._answer_in(message, call)
-                answer = found if answer is None else answer
+                self._answered(message, call)
             elif isinstance(message, Notification):
                 self._notified(message, call)
             elif isinstance(message, Request):
                 self._serve(message, call, len(data))
             else:
                 self._refuse(message, data, call)
-        return answer
 
-    def _answer_in(self, message: Union[Answer, Failure], call: Optional[_Call]) -> Union[Result, Failure, None]:
-        ending = message.result if isinstance(message, Answer) else message
-        id = message.id
-        if call is None:
-            if id is not None and self._calls.settle(id, ending):
-                return None  # it came by another stream than that of the call
-        elif (id is None and isinstance(message, Failure)) or (type(id) is type(call.id) and id == call.id):
-            return ending
-        log.debug("<-- an answer to %s, which nobody waits for here", one_line(id))
-        return None
+    def _answered(self, message: Union[Answer, Failure], call: Optional[_Call]) -> None:
+        ending, id = message.result if isinstance(message, Answer) else message, message.id
+        if call is not None and id in (None, call.id):
+            call.answer = call.answer or ending
+        elif call is not None or id is None or not self._calls.settle(id, ending):  # of a call on another stream
+            log.debug("<-- an answer to %s, which nobody waits for here", one_line(id))
 
     def _notified(self, message: Notification, call: Optional[_Call]) -> None:
         params = message.params
         if message.method == "notifications/progress":
-            token = params.get("progressToken")
-            waits = self._calls.find(token) if type(token) is int or type(token) is str else None
-            if waits is None:
-                log.debug("<-- progress for %s, which nobody waits for", one_line(token))
-                return
-            waits.put(params)
-            if call is not None and waits is call:
+            if self._calls.progress(params) is call and call is not None:
                 call.report()
         elif message.method == "notifications/cancelled":
-            reason = params.get("reason")
-            self._asked.cancel(params.get("requestId"), reason if isinstance(reason, str) else None)
+            self._asked.cancel(params)
         else:
             self.handler.notified(message)
 
@@ -820,46 +752,42 @@ class HttpSession(ClientSession):
             admitted = self.handler.admit(request)
             if admitted is None:
                 return
-            resume = self._calls.pause_all() if call is None else call.pause()
-            incoming = IncomingRequest(request, *admitted, _AnswerSink(self, resume), size)
+            incoming = IncomingRequest(request, *admitted, self._sink, size)
             self._asked.add(incoming)
         except RpcError as error:
             self._tell(encode(failure(request.id, error)))
             return
         if admitted[1].immediate:
             incoming.run()
-        else:
-            self.handler.host.pool.submit(incoming.run)
+            return
+        resume = self._calls.pause_all() if call is None else call.pause()
+        incoming.on_cancel(resume)
+
+        def run() -> None:
+            incoming.run()
+            resume()
+
+        self.handler.host.pool.submit(run)
 
     def _refuse(self, broken: InvalidMessage, data: bytes, call: Optional[_Call]) -> None:
         """Deal with what is no message: it may have been meant as the answer to a call."""
+        id = call.id if call is not None and broken.id is None and broken.kind == "response" else broken.id
         violation = ProtocolViolation(broken.reason, data.decode("utf-8", "replace"))
-        if broken.kind in ("response", "unknown"):
-            if call is not None and (broken.id == call.id or (broken.id is None and broken.kind == "response")):
-                raise violation
-            if broken.id is not None and self._calls.settle(broken.id, violation):
-                return
-        if broken.kind == "request" and broken.id is not None and self.handler.takes_requests:
-            self._tell(encode(Failure(broken.id, broken.code, broken.reason)))
+        if id is not None and broken.kind in ("response", "unknown") and self._calls.settle(id, violation):
+            return
+        if id is not None and broken.kind == "request" and self.handler.takes_requests:
+            self._tell(encode(Failure(id, broken.code, broken.reason)))
         else:
             log.warning("<-- what is no message (%s): %s", broken.reason, one_line(data))
 
 
 class _AnswerSink(Sink):
-    """Where the answer to a question of the server goes: a POST of its own.
+    """Where the answers to questions of the server go: each a POST of its own."""
 
-    Args:
-        session: Whose it is.
-        resume: Ends the pause of the deadlines that stand until the answer is there. Idempotent.
-    """
-
-    def __init__(self, session: HttpSession, resume: Callable[[], None]) -> None:
-        self._session, self._resume = session, resume
-        self.requests = session._asked
-
-    def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> bool:
-        self._resume()
-        return super().respond(request, line, wait)
+    def __init__(self, session: HttpSession, requests: RunningRequests) -> None:
+        self._session, self.requests = session, requests
+        self.post = session._tell  # type: ignore[assignment]
+        self.spawn = session.handler.host.pool.spawn  # type: ignore[method-assign]
 
     def deliver(self, line: bytes, wait: bool) -> None:
         if wait and not self._session.cause:
@@ -867,69 +795,12 @@ class _AnswerSink(Sink):
         else:
             self._session._tell(line)
 
-    def post(self, line: Any) -> None:
-        self._session._tell(line)
 
-    def spawn(self, job: Callable[[], object]) -> None:
-        self._session.handler.host.pool.spawn(job)
-
-
-class _Resumption:
-    """What a stream is asked for with after it was cut, and how soon.
-
-    ``last`` is the id that was seen last; empty when there was none.
-    """
-
-    def __init__(self) -> None:
-        self.last = ""
-        self._retry: Optional[int] = None
-        self._empty = 0
-
-    def after(self, reader: EventReader, brief: Deadline) -> None:
-        """A stream has ended.
-
-        Args:
-            reader: Which has read it.
-            brief: Until when its end was a quick one.
-        """
-        is_empty = not brief.expired and reader.last_id in ("", self.last)
-        self._empty = self._empty + 1 if is_empty else 0
-        self.last = reader.last_id or self.last
-        if reader.retry is not None:
-            self._retry = reader.retry
-
-    def pause(self, failures: int) -> float:
-        """Seconds before the next attempt, after so many failures: never less than the server asks for."""
-        asked = FIRST_PAUSE if self._retry is None else min(self._retry / 1000, LONGEST_RETRY)
-        failures += max(0, self._empty - EMPTY_STREAMS)
-        longer = min(FIRST_PAUSE * 2 ** min(failures, 10), LONGEST_PAUSE) * random.uniform(0.5, 1)
-        return max(asked, longer) if failures else asked
-
-
-def is_message(event: Event) -> bool:
-    """Whether a message is in it; one without data only says an id."""
-    return event.event == "message" and bool(event.data)
-
-
-def _is_stream(response: Response) -> bool:
-    return response.status == 200 and media_type(response.headers.get("Content-Type"))[0] == MEDIA_TYPE
-
-
-def _words(ending: Union[Failure, Exception]) -> str:
-    return f"{ending.message} ({ending.code})" if isinstance(ending, Failure) else str(ending)
-
-
-def _checked_session(id: Optional[str]) -> Optional[str]:
-    if id is None:
-        return None
-    if not id or len(id) > LONGEST_SESSION_ID or not all("\x21" <= char <= "\x7e" for char in id):
-        raise ProtocolViolation("a session id has visible ASCII characters only, and not very many", id[:100])
-    return id
+def _longer(pause: float, failures: int) -> float:
+    """Seconds before the next attempt to get a stream: never less than the server asks for."""
+    longer = min(FIRST_PAUSE * 2 ** min(failures, 10), LONGEST_PAUSE) * random.uniform(0.5, 1)
+    return max(pause, longer) if failures else pause
 
 
 def _nothing() -> None:
-    pass
-
-
-def _ignore(_: object) -> None:
     pass

@@ -11,19 +11,18 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, TypeVar, Union
+from contextlib import closing
+from typing import Any, Callable, TypeVar
 from urllib.parse import urljoin
 
-from ..client.negotiation import Plan
-from ..client.session import ClientSession, Result
-from ..engine.requests import PendingCall
-from ..engine.timer import NEVER, Deadline
+from ..client.connect import Plan
+from ..client.session import ClientSession
+from ..engine.timer import Deadline
 from ..errors import ConnectionFailed, ConnectionLost, McpError, ProtocolViolation, UnsupportedRevision, one_line
-from ..protocol.messages import Failure, Notification, Request
-from ..protocol.sse import MEDIA_TYPE, EventReader
-from .client import ERROR_BYTES, POST_HEADERS, HttpServer, HttpSession, is_message
-from .fetch import AbortableRequest, Response, same_origin
-from .headers import VERSION_HEADER, media_type
+from ..protocol.sse import MEDIA_TYPE, Event, EventReader
+from .client import ERROR_BYTES, POST_HEADERS, HttpServer, HttpSession
+from .fetch import AbortableRequest, Response, origin
+from .headers import media_type
 
 ENDPOINT_SECONDS = 10.0
 """What the server gets to name the URL for messages."""
@@ -49,53 +48,45 @@ class SseSession(HttpSession):
         self._named = threading.Event()
         """The endpoint is known, or will never be."""
         self._endpoint = ""
-        http = AbortableRequest()
-        self._aside.add(http)
-        threading.Thread(target=self._read, args=(http,), name=f"minimcp-{self.name}", daemon=True).start()
+        threading.Thread(target=self._read, name=f"minimcp-{self.name}", daemon=True).start()
 
     def ready(self, deadline: Deadline) -> None:
         """The stream is open already."""
 
-    def _read(self, http: AbortableRequest) -> None:
+    def _read(self) -> None:
         """Read the stream until it ends, and hand over what it brings."""
         reason = "the server ended the event stream"
         try:
-            self._read_stream(http)
+            with self._request_aside() as http:
+                if self.cause is None:
+                    reason += self._read_stream(http)
         except Exception as error:
             reason = str(error)
         finally:
             self._lose(ConnectionLost(reason if self.name in reason else f"{self.name}: {reason}"))
             self._named.set()
 
-    def _read_stream(self, http: AbortableRequest) -> None:
-        response = self._fetcher.send(http, "GET", {"Accept": MEDIA_TYPE})
-        try:
+    def _read_stream(self, http: AbortableRequest) -> str:
+        with closing(self._fetcher.send(http, "GET", {"Accept": MEDIA_TYPE})) as response:
             kind = media_type(response.headers.get("Content-Type"))[0]
             if response.status != 200 or kind != MEDIA_TYPE:
                 shown = f"HTTP {response.status} with {one_line(kind) or 'no content type'}"
                 raise ProtocolViolation(f"{self.name}: no event stream but {shown}: {one_line(response.start(200))}")
-            reader = EventReader(self._limits.message_bytes)
-            data = response.read()
-            while data:
-                for event in reader.feed(data):
-                    if event.event == "endpoint" and not self._endpoint:
-                        self._endpoint = self._url_for_messages(event.data)
-                        self._named.set()
-                    elif is_message(event):
-                        self._receive(event.data.encode(), None)
-                data = response.read()
-        finally:
-            response.close()
+            return self._read_events(response, EventReader(self._limits.message_bytes), None)
 
-    def _url_for_messages(self, named: str) -> str:
-        """A server must not send messages, and what proves who we are, elsewhere."""
-        url = urljoin(self._url, named.strip())
-        if not same_origin(url, self._url) or any(char <= " " for char in url):
-            where = one_line(named)
-            raise ProtocolViolation(f"{self.name}: messages are posted to the same origin, not to {where}", named)
-        return url
+    def _take_event(self, event: Event, call: Any) -> None:
+        if event.event != "endpoint" or self._endpoint:
+            super()._take_event(event, call)
+            return
+        url = urljoin(self._url, event.data.strip())
+        if origin(url) != origin(self._url) or any(char <= " " for char in url):
+            # messages, and what proves who we are, go nowhere else
+            where = one_line(event.data)
+            raise ProtocolViolation(f"{self.name}: messages are posted to the same origin, not to {where}", event.data)
+        self._endpoint = url
+        self._named.set()
 
-    def _post(self, http: AbortableRequest, message: Union[Request, Notification, None], line: bytes) -> Response:
+    def _post(self, http: AbortableRequest, line: bytes, message: Any = None) -> Response:
         """As `HttpSession`; waits for the endpoint first."""
         self._named.wait(ENDPOINT_SECONDS)
         if not self._endpoint:
@@ -103,29 +94,19 @@ class SseSession(HttpSession):
             raise self.cause or ConnectionLost(unnamed)
         if self._trace is not None:
             self._trace("-->", line.rstrip(b"\n"))
-        headers = dict(POST_HEADERS)
-        if self.handler.era is not None:
-            headers[VERSION_HEADER] = self.handler.era.revision.name
-        return self._fetcher.send(http, "POST", headers, line, self._endpoint)
+        return self._fetcher.send(http, "POST", {**POST_HEADERS, **self._session_headers()}, line, self._endpoint)
 
-    def _answer(self, call: Any) -> Union[Result, Failure]:
+    def _perform(self, call: Any) -> None:
         """Post a request; its answer comes in the stream."""
-        response = self._post(call.http, call.request, call.line)
-        try:
+        with closing(self._post(call.http, call.line)) as response:
             if response.status >= 300:
-                found = self.error_of(response)
-                if isinstance(found, Exception):
-                    raise found
-                return found
+                call.answer = self.error_of(response)
+                if isinstance(call.answer, Exception):
+                    raise call.answer
+                return
             response.start(ERROR_BYTES)
-        finally:
-            response.close()
-            call.http.finish()
-        ending = PendingCall.wait(call, NEVER)
-        if isinstance(ending, BaseException):
-            raise ending
-        assert ending is not None
-        return ending
+        params = call.request.params
+        self._calls.wait(call, call.deadline, about=params.get("name", params.get("uri")))
 
 
 def agree_over_http(

@@ -12,33 +12,48 @@ import logging
 import re
 import threading
 import time
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterator, Optional, Union
 
+from .. import errors
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
-from ..engine.requests import Batch, IncomingRequest, RequestCap, RunningRequests, Sink, why_no_batch
-from ..engine.timer import Deadline
-from ..errors import INTERNAL_ERROR, ConnectionLost, InternalError, InvalidRequest, RpcError
-from ..protocol.lifecycle import LISTEN
-from ..protocol.messages import Failure, InvalidMessage, Request, decode, encode, failure
+from ..engine.requests import Batch, IncomingRequest, Route, RunningRequests, why_no_batch
+from ..engine.timer import Deadline, timer
+from ..errors import (
+    ConnectionLost,
+    HeaderMismatch,
+    InternalError,
+    InvalidRequest,
+    RpcError,
+    UnsupportedRevision,
+    one_line,
+)
+from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
+from ..protocol.messages import Failure, InvalidMessage, Notification, Request, Response, decode, encode, failure
 from ..protocol.sse import MEDIA_TYPE
-from .admission import Admission, Admitted, HttpError
+from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
+from ..schema.header_params import from_header, plain_text
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,
+    METHOD_HEADER,
+    NAME_HEADER,
+    PARAM_PREFIX,
+    SESSION_HEADER,
+    VERSION_HEADER,
     Headers,
     HostPolicy,
+    HttpError,
     HttpRequest,
-    HttpResponse,
     ResponseWriter,
     accepts,
-    read_body,
-    why_no_json,
+    is_json,
 )
 from .options import HttpOptions
-from .sessions import MakeHandler, PostResponse, Session, Sessions
-from .streams import EventStore, EventStream
+from .sessions import STATUS, MakeHandler, PostResponse, Session, Sessions, Shared
+from .streams import EventStore, EventStream, Trace
 
 log = logging.getLogger("minimcp.http")
 
@@ -46,13 +61,103 @@ VERBS = ("POST", "GET", "DELETE")
 KNOWN_VERBS = frozenset({*VERBS, "HEAD", "PUT", "PATCH", "OPTIONS", "TRACE", "CONNECT"})
 """Of others it is said that they are unknown, of these that they are not served."""
 
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Methods to the member of their params that the name header repeats."""
+
 STREAM_SECONDS = 0.5
 """What a stream of change notifications gets to end with its answer when nothing else gets time."""
 
+LOOKS = 20
+"""How often in the life of an idle session the timer looks at it."""
+
+_PIECE_BYTES = 64 * 1024
 _EVENT_ID = re.compile(r"([0-9a-f]{1,32}\.[0-9]{1,15})/([0-9]{1,15})")
+_SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
+
+Sent = Union[Request, Notification, Response, Failure]
+Admitted = tuple[Optional[Session], Revision, Optional[Peer], Optional[Route]]
+"""Whose a message is, None where there is no session; what is spoken; who sends a request, and who serves it."""
 
 
-class Endpoint:
+class HttpService:
+    """What an HTTP server asks: `check` by a request's head, `serve` with its body. Thread-safe.
+
+    Args:
+        options: How it is served over HTTP.
+    """
+
+    def __init__(self, options: HttpOptions) -> None:
+        self.options, self.closing = options, False
+        self.policy = HostPolicy(options.allowed_hosts, options.allowed_origins)
+
+    def check(self, request: HttpRequest, streams: bool = True) -> None:
+        """Return if a request's body is wanted. Never blocks. Raises HttpError: it is refused by its head alone."""
+        raise NotImplementedError
+
+    def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
+        """Serve a request that was checked. Raises HttpError: it is refused."""
+        raise NotImplementedError
+
+    def serve(self, request: HttpRequest, writer: ResponseWriter, *, streams: bool = True) -> None:
+        """Serve one request on this thread; returns when the response is complete.
+
+        Args:
+            request: Its body is read only after Host, Origin and size were looked at.
+            writer: Where the response goes.
+            streams: Whether it may be an event stream.
+        """
+        try:
+            self.check(request, streams)
+            self.respond(request, writer, streams)
+        except ConnectionLost as error:
+            log.debug("%s: %s", request.client, error)
+        except Exception as error:
+            if not isinstance(error, HttpError):
+                log.error("a request failed: %s", error, exc_info=error)
+                error = HttpError(500, "the server failed", code=errors.INTERNAL_ERROR)
+            response = error.response()
+            with suppress(ConnectionLost):
+                writer.send(response.status, response.headers, response.body)
+
+    def check_body(self, headers: Headers, known: bool = False) -> None:
+        """Look at what the headers say about the body of a POST.
+
+        Args:
+            headers: Of the request.
+            known: Whether headers like these, but for the length, were found right before.
+
+        Raises:
+            HttpError: It is of another type, or too long.
+        """
+        if not known and not is_json(headers.get("Content-Type")):
+            raise HttpError(415, f"the body is {JSON_TYPE}, and the header Content-Type says so")
+        if not known and headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise HttpError(415, "the body is not compressed")
+        limit, length = self.options.body_bytes, headers.get("Content-Length", "")
+        if limit is not None and length.isascii() and length.isdigit() and int(length[:20]) > limit:
+            raise self._too_long()
+
+    def body_of(self, request: HttpRequest) -> bytes:
+        """The body of a POST, read no further than a byte above the limit. Raises HttpError: it is longer."""
+        body, limit = request.body, self.options.body_bytes
+        if not isinstance(body, bytes):
+            pieces, left = [], float("inf") if limit is None else limit + 1
+            while left:
+                piece = body.read(int(min(left, _PIECE_BYTES)))
+                if not piece:
+                    break
+                pieces.append(piece)
+                left -= len(piece)
+            body = b"".join(pieces)
+        if limit is not None and len(body) > limit:
+            raise self._too_long()
+        return body
+
+    def _too_long(self) -> HttpError:
+        return HttpError(413, f"the body is longer than {self.options.body_bytes} bytes (HttpOptions.body_bytes)")
+
+
+class Endpoint(HttpService):
     """One server at one path. Thread-safe.
 
     Args:
@@ -68,255 +173,334 @@ class Endpoint:
     """
 
     def __init__(
-        self,
-        registry: Any,
-        make_handler: MakeHandler,
-        *,
-        path: str,
-        options: HttpOptions,
-        limits: Limits,
-        pool: Pool,
-        cap: Optional[RequestCap] = None,
-        max_streams: Optional[int] = None,
-        trace: Optional[Callable[[str, bytes], None]] = None,
+        self, registry: Any, make_handler: MakeHandler, *, path: str, options: HttpOptions, limits: Limits, pool: Pool,
+        cap: Optional[threading.Semaphore] = None, max_streams: Optional[int] = None, trace: Optional[Trace] = None,
     ) -> None:
-        self.path, self.options, self.pool = path, options, pool
-        self._registry, self._limits, self._cap, self._trace = registry, limits, cap, trace
-        self._make_handler, self._max_streams = make_handler, max_streams
-        self._policy = HostPolicy(options.allowed_hosts, options.allowed_origins)
-        store = options.event_store
-        self._store: Optional[EventStore] = EventStore() if store is None else store or None
+        super().__init__(options)
+        self.path, self.pool, self._registry, self._offer = path, pool, registry, registry.offer
+        self._make_handler, self._limits, self._cap, self._max_streams = make_handler, limits, cap, max_streams
+        self._alone = ServerSession(registry.offer)
+        store: Optional[EventStore] = EventStore() if options.event_store is None else options.event_store or None
+        self._shared = Shared(RunningRequests(limits, cap), pool, store, trace)
+        periods = [options.keepalive and options.keepalive / 2, options.session_ttl and options.session_ttl / LOOKS]
+        self._period = min((seconds for seconds in periods if seconds), default=None)
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
         """Begin without sessions and streams; in a forked process they are the parent's."""
-        options = self.options
-        if self._store is not None:
-            self._store.renew_in_fork()
-        self.sessions = Sessions(
-            self._store, most=options.max_sessions, ttl=options.session_ttl, keepalive=options.keepalive
-        )
-        self._admission = Admission(self._registry, self._make_handler, self.sessions if options.sessions else None)
+        store = self._shared.store
+        if store is not None:
+            store.renew_in_fork()
         self.requests = RunningRequests(self._limits, self._cap)
+        self._shared = self._shared._replace(requests=self.requests)
+        self.sessions = Sessions(store, most=self.options.max_sessions, ttl=self.options.session_ttl)
         self._responses: dict[PostResponse, None] = {}
+        self._streams: dict[ResponseWriter, EventStream] = {}
+        """Those that are served by GET now, by where they go."""
         self._listening: set[object] = set()
         """What holds a stream of change notifications open."""
         self._changed = threading.Condition()
+        self._forget_look: Optional[Callable[[], None]] = None
         self.closing = False
 
-    def check(self, request: HttpRequest) -> Optional[HttpResponse]:
-        """The response that refuses a request by its head alone; None when its body is wanted. Never blocks."""
-        try:
-            self._check(request, streams=True)
-        except HttpError as error:
-            return error.response()
-        return None
-
-    def _check(self, request: HttpRequest, streams: bool) -> None:
-        known = self in request.headers.cache
-        refusal = None if known else self._policy.refusal(request.headers)
-        if refusal is not None:
-            raise HttpError(*refusal)
+    def check(self, request: HttpRequest, streams: bool = True) -> None:
+        headers, post = request.headers, request.method == "POST"
+        known = self in headers.cache
+        if not known:
+            self.policy.check(headers)
         if request.path != self.path and request.path.partition("?")[0] != self.path:
             raise HttpError(404, f"there is nothing here: the server is at {self.path}", code=None)
-        if request.method != "POST":
+        if not post:
             self._check_verb(request, streams)
         if self.closing:
             raise HttpError(503, "the server is closing")
-        if request.method != "POST":
-            return
-        wanted = (JSON_TYPE,) if self.options.json_response else (JSON_TYPE, MEDIA_TYPE)
-        if not known and not accepts(request.headers, *wanted):
-            raise HttpError(406, f"the header Accept names {' and '.join(wanted)}")
-        check_body(request, self.options.body_bytes, known)
-        request.headers.cache[self] = True
-
-    def serve(self, request: HttpRequest, writer: ResponseWriter, *, streams: bool = True) -> None:
-        """Serve one request on this thread; returns when the response is complete.
-
-        Args:
-            request: Its body is read only after Host, Origin and size were looked at.
-            writer: Where the response goes.
-            streams: Whether it may be an event stream.
-        """
-        serve_safely(partial(self._serve, request, writer, streams), request, writer)
-
-    def _serve(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
-        self._check(request, streams)
-        if request.method == "POST":
-            self._post(request, writer, streams)
-            return
-        session = self._admission.session(request.headers)
-        if request.method == "GET":
-            self._get(session, request.headers, writer)
-        else:
-            self.sessions.end(session, "the client has ended it")
-            writer.send(200, [], b"")
+        if post:
+            wanted = (JSON_TYPE,) if self.options.json_response else (JSON_TYPE, MEDIA_TYPE)
+            if not known and not accepts(tuple(headers.all("Accept")), *wanted):
+                raise HttpError(406, f"the header Accept names {' and '.join(wanted)}")
+            self.check_body(headers, known)
+            headers.cache[self] = True
 
     def _check_verb(self, request: HttpRequest, streams: bool) -> None:
         """Refuse what may not be done here by the client that this comes from."""
         verbs = ["POST"]
-        if self.options.sessions and not self._admission.has_no_session(request.headers):
+        if self.options.sessions and not self._has_no_session(request.headers):
             with_get = streams and (self._max_streams != 0 or LAST_EVENT_HEADER in request.headers)
             verbs = [verb for verb in VERBS if verb != "GET" or with_get]
         if request.method not in verbs:
             status = 405 if request.method in KNOWN_VERBS else 501
             raise HttpError(status, "this is served with POST", (("Allow", ", ".join(verbs)),), code=None)
 
+    # ------------------------------------------------------------ who sends a message
+
+    def _admit(self, message: Sent, headers: Headers) -> Admitted:
+        """Find out about a message before anything is done about it.
+
+        Raises:
+            HttpError: It is answered with an error, or not at all.
+        """
+        request = message if isinstance(message, Request) else None
+        alone, id = True, None if request is None else request.id
+        try:
+            version = _one(headers, VERSION_HEADER)
+            revision = BY_NAME.get(version or "")
+            if request is not None and PerRequest.is_enveloped(request):
+                return self._admit_enveloped(request, headers, version)
+            newer = version is not None and (revision is None or not revision.handshake)
+            if newer or not self._offer.has_handshake:
+                return self._admit_without_envelope(message, version, revision)
+            alone = False
+            session, revision = self._sender(headers, revision, request is not None and request.method == "initialize")
+            if request is not None:
+                return (session, *self._within(request, session, revision))
+            if session is None and not isinstance(message, Notification):
+                raise InvalidRequest("nothing was asked that this could be the answer to: no sessions are kept here")
+            return session, revision, None, None
+        except RpcError as error:
+            status = 400 if request is None else STATUS.get(error.code, 200) if alone else 200
+            raise HttpError.of(error, status, id) from None
+        except HttpError as error:
+            error.id = id
+            raise
+
+    def _admit_enveloped(self, request: Request, headers: Headers, version: Optional[str]) -> Admitted:
+        """A request that stands alone; headers repeat what its body says."""
+        unsupported = None
+        try:
+            peer = self._alone.admit_alone(request)
+        except UnsupportedRevision as error:
+            unsupported = error
+        method, params = request.method, request.params
+        body_version = params["_meta"][VERSION_KEY]
+        if version is None:
+            raise HeaderMismatch(f"the header {VERSION_HEADER} is missing")
+        if version != body_version:
+            said = f"{one_line(version, 40)}, and the body says {one_line(body_version, 40)}"
+            raise HeaderMismatch(f"the header {VERSION_HEADER} is {said}")
+        if _decoded(headers, METHOD_HEADER) != method:
+            raise HeaderMismatch(f"the header {METHOD_HEADER} is the method of the body, {one_line(method)}")
+        named = params.get(NAMED_BY.get(method, ""))
+        if isinstance(named, str) and _decoded(headers, NAME_HEADER) != named:
+            raise HeaderMismatch(f"the header {NAME_HEADER} is what the body names, {one_line(named)}")
+        if unsupported is not None:
+            raise unsupported
+        route = self._registry.route(request, peer)
+        for each in self._registry.tools.items[str(params["name"])].mirrored if method == "tools/call" else ():
+            name, value = PARAM_PREFIX + each.name, each.value(params.get("arguments"))
+            if value is None and name in headers:
+                raise HeaderMismatch(f"the header {name} is there, and its argument is not")
+            if plain_text(value) is not None and not each.agrees(_decoded(headers, name), value):
+                raise HeaderMismatch(f"the header {name} is not what the argument {'.'.join(each.path)} is")
+        return None, peer.revision, peer, route
+
+    def _admit_without_envelope(
+        self, message: Sent, version: Optional[str], revision: Optional[Revision]
+    ) -> Admitted:
+        """The header names a revision without a handshake or none that there is, or no handshake is served."""
+        if version is None and not (isinstance(message, Request) and message.method == "initialize"):
+            raise HeaderMismatch(f"the header {VERSION_HEADER} is missing")
+        if revision is None or revision.handshake or revision not in self._offer.revisions:
+            names, said = self._offer.names, "initialize" if version is None else one_line(version, 40)
+            supported = {"supported": names, "requested": version}
+            raise UnsupportedRevision(f"this server speaks {', '.join(names)}, and does not take {said}", supported)
+        if isinstance(message, Request):
+            self._alone.admit_alone(message)  # it says what is missing
+        if not isinstance(message, Notification):
+            raise InvalidRequest("nothing was asked that this could be the answer to")
+        return None, revision, None, None
+
+    def _has_no_session(self, headers: Headers) -> bool:
+        """Whether the headers name a revision in which each request stands alone."""
+        revision = BY_NAME.get(headers.get(VERSION_HEADER, ""))
+        return not self._offer.has_handshake or (revision is not None and not revision.handshake)
+
+    def _session(self, headers: Headers) -> Session:
+        """The session that the headers name. Raises HttpError: there is none."""
+        version, id = headers.get(VERSION_HEADER), _one(headers, SESSION_HEADER)
+        if version is not None and version not in self._offer.names:
+            names = ", ".join(self._offer.names)
+            raise HttpError(400, f"this server does not speak {one_line(version, 40)}, but {names}")
+        if id is None:
+            raise HttpError(400, f"the header {SESSION_HEADER} is missing: initialize opens a session")
+        if not _SESSION_ID.fullmatch(id):
+            raise HttpError(400, f"the header {SESSION_HEADER} is no id of a session")
+        session = self.sessions.find(id)
+        if session is None:
+            raise HttpError(404, "there is no such session, or not any more: initialize opens a new one")
+        return session
+
+    def _sender(
+        self, headers: Headers, revision: Optional[Revision], opens: bool
+    ) -> tuple[Optional[Session], Revision]:
+        """Who sends a message that does not stand alone, and what is spoken.
+
+        Args:
+            headers: That it came with.
+            revision: What they say.
+            opens: Whether it is an `initialize`, which may open a session.
+
+        Raises:
+            HttpError: There is no such session.
+        """
+        if self.options.sessions and not (opens and SESSION_HEADER not in headers):
+            session = self._session(headers)
+            assert session.peer is not None
+            return session, session.peer.revision
+        if not self.options.sessions and revision is not None and not opens and revision not in self._offer.revisions:
+            raise HttpError(400, f"this server does not speak {revision.name}")
+        handshakes = [each for each in self._offer.revisions if each.handshake]
+        assumed = WITHOUT_HEADER if WITHOUT_HEADER in handshakes else handshakes[-1]
+        opened = Session(self._make_handler, self._end_behind) if self.options.sessions else None
+        return opened, revision or assumed
+
+    def _within(
+        self, request: Request, session: Optional[Session], revision: Revision
+    ) -> tuple[Revision, Peer, Route]:
+        """What a request means in a session, or without any.
+
+        Raises:
+            RpcError: It is refused.
+            HttpError: There are too many sessions.
+        """
+        opens = request.method == "initialize"
+        if session is None:
+            peer = ServerSession(self._offer).admit(request) if opens else Peer(revision)
+            peer.session = None
+            return peer.revision, peer, self._registry.route(request, peer)
+        admitted = session.handler.admit(request)
+        assert admitted is not None
+        if session.peer is None:
+            try:
+                self.sessions.add(session)
+            except InternalError as error:
+                session.end("there are too many")
+                raise HttpError.of(error, 503, request.id) from None
+        if opens or session.peer is None:
+            session.peer = admitted[0]
+        return (admitted[0].revision, *admitted)
+
+    def _end_behind(self, session: Session) -> None:
+        """A session ends with its last response."""
+        session.shut = True
+        if not session.responses:
+            self.sessions.end(session, "it was shut down")
+
     # ------------------------------------------------------------ POST
 
-    def _post(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
+    def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         headers = request.headers
-        body = body_of(request, self.options.body_bytes)
-        if self._trace is not None:
-            self._trace("<--", body)
+        if request.method == "GET":
+            self._get(self._session(headers), headers, writer)
+            return
+        if request.method == "DELETE":
+            self.sessions.end(self._session(headers), "the client has ended it")
+            writer.send(200, [], b"")
+            return
+        body = self.body_of(request)
+        if self._shared.trace is not None:
+            self._shared.trace("<--", body)
         message = decode(body, max_depth=self._limits.depth)
-        if isinstance(message, list):
-            self._array(message, request, writer, self._admission.sender_of_array(headers), streams)
-        elif isinstance(message, InvalidMessage):
+        if isinstance(message, InvalidMessage):
             raise HttpError(400, message.reason, code=message.code, id=message.id)
-        else:
-            admitted = self._admission.admit(message, headers)
-            if isinstance(message, Request):
-                self._request(message, admitted, request, writer, streams, len(body))
-                return
-            if admitted.session is not None:
-                admitted.session.take(message)
+        if isinstance(message, list):
+            self._array(message, headers, writer, streams)
+            return
+        session, revision, peer, route = self._admit(message, headers)
+        if not isinstance(message, Request):
+            if session is not None:
+                session.take(message)
             writer.send(202, [], b"")
-
-    def _request(
-        self,
-        message: Request,
-        admitted: Admitted,
-        request: HttpRequest,
-        writer: ResponseWriter,
-        streams: bool,
-        size: int,
-    ) -> None:
+            return
+        assert peer is not None and route is not None
         listens = message.method == LISTEN
         streams = streams and (listens or not self.options.json_response)
-        response = self._response(admitted, writer, streams)
-        try:
-            if listens and not streams:
-                raise InternalError("no streams are served on this way")
-            if listens:
-                self._reserve(response)
-            incoming = self._incoming(message, admitted, response, response, request.headers, size)
-            if not admitted.revision.handshake:
-                writer.on_gone(response.lost)
-            self._run(incoming)
-        except RpcError as error:
-            response.deliver(encode(failure(message.id, error)), True)
-        finally:
-            if not response.done:
-                response.serve()
-            self._listening.discard(response)
-            self._close_response(response, admitted.session)
+        with self._response(session, revision, writer, streams) as response:
+            if session is not None and message.method == "initialize":
+                response.headers = ((SESSION_HEADER, session.id),)
+            try:
+                if listens and not streams:
+                    raise InternalError("no streams are served on this way")
+                if listens:
+                    self._reserve(response)
+                if not revision.handshake:
+                    writer.on_gone(response.lost)
+                self._start(IncomingRequest(
+                    message, peer, route, response, len(body), self._registry.config, headers
+                ), response, self.pool.run)
+            except RpcError as error:
+                response.finish(encode(failure(message.id, error)))
 
-    def _run(self, incoming: IncomingRequest) -> None:
-        """Have a request served: on this thread, or where it wants to be."""
-        route = incoming.route
-        if route.start is not None:
-            route.start(incoming)
-        elif route.immediate:
-            incoming.run()
-        else:
-            self.pool.run(incoming.run)
-
-    def _array(
-        self, items: list[Any], request: HttpRequest, writer: ResponseWriter, sender: Admitted, streams: bool
-    ) -> None:
+    def _array(self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool) -> None:
         """Serve an array of messages, its requests at the same time; their answers are one array."""
-        taken = self._registry.offer.accept_batches or sender.revision.batches
+        if self._has_no_session(headers):
+            raise HttpError(400, "a message is one object, not an array")
+        session, revision = self._sender(headers, BY_NAME.get(headers.get(VERSION_HEADER, "")), False)
+        taken = self._offer.accept_batches or revision.batches
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
         if reason is not None:
             raise HttpError(400, reason)
-        ids = [item.id for item in items if isinstance(item, Request)]
+        requests = [item for item in items if isinstance(item, Request)]
         invalid = [item for item in items if isinstance(item, InvalidMessage)]
-        refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
-        response = self._response(sender, writer, streams and not self.options.json_response)
-        batch = Batch(response, refused, ids)
-        try:
-            for item in items:
-                if isinstance(item, Request):
-                    self._one_of_array(item, batch, response, sender, request.headers)
-                elif not isinstance(item, InvalidMessage) and sender.session is not None:
-                    sender.session.take(item)
+        for item in items:
+            if session is not None and not isinstance(item, (Request, InvalidMessage)):
+                session.take(item)
+        if not requests and not invalid:
+            writer.send(202, [], b"")
+            return
+        with self._response(session, revision, writer, streams and not self.options.json_response) as response:
+            refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
+            batch = Batch(response, refused, [request.id for request in requests])
+            for request in requests:
+                try:
+                    if request.method == "initialize":
+                        raise InvalidRequest("initialize stands alone, not in an array")
+                    _, peer, route = self._within(request, session, revision)
+                    incoming = IncomingRequest(request, peer, route, response, 0, self._registry.config, headers, batch)
+                    self._start(incoming, response, self.pool.submit)
+                except RpcError as error:
+                    batch.add(request.id, encode(failure(request.id, error)))
             batch.complete()
-            if not ids and not refused:
-                response.done = True
-                writer.send(202, [], b"")
-        finally:
-            if not response.done:
-                response.serve()
-            self._close_response(response, sender.session)
 
-    def _one_of_array(
-        self, message: Request, batch: Batch, response: PostResponse, sender: Admitted, headers: Headers
+    def _start(
+        self, incoming: IncomingRequest, response: PostResponse, run: Callable[[Callable[[], None]], None]
     ) -> None:
-        try:
-            if message.method == "initialize":
-                raise InvalidRequest("initialize stands alone, not in an array")
-            admitted = self._admission.within(message, sender)
-            incoming = self._incoming(message, admitted, response, batch, headers, 0)
-            if incoming.route.start is not None:
-                incoming.route.start(incoming)
-            elif incoming.route.immediate:
-                incoming.run()
-            else:
-                self.pool.submit(incoming.run)
-        except RpcError as error:
-            batch.refuse(message.id, encode(failure(message.id, error)))
-
-    # ------------------------------------------------------------ what is open
-
-    def _incoming(
-        self, message: Request, admitted: Admitted, response: PostResponse, sink: Sink, headers: Headers, size: int
-    ) -> IncomingRequest:
-        assert admitted.peer is not None and admitted.route is not None
-        incoming = IncomingRequest(
-            message, admitted.peer, admitted.route, sink, size, self._registry.config, headers
-        )
+        """Have a request served: where it wants to be, on this thread, or by `run`."""
         self.requests.add(incoming, key=incoming)  # ids are the client's own, and each POST has its own response
         response.incoming.append(incoming)
-        return incoming
+        if incoming.route.start is not None:
+            incoming.route.start(incoming)
+        elif incoming.route.immediate:
+            incoming.run()
+        else:
+            run(incoming.run)
 
-    def _response(self, admitted: Admitted, writer: ResponseWriter, streams: bool) -> PostResponse:
-        session = admitted.session
-        response = PostResponse(
-            self.requests, self.pool, session, writer, handshake=admitted.revision.handshake, streams=streams,
-            **self._stream_options(session if streams else None, admitted.revision, admitted.headers),
-        )
+    @contextmanager
+    def _response(
+        self, session: Optional[Session], revision: Revision, writer: ResponseWriter, streams: bool
+    ) -> Iterator[PostResponse]:
+        """The response to requests, until it is complete."""
+        response = PostResponse(self._shared, session, revision, writer, streams)
         self._responses[response] = None
         if session is not None:
             session.responses.append(response)
-        if streams:
-            self.sessions.open_stream(response)
-        return response
-
-    def _stream_options(
-        self, session: Optional[Session], revision: Any, headers: tuple[tuple[str, str], ...] = ()
-    ) -> dict[str, Any]:
-        """The options of a response; one that a client may come back for where there is a session."""
-        if session is None or self._store is None:
-            return {"headers": headers, "trace": self._trace}
-        name = session.new_stream_name()
-        return {
-            "headers": headers, "trace": self._trace, "store": self._store, "name": name, "primed": revision.polling,
-        }
-
-    def _close_response(self, response: PostResponse, session: Optional[Session]) -> None:
-        self._responses.pop(response, None)
-        self.sessions.close_stream(response)
-        if session is not None:
-            session.responses.remove(response)
-            session.used_at = time.monotonic()
-            if session.shut and not session.responses:
-                self.sessions.end(session, "it was shut down")
-        if self.closing:
-            with self._changed:
-                self._changed.notify_all()
+        if self._forget_look is None:
+            self._order_look()
+        try:
+            yield response
+            if not response.done:
+                response.wait()
+        finally:
+            self._listening.discard(response)
+            self._responses.pop(response, None)
+            if session is not None:
+                session.responses.remove(response)
+                session.used_at = time.monotonic()
+                if session.shut and not session.responses:
+                    self.sessions.end(session, "it was shut down")
+            if self.closing:
+                with self._changed:
+                    self._changed.notify_all()
 
     def _reserve(self, holder: object) -> None:
         """Count a stream of change notifications. Raises InternalError: there are too many."""
@@ -329,48 +513,56 @@ class Endpoint:
 
     def _get(self, session: Session, headers: Headers, writer: ResponseWriter) -> None:
         """Serve the stream for what belongs to no request, or go on with a stream that was lost."""
-        if not accepts(headers, MEDIA_TYPE):
+        if not accepts(tuple(headers.all("Accept")), MEDIA_TYPE):
             raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
-        last = headers.get(LAST_EVENT_HEADER)
-        if last is not None:
-            self._follow(self._resumed(session, last, writer), writer)
-            return
+        last, peer, store = headers.get(LAST_EVENT_HEADER), session.peer, self._shared.store
+        assert peer is not None
         try:
-            self._reserve(writer)
+            if last is None:
+                stream = self._shared.make_stream(session, peer.revision, writer, pending=session.pending)
+                with self._changed:
+                    before = session.unsolicited
+                    if before is not None and before.is_connected():
+                        raise HttpError(409, "this session has such a stream already")
+                    self._reserve(writer)
+                    session.unsolicited = stream
+                if before is not None:
+                    before.abandon()
+            else:
+                found = _EVENT_ID.fullmatch(last)
+                name = found[1] if found is not None and found[1].startswith(session.key + ".") else ""
+                stream = session.stream(name) or EventStream(None, store=store, name=name)
+                if not (found and name and store is not None and stream.resume(writer, int(found[2]))):
+                    raise HttpError(400, "no event of this session has this id, or not any more (event_store)")
+            writer.on_gone(partial(stream.leave, writer))
+            self._streams[writer] = stream
+            if self._forget_look is None:
+                self._order_look()
+            stream.serve(writer)
         except InternalError as error:
             raise HttpError(503, error.message) from None
-        try:
-            stream = EventStream(writer, **self._stream_options(session, session.revision))
-            if not session.listen(stream):
-                raise HttpError(409, "this session has such a stream already")
-            try:
-                stream.begin()
-            except ConnectionLost:
-                stream.leave(writer)  # or the next GET would find it connected, for ever
-                raise
-            self._follow(stream, writer)
         finally:
+            self._streams.pop(writer, None)
             self._listening.discard(writer)
 
-    def _follow(self, stream: EventStream, writer: ResponseWriter) -> None:
-        """Write what is posted on a stream, until it ends or does not go here any more."""
-        writer.on_gone(partial(stream.leave, writer))
-        self.sessions.open_stream(stream)
-        try:
-            stream.serve(writer)
-        finally:
-            if stream.done or not stream.connected:
-                self.sessions.close_stream(stream)
+    # ------------------------------------------------------------ the timer, and the end
 
-    def _resumed(self, session: Session, last: str, writer: ResponseWriter) -> EventStream:
-        found = _EVENT_ID.fullmatch(last)
-        if self._store is not None and found is not None and found[1].startswith(session.key + "."):
-            stream = session.stream(found[1]) or EventStream(None, store=self._store, name=found[1])
-            if stream.resume(writer, int(found[2])):
-                return stream
-        raise HttpError(400, "no event of this session has this id, or it is not kept any more (event_store)")
+    def _order_look(self) -> None:
+        with self._changed:
+            if self._forget_look is None and self._period is not None and not self.closing:
+                self._forget_look = timer.after(self._period, self._look)
 
-    # ------------------------------------------------------------ the end
+    def _look(self) -> None:
+        """End unused sessions, and send comments on silent streams."""
+        self.sessions.end_unused()
+        if self.options.keepalive is not None:
+            streams: list[Any] = [*self._responses, *self._streams.values()]
+            for each in streams:
+                each.keep_alive(self.options.keepalive / 2)
+        with self._changed:
+            self._forget_look = None
+        if self._responses or self._streams or self.sessions:
+            self._order_look()
 
     def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
         """Refuse new requests, end what is open for notifications, let running requests finish, end all sessions.
@@ -387,7 +579,9 @@ class Endpoint:
             return
         self.closing = True
         deadline = Deadline(grace)
-        self.sessions.end_streams()
+        for session in self.sessions:
+            if session.unsolicited is not None:
+                session.unsolicited.finish()
         for response in list(self._responses):
             self._registry.subscriptions.end_streams(response)
             for request in response.incoming if reason is not None else ():
@@ -395,57 +589,34 @@ class Endpoint:
         with self._changed:
             self._changed.wait_for(lambda: not self._responses, deadline.wait())
             self._changed.wait_for(lambda: not self._listening & set(self._responses), STREAM_SECONDS)
+            if self._forget_look is not None:
+                self._forget_look()
         for response in list(self._responses):
             response.cancel("the server is closing")
-            response.close()
+            response.finish()
         self.sessions.close("the server is closing")
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.path} {len(self.sessions)} sessions, {len(self._responses)} running>"
 
 
-def check_body(request: HttpRequest, limit: Optional[int], known: bool = False) -> None:
-    """Look at what the headers say about the body of a POST.
-
-    Args:
-        request: Nothing of its body was read.
-        limit: The longest body, in bytes; None means no limit.
-        known: Whether headers like these, but for the length, were found right before.
-
-    Raises:
-        HttpError: It is of another type, or too long.
-    """
-    reason = None if known else why_no_json(request.headers)
-    if reason is not None:
-        raise HttpError(415, reason)
-    length = request.headers.get("Content-Length", "")
-    if limit is not None and length.isascii() and length.isdigit() and int(length[:20]) > limit:
-        raise _too_long(limit)
+def _one(headers: Headers, name: str) -> Optional[str]:
+    """The one value of a header; None where it is missing."""
+    if name not in headers.cache:
+        values = headers.all(name)
+        if len(values) > 1:
+            raise HttpError(400, f"the header {name} is there {len(values)} times", code=errors.HEADER_MISMATCH)
+        headers.cache[name] = values[0] if values else None
+    value: Optional[str] = headers.cache[name]
+    return value
 
 
-def body_of(request: HttpRequest, limit: Optional[int]) -> bytes:
-    """The body of a POST. Arguments and errors as `check_body`."""
-    body = read_body(request, limit)
-    if body is None:
-        raise _too_long(limit)
-    return body
-
-
-def _too_long(limit: Optional[int]) -> HttpError:
-    return HttpError(413, f"the body is longer than {limit} bytes (HttpOptions.body_bytes)")
-
-
-def serve_safely(serve: Callable[[], None], request: HttpRequest, writer: ResponseWriter) -> None:
-    """Serve a request; what it raises becomes its response, and that the client has gone is no error."""
+def _decoded(headers: Headers, name: str) -> str:
+    """What a header says that repeats something of the body."""
+    value = _one(headers, name)
+    if value is None:
+        raise HeaderMismatch(f"the header {name} is missing")
     try:
-        try:
-            serve()
-        except HttpError as error:
-            error.send(writer)
-        except ConnectionLost:
-            raise
-        except Exception as error:
-            log.error("a request failed: %s", error, exc_info=error)
-            HttpError(500, "the server failed", code=INTERNAL_ERROR).send(writer)
-    except ConnectionLost as error:
-        log.debug("%s: %s", request.client, error)
+        return from_header(value)
+    except ValueError as error:
+        raise HeaderMismatch(f"the header {name} cannot be read: {error}") from None

@@ -10,14 +10,23 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 import time
-import weakref
 from typing import Any, Mapping, Optional, Union
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from .. import __version__
-from ..errors import AuthorizationError, ConnectionFailed, ConnectionLost, ProtocolViolation, describe, one_line
+from ..engine.pool import renewed_in_fork
+from ..errors import (
+    AuthorizationError,
+    ConnectionFailed,
+    ConnectionLost,
+    McpError,
+    ProtocolViolation,
+    describe,
+    one_line,
+)
 
 CONNECT_SECONDS = 10.0
 """For TCP, a proxy's tunnel and TLS."""
@@ -49,42 +58,29 @@ class AbortableRequest:
 
     def __init__(self) -> None:
         self.aborted = threading.Event()
-        self._connection: Any = None
+        self.connection: Any = None
+        """That it goes over; it may serve another request by now."""
 
     def abort(self) -> None:
         """Make its thread raise ConnectionLost, wherever it is. Idempotent; never blocks."""
         self.aborted.set()
-        if self._connection is not None:
-            self._connection.abort_for(self)
-
-    def finish(self) -> None:
-        """Its response is read: there is nothing to abort any more (its own thread)."""
-        self._connection = None
-
-    def uses(self, connection: Any) -> None:
-        """It goes over this connection from now on (its own thread)."""
-        self._connection = connection
-        if self.aborted.is_set():
-            connection.abort_for(self)
+        if self.connection is not None:
+            self.connection.abort_for(self)
 
 
-class AbortableConnection:
+class NotConnected(Exception):
+    """There was no connection; the cause says why."""
+
+
+_Mixed: Any = object
+
+
+class AbortableConnection(_Mixed):
     """Mixed into the connections of `urllib3`: the thread that reads or writes can be woken by another one.
 
     A socket that is closed wakes nobody, one that is shut down does. The connection may serve another request by then:
     so it has an owner, and is shut down for that one alone.
     """
-
-    all_of_fetcher: weakref.WeakSet[Any]
-    connects_itself: bool
-    """Whether it goes to its host itself, and does not ask a SOCKS proxy for it."""
-    new_connection_error: Any
-    sock: Any
-    close: Any
-    timeout: Optional[float]
-    port: int
-    _dns_host: str
-    socket_options: Any
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
@@ -93,43 +89,48 @@ class AbortableConnection:
         self._socket: Any = None
         """The socket from the first moment until it is closed: ``sock`` comes later, and is None while the response is
         read after which the server closes."""
-        self._was_aborted = False
-        self._pieces: Optional[list[bytes]] = None
-        self.idle_since = float("inf")
-        self.all_of_fetcher.add(self)
+        self._idle_since = float("inf")
+        renewed_in_fork.add(self)
 
-    def _change_owner(self) -> None:
-        owner: Optional[AbortableRequest] = getattr(current, "request", None)
+    def belong_to(self, owner: Optional[AbortableRequest]) -> None:
+        """Serve this request from now on; None keeps the connection for the next one."""
         with self._lock:
             self._owner = owner
-            if self._was_aborted and self.sock is not None:  # for its last owner, when that had been served already
-                self.close()
-            self._was_aborted = False
-        if owner is not None:
-            owner.uses(self)
+        if owner is None:
+            self._idle_since = time.monotonic()
+            return
+        if time.monotonic() - self._idle_since > KEPT_SECONDS:
+            self.close()
+        owner.connection = self
+        if owner.aborted.is_set():
+            self.abort_for(owner)
 
     def abort_for(self, request: AbortableRequest) -> None:
         """Shut the socket down, if this still serves that request."""
         with self._lock:
-            if self._owner is not request:
-                return
-            self._was_aborted = True
-            for sock in (self.sock, self._socket):
+            if self._owner is request:
                 try:  # not SSLSocket.shutdown, after which bytes would go out in clear
-                    socket.socket.shutdown(getattr(sock, "socket", sock), socket.SHUT_RDWR)
+                    socket.socket.shutdown(getattr(self._socket, "socket", self._socket), socket.SHUT_RDWR)
                 except (OSError, TypeError):
                     pass  # it is not connected, any more or yet
 
-    def _new_conn(self) -> Any:
-        self._change_owner()
+    def connect(self) -> None:
+        """As in `http.client`. Raises NotConnected."""
         try:
-            self._socket = self._connected() if self.connects_itself else super()._new_conn()  # type: ignore[misc]
-        except OSError as error:
-            raise self.new_connection_error(self, f"no connection: {error}") from error
-        return self._socket
+            super().connect()
+            self._socket = self.sock
+            self._check()
+        except Exception as error:
+            raise NotConnected from error
 
-    def _connected(self) -> socket.socket:
+    def _check(self) -> None:
+        if self._owner is not None and self._owner.aborted.is_set():
+            raise OSError("given up while connecting")
+
+    def _new_conn(self) -> Any:
         """As `socket.create_connection`, but the socket is known, and can be shut down, from the beginning."""
+        if hasattr(self, "_socks_options"):  # a SOCKS proxy is asked
+            return super()._new_conn()
         failed = OSError("its name has no address")
         found = socket.getaddrinfo(self._dns_host.strip("[]"), self.port, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, address in found:
@@ -138,72 +139,52 @@ class AbortableConnection:
                 for option in self.socket_options or ():
                     sock.setsockopt(*option)
                 sock.settimeout(self.timeout)
-                if not self._was_aborted:
-                    sock.connect(address)
-                if self._was_aborted:
-                    raise OSError("given up while connecting")
+                self._check()
+                sock.connect(address)
                 return sock
             except BaseException as error:
                 sock.close()
                 if not isinstance(error, OSError):
                     raise
-                failed = OSError("given up while connecting") if self._was_aborted else error
-                if self._was_aborted:
-                    break
+                failed = error
+            self._check()
         raise failed
-
-    def connect(self) -> None:
-        """As in `http.client`."""
-        super().connect()  # type: ignore[misc]
-        self._socket = self.sock
-        if self._was_aborted:
-            raise OSError("given up while connecting")
 
     def request(self, *args: Any, **keywords: Any) -> None:
         """As in `http.client`, but head and body are sent in one piece."""
-        self._change_owner()
         pieces: list[bytes] = []
-        self._pieces = pieces
+        self.send = pieces.append
         try:
-            super().request(*args, **keywords)  # type: ignore[misc]
+            super().request(*args, **keywords)
         finally:
-            self._pieces = None
+            del self.send
         self.send(b"".join(pieces))
 
-    def send(self, data: Any) -> None:
-        """As in `http.client`; what belongs to one request is kept until all of it is here."""
-        if self._pieces is None:
-            super().send(data)  # type: ignore[misc]
-        else:
-            self._pieces.append(data)
-
-    def close_descriptor(self) -> None:
+    def renew_in_fork(self) -> None:
         """Close the socket without a word to the server, in a forked process."""
-        sock = self.sock or self._socket
+        self._lock, sock = threading.RLock(), getattr(self._socket, "socket", self._socket)
         if sock is not None and sock.fileno() >= 0:
             os.close(sock.detach())
 
 
-class BrieflyKept:
-    """Mixed into the pools of `urllib3`: a connection that was idle for longer than `KEPT_SECONDS` is made anew."""
+class KeptPool(_Mixed):
+    """Mixed into the pools of `urllib3`: a connection belongs to the request that has it."""
 
     def _get_conn(self, *args: Any, **keywords: Any) -> Any:
-        connection = super()._get_conn(*args, **keywords)  # type: ignore[misc]
-        if time.monotonic() - connection.idle_since > KEPT_SECONDS:
-            connection.close()
+        connection = super()._get_conn(*args, **keywords)
+        connection.belong_to(current.request)
         return connection
 
     def _put_conn(self, connection: Any) -> None:
         if connection is not None:
-            connection.idle_since = time.monotonic()
-        super()._put_conn(connection)  # type: ignore[misc]
+            connection.belong_to(None)
+        super()._put_conn(connection)
 
 
 class Response:
     """The head of a response, and its body as it comes. For one thread at a time.
 
-    ``headers`` knows names without regard to case. ``cut`` is the loss of a body that ended too early when `start` read
-    it; None for others.
+    ``headers`` knows names without regard to case. ``cut`` is why `start` could not read on; None where it could.
 
     Args:
         where: What was asked, for messages.
@@ -213,13 +194,8 @@ class Response:
     def __init__(self, where: str, raw: Any) -> None:
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
-        self.cut: Optional[ConnectionLost] = None
+        self.cut: Optional[McpError] = None
         self._where, self._raw = where, raw
-
-    @property
-    def framed(self) -> bool:
-        """Whether the head says where the body ends; one that broke off in the middle may look as if it did not."""
-        return "Content-Length" in self.headers or "Transfer-Encoding" in self.headers
 
     def read(self) -> bytes:
         """Wait for bytes of the body; none at its end.
@@ -237,6 +213,19 @@ class Response:
         except Exception as error:
             raise ConnectionLost(f"{self._where}: the body ends too early: {first_words(error)}") from error
 
+    def start(self, limit: int) -> bytes:
+        """The beginning of the body, for a message or for an error in it; as much as could be read."""
+        found = bytearray()  # no list of pieces: a peer may send single bytes, each of which would be an object
+        try:
+            while len(found) < limit:
+                piece = self.read()
+                if not piece:
+                    break
+                found += piece
+        except McpError as error:
+            self.cut = error
+        return bytes(found[:limit])
+
     def body(self, limit: Optional[int]) -> bytes:
         """The whole body. Errors as `read`, and:
 
@@ -246,31 +235,15 @@ class Response:
         Raises:
             ProtocolViolation: It is longer.
         """
-        announced = self.headers.get("Content-Length", "")
-        size = int(announced) if announced.isdigit() and len(announced) < 20 else 0
-        found = bytearray()  # no list of pieces: a peer may send single bytes, each of which would be an object
-        while limit is None or max(size, len(found)) <= limit:
-            piece = self.read()
-            if not piece:
-                return bytes(found)
-            found += piece
-        found.clear()  # who keeps the exception need not keep this
-        raise ProtocolViolation(f"{self._where}: the body is longer than {limit} bytes (Limits.message_bytes)")
-
-    def start(self, limit: int) -> bytes:
-        """The beginning of the body, for a message or for an error in it; as much as could be read."""
-        found = bytearray()
-        try:
-            while len(found) < limit:
-                piece = self.read()
-                if not piece:
-                    break
-                found += piece
-        except ConnectionLost as lost:
-            self.cut = lost
-        except ProtocolViolation:
-            pass  # what there is says enough
-        return bytes(found[:limit])
+        most, announced = sys.maxsize - 1 if limit is None else limit, self.headers.get("Content-Length", "")
+        is_long = announced.isdecimal() and int(announced[:20]) > most
+        found = b"" if is_long else self.start(most + 1)
+        if is_long or len(found) > most:
+            found = b""  # who keeps the exception need not keep this
+            raise ProtocolViolation(f"{self._where}: the body is longer than {limit} bytes (Limits.message_bytes)")
+        if self.cut is not None:
+            raise self.cut
+        return found
 
     def read_rest(self, seconds: float) -> None:
         """Read to the end if it comes soon, so that the connection can be kept; what still comes is dropped."""
@@ -299,11 +272,7 @@ class Fetcher:
 
     Args:
         url: Of the server; other URLs that are asked must be of the same origin.
-        headers: Sent with every request; None adds none.
-        auth: None, a bearer token, a callable that returns one (asked for each request), or an AuthBase of `requests`.
-        verify: Whether the server's certificate is checked; a path names a bundle of CAs to check it by.
-        cert: A client certificate: the path of a file with key and certificate, or of both; None shows none.
-        proxies: By scheme, as `requests` takes them; None leaves it to the environment.
+        headers, auth, verify, cert, proxies: As `HttpServer`.
 
     Raises:
         ImportError: There is no `requests`.
@@ -311,14 +280,8 @@ class Fetcher:
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        headers: Optional[Mapping[str, str]] = None,
-        auth: Auth = None,
-        verify: Union[bool, str] = True,
-        cert: Any = None,
-        proxies: Optional[Mapping[str, str]] = None,
+        self, url: str, *, headers: Optional[Mapping[str, str]] = None, auth: Auth = None,
+        verify: Union[bool, str] = True, cert: Any = None, proxies: Optional[Mapping[str, str]] = None,
     ) -> None:
         try:
             import requests
@@ -328,10 +291,8 @@ class Fetcher:
             raise ImportError(NEEDS_REQUESTS) from error
         self._no_retries, self._timeout = Retry(False, redirect=False), Timeout(connect=CONNECT_SECONDS, read=None)
         self.shown = without_secrets(url)
-        self._url, self._auth = url, auth
-        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._session = requests.Session()
-        self._adapter = _adapter(self._connections)
+        self._url, self._auth, self._has_auth_object = url, auth, isinstance(auth, AuthBase)
+        self._session, self._adapter = requests.Session(), _adapter()
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, self._adapter)
         given = {name: value for name, value in (headers or {}).items() if name.lower() not in OWN_HEADERS}
@@ -340,9 +301,8 @@ class Fetcher:
         self._pools: dict[str, tuple[Any, str]] = {}
         self._moved: dict[str, str] = {}
         self._close_lock = threading.Lock()
-        self._has_auth_object = isinstance(auth, AuthBase)
         try:
-            authorization = self._prepared("GET", url, {}, None).headers.get("Authorization")
+            authorization = self._prepared("GET", url).headers.get("Authorization")
             self._pool(url)
         except (requests.RequestException, OSError, ValueError) as error:
             raise ValueError(f"{self.shown}: {first_words(error)}") from error
@@ -350,11 +310,7 @@ class Fetcher:
             self._headers["Authorization"] = authorization
 
     def send(
-        self,
-        request: AbortableRequest,
-        method: str,
-        headers: Mapping[str, str],
-        body: Optional[bytes] = None,
+        self, request: AbortableRequest, method: str, headers: Mapping[str, str], body: Optional[bytes] = None,
         url: Optional[str] = None,
     ) -> Response:
         """Send a request and wait for the head of its response.
@@ -383,27 +339,21 @@ class Fetcher:
             if request.aborted.is_set():
                 raise ConnectionLost(f"{where}: given up before it was sent")
             response = Response(where, self._sent(method, self._moved.get(url, url), headers, body))
-            target = self._redirected(url, response)
-            if target is not None:
-                response.start(PIECE_BYTES)
-                response.close()
-                self._moved[url] = target
-                response = Response(where, self._sent(method, target, headers, body))
+            location = response.headers.get("Location")
+            if response.status in (307, 308) and location is not None and url not in self._moved:
+                target = urljoin(url, location)
+                if origin(target) == origin(url):
+                    response.start(PIECE_BYTES)
+                    response.close()
+                    self._moved[url] = target
+                    response = Response(where, self._sent(method, target, headers, body))
             return response
-        except (ConnectionLost, AuthorizationError):
+        except McpError:
             raise
         except Exception as error:
             raise _flat(where, error) from error
         finally:
             current.request = None
-
-    def _redirected(self, url: str, response: Response) -> Optional[str]:
-        """Where a request is to be sent again: as it is, and to the same origin; None where it is not."""
-        location = response.headers.get("Location")
-        if response.status not in (307, 308) or location is None or url in self._moved:
-            return None
-        target = urljoin(url, location)
-        return target if same_origin(target, url) else None
 
     def _sent(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]) -> Any:
         if self._has_auth_object:
@@ -412,7 +362,7 @@ class Fetcher:
         if self._session.cookies:
             from requests.cookies import get_cookie_header
 
-            cookie = get_cookie_header(self._session.cookies, self._prepared("GET", url, {}, None))
+            cookie = get_cookie_header(self._session.cookies, self._prepared("GET", url))
             headers = {**headers, "Cookie": cookie} if cookie else headers
         raw = pool.urlopen(
             method, path, body=body, headers=headers, retries=self._no_retries, redirect=False, timeout=self._timeout,
@@ -421,13 +371,13 @@ class Fetcher:
         if "Set-Cookie" in raw.headers:  # by which a balancer finds the machine again that has the session
             from requests.cookies import extract_cookies_to_jar
 
-            extract_cookies_to_jar(self._session.cookies, self._prepared("GET", url, {}, None), raw)
+            extract_cookies_to_jar(self._session.cookies, self._prepared("GET", url), raw)
         return raw
 
     def _sent_by_requests(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]) -> Any:
         """The longer way, for auth objects, which look at requests and at responses."""
         try:
-            prepared = self._prepared(method, url, headers, self._auth, body)
+            prepared = self._prepared(method, url, headers=headers, auth=self._auth, data=body)
         except Exception as error:
             raise AuthorizationError(f"{self.shown}: {type(self._auth).__name__}: {describe(error)}") from error
         timeout = (CONNECT_SECONDS, None)
@@ -435,16 +385,14 @@ class Fetcher:
         answer.raw.decode_content = False
         return answer.raw
 
-    def _prepared(
-        self, method: str, url: str, headers: Mapping[str, str], auth: Any, body: Optional[bytes] = None
-    ) -> Any:
+    def _prepared(self, method: str, url: str, **more: Any) -> Any:
         import requests
 
-        return requests.Request(method, url, headers=dict(headers), data=body, auth=auth).prepare()
+        return requests.Request(method, url, **more).prepare()
 
     def _pool(self, url: str) -> tuple[Any, str]:
         """The pool of connections to a URL, and what is asked there."""
-        prepared, settings = self._prepared("GET", url, {}, None), self._settings
+        prepared, settings = self._prepared("GET", url), self._settings
         pool = self._adapter.get_connection_with_tls_context(
             prepared, settings["verify"], proxies=settings["proxies"], cert=settings["cert"]
         )
@@ -465,19 +413,11 @@ class Fetcher:
 
     def close(self) -> None:
         """Close the connections that are kept; those in use close when they are given back. Never waits."""
-        if not self._close_lock.acquire(blocking=False):
-            return  # another thread does it just now, and a pool breaks when two close it at once
-        try:
-            self._session.close()
-            for pool, _ in list(self._pools.values()):
-                pool.close()
-        finally:
-            self._close_lock.release()
-
-    def close_descriptors(self) -> None:
-        """Let go of all connections in a forked process, without a word to the server."""
-        for connection in list(self._connections):
-            connection.close_descriptor()
+        with self._close_lock:  # a pool breaks when two threads close it at once
+            pools, self._pools = self._pools, {}
+        for pool, _ in pools.values():
+            pool.close()
+        self._session.close()
 
 
 def without_secrets(url: str) -> str:
@@ -486,85 +426,62 @@ def without_secrets(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def same_origin(url: str, other: str) -> bool:
-    """Whether two URLs have the same scheme, host and port, so that what proves who we are may go to both."""
+def origin(url: str) -> Optional[tuple[str, Optional[str], Optional[int]]]:
+    """Scheme, host and port, which two URLs share where what proves who we are may go to both; None for no URL."""
     try:
-        return _origin(urlsplit(url)) == _origin(urlsplit(other))
+        parts = urlsplit(url)
+        port = parts.port
     except ValueError:
-        return False
+        return None
+    return parts.scheme, parts.hostname, {"http": 80, "https": 443}.get(parts.scheme) if port is None else port
 
 
-def _origin(parts: SplitResult) -> tuple[str, Optional[str], Optional[int]]:
-    port = parts.port if parts.port is not None else {"http": 80, "https": 443}.get(parts.scheme)
-    return parts.scheme, parts.hostname, port
-
-
-def _adapter(connections: weakref.WeakSet[Any]) -> Any:
+def _adapter() -> Any:
     """An adapter of `requests` whose connections can be aborted."""
     from requests.adapters import HTTPAdapter
-    from urllib3.connection import HTTPConnection
-    from urllib3.exceptions import NewConnectionError
-
-    def abortable(pool: Any) -> Any:
-        itself = pool.ConnectionCls._new_conn is HTTPConnection._new_conn
-        more = {"all_of_fetcher": connections, "connects_itself": itself, "new_connection_error": NewConnectionError}
-        connection = type("Connection", (AbortableConnection, pool.ConnectionCls), more)
-        return type("Pool", (BrieflyKept, pool), {"ConnectionCls": connection})
-
-    def adapted(manager: Any) -> Any:
-        if not hasattr(manager, "minimcp_pools"):
-            manager.minimcp_pools = {name: abortable(pool) for name, pool in manager.pool_classes_by_scheme.items()}
-            manager.pool_classes_by_scheme = manager.minimcp_pools
-        return manager
 
     class Adapter(HTTPAdapter):
-        def init_poolmanager(self, *args: Any, **keywords: Any) -> None:
-            super().init_poolmanager(*args, **keywords)
-            adapted(self.poolmanager)
-
         def proxy_manager_for(self, *args: Any, **keywords: Any) -> Any:
-            return adapted(super().proxy_manager_for(*args, **keywords))
+            return _adapted(super().proxy_manager_for(*args, **keywords))
 
-    return Adapter(pool_connections=2, pool_maxsize=MOST_KEPT, max_retries=0)
+    adapter = Adapter(pool_connections=2, pool_maxsize=MOST_KEPT, max_retries=0)
+    _adapted(adapter.poolmanager)
+    return adapter
+
+
+def _adapted(manager: Any) -> Any:
+    """A manager of pools, with pools of ours."""
+    pools = dict(manager.pool_classes_by_scheme)
+    for scheme, pool in pools.items():
+        if not issubclass(pool, KeptPool):
+            connection = type("Connection", (AbortableConnection, pool.ConnectionCls), {})
+            pools[scheme] = type("Pool", (KeptPool, pool), {"ConnectionCls": connection})
+    manager.pool_classes_by_scheme = pools
+    return manager
 
 
 # ------------------------------------------------------------ errors of libraries
 
 
-# A read that timed out was one of the TLS handshake: no other has a timeout.
-_NOT_CONNECTED = frozenset({
-    "NewConnectionError", "NameResolutionError", "ConnectTimeoutError", "ReadTimeoutError", "ProxyError", "SSLError",
-    "SSLCertVerificationError", "ConnectionRefusedError", "gaierror", "LocationParseError", "InvalidProxyURL",
-})
-
-
 def _flat(where: str, error: Exception) -> Exception:
     """One of our exceptions for what `requests`, `urllib3`, `http` or `ssl` raised."""
-    told, chain = first_words(error), {type(each).__name__ for each in _chain(error)}
-    if not chain.isdisjoint(_NOT_CONNECTED):
+    told = first_words(error)
+    if isinstance(error, NotConnected):
         return ConnectionFailed(f"{where}: no connection: {told}")
     if isinstance(error, (ValueError, TypeError)) and not isinstance(error, OSError):
         return ConnectionFailed(f"{where}: cannot be sent: {told}")  # a header with a line end in it, and the like
     return ConnectionLost(f"{where}: the connection broke: {told}")
 
 
-def _chain(error: BaseException) -> list[BaseException]:
-    """An exception and what it was made of, outermost first."""
-    found: list[BaseException] = []
-    todo: list[Any] = [error]
-    while todo:
-        one = todo.pop(0)
-        if isinstance(one, BaseException) and one not in found:
-            found.append(one)
-            todo += [getattr(one, "reason", None), *one.args, one.__cause__, one.__context__]
-    return found
-
-
 def first_words(error: BaseException) -> str:
     """What went wrong, in the words of the library that noticed it first."""
-    chain = [each for each in _chain(error) if str(each)]
-    inner = next((each for each in reversed(chain) if isinstance(each, OSError) and each.strerror), None)
-    told = inner or (chain[-1] if chain else error)
+    chain: list[BaseException] = [error]  # the exception and what it was made of, outermost first
+    for one in chain:
+        inner = (getattr(one, "reason", None), *one.args, one.__cause__, one.__context__)
+        chain += [each for each in inner if isinstance(each, BaseException) and each not in chain]
+    inmost = [each for each in chain if str(each)]
+    inmost += [each for each in chain if isinstance(each, OSError) and each.strerror]
+    told = inmost[-1] if inmost else error
     if isinstance(told, ValueError) and str(told).endswith("base 16: b''"):  # where the size of a chunk should be
         return "the connection was closed"
     return one_line(f"{type(told).__name__}: {told}", 300)

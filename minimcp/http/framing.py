@@ -14,7 +14,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Iterable, NamedTuple, Optional
 
-from .headers import Headers, HttpResponse
+from .headers import Headers, HttpError
 
 HEADER_BYTES = 32 * 1024
 """Of a request's head, and of a trailer."""
@@ -30,6 +30,10 @@ REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
+
+IDLE, HEAD, BODY, READY = "idle", "head", "body", "ready"
+"""What is awaited of a peer: the first byte of the next request; the rest of a head; the rest of a body; nothing, as
+the request is here."""
 
 _FRAMING = frozenset({"host", "content-length", "transfer-encoding"})
 _SINGLE = _FRAMING | {"content-type", "expect"}
@@ -48,19 +52,16 @@ _NO_BODY = frozenset({204, 304})
 _OURS = frozenset({"connection", "content-length", "date", "transfer-encoding"})
 
 
-class BadRequest(Exception):
+class BadRequest(HttpError):
     """A request is refused, after which nothing more can be read from its connection.
 
     Args:
         status: Of the response.
         reason: One sentence for the peer, with nothing of what it sent.
-        response: To send instead of one that has this status and sentence.
     """
 
-    def __init__(self, status: int, reason: str, response: Optional[HttpResponse] = None) -> None:
-        super().__init__(reason)
-        headers = [("Content-Type", "text/plain; charset=utf-8")]
-        self.response = response or HttpResponse(status, headers, reason.encode() + b"\n")
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(status, reason, code=None)
 
 
 class Head(NamedTuple):
@@ -179,27 +180,26 @@ def _keeps_alive(headers: Headers, http11: bool) -> bool:
 
 
 class RequestParser:
-    """Cuts what one peer sends into requests: `feed` it bytes, read `head` and `body`, and go on with `next`.
+    """Cuts what one peer sends into requests: `feed` it bytes until one is ready, and again for the next one.
 
     Args:
-        header_bytes: Of one head, at most.
         body_bytes: Of one body, at most; None for any size.
 
-    Thread safety: one thread at a time. `feed` and `next` raise `BadRequest` when a request is refused.
+    Attributes:
+        head: Of this request; None until all of it has come.
+        body: Of this request, decoded; None until all of it has come.
+
+    Thread safety: one thread at a time.
     """
 
     head: Optional[Head] = None
-    """Of this request; None until all of it has come."""
-
     body: Optional[bytes] = None
-    """Of this request, decoded; None until all of it has come."""
+    _chunks: Optional[_ChunkedBody] = None
 
-    def __init__(self, *, header_bytes: int = HEADER_BYTES, body_bytes: Optional[int]) -> None:
-        self._bytes = bytearray()
-        self._searched = 0  # how many of them have been searched for the end of the head
-        self._header_bytes, self._body_bytes = header_bytes, body_bytes
+    def __init__(self, *, body_bytes: Optional[int]) -> None:
+        self._bytes, self._body_bytes = bytearray(), body_bytes
+        self._searched = 0  # how many bytes have been searched for the end of the head
         self._heads: dict[tuple[bytes, bytes], Head] = {}
-        self._chunks: Optional[_ChunkedBody] = None
 
     @property
     def begun(self) -> bool:
@@ -211,49 +211,43 @@ class RequestParser:
         """Bytes that are kept for what has not come whole."""
         return len(self._bytes) + (len(self._chunks.body) if self._chunks is not None else 0)
 
-    def feed(self, data: bytes) -> None:
-        """Take what the peer sent."""
+    def feed(self, data: bytes) -> str:
+        """Take what the peer sent, of the next request when this one is ready; what is awaited then.
+
+        Raises:
+            BadRequest: The request is refused.
+        """
+        if self.body is not None:
+            self.head = self.body = self._chunks = None
         self._bytes += data
-        self._advance()
+        if self.head is None:
+            self.head = self._take_head() if self._bytes else None
+            if self.head is None:
+                return HEAD if self._bytes else IDLE
+            if self.head.length is None:
+                self._chunks = _ChunkedBody()
+        length = self.head.length
+        if self._chunks is not None:
+            complete = self._chunks.take(self._bytes)
+            length = len(self._chunks.body) + self._chunks.missing
+            if complete:
+                self.body = bytes(self._chunks.body)
+        elif length is not None and len(self._bytes) >= length:
+            self.body = bytes(self._bytes[:length])
+            del self._bytes[:length]
+        if self._body_bytes is not None and length is not None and length > self._body_bytes:
+            raise BadRequest(413, f"a body has at most {self._body_bytes} bytes (HttpOptions.body_bytes)")
+        return BODY if self.body is None else READY
 
-    def next(self) -> None:
-        """Drop this request, and go on to the one after it."""
-        self.head, self.body, self._chunks = None, None, None
-        self._advance()
-
-    def _advance(self) -> None:
-        if self.head is None and self._bytes:
-            block = self._take_head_block()
-            if block is not None:
-                self.head = self._parsed(block)
-                self._check_size(self.head.length or 0)
-        if self.head is not None and self.body is None:
-            self.body = self._take_chunks() if self.head.length is None else self._take_bytes(self.head.length)
-
-    def _parsed(self, block: bytes) -> Head:
-        """The head in these bytes. A peer sends the same each time, but for the digits of Content-Length: what it sent
-        last is cached, since a sixth of the time of a short call goes into its headers."""
-        found = _LENGTH.search(block)
-        if found is None or len(block) > _CACHED_BYTES:
-            return parse_head(block)
-        before_and_after = (block[: found.start(1)], block[found.end(1) :])
-        if before_and_after not in self._heads:
-            if len(self._heads) == _CACHED_HEADS:
-                self._heads.clear()
-            self._heads[before_and_after] = parse_head(block)
-        method, path, headers, http11, keep_alive, _, expects_continue = self._heads[before_and_after]
-        headers = headers.with_length(found[1].decode())
-        return Head(method, path, headers, http11, keep_alive, int(found[1]), expects_continue)
-
-    def _take_head_block(self) -> Optional[bytes]:
+    def _take_head(self) -> Optional[Head]:
         data = self._bytes
         while data.startswith(b"\r\n"):  # some old clients end a body with a line end that is not in its length
             del data[:2]
             self._searched = 0
         end = data.find(b"\r\n\r\n", max(0, self._searched - 3))
-        if (len(data) if end < 0 else end) > self._header_bytes:
-            status = 431 if b"\r\n" in data[: self._header_bytes] else 414
-            raise BadRequest(status, f"a head has at most {self._header_bytes} bytes (max_header_bytes)")
+        if (len(data) if end < 0 else end) > HEADER_BYTES:
+            status = 431 if b"\r\n" in data[: HEADER_BYTES] else 414
+            raise BadRequest(status, f"a head has at most {HEADER_BYTES} bytes (max_header_bytes)")
         if end < 0:
             # What can be no request is refused before its end, which may never come.
             first = data[:1]
@@ -264,76 +258,57 @@ class RequestParser:
         self._searched = 0
         block = bytes(data[:end])
         del data[: end + 4]
-        return block
-
-    def _take_bytes(self, length: int) -> Optional[bytes]:
-        if len(self._bytes) < length:
-            return None
-        body = bytes(self._bytes[:length])
-        del self._bytes[:length]
-        return body
-
-    def _take_chunks(self) -> Optional[bytes]:
-        if self._chunks is None:
-            self._chunks = _ChunkedBody(self._header_bytes)
-        complete = self._chunks.take(self._bytes)
-        self._check_size(len(self._chunks.body) + self._chunks.missing)
-        return bytes(self._chunks.body) if complete else None
-
-    def _check_size(self, size: int) -> None:
-        if self._body_bytes is not None and size > self._body_bytes:
-            raise BadRequest(413, f"a body has at most {self._body_bytes} bytes (HttpOptions.body_bytes)")
-
-
-class _LineRule(NamedTuple):
-    """What the next line of a chunked body may be: its longest length, and how a longer one is refused."""
-
-    most: int
-    status: int
-    reason: str
-
-
-_SIZE_LINE = _LineRule(_CHUNK_LINE_BYTES, 400, "a chunk's size is malformed")
-_DATA_END = _LineRule(0, 400, "a chunk is longer than its size")
+        # A peer sends the same each time, but for the digits of Content-Length: what it sent last is cached, since a
+        # sixth of the time of a short call goes into its headers.
+        found = _LENGTH.search(block)
+        if found is None or len(block) > _CACHED_BYTES:
+            return parse_head(block)
+        before_and_after = (block[: found.start(1)], block[found.end(1) :])
+        known = self._heads.get(before_and_after)
+        if known is None:
+            if len(self._heads) == _CACHED_HEADS:
+                self._heads.clear()
+            known = self._heads[before_and_after] = parse_head(block)
+        method, path, headers, http11, keep_alive, _, expects_continue = known
+        headers = Headers.of({**headers.lists, "content-length": [found[1].decode()]}, headers.cache)
+        return Head(method, path, headers, http11, keep_alive, int(found[1]), expects_continue)
 
 
 class _ChunkedBody:
-    """Decodes a chunked body.
+    """Decodes a chunked body."""
 
-    Args:
-        trailer_bytes: Of what follows the last chunk, at most.
-    """
-
-    def __init__(self, trailer_bytes: int) -> None:
+    def __init__(self) -> None:
         self.body = bytearray()
         self.missing = 0  # bytes of this chunk
-        self._excess = 0
-        self._trailer_line = _LineRule(trailer_bytes, 431, "the trailer is too long")
-        self._rule: Optional[_LineRule] = _SIZE_LINE  # None at the end
+        self._excess, self._trailer_left = 0, HEADER_BYTES
+        self._next = "size"  # what the next line is: that of a size, the end of a chunk, of the trailer; or the end
 
     def take(self, data: bytearray) -> bool:
         """Move what is here of the body out of `data`; whether it is complete."""
         at = 0
-        while self._rule is not None:
+        while self._next:
             piece = data[at : at + self.missing]
             self.body += piece
             self.missing -= len(piece)
             at += len(piece)
-            end = data.find(b"\r\n", at, at + self._rule.most + 2)
-            if end < 0 and not self.missing and len(data) - at > self._rule.most + 1:
-                raise BadRequest(self._rule.status, self._rule.reason)
+            most = {"size": _CHUNK_LINE_BYTES, "end": 0, "trailer": self._trailer_left}[self._next]
+            end = data.find(b"\r\n", at, at + most + 2)
+            if end < 0 and not self.missing and len(data) - at > most + 1:
+                if self._next == "trailer":
+                    raise BadRequest(431, "the trailer is too long")
+                raise BadRequest(400, "a chunk's size is malformed, or its data longer")
             if end < 0 or self.missing:
                 break
-            self._rule = self._after(self._rule, bytes(data[at:end]))
+            self._next = self._after(bytes(data[at:end]))
             at = end + 2
         del data[:at]
-        return self._rule is None
+        return not self._next
 
-    def _after(self, rule: _LineRule, line: bytes) -> Optional[_LineRule]:
-        """Take one line, which `rule` says how to read; the rule of the next one."""
-        if rule is _DATA_END:
-            return _SIZE_LINE
-        if rule is _SIZE_LINE:
+    def _after(self, line: bytes) -> str:
+        """Take one line; what the next one is."""
+        if self._next == "end":
+            return "size"
+        if self._next == "size":
             found = _CHUNK_SIZE.fullmatch(line)
             if found is None:
                 raise BadRequest(400, "a chunk's size is malformed")
@@ -342,45 +317,45 @@ class _ChunkedBody:
             self._excess = max(0, self._excess + len(line) + _CHUNK_COST - self.missing)
             if self._excess > _CHUNK_EXCESS:
                 raise BadRequest(400, "the chunks are too small")
-            return _DATA_END if self.missing else self._trailer_line
-        if not line:
-            return None
+            return "end" if self.missing else "trailer"
         header = _HEADER.fullmatch(line.decode("latin-1"))
-        if header is None or header[1].lower() in _FRAMING:
+        if line and (header is None or header[1].lower() in _FRAMING):
             raise BadRequest(400, "a trailer is malformed")
-        return rule._replace(most=rule.most - len(line))
+        self._trailer_left -= len(line)
+        return "trailer" if line else ""
 
 
 # ------------------------------------------------------------ responses
 
 
 def response_head(
-    status: int, headers: Iterable[tuple[str, str]], *, length: Optional[int], keep_alive: bool, http11: bool
-) -> bytes:
-    """The head of a response.
+    head: Optional[Head], status: int, headers: Iterable[tuple[str, str]], length: Optional[int], keep_alive: bool
+) -> tuple[bytes, bool]:
+    """The head of a response, and whether its body follows.
 
     Args:
+        head: Of the request; None where it is not known.
         status: The code.
         headers: Pairs; those that frame the body are made here.
         length: Bytes of the body; None when it comes in chunks or, for a peer of HTTP/1.0, ends with the connection.
         keep_alive: Whether the connection is used again.
-        http11: Whether the peer speaks HTTP/1.1.
 
     Raises:
         ValueError: A header would be two, or none.
     """
+    http11, has_body = head is None or head.http11, status not in _NO_BODY
     lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}"]
     lines += [_header_line(*header) for header in headers if header[0].lower() not in _OURS]
     if not keep_alive:
         lines.append("Connection: close")
     elif not http11:
         lines.append("Connection: keep-alive")
-    if status not in _NO_BODY and length is not None:
+    if has_body and length is not None:
         lines.append(f"Content-Length: {length}")
-    elif status not in _NO_BODY and http11:
+    elif has_body and http11:
         lines.append("Transfer-Encoding: chunked")
     lines += [f"Date: {_date(int(time.time()))}", "", ""]
-    return "\r\n".join(lines).encode("latin-1")
+    return "\r\n".join(lines).encode("latin-1"), has_body and (head is None or head.method != "HEAD")
 
 
 @lru_cache(64)
@@ -394,13 +369,3 @@ def _header_line(name: str, value: str) -> str:
 @lru_cache(1)
 def _date(second: int) -> str:
     return formatdate(second, usegmt=True)
-
-
-def chunk(data: bytes) -> bytes:
-    """One piece of a body, which is not empty, as a chunk."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-def has_body(method: str, status: int) -> bool:
-    """Whether the response to a request of this method has the bytes of its body."""
-    return method != "HEAD" and status not in _NO_BODY

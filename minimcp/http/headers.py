@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
+
+from ..errors import INVALID_REQUEST, RpcError
+from ..protocol.messages import Failure, Id, Json, encode
 
 HeaderPairs = Iterable[tuple[str, str]]
 
@@ -22,7 +25,6 @@ PARAM_PREFIX = "Mcp-Param-"
 LAST_EVENT_HEADER = "Last-Event-ID"
 
 _CACHED = 64  # verdicts on headers: clients send the same ones with every request
-_PIECE_BYTES = 64 * 1024
 
 
 class Headers(Mapping[str, str]):
@@ -33,52 +35,45 @@ class Headers(Mapping[str, str]):
     Args:
         given: A mapping or pairs; a name may come several times.
 
-    ``cache`` keeps what their readers have found out, for when a client sends the same again: never anything about
-    Content-Length.
+    ``lists`` has every value of each name in lower case. ``cache`` keeps what readers have found out, for when a client
+    sends the same again: never anything about Content-Length.
     """
 
     def __init__(self, given: Union[Mapping[str, str], HeaderPairs, None] = None) -> None:
-        self._values: dict[str, list[str]] = {}
+        self.lists: dict[str, list[str]] = {}
         self.cache: dict[Any, Any] = {}
         pairs: Any = given.items() if isinstance(given, Mapping) else given or ()
         for name, value in pairs:
-            self._values.setdefault(name.lower(), []).append(value.strip(" \t"))
+            self.lists.setdefault(name.lower(), []).append(value.strip(" \t"))
 
     @classmethod
-    def of(cls, values: dict[str, list[str]], cache: dict[Any, Any]) -> Headers:
+    def of(cls, lists: dict[str, list[str]], cache: dict[Any, Any]) -> Headers:
         """Those of names in lower case, with their stripped values."""
         headers = cls.__new__(cls)
-        headers._values, headers.cache = values, cache
+        headers.lists, headers.cache = lists, cache
         return headers
 
-    def with_length(self, digits: str) -> Headers:
-        """The same with another Content-Length, and with the same cache."""
-        return self.of({**self._values, "content-length": [digits]}, self.cache)
-
     def __getitem__(self, name: str) -> str:
-        return self._values[name.lower()][0]
+        return self.lists[name.lower()][0]
 
     def get(self, name: str, default: Any = None) -> Any:
         """The first value; `default` where there is none."""
-        values = self._values.get(name.lower())
+        values = self.lists.get(name.lower())
         return values[0] if values else default
 
     def all(self, name: str) -> list[str]:
         """Every value of a name, in order."""
-        return list(self._values.get(name.lower(), ()))
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self._values
+        return list(self.lists.get(name.lower(), ()))
 
     def __iter__(self) -> Iterator[str]:
         """The names, in lower case."""
-        return iter(self._values)
+        return iter(self.lists)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.lists)
 
     def __repr__(self) -> str:
-        return f"<Headers {', '.join(self._values)}>"  # no values: there may be secrets in them
+        return f"<Headers {', '.join(self.lists)}>"  # no values: there may be secrets in them
 
 
 class HttpRequest:
@@ -93,11 +88,7 @@ class HttpRequest:
     """
 
     def __init__(
-        self,
-        method: str,
-        path: str,
-        headers: Union[Mapping[str, str], HeaderPairs, Headers],
-        body: Any = b"",
+        self, method: str, path: str, headers: Union[Mapping[str, str], HeaderPairs, Headers], body: Any = b"",
         client: Optional[str] = None,
     ) -> None:
         self.method, self.path, self.body, self.client = method, path, body, client
@@ -120,6 +111,40 @@ class HttpResponse:
     status: int
     headers: list[tuple[str, str]] = field(repr=False)
     body: Any = field(default=b"", repr=False)
+
+
+class HttpError(Exception):
+    """A request gets an error instead of being served.
+
+    Args:
+        status: Of the response.
+        message: One sentence, which names the setting to change where there is one.
+        headers: To send along.
+        code: Of the error in the body; None sends the words alone: nothing of the protocol is there.
+        id: Of the request; None where it is not known.
+        data: Of the error.
+    """
+
+    def __init__(
+        self, status: int, message: str, headers: tuple[tuple[str, str], ...] = (), *,
+        code: Optional[int] = INVALID_REQUEST, id: Optional[Id] = None, data: Json = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, headers
+        self.code, self.id, self.data = code, id, data
+
+    @classmethod
+    def of(cls, error: RpcError, status: int, id: Optional[Id]) -> HttpError:
+        """The same for an error of the protocol."""
+        return cls(status, error.message, code=error.code, id=id, data=error.data)
+
+    def response(self) -> HttpResponse:
+        """The response that says so."""
+        if self.code is None:
+            kind, body = "text/plain; charset=utf-8", f"{self.message}\n".encode()
+        else:
+            kind, body = JSON_TYPE, encode(Failure(self.id, self.code, self.message, self.data))
+        return HttpResponse(self.status, [("Content-Type", kind), *self.headers], body)
 
 
 class ResponseWriter:
@@ -167,28 +192,11 @@ class ResponseWriter:
         """Have a function called once, on any thread, when the peer has closed before the end; now if it has."""
         raise NotImplementedError
 
-
-# ------------------------------------------------------------ bodies and media types
-
-
-def read_body(request: HttpRequest, limit: Optional[int]) -> Optional[bytes]:
-    """The body of a request; None when it is longer than `limit` bytes, of which one more at most is read."""
-    body, length = request.body, request.headers.get("Content-Length", "")
-    announced = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else 0
-    if limit is not None and announced > limit:
-        return None
-    if not isinstance(body, bytes):
-        body = b"".join(_pieces(body, None if limit is None else limit + 1))
-    return None if limit is not None and len(body) > limit else body
+    def look(self) -> None:
+        """Find out now whether the peer has closed, if that can be seen. Never raises."""
 
 
-def _pieces(file: Any, most: Optional[int]) -> Iterator[bytes]:
-    while most is None or most > 0:
-        piece = file.read(_PIECE_BYTES if most is None else min(_PIECE_BYTES, most))
-        if not piece:
-            return
-        most = None if most is None else most - len(piece)
-        yield piece
+# ------------------------------------------------------------ media types
 
 
 def media_type(value: Optional[str]) -> tuple[str, dict[str, str]]:
@@ -202,28 +210,16 @@ def media_type(value: Optional[str]) -> tuple[str, dict[str, str]]:
     return name.strip().lower(), parameters
 
 
-def why_no_json(headers: Headers) -> Optional[str]:
-    """Why a body with these headers is not taken as JSON in UTF-8, in words for the peer; None when it is."""
-    if not _is_json(headers.get("Content-Type")):
-        return f"the body is {JSON_TYPE}, and the header Content-Type says so"
-    if headers.get("Content-Encoding", "identity").lower() != "identity":
-        return "the body is not compressed"
-    return None
-
-
 @lru_cache(_CACHED)
-def _is_json(content_type: Optional[str]) -> bool:
+def is_json(content_type: Optional[str]) -> bool:
+    """Whether a body of this Content-Type is taken as JSON in UTF-8."""
     name, parameters = media_type(content_type)
     return name == JSON_TYPE and parameters.get("charset", "utf-8").lower() in ("utf-8", "utf8")
 
 
-def accepts(headers: Headers, *wanted: str) -> bool:
-    """Whether the Accept headers take all of these types, by name or by a range that it lies in."""
-    return _accepts(tuple(headers.all("Accept")), wanted)
-
-
 @lru_cache(_CACHED)
-def _accepts(accept: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+def accepts(accept: tuple[str, ...], *wanted: str) -> bool:
+    """Whether the Accept headers with these values take all of these types, by name or by a range that it lies in."""
     parts = [media_type(part) for value in accept for part in value.split(",")]
     taken = {name for name, parameters in parts if not re.fullmatch(r"0(\.0*)?", parameters.get("q", "1"))}
     return all(taken & {kind, kind.partition("/")[0] + "/*", "*/*"} for kind in wanted)
@@ -232,19 +228,8 @@ def _accepts(accept: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
 # ------------------------------------------------------------ hosts and origins
 
 
-class Authority(NamedTuple):
-    """A host, in lower case and without brackets, and a port; None where it is not written."""
-
-    host: str
-    port: Optional[int]
-
-
-class Origin(NamedTuple):
-    """Where a page comes from, its port always written."""
-
-    scheme: str
-    authority: Authority
-
+Authority = tuple[str, Optional[int]]
+"""A host, in lower case and without brackets, and a port; None where it is not written."""
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?))(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://([^/?#@\\\s]+)")
@@ -256,17 +241,18 @@ def parse_host(value: str) -> Optional[Authority]:
     found = _HOST.fullmatch(value)
     if found is None or int(found[3] or 0) > 65535:
         return None
-    return Authority((found[1] or found[2]).lower(), int(found[3]) if found[3] else None)
+    return (found[1] or found[2]).lower(), int(found[3]) if found[3] else None
 
 
-def parse_origin(value: str) -> Optional[Origin]:
-    """The value of an Origin header; None when it is none of http or https ("null" is none)."""
+def parse_origin(value: str) -> Optional[tuple[str, Authority]]:
+    """The scheme, and the host with its port, of an Origin header; None when it is none of http or https ("null" is
+    none)."""
     found = _ORIGIN.fullmatch(value)
     authority = parse_host(found[2]) if found else None
     if found is None or authority is None:
         return None
-    port = authority.port if authority.port is not None else {"http": 80, "https": 443}[found[1]]
-    return Origin(found[1], Authority(authority.host, port))
+    host, port = authority
+    return found[1], (host, {"http": 80, "https": 443}[found[1]] if port is None else port)
 
 
 class HostPolicy:
@@ -287,43 +273,37 @@ class HostPolicy:
     def __init__(
         self, allowed_hosts: Optional[Iterable[str]] = None, allowed_origins: Optional[Iterable[str]] = None
     ) -> None:
-        hosts = _names("allowed_hosts", LOOPBACK if allowed_hosts is None else allowed_hosts)
-        origins = _names("allowed_origins", () if allowed_origins is None else allowed_origins)
+        for option, given in (("allowed_hosts", allowed_hosts), ("allowed_origins", allowed_origins)):
+            if isinstance(given, str):
+                raise TypeError(f"{option} is a sequence of names: did you mean [{given!r}]?")
+        hosts, origins = set(LOOPBACK if allowed_hosts is None else allowed_hosts), set(allowed_origins or ())
         self._any_host, self._any_origin = "*" in hosts, "*" in origins
-        self._hosts = {_known_host(name) for name in hosts if name != "*"}
-        self._origins = {_known_origin(name) for name in origins if name != "*"}
+        self._hosts = {_known_host(name) for name in hosts - {"*"}}
+        self._origins = {_known_origin(name) for name in origins - {"*"}}
         self._judge = lru_cache(_CACHED)(self._refusal)
 
-    def refusal(self, headers: Headers) -> Optional[tuple[int, str]]:
-        """The status and the words to refuse a request with; None when it may be served."""
-        return self._judge(tuple(headers.all("Host")), tuple(headers.all("Origin")))
+    def check(self, headers: Headers) -> None:
+        """Return if a request with these headers may be served. Raises HttpError: it may not."""
+        refusal = self._judge(tuple(headers.all("Host")), tuple(headers.all("Origin")))
+        if refusal is not None:
+            raise HttpError(*refusal)
 
     def _refusal(self, hosts: tuple[str, ...], origins: tuple[str, ...]) -> Optional[tuple[int, str]]:
+        host = parse_host(hosts[0]) if hosts else None
         if not self._any_host:
             if len(hosts) != 1:
                 return 400, "a request has one Host header"
-            if not self._is_allowed(parse_host(hosts[0])):
+            if not self._is_allowed(host):
                 return 421, f"this server is not known as {hosts[0]!r:.80}: name it in allowed_hosts"
-        host = parse_host(hosts[0]) if hosts else None
-        for origin in origins:
-            if not (self._any_origin or self._may_send(parse_origin(origin), host)):
-                return 403, f"pages of {origin!r:.80} may not send requests: name the origin in allowed_origins"
+        for value in () if self._any_origin else origins:
+            origin = parse_origin(value)
+            same_host = self._any_host and origin and host and origin[1][0] == host[0]
+            if origin is None or not (same_host or origin in self._origins or self._is_allowed(origin[1])):
+                return 403, f"pages of {value!r:.80} may not send requests: name the origin in allowed_origins"
         return None
 
     def _is_allowed(self, host: Optional[Authority]) -> bool:
-        return host is not None and (host in self._hosts or Authority(host.host, None) in self._hosts)
-
-    def _may_send(self, origin: Optional[Origin], host: Optional[Authority]) -> bool:
-        if origin is None:
-            return False
-        same_host = self._any_host and host is not None and host.host == origin.authority.host
-        return same_host or origin in self._origins or self._is_allowed(origin.authority)
-
-
-def _names(option: str, given: Iterable[str]) -> list[str]:
-    if isinstance(given, str):
-        raise TypeError(f"{option} is a sequence of names: did you mean [{given!r}]?")
-    return list(given)
+        return host is not None and (host in self._hosts or (host[0], None) in self._hosts)
 
 
 def _known_host(name: str) -> Authority:
@@ -333,7 +313,7 @@ def _known_host(name: str) -> Authority:
     return found
 
 
-def _known_origin(name: str) -> Origin:
+def _known_origin(name: str) -> tuple[str, Authority]:
     found = parse_origin(name)
     if found is None:
         raise ValueError(f"allowed_origins are like https://example.com or http://localhost:3000, not {name!r}")

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import secrets
 import threading
-from functools import partial
 from typing import Any, Callable, Mapping, Optional
 from urllib.parse import parse_qs
 
 from ..engine.pool import waiting
 from ..engine.transport import Frame, Transport
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
-from .admission import HttpError
-from .endpoint import body_of, check_body, serve_safely
-from .headers import HostPolicy, HttpRequest, HttpResponse, ResponseWriter, accepts
+from .endpoint import HttpService
+from .headers import HttpError, HttpRequest, ResponseWriter, accepts
 from .options import HttpOptions
 from .streams import SHORT_BYTES, STREAM_HEADERS
 
@@ -90,7 +88,7 @@ class SseTransport(Transport):
                 self._write(KEEP_ALIVE)
 
 
-class SseServer:
+class SseServer(HttpService):
     """Serves clients that know nothing newer. Thread-safe.
 
     Args:
@@ -102,49 +100,35 @@ class SseServer:
     def __init__(
         self, connect: Callable[[Transport], Any], options: HttpOptions, max_streams: Optional[int]
     ) -> None:
-        self._connect, self._options, self._most = connect, options, max_streams
-        self._policy = HostPolicy(options.allowed_hosts, options.allowed_origins)
+        super().__init__(options)
+        self._connect, self._most = connect, max_streams
         self._transports: dict[str, SseTransport] = {}
         self._lock = threading.Lock()
-        self._closing = False
 
-    def check(self, request: HttpRequest) -> Optional[HttpResponse]:
-        """The response that refuses a request by its head alone; None when its body is wanted. Never blocks."""
-        try:
-            self._check(request)
-        except HttpError as error:
-            return error.response()
-        return None
-
-    def _check(self, request: HttpRequest) -> None:
-        refusal = self._policy.refusal(request.headers)
-        if refusal is not None:
-            raise HttpError(*refusal)
+    def check(self, request: HttpRequest, streams: bool = True) -> None:
+        self.policy.check(request.headers)
         path = request.path.partition("?")[0]
         verb = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}.get(path)
         if verb is None:
             raise HttpError(404, f"there is nothing here: the stream is at {STREAM_PATH}", code=None)
         if request.method != verb:
             raise HttpError(405, f"this is served with {verb}", (("Allow", verb),), code=None)
-        if self._closing:
+        if self.closing:
             raise HttpError(503, "the server is closing")
         if verb == "POST":
             self._transport_of(request)
-            check_body(request, self._options.body_bytes)
+            self.check_body(request.headers)
 
-    def serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        """Serve one request on this thread; returns when the response is complete."""
-        serve_safely(partial(self._serve, request, writer), request, writer)
-
-    def _serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        self._check(request)
+    def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         if request.method == "GET":
             self._stream(request, writer)
+        elif self._transport_of(request).put(self.body_of(request)):
+            writer.send(202, [], b"")
         else:
-            self._message(request, writer)
+            raise HttpError(503, "too many messages of this session wait already")
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        if not accepts(request.headers, MEDIA_TYPE):
+        if not accepts(tuple(request.headers.all("Accept")), MEDIA_TYPE):
             raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
         id, transport = secrets.token_urlsafe(32), SseTransport(writer, request.headers)
         with self._lock:
@@ -156,7 +140,7 @@ class SseServer:
             writer.write(format_event(f"{MESSAGES_PATH}?{_ID}={id}", event="endpoint"))
             writer.on_gone(transport.close)
             self._connect(transport)
-            transport.hold(self._options.keepalive)
+            transport.hold(self.options.keepalive)
         finally:
             self._transports.pop(id, None)
             transport.close()
@@ -169,16 +153,8 @@ class SseServer:
             raise HttpError(404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one")
         return transport
 
-    def _message(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        transport = self._transport_of(request)
-        if not transport.put(body_of(request, self._options.body_bytes)):
-            raise HttpError(503, "too many messages of this session wait already")
-        writer.send(202, [], b"")
-
     def close(self) -> None:
         """Take no more requests, and end all streams."""
-        self._closing = True
+        self.closing = True
         for transport in list(self._transports.values()):
             transport.close()
-
-

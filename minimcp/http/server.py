@@ -19,14 +19,15 @@ import struct
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from functools import partial
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional
 
 from ..engine.pool import Pool
 from ..engine.timer import LONGEST_WAIT
 from ..errors import ConnectionLost
-from .framing import CONTINUE, LAST_CHUNK, BadRequest, Head, RequestParser, chunk, has_body, response_head
-from .headers import LOOPBACK, HttpRequest, ResponseWriter
+from .framing import BODY, CONTINUE, HEAD, IDLE, LAST_CHUNK, READY, BadRequest, Head, RequestParser, response_head
+from .headers import LOOPBACK, HttpError, HttpRequest, ResponseWriter
 from .legacy_sse import MESSAGES_PATH, STREAM_PATH
 from .options import HttpOptions
 
@@ -63,9 +64,8 @@ _SEND_FLAGS: int = getattr(socket, "MSG_NOSIGNAL", 0) | _DONT_WAIT
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _log = logging.getLogger("minimcp.http")
 
-READY, IDLE, HEAD, BODY, LEAVING, CLOSED = "ready", "idle", "head", "body", "leave", "closed"
-"""What is awaited of a peer: nothing, as its request is here; the first byte of the next one; the rest of a head; the
-rest of a body; that it closes its side; nothing any more."""
+LEAVING, CLOSED = "leave", "closed"
+"""What is awaited of a peer, beside what a parser awaits: that it closes its side; nothing any more."""
 
 
 class Timeouts(NamedTuple):
@@ -108,10 +108,12 @@ class Writer(ResponseWriter):
         with self._write_lock:
             data = self._start(status, headers, len(body))
             self._ended = True
-            shown = body if self._has_body else b""
-            self._put(data + shown[:_PIECE_BYTES])
-            if len(shown) > _PIECE_BYTES:
-                self._put(memoryview(shown)[_PIECE_BYTES:])  # so much is not copied
+            if not self._has_body:
+                body = b""
+            elif len(body) > _PIECE_BYTES:
+                self._put(data)
+                data, body = body, b""  # so much is not copied
+            self._put(data + body)
 
     def begin(self, status: int, headers: list[tuple[str, str]]) -> None:
         with self._write_lock:
@@ -121,10 +123,10 @@ class Writer(ResponseWriter):
     def _start(self, status: int, headers: list[tuple[str, str]], length: Optional[int]) -> bytes:
         if self.begun:
             raise RuntimeError("one request has one response, and this one has begun")
-        http11 = self._head.http11
-        keep = self._head.keep_alive and not self._connection.server.closing and (http11 or length is not None)
-        data = response_head(status, headers, length=length, keep_alive=keep, http11=http11)
-        self.begun, self._keep_alive, self._has_body = True, keep, has_body(self._head.method, status)
+        head = self._head
+        keep = head.keep_alive and not self._connection.server.closing and (head.http11 or length is not None)
+        data, self._has_body = response_head(head, status, headers, length, keep)
+        self.begun, self._keep_alive = True, keep
         return data
 
     def write(self, data: bytes) -> None:
@@ -133,7 +135,7 @@ class Writer(ResponseWriter):
             if not self.begun:
                 raise RuntimeError("a response begins with its head")
             if data and self._has_body:
-                self._put(chunk(data) if self._head.http11 else data)
+                self._put(b"%x\r\n%b\r\n" % (len(data), data) if self._head.http11 else data)
 
     def has_room(self) -> bool:
         try:
@@ -149,14 +151,27 @@ class Writer(ResponseWriter):
             if self.gone:
                 self._keep_alive = False  # pieces may be missing
             elif self._head.http11 and self._has_body:
-                try:
+                with suppress(ConnectionLost):  # the next request will show it
                     self._put(LAST_CHUNK)
-                except ConnectionLost:
-                    pass  # the next request will show it
 
-    def _put(self, data: Union[bytes, memoryview]) -> None:
+    def _put(self, data: bytes) -> None:
+        """Write all of it. Blocks: until the peer takes it, `Timeouts.write` seconds for each 64 KiB."""
+        sock, patience = self._connection.socket, self._connection.server.timeouts.write
+        rest, taken, until = memoryview(data), _PIECE_BYTES, 0.0
         try:
-            self._connection.send(data)
+            while True:
+                try:
+                    sent = sock.send(rest, _SEND_FLAGS)
+                except (BlockingIOError, InterruptedError):
+                    sent = 0
+                rest = rest[sent:]
+                if not rest:
+                    return
+                taken += sent
+                if taken >= _PIECE_BYTES:
+                    taken, until = 0, time.monotonic() + patience
+                if not wait(sock, max(0.0, until - time.monotonic()), to_write=True):
+                    raise TimeoutError(f"it took less than {_PIECE_BYTES} bytes in {patience:g} s")
         except OSError as error:
             self._keep_alive = False
             self.lose()
@@ -169,11 +184,9 @@ class Writer(ResponseWriter):
 
     def finish(self) -> bool:
         """The endpoint has returned: whether the response is complete, and the connection goes on."""
-        try:
-            if not (self.begun or self.gone):
+        if not (self.begun or self.gone):
+            with suppress(ConnectionLost):
                 self.send(500, [("Content-Type", "text/plain; charset=utf-8")], b"Internal Server Error\n")
-        except ConnectionLost:
-            pass
         with self._write_lock:
             complete, self._ended = self._ended, True
         return complete and self._keep_alive
@@ -195,6 +208,19 @@ class Writer(ResponseWriter):
         if self.gone:
             self.lose()
 
+    def look(self) -> None:
+        sock = self._connection.socket
+        try:
+            left = not sock.recv(1, socket.MSG_PEEK | _DONT_WAIT)
+            # What it has sent already, for the next request, hides that it has closed: Linux tells it all the same.
+            left = left or (hasattr(select, "POLLRDHUP") and poll(sock, select.POLLRDHUP, 0))
+        except (BlockingIOError, InterruptedError):
+            left = False
+        except (OSError, ValueError):
+            left = True
+        if left and not self.gone:
+            self.lose()
+
 
 class Connection:
     """An accepted socket, its requests one after the other, and their responses.
@@ -203,7 +229,7 @@ class Connection:
     what a `Writer` calls may come from others. Only the server's thread closes the socket.
 
     Args:
-        sock: From `accept`.
+        sock: Accepted.
         client: The peer's address, as text.
         server: Accepted it.
     """
@@ -214,8 +240,7 @@ class Connection:
         self.writer: Optional[Writer] = None  # of the request that is served now
         self.thread = ""  # that serves it
         self.phase, self.due = HEAD, 0.0  # what the server's thread waits for, and until when
-        self.held_bytes = 0  # counted of a body that has not come whole
-        self._checked = False  # whether the endpoint has looked at this request's head
+        self._checked: Optional[Head] = None  # the endpoint has looked at this one
 
     def receive(self, flags: int = _DONT_WAIT) -> Optional[bytes]:
         """What the peer sent; None when that is nothing yet, empty when it has closed. With flags 0: within a moment.
@@ -227,130 +252,74 @@ class Connection:
         except OSError:
             return b""
 
-    def advance(self, data: bytes) -> str:
-        """Take what `receive` gave; what is awaited then.
+    def advance(self, data: Optional[bytes]) -> str:
+        """Take what `receive` gave, or with None go on to the next request; what is awaited then.
 
         Raises:
-            BadRequest: The request is refused.
+            HttpError: The request is refused.
         """
-        if data:
-            self.parser.feed(data)
-            return self._awaited()
-        if self.parser.begun:
-            raise BadRequest(400, "the request ends in the middle")
-        return CLOSED
-
-    def _awaited(self) -> str:
-        head = self.parser.head
-        if head is None:
-            return HEAD if self.parser.begun else IDLE
-        if self.parser.body is not None:
-            return READY
-        if not self._checked:
-            self._checked = True
-            request = HttpRequest(*head[:3], b"", self.client)
-            refusal = self.server.endpoint_of(request).check(request)
-            if refusal is not None:
-                raise BadRequest(refusal.status, "the endpoint refuses it", refusal)
+        if data == b"":
+            if self.parser.begun:
+                raise BadRequest(400, "the request ends in the middle")
+            return CLOSED
+        awaited, head = self.parser.feed(data or b""), self.parser.head
+        if awaited == BODY and head is not None and self._checked is not head:
+            self._checked = head
+            self.server.endpoint_of(head.path).check(HttpRequest(*head[:3], b"", self.client))
             if head.expects_continue:
                 self._send_some(CONTINUE)
-        return BODY
+        return awaited
 
     def work(self) -> str:
         """Serve the request that is here, and those that follow at once; what is awaited then."""
-        self.thread = threading.current_thread().name
+        self.thread, server, parser = threading.current_thread().name, self.server, self.parser
         try:
-            while self._serve():
-                awaited = self._next()
+            while True:
+                head, body = parser.head, parser.body
+                assert head is not None
+                self.writer = writer = Writer(self, head)
+                request = HttpRequest(*head[:3], body, self.client)
+                try:
+                    server.endpoint_of(request.path).serve(request, writer)
+                except ConnectionLost:
+                    pass  # the writer knows
+                except BaseException as error:
+                    _log.error("%s: %r was raised while a request was served", self.client, error, exc_info=error)
+                finally:
+                    self.writer = None
+                if not writer.finish():
+                    return LEAVING
+                awaited, until = self.advance(None), time.monotonic() + LINGER_SECONDS
+                while awaited not in (READY, CLOSED) and time.monotonic() < until:
+                    # A long body that has not come is left to the server's thread, which counts it.
+                    long = awaited == BODY and parser.buffered > _PIECE_BYTES
+                    data = None if long or server.closing or len(server.lent) > CROWD else self.receive(0)
+                    if data is None:
+                        break
+                    awaited = self.advance(data)
                 if awaited != READY:
                     return awaited
-        except BadRequest as refused:
+        except HttpError as refused:
             self.refuse(refused)
         except Exception as error:  # a fault of ours
             _log.error("%s: %r ended its connection", self.client, error, exc_info=error)
         return LEAVING
 
-    def _serve(self) -> bool:
-        """Whether the connection goes on after this request."""
-        head, body = self.parser.head, self.parser.body
-        assert head is not None
-        self.writer = writer = Writer(self, head)
-        try:
-            request = HttpRequest(*head[:3], body, self.client)
-            self.server.endpoint_of(request).serve(request, writer)
-        except ConnectionLost:
-            pass  # the writer knows
-        except BaseException as error:
-            _log.error("%s: %r was raised while a request was served", self.client, error, exc_info=error)
-        finally:
-            self.writer = None
-        return writer.finish()
-
-    def _next(self) -> str:
-        """Go on to the next request, and wait a moment for it; what is awaited then."""
-        self._checked = False
-        self.parser.next()
-        awaited, until = self._awaited(), time.monotonic() + LINGER_SECONDS
-        while awaited in (IDLE, HEAD, BODY) and not self.server.is_busy and time.monotonic() < until:
-            # A long body that has not come is left to the server's thread, which counts it.
-            data = self.receive(0) if self.parser.buffered <= _PIECE_BYTES else None
-            if data is None:
-                break
-            awaited = self.advance(data)
-        return awaited
-
-    def has_left(self) -> bool:
-        """Whether the peer has closed its side, or cut the connection."""
-        try:
-            left = not self.socket.recv(1, socket.MSG_PEEK | _DONT_WAIT)
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError:
-            return True
-        # What it has sent already, for the next request, hides that it has closed: Linux tells it all the same.
-        return left or (hasattr(select, "POLLRDHUP") and poll(self.socket, select.POLLRDHUP, 0))
-
-    def refuse(self, refusal: BadRequest) -> None:
+    def refuse(self, refusal: HttpError) -> None:
         """Send the last response, as far as the peer takes it at once; never raises."""
         _log.debug("%s: refused: %s", self.client, refusal)
-        status, headers, body = refusal.response.status, refusal.response.headers, refusal.response.body
-        head = response_head(status, headers, length=len(body), keep_alive=False, http11=True)
-        shown = self.parser.head is None or has_body(self.parser.head.method, status)
-        self._send_some(head + body if shown else head)
-
-    def send(self, data: Union[bytes, memoryview]) -> None:
-        """Send all of it. Blocks: until the peer takes it, `Timeouts.write` seconds for each 64 KiB.
-
-        Raises:
-            OSError: The peer is gone, or does not take it in time.
-        """
-        rest, taken, until = memoryview(data), _PIECE_BYTES, 0.0
-        while True:
-            try:
-                sent = self.socket.send(rest, _SEND_FLAGS)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            rest = rest[sent:]
-            if not rest:
-                return
-            taken += sent
-            if taken >= _PIECE_BYTES:
-                taken, until = 0, time.monotonic() + self.server.timeouts.write
-            if not wait(self.socket, max(0.0, until - time.monotonic()), to_write=True):
-                raise TimeoutError(f"it took less than {_PIECE_BYTES} bytes in {self.server.timeouts.write:g} s")
+        response = refusal.response()
+        head, has_body = response_head(self.parser.head, response.status, response.headers, len(response.body), False)
+        self._send_some(head + response.body if has_body else head)
 
     def _send_some(self, data: bytes) -> None:
-        try:
+        with suppress(OSError):  # it takes nothing now, or has left
             self.socket.send(data, _SEND_FLAGS)
-        except OSError:
-            pass  # it takes nothing now, or has left
 
     def cut(self, how: int = socket.SHUT_RDWR) -> None:
         """Shut the socket down, from any thread: who reads or writes here is woken."""
-        try:
+        with suppress(OSError):  # the peer was faster
             self.socket.shutdown(how)
-        except OSError:
-            pass  # the peer was faster
 
 
 class RunningHttp:
@@ -376,17 +345,8 @@ class RunningHttp:
     """
 
     def __init__(
-        self,
-        http: Any,
-        sse: Any,
-        options: HttpOptions,
-        *,
-        path: str = "/mcp",
-        host: str = "127.0.0.1",
-        port: int = 0,
-        write_timeout: Optional[float] = 30.0,
-        drain_grace: float = 5.0,
-        timeouts: Optional[Timeouts] = None,
+        self, http: Any, sse: Any, options: HttpOptions, *, path: str = "/mcp", host: str = "127.0.0.1", port: int = 0,
+        write_timeout: Optional[float] = 30.0, drain_grace: float = 5.0, timeouts: Optional[Timeouts] = None,
     ) -> None:
         if host not in LOOPBACK and options.allowed_hosts is None:
             raise ValueError(
@@ -405,15 +365,14 @@ class RunningHttp:
         self._name = f"minimcp-http-{self.port}"
         self._workers = Pool(None, name=self._name)
         self._kept: set[Connection] = set()  # in the selector: idle, slow or leaving
-        self._lent: set[Connection] = set()  # to workers
-        self._held_bytes = 0  # of bodies that have not come whole
+        self.lent: set[Connection] = set()  # to workers
         self._sweep_at = 0.0
         self._accept_at: Optional[float] = None  # after a pause
         self._cut_at: Optional[float] = None
         self._was_cut = False
         self._ended = threading.Event()
         self._calls: deque[Callable[[], None]] = deque()
-        self._waker_lock = threading.Lock()
+        self._waker_lock = threading.Lock()  # no byte goes to a descriptor that is another one's by now
         self._woken, self._waker = socket.socketpair()
         for each in (self._woken, self._waker):
             each.setblocking(False)
@@ -430,7 +389,7 @@ class RunningHttp:
 
     def __repr__(self) -> str:
         state = "closed" if self.ended else "closing" if self.closing else "open"
-        return f"<RunningHttp {self.url} {state}, {len(self._lent)} requests, {len(self._kept)} waiting>"
+        return f"<RunningHttp {self.url} {state}, {len(self.lent)} requests, {len(self._kept)} waiting>"
 
     @property
     def ended(self) -> bool:
@@ -460,7 +419,7 @@ class RunningHttp:
     def renew(self) -> None:
         """This process is a fork of the one that serves: close descriptors, and nothing else."""
         self._selector.close()
-        sockets = [connection.socket for connection in (*self._kept, *self._lent)]
+        sockets = [connection.socket for connection in (*self._kept, *self.lent)]
         for each in (*sockets, self._listener, self._woken, self._waker):
             each.close()
         self._ended = threading.Event()
@@ -468,37 +427,29 @@ class RunningHttp:
 
     # ------------------------------------------------------------ for connections
 
-    def endpoint_of(self, request: HttpRequest) -> Any:
-        """Who serves a request."""
-        older = request.path.partition("?")[0] in (STREAM_PATH, MESSAGES_PATH)
-        return self._sse if self._http is None or (older and self._sse is not None) else self._http
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether workers have better to do than to wait for the next request of a connection."""
-        return self.closing or len(self._lent) > CROWD
+    def endpoint_of(self, path: str) -> Any:
+        """Who serves what is at a path."""
+        older = self._sse is not None and path.partition("?")[0] in (STREAM_PATH, MESSAGES_PATH)
+        return self._sse if self._http is None or older else self._http
 
     def _call(self, function: Callable[[], None]) -> None:
         """Have something done by the server's thread; if that has ended, here."""
         self._calls.append(function)
-        with self._waker_lock:
-            try:
-                self._waker.send(b"!")
-            except OSError:
-                pass  # it is woken already, or has ended
+        with self._waker_lock, suppress(OSError):  # it is woken already, or has ended
+            self._waker.send(b"!")
         if self.ended:
             self._do_calls()
 
     def _work(self, connection: Connection) -> None:
         awaited = connection.work()
-        self._call(partial(self._take_back, connection, awaited))
+        self._call(lambda: self._move(connection, awaited))
 
     # ------------------------------------------------------------ the server's thread
 
     def _run(self) -> None:
         try:
-            while self._kept or self._lent or not self.closing:
-                watches = self._kept or self._lent or self._accept_at is not None
+            while self._kept or self.lent or not self.closing:
+                watches = self._kept or self.lent or self._accept_at is not None
                 ready = self._selector.select(SWEEP_SECONDS if watches else None)
                 now = time.monotonic()
                 for key, _ in ready:
@@ -520,13 +471,13 @@ class RunningHttp:
         """Look at all deadlines, and at who has left. What came before `now` has been read."""
         for connection in [each for each in self._kept if each.due <= now]:
             if connection.phase == LEAVING or not connection.parser.begun:
-                self._drop(connection)
+                self._move(connection, CLOSED)
             else:
                 self._refuse(connection, BadRequest(408, "the request did not come in time"))
-        for connection in self._lent:
+        for connection in self.lent:
             writer = connection.writer
-            if writer is not None and not writer.gone and connection.has_left():
-                writer.lose()
+            if writer is not None:
+                writer.look()
         if self._accept_at is not None and self._accept_at <= now and self._cut_at is None:
             self._accept_at = None
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
@@ -534,109 +485,93 @@ class RunningHttp:
             self._cut(now)
 
     def _accept(self) -> None:
+        """Take what connects. Calls on a socket do not block with MSG_DONTWAIT; without it `recv` waits for
+        `LINGER_SECONDS`. To wait and to receive in one call saves a sixth of the time of a short request."""
         for _ in range(BACKLOG):
             try:
-                accepted = accept(self._listener, self.timeouts.write)
-            except OSError as error:
-                _log.warning("no connection is accepted for %s s: %s", PAUSE_SECONDS, error)
-                self._make_room()
-                self._selector.unregister(self._listener)
-                self._accept_at = time.monotonic() + PAUSE_SECONDS
+                sock, address = self._listener.accept()
+            except OSError as error:  # there is none, or it has left meanwhile
+                if error.errno in _SCARCE:
+                    _log.warning("no connection is accepted for %s s: %s", PAUSE_SECONDS, error)
+                    self._make_room()
+                    self._selector.unregister(self._listener)
+                    self._accept_at = time.monotonic() + PAUSE_SECONDS
                 return
-            if accepted is None:
-                return
-            self._welcome(Connection(*accepted, self))
-
-    def _welcome(self, connection: Connection) -> None:
-        most, connections = self._max_connections, len(self._kept) + len(self._lent)
-        if most is None or connections < most or self._make_room():
-            self._keep(connection, HEAD)
-        elif connections < most + SPARE_CONNECTIONS:
-            self._refuse(connection, BadRequest(503, "there are too many connections (max_connections)"))
-        else:
-            connection.socket.close()
+            with suppress(OSError):  # it has left already, which will be seen
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if hasattr(socket, "TCP_USER_TIMEOUT"):  # for a peer that does not confirm what it is sent
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.timeouts.write * 1000))
+                if _DONT_WAIT:
+                    linger = struct.pack("ll", 0, int(LINGER_SECONDS * 1_000_000))
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, linger)
+                    sock.setblocking(True)
+            connection = Connection(sock, f"{address[0]}:{address[1]}", self)
+            most, connections = self._max_connections, len(self._kept) + len(self.lent)
+            if most is None or connections < most or self._make_room():
+                self._move(connection, HEAD)
+            elif connections < most + SPARE_CONNECTIONS:
+                self._refuse(connection, BadRequest(503, "there are too many connections (max_connections)"))
+            else:
+                sock.close()
 
     def _make_room(self) -> bool:
         """Close an idle connection for a new one, if there is one; first those that never sent a byte."""
         idle = [each for each in self._kept if each.phase in (IDLE, HEAD) and not each.parser.begun]
         for connection in sorted(idle, key=lambda each: (each.phase == IDLE, each.due)):
             if not wait(connection.socket, 0):  # else its bytes are here, and were not read yet
-                self._drop(connection)
+                self._move(connection, CLOSED)
                 return True
         return False
 
     def _read(self, connection: Connection) -> None:
         """Something came on a connection that is kept."""
         data = connection.receive()
-        if connection.phase == LEAVING:
-            if data == b"":
-                self._drop(connection)
-        elif data is not None:
-            try:
-                self._await(connection, connection.advance(data))
-            except BadRequest as refusal:
-                self._refuse(connection, refusal)
-            except Exception as error:  # a fault of ours ends one connection, not all of them
-                _log.error("%s: %r was raised while a request was read", connection.client, error, exc_info=error)
-                self._drop(connection)
+        try:
+            if connection.phase == LEAVING:
+                if data == b"":
+                    self._move(connection, CLOSED)
+            elif data is not None:
+                self._move(connection, connection.advance(data))
+        except HttpError as refusal:
+            self._refuse(connection, refusal)
+        except Exception as error:  # a fault of ours ends one connection, not all of them
+            _log.error("%s: %r was raised while a request was read", connection.client, error, exc_info=error)
+            self._move(connection, CLOSED)
 
-    def _take_back(self, connection: Connection, awaited: str) -> None:
-        """A worker has done with a connection."""
-        self._lent.discard(connection)
+    def _move(self, connection: Connection, awaited: str) -> None:
+        """Have a connection go, or stay, where what is awaited of its peer is seen."""
+        self.lent.discard(connection)
         if self.ended or (self.closing and awaited != LEAVING):
             awaited = CLOSED
-        self._await(connection, awaited)
-
-    def _await(self, connection: Connection, awaited: str) -> None:
-        """Have a connection go, or stay, where what is awaited of its peer is seen."""
-        size = connection.parser.buffered if awaited == BODY else 0
-        self._hold(connection, size)
-        most = self.max_body_bytes
-        if awaited == READY:
-            self._release(connection)
-            self._lent.add(connection)
-            self._workers.spawn(partial(self._work, connection))
-        elif awaited == CLOSED:
-            self._drop(connection)
-        elif awaited == LEAVING:
-            self._leave(connection)
-        elif most is not None and self._held_bytes > HALF_BODIES * most and size > _PIECE_BYTES:
-            message = f"{HALF_BODIES} long bodies are on their way (HttpOptions.body_bytes)"
-            self._refuse(connection, BadRequest(503, message))
-        elif connection not in self._kept or connection.phase != awaited:
-            self._keep(connection, awaited)
-
-    def _hold(self, connection: Connection, size: int) -> None:
-        self._held_bytes += size - connection.held_bytes
-        connection.held_bytes = size
-
-    def _keep(self, connection: Connection, phase: str) -> None:
-        """Wait for something of a peer, from now on."""
-        connection.phase, connection.due = phase, time.monotonic() + getattr(self.timeouts, phase)
-        if connection not in self._kept:
-            self._kept.add(connection)
-            self._selector.register(connection.socket, selectors.EVENT_READ, partial(self._read, connection))
-
-    def _release(self, connection: Connection) -> None:
-        if connection in self._kept:
+        kept, most = connection in self._kept, self.max_body_bytes
+        if awaited in (READY, CLOSED) and kept:
             self._kept.discard(connection)
             self._selector.unregister(connection.socket)
+        if awaited == READY:
+            self.lent.add(connection)
+            self._workers.spawn(partial(self._work, connection))
+        elif awaited == CLOSED:
+            connection.socket.close()
+        elif not kept or connection.phase != awaited:
+            if awaited == LEAVING:  # to close the other side while the peer still sends could destroy our last words
+                connection.cut(socket.SHUT_WR)
+            connection.phase, connection.due = awaited, time.monotonic() + getattr(self.timeouts, awaited)
+            if not kept:
+                self._kept.add(connection)
+                self._selector.register(connection.socket, selectors.EVENT_READ, partial(self._read, connection))
+        long = awaited == BODY and connection.parser.buffered > _PIECE_BYTES
+        if long and most is not None and self._half_bytes() > HALF_BODIES * most:
+            message = f"{HALF_BODIES} long bodies are on their way (HttpOptions.body_bytes)"
+            self._refuse(connection, BadRequest(503, message))
 
-    def _refuse(self, connection: Connection, refusal: BadRequest) -> None:
+    def _half_bytes(self) -> int:
+        """Bytes that have come of bodies which have not come whole."""
+        return sum(each.parser.buffered for each in self._kept if each.phase == BODY)
+
+    def _refuse(self, connection: Connection, refusal: HttpError) -> None:
         connection.refuse(refusal)
-        self._leave(connection)
-
-    def _leave(self, connection: Connection) -> None:
-        """Close our side; to close the other one while the peer still sends could destroy our last words."""
-        self._hold(connection, 0)
-        connection.cut(socket.SHUT_WR)
-        self._keep(connection, LEAVING)
-
-    def _drop(self, connection: Connection) -> None:
-        self._hold(connection, 0)
-        self._lent.discard(connection)
-        self._release(connection)
-        connection.socket.close()
+        self._move(connection, LEAVING)
 
     # ------------------------------------------------------------ the end
 
@@ -648,33 +583,34 @@ class RunningHttp:
             self._selector.unregister(self._listener)
         self._listener.close()
         for connection in [each for each in self._kept if each.phase != LEAVING]:
-            self._drop(connection)
+            self._move(connection, CLOSED)
 
     def _cut(self, now: float) -> None:
         """Cut what is left; when that has not helped, leave it behind."""
         if self._was_cut:
-            names = ", ".join(sorted(connection.thread for connection in self._lent))
+            names = ", ".join(sorted(connection.thread for connection in self.lent))
             _log.warning("%r: these do not end, and are left behind: %s", self, names)
-            self._lent.clear()
+            self.lent.clear()
         self._was_cut, self._cut_at = True, now + END_SECONDS
         for connection in list(self._kept):
-            self._drop(connection)
-        for connection in self._lent:
+            self._move(connection, CLOSED)
+        for connection in self.lent:
             connection.cut()
-            if connection.writer is not None:
-                connection.writer.lose()
+            writer = connection.writer
+            if writer is not None:
+                writer.lose()
 
     def _let_go(self) -> None:
         self.closing = True
         self._begin_end()
         for connection in list(self._kept):
-            self._drop(connection)
+            self._move(connection, CLOSED)
         self._workers.close()
         self._selector.close()
         with self._waker_lock:
             self._woken.close()
             self._waker.close()
-            self._ended.set()
+        self._ended.set()
         self._do_calls()
 
 
@@ -705,39 +641,6 @@ def listen(host: str, port: int) -> socket.socket:
         raise OSError(error.errno, f"cannot listen on port {port} of {host}: {words}") from error
     listener.setblocking(False)
     return listener
-
-
-def accept(listener: socket.socket, silence: float) -> Optional[tuple[socket.socket, str]]:
-    """The next connection and the peer's address, as text; None when there is none now.
-
-    Calls on the socket do not block with MSG_DONTWAIT; without it `recv` waits for `LINGER_SECONDS`. To wait and to
-    receive in one call saves a sixth of the time of a short request.
-
-    Args:
-        listener: From `listen`.
-        silence: Seconds after which a peer is gone that does not confirm what it is sent, where the system knows that.
-
-    Raises:
-        OSError: The system has no descriptor or no memory for it, now.
-    """
-    try:
-        sock, address = listener.accept()
-    except OSError as error:
-        if error.errno in _SCARCE:
-            raise
-        return None  # there is none, or it has left meanwhile
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(silence * 1000))
-        if _DONT_WAIT:
-            linger = struct.pack("ll", 0, int(LINGER_SECONDS * 1_000_000))
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, linger)
-            sock.setblocking(True)
-    except OSError:
-        pass  # it has left already, which will be seen
-    return sock, f"{address[0]}:{address[1]}"
 
 
 def wait(sock: socket.socket, seconds: float, *, to_write: bool = False) -> bool:

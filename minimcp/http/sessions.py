@@ -1,4 +1,4 @@
-"""The sessions of an HTTP server, the responses to their POSTs, and the timer that looks after both.
+"""The sessions of an HTTP server, and the responses to POSTs with requests.
 
 A session is what is kept of a client that has sent `initialize`. Requests that stand alone have none.
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
@@ -11,48 +11,32 @@ import re
 import secrets
 import threading
 import time
-from collections import deque
 from functools import partial
 from itertools import count
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Union
 
+from .. import errors
 from ..engine.connection import ConnectionHandler
-from ..engine.pool import Job, Pool
+from ..engine.pool import Job, Pool, waiting
 from ..engine.requests import Calls, IncomingRequest, Line, RunningRequests, Sink
-from ..engine.timer import NEVER, Deadline, timer
-from ..errors import (
-    HEADER_MISMATCH,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    PARSE_ERROR,
-    UNSUPPORTED_VERSION,
-    Cancelled,
-    CapabilityNotSupported,
-    ConnectionLost,
-    InternalError,
-    one_line,
-)
+from ..engine.timer import NEVER, Deadline
+from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, InternalError, one_line
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import Failure, Notification, Response
 from ..protocol.versions import Revision
-from .headers import ResponseWriter
-from .streams import EventStore, EventStream
+from .headers import JSON_TYPE, ResponseWriter
+from .streams import STREAM_HEADERS, EventStore, EventStream, Pairs, Trace
 
 log = logging.getLogger("minimcp.http")
 
 STATUS = {
-    PARSE_ERROR: 400, INVALID_REQUEST: 400, INVALID_PARAMS: 400, METHOD_NOT_FOUND: 404, HEADER_MISMATCH: 400,
-    MISSING_CAPABILITY: 400, UNSUPPORTED_VERSION: 400,
+    errors.PARSE_ERROR: 400, errors.INVALID_REQUEST: 400, errors.INVALID_PARAMS: 400, errors.METHOD_NOT_FOUND: 404,
+    errors.HEADER_MISMATCH: 400, errors.MISSING_CAPABILITY: 400, errors.UNSUPPORTED_VERSION: 400,
 }
 """Status of a response whose body is an error, where requests stand alone; of other errors it is 200."""
 
 GONE = "the client has closed the connection"
 """Why a request that stands alone is cancelled."""
-
-LOOKS = 20
-"""How often in the life of an idle session the timer looks at it."""
 
 _CODE = re.compile(rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(-?\d+)')
 
@@ -60,40 +44,112 @@ MakeHandler = Callable[[Callable[[Line], None], Callable[[], None]], ConnectionH
 """Makes what the messages of a session mean, given its way to send notifications, and how to end it."""
 
 
-def status_of(line: bytes) -> int:
-    """The status of a response with this answer, where requests stand alone."""
-    found = _CODE.match(line)
-    return STATUS.get(int(found[1]), 200) if found else 200
-
-
-class PostResponse(EventStream, Sink):
-    """The response to one POST with requests, and the sink of everything that belongs to them.
+class Shared(NamedTuple):
+    """What all responses of one server have in common.
 
     Args:
-        requests: Those of the server over HTTP that are not answered yet.
+        requests: Those that are not answered yet.
         pool: For what nothing may wait for.
-        session: Whose client can be asked; None where there is none.
-        handshake: Whether the client has sent `initialize`: errors have status 200 then, and a client that has gone
-            does not cancel its request.
-        streams: Whether it may be an event stream; where not, only the answer is sent.
-        writer: As `EventStream`, like all further options.
+        store: Keeps events for clients of sessions that come back; None keeps none.
+        trace: Called with ("-->", line) for what is sent; None for no trace.
     """
 
+    requests: RunningRequests
+    pool: Pool
+    store: Optional[EventStore]
+    trace: Optional[Trace]
+
+    def make_stream(
+        self, session: Optional[Session], revision: Revision, writer: ResponseWriter, headers: Pairs = (), **more: Any
+    ) -> EventStream:
+        """An event stream; one that a client may come back for where there is a session."""
+        if session is not None and self.store is not None:
+            more.update(store=self.store, name=session.new_stream_name(), primed=revision.polling)
+        return EventStream(writer, headers=headers, trace=self.trace, **more)
+
+
+class PostResponse(Sink):
+    """The response to one POST with requests, and the sink of everything that belongs to them. Thread-safe.
+
+    It is one body if the answer is the first that is sent, else an event stream.
+
+    Args:
+        shared: With other responses.
+        session: Whose client can be asked; None where there is none.
+        revision: That is spoken. After a handshake errors have status 200, and a client that has gone does not cancel
+            its request.
+        writer: Where it goes.
+        streams: Whether it may be an event stream; where not, only the answer is sent.
+
+    Attributes:
+        stream: The event stream that this is, from its first event on.
+        incoming: The requests.
+        headers: To send beside those of the body's kind.
+    """
+
+    stream: Optional[EventStream] = None
+    headers: Pairs = ()
+    done = False
+    """Turns true when nothing more will be sent, and the last byte is written."""
+    _decided = False
+
     def __init__(
-        self,
-        requests: RunningRequests,
-        pool: Pool,
-        session: Optional[Session],
-        writer: ResponseWriter,
-        *,
-        handshake: bool,
-        streams: bool,
-        **options: Any,
+        self, shared: Shared, session: Optional[Session], revision: Revision, writer: ResponseWriter, streams: bool
     ) -> None:
-        super().__init__(writer, **options)
-        self.requests, self._pool, self._session = requests, pool, session
-        self._handshake, self._streams = handshake, streams
+        self._shared, self.requests, self.session, self._revision = shared, shared.requests, session, revision
+        self._writer, self._streams = writer, streams
         self.incoming: list[IncomingRequest] = []
+        self._begun_at, self._thread = time.monotonic(), threading.get_ident()
+        self._changed = threading.Condition()
+
+    def _open(self) -> Optional[EventStream]:
+        """The event stream that this is from now on; None where it may not be one, or was answered."""
+        with self._changed:
+            if self.stream is None and self._streams and not self._decided:
+                self.stream = self._shared.make_stream(self.session, self._revision, self._writer, self.headers)
+                self._changed.notify_all()
+            return self.stream
+
+    def wait(self) -> None:
+        """Write what is posted until all is done."""
+        with waiting():
+            with self._changed:
+                self._changed.wait_for(lambda: self.done or self.stream is not None)
+            if self.stream is not None:
+                self.stream.serve()
+
+    def keep_alive(self, seconds: float) -> None:
+        """Send a comment if nothing was sent for so long; never waits, never raises."""
+        if self.stream is not None:
+            self.stream.keep_alive(seconds)
+        elif time.monotonic() - self._begun_at >= seconds:
+            stream = self._open()
+            if stream is not None:
+                stream.keep_alive(0)
+
+    def finish(self, line: bytes = b"") -> None:
+        """Send the last message, as the whole body if it is the first; or end without one. Never raises."""
+        with self._changed:
+            first, self._decided = not self._decided, True
+        if self.stream is not None:
+            self.stream.finish(line)
+        elif first:
+            status, headers = 200, STREAM_HEADERS
+            if line:
+                headers = [("Content-Type", JSON_TYPE)]
+                if self._shared.trace is not None:
+                    self._shared.trace("-->", line.rstrip(b"\n"))
+                found = None if self._revision.handshake else _CODE.match(line)
+                status = STATUS.get(int(found[1]), 200) if found else 200
+            try:
+                self._writer.send(status, [*headers, *self.headers], line)
+            except ConnectionLost as error:
+                log.debug("an answer could not be written: %s", error)
+        else:
+            return
+        with self._changed:
+            self.done = True  # not before: who is in `wait` takes the response for complete then
+            self._changed.notify_all()
 
     def cancel(self, reason: str) -> None:
         """The client has gone, or the session ends: nothing more is sent for what runs. Never blocks."""
@@ -104,43 +160,53 @@ class PostResponse(EventStream, Sink):
     def lost(self) -> None:
         """The client has gone, which cancels a request that stands alone. Never blocks."""
         self.cancel(GONE)
-        self.abandon()
+        with self._changed:
+            self._decided = self.done = True
+            self._changed.notify_all()
+        if self.stream is not None:
+            self.stream.abandon()
 
     # ------------------------------------------------------------ as a sink
 
     def send(self, line: bytes) -> None:
-        if not self._streams:
-            return
+        stream = self._open()
         try:
-            self.event(line)
+            if stream is not None:
+                stream.event(line)
         except ConnectionLost as error:
-            if not self._handshake:
+            if not self._revision.handshake:
                 self.lost()  # most writers have said so already
                 raise Cancelled(GONE) from error
+
+    def post(self, line: Line) -> None:
+        stream = self._open()
+        if stream is not None:
+            stream.post(line)
 
     def deliver(self, line: bytes, wait: bool) -> None:
         if not line:
             return
-        answer = partial(self.finish, line, 200 if self._handshake else status_of(line))
-        if wait:
-            answer()
+        if wait or self._thread == threading.get_ident():  # which waits in any case
+            self.finish(line)
         else:
-            self.spawn(answer)
+            self.spawn(partial(self.finish, line))
 
     def spawn(self, job: Job) -> None:
-        self._pool.spawn(job)
+        self._shared.pool.spawn(job)
 
     def release(self, seconds: float) -> bool:
-        return self._streams and super().release(seconds)
+        stream = self._open()
+        return stream is not None and stream.release(seconds)
 
-    def calls(self) -> Calls:
-        if self._session is None or not self._streams:
+    def asking(self) -> Calls:
+        if self.session is None or not self._streams:
             raise CapabilityNotSupported("the client cannot be asked on the way that this request came")
-        return Calls("http", self._ask, self.queue, beside=self._session.calls)
+        return self.session.calls(self._ask, self.post)
 
     def _ask(self, lines: bytes, deadline: Deadline = NEVER) -> bool:
-        for line in lines.splitlines(keepends=True):
-            self.event(line)
+        stream = self._open()
+        if stream is not None:
+            stream.event(lines)
         return True
 
 
@@ -152,18 +218,19 @@ class Session:
         end: Called when the client wants the session to end.
     """
 
+    peer: Optional[Peer] = None
+    unsolicited: Optional[EventStream] = None
+    """The stream for what belongs to no request."""
+    ended = shut = False
+    _calls: Optional[Calls] = None  # of all responses, made with the first question
+    _calls_lock = threading.Lock()
+
     def __init__(self, make_handler: MakeHandler, end: Callable[[Session], None]) -> None:
         self.id, self.key = secrets.token_urlsafe(32), secrets.token_hex(6)
         self.handler = make_handler(self.post, partial(end, self))
-        self.peer: Optional[Peer] = None
-        self.revision: Revision  # of the peer
-        self.calls = Calls("http", _nowhere, _nowhere)
-        self.unsolicited: Optional[EventStream] = None
         self.responses: list[PostResponse] = []
+        self.pending: list[Line] = []  # what `unsolicited` is to send, or the next one
         self.used_at = time.monotonic()
-        self.ended = self.shut = False
-        self._posted: Optional[deque[Line]] = None
-        self._lock = threading.Lock()
         self._numbers = count(1)
 
     def new_stream_name(self) -> str:
@@ -172,41 +239,29 @@ class Session:
 
     def stream(self, name: str) -> Optional[EventStream]:
         """The stream of this name, as long as it goes on; None where there is none."""
-        open_ones: list[EventStream] = list(self.responses)
-        if self.unsolicited is not None and not self.unsolicited.done:
-            open_ones.append(self.unsolicited)
-        return next((stream for stream in open_ones if stream.name == name), None)
+        streams = [self.unsolicited, *(response.stream for response in list(self.responses))]
+        return next((each for each in streams if each is not None and each.name == name and not each.done), None)
 
     @property
     def busy(self) -> bool:
         """Whether something runs or is open."""
-        stream = self.unsolicited
-        return bool(self.responses) or (stream is not None and stream.connected and not stream.done)
+        return bool(self.responses) or (self.unsolicited is not None and self.unsolicited.is_connected())
 
     def post(self, line: Line) -> None:
         """Have a notification sent that belongs to no request, as soon as there is a stream for it. Never blocks."""
-        with self._lock:
-            if self._posted is None:
-                self._posted = deque() if self.unsolicited is None else self.unsolicited.posted
-            self._posted.append(line)
-            stream = self.unsolicited
+        self.pending.append(line)
+        stream = self.unsolicited
         if stream is not None:
             stream.wake()
 
-    def listen(self, stream: EventStream) -> bool:
-        """Send what belongs to no request on this stream from now on; False when another one is connected."""
-        with self._lock:
-            before = self.unsolicited
-            if before is not None and before.connected:
-                return False
-            if self._posted is not None:
-                stream.posted = self._posted
-            else:
-                self._posted = stream.posted
-            self.unsolicited = stream
-        if before is not None:
-            before.abandon()
-        return True
+    def calls(self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]) -> Calls:
+        """Questions to the client that go this way; it answers those of all responses by POST."""
+        with self._calls_lock:
+            if self._calls is None:
+                self._calls = Calls("http", lambda *_: False, len)  # nothing is sent this way
+                if self.ended:
+                    self._calls.close(ConnectionLost("http: the session has ended"))
+        return self._calls.through(send, post)
 
     # ------------------------------------------------------------ what is no request
 
@@ -214,7 +269,7 @@ class Session:
         """The client answers a question, cancels a request or notifies."""
         if not isinstance(message, Notification):
             ending = message.result if isinstance(message, Response) else message
-            if message.id is None or not self.calls.settle(message.id, ending):
+            if message.id is None or self._calls is None or not self._calls.settle(message.id, ending):
                 log.debug("<-- an answer to %s, which nobody waits for", one_line(message.id))
         elif message.method == "notifications/cancelled":
             self._cancel(message.params.get("requestId"), message.params.get("reason"))
@@ -233,78 +288,60 @@ class Session:
             log.debug("cancelled: %s is unknown, finished or not the only one", one_line(id))
             return
         response, request = named[0]
-        alone = request.sink is response and response.requests.claim(request)
+        alone = request.batch is None and response.requests.claim(request)
         request.cancel(reason if isinstance(reason, str) else None)
         if alone:  # the answers of an array leave together
-            response.spawn(response.close)
+            response.spawn(response.finish)
 
     def end(self, reason: str) -> None:
         """Let go of everything. Idempotent."""
         if self.ended:
             return
-        self.ended = True
         cause = ConnectionLost(f"http: {reason}")
-        self.calls.close(cause)
+        with self._calls_lock:
+            self.ended = True
+        if self._calls is not None:
+            self._calls.close(cause)
         for response in list(self.responses):
             response.cancel(reason)
-            response.spawn(response.close)
+            response.spawn(response.finish)
         if self.unsolicited is not None:
-            self.unsolicited.close()
+            self.unsolicited.finish()
         self.handler.lost(cause)
 
     def __repr__(self) -> str:
         return f"<Session {self.key} {len(self.responses)} running>"  # never the id: who knows it is let in
 
 
-def _nowhere(*_: object) -> bool:
-    """The way of questions that belong to no request: there is none."""
-    raise CapabilityNotSupported("the client can be asked only while one of its requests runs")
-
-
 class Sessions:
-    """All sessions of one server, and its open streams. One timer ends unused sessions and sends comments.
-
-    Thread safety: all methods, from any thread.
+    """All sessions of one server. Thread-safe.
 
     Args:
         store: Forgets what it keeps of a session that has ended; None keeps nothing.
         most: How many there may be; None means no limit.
         ttl: Seconds after which one that is not used ends; None means never.
-        keepalive: Seconds within which a silent stream gets a comment; None sends none.
     """
 
-    def __init__(
-        self, store: Optional[EventStore], *, most: Optional[int], ttl: Optional[float], keepalive: Optional[float]
-    ) -> None:
-        self._store, self._most, self._ttl, self._keepalive = store, most, ttl, keepalive
-        periods = [seconds for seconds in (keepalive and keepalive / 2, ttl and ttl / LOOKS) if seconds]
-        self._period = min(periods) if periods else None
+    def __init__(self, store: Optional[EventStore], *, most: Optional[int], ttl: Optional[float]) -> None:
+        self._store, self._most, self._ttl = store, most, ttl
         self._sessions: dict[str, Session] = {}
-        self._streams: dict[EventStream, None] = {}
         self._lock = threading.Lock()
-        self._forget_look: Optional[Callable[[], None]] = None
-        self._closed = False
 
     def add(self, session: Session) -> None:
         """Take a new session in. Raises InternalError: there are too many."""
         if self._most is not None and len(self._sessions) >= self._most:
-            self._end_unused()
+            self.end_unused()
         with self._lock:
             if self._most is not None and len(self._sessions) >= self._most:
                 raise InternalError(f"there are {self._most} sessions already (max_sessions): try again later")
             self._sessions[session.id] = session
-        self._order_look()
 
     def find(self, id: str) -> Optional[Session]:
         """The session of this id, which is used now; None where there is none."""
         session = self._sessions.get(id)
-        if session is None:
+        if session is None or self._end_if_unused(session):
             return None
-        now = time.monotonic()
-        if self._is_unused(session, now):
-            self.end(session, "it was not used")
-            return None
-        session.used_at = now
+        session.used_at = time.monotonic()
         return session
 
     def end(self, session: Session, reason: str) -> None:
@@ -315,56 +352,25 @@ class Sessions:
         if self._store is not None:
             self._store.forget(session.key)
 
-    def _is_unused(self, session: Session, now: float) -> bool:
-        return self._ttl is not None and now - session.used_at > self._ttl and not session.busy
+    def _end_if_unused(self, session: Session) -> bool:
+        unused = self._ttl is not None and time.monotonic() - session.used_at > self._ttl and not session.busy
+        if unused:
+            self.end(session, "it was not used")
+        return unused
 
-    def _end_unused(self) -> None:
-        now = time.monotonic()
-        for session in list(self._sessions.values()):
-            if self._is_unused(session, now):
-                self.end(session, "it was not used")
-
-    def end_streams(self) -> None:
-        """End the streams for what belongs to no request."""
-        for session in list(self._sessions.values()):
-            if session.unsolicited is not None:
-                session.unsolicited.close()
+    def end_unused(self) -> None:
+        """End those that are not used."""
+        for session in self:
+            self._end_if_unused(session)
 
     def close(self, reason: str) -> None:
-        """End them all, and the timer's looks."""
-        with self._lock:
-            self._closed = True
-            if self._forget_look is not None:
-                self._forget_look()
-        for session in list(self._sessions.values()):
+        """End them all."""
+        for session in self:
             self.end(session, reason)
 
-    # ------------------------------------------------------------ the timer
-
-    def open_stream(self, stream: EventStream) -> None:
-        """A stream is open, which may be silent for long."""
-        self._streams[stream] = None
-        self._order_look()
-
-    def close_stream(self, stream: EventStream) -> None:
-        """It is open no more. Idempotent."""
-        self._streams.pop(stream, None)
-
-    def _order_look(self) -> None:
-        if self._forget_look is None and self._period is not None:
-            with self._lock:
-                if self._forget_look is None and not self._closed:
-                    self._forget_look = timer.after(self._period, self._look)
-
-    def _look(self) -> None:
-        self._end_unused()
-        if self._keepalive is not None:
-            for stream in list(self._streams):
-                stream.keep_alive(self._keepalive / 2)
-        with self._lock:
-            self._forget_look = None
-        if self._streams or self._sessions:
-            self._order_look()
+    def __iter__(self) -> Iterator[Session]:
+        """Those that there are now."""
+        return iter(list(self._sessions.values()))
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -1,6 +1,6 @@
 """Responses of an HTTP server that may be event streams, and the store that keeps events for clients that lose one.
 
-What comes out first decides whether a response is one JSON body or an event stream. A stream with a name outlives its
+The response to a POST is one JSON body, unless something comes before its answer. A stream with a name outlives its
 connection: its events have ids, a store keeps them, and it goes on where a client that comes back has left it.
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """
@@ -17,7 +17,7 @@ from ..engine.pool import waiting
 from ..engine.requests import Line
 from ..errors import ConnectionLost
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
-from .headers import JSON_TYPE, ResponseWriter
+from .headers import ResponseWriter
 
 log = logging.getLogger("minimcp.http")
 
@@ -26,6 +26,8 @@ RETRY_MS = 1000
 
 SHORT_BYTES = 1024
 """What is not longer is written at once where the peer takes anything at all."""
+
+Pairs = tuple[tuple[str, str], ...]
 
 STREAM_HEADERS = [
     ("Content-Type", MEDIA_TYPE), ("Cache-Control", "no-cache, no-transform"), ("X-Accel-Buffering", "no"),
@@ -53,8 +55,7 @@ class EventStore:
 
     def renew_in_fork(self) -> None:
         """Begin empty in a forked process: the streams are its parent's."""
-        self._streams: dict[str, deque[tuple[int, bytes]]] = {}
-        self._order: deque[str] = deque()
+        self._events: deque[tuple[str, int, bytes]] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -67,112 +68,76 @@ class EventStore:
             data: What it says.
         """
         with self._lock:
-            self._streams.setdefault(stream, deque()).append((number, data))
-            self._order.append(stream)
+            self._events.append((stream, number, data))
             self._bytes += len(data)
-            while len(self._order) > self._max_events or self._bytes > self._max_bytes:
-                oldest = self._order.popleft()
-                events = self._streams.get(oldest)
-                if events:  # else its session has ended
-                    self._bytes -= len(events.popleft()[1])
-                    if not events:
-                        del self._streams[oldest]
+            while len(self._events) > self._max_events or self._bytes > self._max_bytes:
+                self._bytes -= len(self._events.popleft()[2])
 
     def after(self, stream: str, number: int) -> Optional[list[tuple[int, bytes]]]:
         """The events of a stream behind this one; None when it is not known any more which they were."""
         with self._lock:
-            events = self._streams.get(stream)
-            if not events or not events[0][0] - 1 <= number <= events[-1][0]:
-                return None
-            return [event for event in events if event[0] > number]
+            events = [(place, data) for name, place, data in self._events if name == stream]
+        if not events or not events[0][0] - 1 <= number <= events[-1][0]:
+            return None
+        return events[number + 1 - events[0][0] :]
 
     def forget(self, session: str) -> None:
         """Drop the streams of a session: those whose names begin with this and a point."""
         with self._lock:
-            for name in [name for name in self._streams if name.startswith(session + ".")]:
-                events = self._streams.pop(name)
-                self._bytes -= sum(len(data) for _, data in events)
-            self._order = deque(name for name in self._order if name in self._streams)
+            self._events = deque(event for event in self._events if not event[0].startswith(session + "."))
+            self._bytes = sum(len(data) for _, _, data in self._events)
 
     def __repr__(self) -> str:
-        return f"<EventStore {len(self._order)} events, {self._bytes} bytes>"
+        return f"<EventStore {len(self._events)} events, {self._bytes} bytes>"
 
 
 class EventStream:
-    """One response: an event stream, or one JSON body if the answer is the first that it sends. Thread-safe.
+    """An event stream, which may outlive its connection. Thread-safe.
 
     Args:
         writer: Where it goes; None for a stream that is done, for a client that comes back to see how it ended.
-        headers: To send beside those of the body's kind.
-        store: Keeps the events; None keeps none, and the response ends with its connection.
+        headers: To send beside those of the stream.
+        store: Keeps the events; None keeps none, and the stream ends with its connection.
         name: Of the stream, no other has it; needed with a store.
         primed: Whether it begins with an event that has only an id.
         trace: Called with ("-->", line) for what is sent; None for no trace.
+        pending: Lines to be sent, which the streams of one session that follow each other share; None makes an own one.
 
     Attributes:
-        done: Turns true when nothing more will be sent.
-        begun: Whether the head of an event stream was sent.
+        done: Turns true when nothing more will be sent, and the last byte is written.
     """
 
     def __init__(
-        self,
-        writer: Optional[ResponseWriter],
-        *,
-        headers: tuple[tuple[str, str], ...] = (),
-        store: Optional[EventStore] = None,
-        name: str = "",
-        primed: bool = False,
-        trace: Optional[Trace] = None,
+        self, writer: Optional[ResponseWriter], *, headers: Pairs = (), store: Optional[EventStore] = None,
+        name: str = "", primed: bool = False, trace: Optional[Trace] = None, pending: Optional[list[Line]] = None,
     ) -> None:
-        self.name, self.done, self.begun = name, writer is None, False
-        self.posted: deque[Line] = deque()
-        """What `serve` is to write; the streams of one session that follow each other share it."""
-        self._writer, self._headers, self._store, self._primed, self._trace = writer, headers, store, primed, trace
-        self._frames: deque[tuple[int, bytes]] = deque()
+        self.name, self.done, self.writer = name, writer is None, writer
+        self._pending: list[Line] = [] if pending is None else pending
+        self._headers, self._store, self._primed, self._trace = headers, store, primed, trace
+        self._begun = False
         self._last = -1 if writer is None else 0
-        self._sent = 0
-        self._paused = False
         self._wrote_at = time.monotonic()
         self._write_lock = threading.RLock()  # orders what is written
         self._changed = threading.Condition()
 
     # ------------------------------------------------------------ sending
 
-    def begin(self) -> None:
-        """Be an event stream from now on, before there is anything to say. Raises ConnectionLost."""
-        with self._write_lock:
-            if self._writer is not None:
-                self._begin(self._writer)
-
-    def queue(self, line: bytes) -> None:
-        """Add an event, to be sent with the next one. Never blocks."""
-        if self.done:
-            return
-        if self._trace is not None:
-            self._trace("-->", line.rstrip(b"\n"))
-        with self._changed:
-            self._last += 1
-            if self._store is not None:
-                self._store.add(self.name, self._last, line)
-            self._frames.append((self._last, line))
-
     def event(self, line: bytes) -> None:
-        """Send an event. When all is done nothing is sent.
+        """Send an event, behind what was posted. When all is done nothing is sent.
 
         Raises:
             ConnectionLost: The peer is gone, and cannot come back for it.
 
         Blocks: until the peer takes it.
         """
-        self.queue(line)
+        self._pending.append(line)
         with self._write_lock:
             self._flush()
 
     def post(self, line: Line) -> None:
-        """Have lines sent by the thread that is in `serve`. Never blocks, never raises."""
-        with self._changed:
-            self.posted.append(line)
-            self._changed.notify_all()
+        """Have lines sent by the thread that is in `serve`, or with the next event. Never blocks, never raises."""
+        self._pending.append(line)
+        self.wake()
 
     def serve(self, writer: Optional[ResponseWriter] = None) -> None:
         """Write what is posted until all is done.
@@ -181,66 +146,64 @@ class EventStream:
             writer: Until then, or until the stream does not go there any more; None does not look.
         """
         def over() -> bool:
-            return self.done or (writer is not None and self._writer is not writer)
+            return self.done or (writer is not None and self.writer is not writer)
 
         with waiting():
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: over() or self.posted)
-                    if over():
-                        return
-                    line = self.posted.popleft()
+            while not over():
                 try:
-                    lines = line if isinstance(line, bytes) else line()
-                    for each in (lines or b"").splitlines(keepends=True):
-                        self.event(each)
+                    with self._write_lock:
+                        if writer is not None:
+                            self._write(b"")  # it begins before there is anything to say
+                        self._flush(over)
                 except ConnectionLost as error:
                     log.debug("%s", error)
+                with self._changed:
+                    self._changed.wait_for(lambda: over() or self._pending)
 
-    def _flush(self, *, at_once: bool = False) -> None:
-        while self._frames and not self._paused:
-            if at_once and not self._goes_at_once(self._frames[0][1]):
-                return
-            number, line = self._frames.popleft()
-            if number > self._sent and not self.done:
-                self._sent = number
-                self._write(format_event(line, id=f"{self.name}/{number}" if self.name else None))
+    def _flush(self, over: Callable[[], bool] = lambda: False) -> None:
+        """Send what is pending (write lock held)."""
+        while self._pending and not (self.done or over()):
+            line = self._pending.pop(0)
+            for each in ((line() if callable(line) else line) or b"").splitlines(keepends=True):
+                if self._trace is not None:
+                    self._trace("-->", each.rstrip(b"\n"))
+                self._last += 1
+                if self._store is not None:
+                    self._store.add(self.name, self._last, each)
+                elif self.writer is None:
+                    raise ConnectionLost("the client has gone")
+                self._write(format_event(each, id=f"{self.name}/{self._last}" if self.name else None))
 
-    def _goes_at_once(self, data: bytes) -> bool:
-        writer = self._writer
-        return writer is None or (len(data) <= SHORT_BYTES and writer.has_room())
-
-    def _write(self, data: bytes) -> None:
-        writer = self._writer
-        if writer is None:
-            if self._store is None:
-                raise ConnectionLost("the client has gone")
-            return  # it may come back for what is kept
+    def _write(self, data: bytes, retry: int = RETRY_MS) -> None:
+        """Write, if the client is there; with a store it may come back for what is kept (write lock held)."""
         try:
-            self._begin(writer)
-            writer.write(data)
+            self._begin(retry)
+            if self.writer is not None and data:
+                self.writer.write(data)
+                self._wrote_at = time.monotonic()
         except ConnectionLost:
-            self._writer = None
+            self.writer = None
             if self._store is None:
                 raise
-        self._wrote_at = time.monotonic()
 
-    def _begin(self, writer: ResponseWriter, retry: int = RETRY_MS) -> None:
-        if not self.begun:
-            self.begun = True
-            writer.begin(200, [*STREAM_HEADERS, *self._headers])
+    def _begin(self, retry: int = RETRY_MS) -> None:
+        if self.writer is not None and not self._begun:
+            self._begun = True
+            self.writer.begin(200, [*STREAM_HEADERS, *self._headers])
             if self._primed:
-                writer.write(format_event(b"", id=f"{self.name}/0", retry=retry))
+                self.writer.write(format_event(b"", id=f"{self.name}/0", retry=retry))
 
     def keep_alive(self, seconds: float) -> None:
         """Send a comment if nothing was sent for so long; never waits for another writer or the peer, never raises."""
-        if self._paused or not self._write_lock.acquire(blocking=False):
+        if not self._write_lock.acquire(blocking=False):
             return
         try:
-            self._flush(at_once=True)
-            silent = not (self.done or self._frames) and time.monotonic() - self._wrote_at >= seconds
-            if silent and self._goes_at_once(KEEP_ALIVE):
-                self._write(KEEP_ALIVE)
+            if self.done or self.writer is None or not self.writer.has_room():
+                return
+            if sum(SHORT_BYTES if callable(line) else len(line) for line in self._pending) < SHORT_BYTES:
+                self._flush()
+                if time.monotonic() - self._wrote_at >= seconds:
+                    self._write(KEEP_ALIVE)
         except ConnectionLost as error:
             log.debug("%s", error)
         finally:
@@ -248,48 +211,21 @@ class EventStream:
 
     # ------------------------------------------------------------ ending
 
-    def finish(self, line: bytes, status: int = 200) -> None:
-        """Send the last message, as the whole body if it is the first. Never raises.
-
-        Args:
-            line: The message.
-            status: Of the response, if this is all of it.
-        """
+    def finish(self, line: bytes = b"") -> None:
+        """Send what is pending and the last message, and end; without a message end at once. Never raises."""
         try:
             with self._write_lock:
-                if not (self.done or self.begun or self._frames):
-                    self.done = True
-                    if self._trace is not None:
-                        self._trace("-->", line.rstrip(b"\n"))
-                    if self._writer is not None:
-                        self._writer.send(status, [("Content-Type", JSON_TYPE), *self._headers], line)
-                else:
-                    self.queue(line)
-                    self._end(flush=True)
+                try:
+                    if line:
+                        self.event(line)
+                    if self.writer is not None and not self.done:
+                        self._begin()
+                        self.writer.end()
+                finally:
+                    self.done = True  # not before: who is in `serve` takes the response for complete then
         except ConnectionLost as error:
-            log.debug("an answer could not be written: %s", error)
+            log.debug("the end of a stream could not be written: %s", error)
         self.wake()
-
-    def close(self) -> None:
-        """End the response without another message. Idempotent, never raises."""
-        try:
-            with self._write_lock:
-                self._end(flush=False)
-        except ConnectionLost as error:
-            log.debug("%s", error)
-        self.wake()
-
-    def _end(self, *, flush: bool) -> None:
-        try:
-            if flush:
-                self._flush()
-        finally:
-            ended, self.done = self.done, True
-            if self._writer is not None and not ended:
-                if not self.begun:
-                    self._writer.begin(200, [*STREAM_HEADERS, *self._headers])
-                self.begun = True
-                self._writer.end()
 
     def abandon(self) -> None:
         """The peer is gone for good: nothing is sent any more. Never blocks."""
@@ -297,7 +233,7 @@ class EventStream:
         self.wake()
 
     def wake(self) -> None:
-        """Have those that are in `serve` look whether it is over."""
+        """Have those that are in `serve` look whether there is something to do."""
         with self._changed:
             self._changed.notify_all()
 
@@ -314,60 +250,45 @@ class EventStream:
         """
         retry = max(0, int(seconds * 1000))
         with self._write_lock:
-            writer = self._writer
-            if not self._primed or self._store is None or self.done:
+            if not self._primed or self.done:
                 return False
-            if writer is not None:
-                try:
-                    fresh = not self.begun
-                    self._begin(writer, retry)
-                    if not fresh:
-                        writer.write(b"retry: %d\n\n" % retry)
-                    writer.end()
-                except ConnectionLost as error:
-                    log.debug("%s", error)
-                self._writer = None
+            self._write(b"retry: %d\n\n" % retry if self._begun else b"", retry)
+            if self.writer is not None:
+                self.writer.end()
+                self.writer = None
         return True
 
     def resume(self, writer: ResponseWriter, number: int) -> bool:
         """Go on with another connection, behind the event of this number; False when that is not possible any more."""
-        if self._store is None:
-            return False
         with self._write_lock:
-            self._paused = True  # what comes meanwhile waits
-        missed = [] if number == self._last else self._store.after(self.name, number)
-        with self._write_lock:
-            self._paused = False
+            missed = [] if number == self._last or self._store is None else self._store.after(self.name, number)
             if missed is None:
-                self._flush()
                 return False
-            if self._writer is not None:
-                self._writer.end()
-            self._writer, self._sent, self.begun = writer, number, True
-            self._frames.extendleft(reversed(missed))
+            if self.writer is not None:
+                self.writer.end()
+            self.writer, self._begun = writer, True
             try:
                 writer.begin(200, [*STREAM_HEADERS, *self._headers])
-                while self._frames:
-                    at, line = self._frames.popleft()
-                    if at > self._sent:
-                        self._sent = at
-                        writer.write(format_event(line, id=f"{self.name}/{at}"))
+                for at, line in missed:
+                    writer.write(format_event(line, id=f"{self.name}/{at}"))
                 if self.done:
                     writer.end()
             except ConnectionLost:
-                self._writer = None
+                self.writer = None
         self.wake()
         return True
 
-    @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether this goes anywhere now."""
-        return self._writer is not None
+        writer = self.writer
+        if writer is not None:
+            writer.look()
+        return self.writer is not None and not self.done
 
     def leave(self, writer: ResponseWriter) -> None:
         """The connection of this writer is gone; where the client cannot come back that is the end. Never blocks."""
-        if self._writer is writer:
-            self._writer = None
+        if self.writer is writer:
+            self.writer = None
         if self._store is None:
             self.done = True
         self.wake()

@@ -29,19 +29,6 @@ proxy that cannot do so answers with status 502 instead."""
 _PIECE_BYTES = 64 * 1024
 
 
-class Recorder(ResponseWriter):
-    """Keeps a response that is one body. Its peer, who waits for the call to return, is never gone."""
-
-    gone = False
-    response: Optional[HttpResponse] = None
-
-    def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        self.response = HttpResponse(status, headers, body)
-
-    def on_gone(self, callback: Callable[[], None]) -> None:
-        pass
-
-
 class Mailbox(ResponseWriter, Iterator[bytes]):
     """A response that one thread writes and another one reads; the pieces of its body, as an iterator with `close`.
 
@@ -131,19 +118,18 @@ def respond(server: Endpoint, request: HttpRequest, *, stream: bool, patience: O
         stream: Whether the body may be an iterator, which is drained while a handler runs on another thread.
         patience: Seconds after which an iterator that nobody drains counts as dropped; None never does.
     """
-    if not stream or server.closing:
-        recorder = Recorder()
-        server.serve(request, recorder, streams=False)
-        return recorder.response or HttpResponse(500, [])
     mailbox = Mailbox(patience)
 
     def serve() -> None:
         try:
-            server.serve(request, mailbox)
+            server.serve(request, mailbox, streams=stream)
         finally:
             mailbox.end()
 
-    server.pool.spawn(serve)
+    if stream and not server.closing:
+        server.pool.spawn(serve)
+    else:
+        serve()
     return mailbox.response()
 
 

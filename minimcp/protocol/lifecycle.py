@@ -9,7 +9,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, ClassVar, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ..errors import (
     CapabilityNotSupported,
@@ -128,6 +128,8 @@ class Handshake:
     revision: Revision
     peer: Peer
     instructions: Optional[str] = None
+    envelope: ClassVar[Mapping[str, Json]] = {}
+    """What every request carries in ``_meta`` (client)."""
 
     @classmethod
     def opened_by(cls, params: Mapping[str, Json], served: Sequence[Revision], *, strict: bool) -> Handshake:
@@ -184,18 +186,6 @@ class Handshake:
         peer = Peer(revision, info=info, capabilities=capabilities)
         return cls(revision, peer, instructions if isinstance(instructions, str) else None)
 
-    def add_envelope(self, params: Mapping[str, Json], meta: Mapping[str, Json]) -> dict[str, Json]:
-        """The params as this era sends them (client); `meta` is what the call itself wants to carry."""
-        return {**params, "_meta": {**params.get("_meta", {}), **meta}} if meta else dict(params)
-
-    def strip_envelope(self, method: str, result: dict[str, Json]) -> dict[str, Json]:
-        """A result as it came, checked for what this era demands (client)."""
-        return result
-
-    def is_asking(self, result: Mapping[str, Json]) -> bool:
-        """Whether a result is no result but questions to the client (client)."""
-        return False
-
 
 @dataclass(eq=False)
 class PerRequest:
@@ -229,10 +219,6 @@ class PerRequest:
             envelope[CLIENT_KEY] = dict(info)
         return envelope
 
-    def add_envelope(self, params: Mapping[str, Json], meta: Mapping[str, Json]) -> dict[str, Json]:
-        """The params as this era sends them (client); `meta` is what the call itself wants to carry."""
-        return {**params, "_meta": {**params.get("_meta", {}), **meta, **self.envelope}}
-
     def adopt(self, error: UnsupportedRevision) -> bool:
         """Whether a request that was refused for its revision is worth sending once more (client).
 
@@ -244,21 +230,6 @@ class PerRequest:
             self.revision = revision
             self.envelope = {**self.envelope, VERSION_KEY: revision.name}
         return revision is not None
-
-    def strip_envelope(self, method: str, result: dict[str, Json]) -> dict[str, Json]:
-        """A result as it came, checked for what this era demands (client).
-
-        Raises:
-            ProtocolViolation: It says it is a kind of result that this client does not know, or not from this method.
-        """
-        kind = result.get("resultType", "complete")
-        if kind != "complete" and (kind != INPUT_REQUIRED or method not in self.revision.asking_methods):
-            raise ProtocolViolation(f"a result of {method} is complete, not {one_line(kind)}", result)
-        return result
-
-    def is_asking(self, result: Mapping[str, Json]) -> bool:
-        """Whether a result is no result but questions to the client (client)."""
-        return result.get("resultType") == INPUT_REQUIRED
 
 
 # ---------------------------------------------------------------- a server's session

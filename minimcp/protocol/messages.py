@@ -56,13 +56,7 @@ def is_id(value: Json) -> bool:
 
 
 # Functional syntax, since a class with NamedTuple as its direct base cannot define __new__.
-_RequestFields = NamedTuple("_RequestFields", [("id", Id), ("method", str), ("params", dict[str, Json])])
-_NotificationFields = NamedTuple("_NotificationFields", [("method", str), ("params", dict[str, Json])])
-_ResponseFields = NamedTuple("_ResponseFields", [("id", Id), ("result", dict[str, Json])])
-_FailureFields = NamedTuple("_FailureFields", [("id", Optional[Id]), ("code", int), ("message", str), ("data", Json)])
-
-
-class Request(_RequestFields):
+class Request(NamedTuple("Request", [("id", Id), ("method", str), ("params", dict[str, Json])])):
     """A call that is answered by a `Response` or a `Failure`. Params that are left out are the same as empty ones.
 
     Raises:
@@ -72,12 +66,16 @@ class Request(_RequestFields):
     __slots__ = ()
 
     def __new__(cls, id: Id, method: str, params: Optional[dict[str, Json]] = None) -> Request:
-        if not is_id(id):
+        if type(id) is not int and not is_id(id):
             raise ValueError(f"a request's id is a string or an integer, not {id!r}")
-        return tuple.__new__(cls, (id, *_method_and_params(method, params)))
+        if not isinstance(method, str) or not method:
+            raise ValueError(f"a method is a text, not {method!r}")
+        if params is not None and not isinstance(params, dict):
+            raise ValueError(f"params is an object, not {type(params).__name__}")
+        return tuple.__new__(cls, (id, method, {} if params is None else params))
 
 
-class Notification(_NotificationFields):
+class Notification(NamedTuple("Notification", [("method", str), ("params", dict[str, Json])])):
     """A message that is not answered.
 
     Raises:
@@ -87,10 +85,10 @@ class Notification(_NotificationFields):
     __slots__ = ()
 
     def __new__(cls, method: str, params: Optional[dict[str, Json]] = None) -> Notification:
-        return tuple.__new__(cls, _method_and_params(method, params))
+        return tuple.__new__(cls, Request(0, method, params)[1:])
 
 
-class Response(_ResponseFields):
+class Response(NamedTuple("Response", [("id", Id), ("result", dict[str, Json])])):
     """The result of a request.
 
     Raises:
@@ -105,7 +103,7 @@ class Response(_ResponseFields):
         return tuple.__new__(cls, (id, result))
 
 
-class Failure(_FailureFields):
+class Failure(NamedTuple("Failure", [("id", Optional[Id]), ("code", int), ("message", str), ("data", Json)])):
     """The error response to a request; `id` is None where the request's id could not be read.
 
     Raises:
@@ -123,14 +121,6 @@ class Failure(_FailureFields):
 
 
 Message = Union[Request, Notification, Response, Failure]
-
-
-def _method_and_params(method: Json, params: Json) -> tuple[str, dict[str, Json]]:
-    if not isinstance(method, str) or not method:
-        raise ValueError(f"a method is a text, not {method!r}")
-    if params is not None and not isinstance(params, dict):
-        raise ValueError(f"params is an object, not {type(params).__name__}")
-    return method, {} if params is None else params
 
 
 class InvalidMessage(NamedTuple):
@@ -199,36 +189,30 @@ def _message(value: Json) -> Union[Message, InvalidMessage]:
     """The message that a decoded value is."""
     if type(value) is not dict:
         return InvalidMessage(INVALID_REQUEST, "a message is an object")
-    method = value.get("method")
+    method, id = value.get("method"), value.get("id")
     if value.get("jsonrpc") != "2.0":
         return _invalid(value, INVALID_REQUEST, 'a message has "jsonrpc": "2.0"')
-    if type(method) is not str:
-        return _response(value)
-    params = value.get("params", {})
-    if not method:
-        return _invalid(value, INVALID_REQUEST, "a method is a non-empty string")
-    if type(params) is not dict:
-        return _invalid(value, INVALID_PARAMS, "params is an object")
-    if "id" not in value:
-        return tuple.__new__(Notification, (method, params))
-    id = value["id"]
-    if type(id) is not int and not is_id(id):
-        return _invalid(value, INVALID_REQUEST, "an id is a string or an integer")
-    return tuple.__new__(Request, (id, method, params))
-
-
-def _response(value: dict[str, Json]) -> Union[Message, InvalidMessage]:
-    """The response or error response that an object without a usable method is."""
-    id, has_result, has_error = value.get("id"), "result" in value, "error" in value
-    if "method" in value or has_result == has_error:
+    if type(method) is str:
+        params = value.get("params", {})
+        if not method:
+            return _invalid(value, INVALID_REQUEST, "a method is a non-empty string")
+        if type(params) is not dict:
+            return _invalid(value, INVALID_PARAMS, "params is an object")
+        if "id" not in value:
+            return tuple.__new__(Notification, (method, params))
+        if type(id) is not int and not is_id(id):
+            return _invalid(value, INVALID_REQUEST, "an id is a string or an integer")
+        return tuple.__new__(Request, (id, method, params))
+    if "method" in value or ("result" in value) is ("error" in value):
         return _invalid(value, INVALID_REQUEST, "a message has a method, a result or an error, and one of them only")
-    if has_result:
-        if not is_id(id) or type(value["result"]) is not dict:
+    has_id = type(id) is int or is_id(id)
+    if "result" in value:
+        if not has_id or type(value["result"]) is not dict:
             return _invalid(value, INVALID_REQUEST, "a result is an object and names its request's id")
         return tuple.__new__(Response, (id, value["result"]))
     error = value["error"]
     well_made = type(error) is dict and type(error.get("code")) is int and type(error.get("message")) is str
-    if not well_made or not (id is None or is_id(id)):
+    if not well_made or not (id is None or has_id):
         return _invalid(value, INVALID_REQUEST, "an error has an integer code, a message and its request's id")
     return tuple.__new__(Failure, (id, error["code"], error["message"], error.get("data")))
 

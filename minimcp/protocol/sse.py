@@ -46,10 +46,14 @@ class EventReader:
         self.last_id = ""
         self.retry: Optional[int] = None
         self._max_bytes = max_bytes
+        self.begin()
+
+    def begin(self) -> None:
+        """Another connection goes on with the stream: what was begun is dropped."""
         self._line = bytearray()
         self._after_cr, self._at_start = False, True
         self._data: Optional[bytearray] = None
-        self._event = self._id = ""
+        self._event, self._id = "", self.last_id
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that are complete with these bytes; take them all before the next `feed`.

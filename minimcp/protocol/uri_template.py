@@ -2,16 +2,17 @@
 
 Nothing is resolved or fetched, and a URI is compared as it is written, but for the case of the digits of an escape.
 
-Matching is our own, since the RFC has none: it finds values whose expansion is the URI, in linear time. A template is a
-row of steps, texts and gaps. From the last step to the first, `_fitting` marks the positions of the URI from which the
-rest of the row fits; then one pass from the left gives each gap the most that leads to a marked position. So nothing
-is tried twice.
+Matching is our own, since the RFC has none: it finds values whose expansion is the URI. A template is a row of steps,
+texts and gaps. For each step the positions of the URI from which the rest of the row fits are the bits of one integer;
+they are found from the last step to the first, in a few operations on whole integers. Then one pass from the left gives
+each gap the most that leads to such a position. So nothing is tried twice, whatever the URI says.
 https://www.rfc-editor.org/rfc/rfc6570  https://www.rfc-editor.org/rfc/rfc3986
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 from urllib.parse import unquote
 
@@ -86,8 +87,8 @@ class UriTemplate:
         self.variables = tuple(dict.fromkeys(each.name for part in expressions for each in part.variables))
         """The names, in the order of their first use."""
         one_query = _NEIGHBOURS.sub(lambda found: re.sub(r"\}\{[&;]", ",", found.group()), text)
-        self._steps = tuple(_steps(list(_parse(one_query))))
         self._start = _comparable(escaped(text.partition("{")[0]))
+        self._steps = tuple(_steps(list(_parse(one_query[len(text.partition("{")[0]):]))))
 
     def __repr__(self) -> str:
         return f"<UriTemplate {self.text!r}>"
@@ -96,14 +97,11 @@ class UriTemplate:
     def shape(self) -> str:
         """The same for templates that match the same URIs: the text, with numbers for the names that no URI shows."""
         numbers = {name: str(number) for number, name in enumerate(self.variables)}
-        pieces = []
-        for part in self._parts:
-            if isinstance(part, _Expression):
-                operator, variables = part
-                known = variables if operator.named else [each._replace(name=numbers[each.name]) for each in variables]
-                part = f"{{{operator} {known}}}"
-            pieces.append(part)
-        return "".join(pieces)
+        return repr([
+            part if isinstance(part, str) or part.operator.named
+            else (part.operator, [each._replace(name=numbers[each.name]) for each in part.variables])
+            for part in self._parts
+        ])
 
     def expand(self, values: Mapping[str, Any]) -> str:
         """The URI for these values, by all four levels of RFC 6570.
@@ -141,7 +139,8 @@ class UriTemplate:
             return None
         values: dict[str, str] = {}
         try:
-            found = [pair for gap, text in _walk(self._steps, uri) for pair in _values(gap, text)]
+            taken = _walk(self._steps, uri[len(self._start):])
+            found = [pair for gap, text in taken for pair in _values(gap, text)]
         except ValueError:
             return None
         for variable, value in sorted(found, key=lambda each: -(each[0].limit or 10_000)):  # whole values come first
@@ -160,26 +159,21 @@ def _parse(text: str) -> Iterator[_Part]:
         ValueError: It is malformed.
     """
     for index, piece in enumerate(re.split(r"\{([^{}]*)\}", text)):
-        bad = None if index % 2 else _NO_LITERAL.search(piece)
+        if index % 2:
+            sign = piece[:1] if piece[:1] in _OPERATORS else ""
+            read = [_VARIABLE.fullmatch(each) for each in piece[len(sign):].split(",")]
+            if not all(read):
+                raise ValueError(f"{{{one_line(piece)}}} is no expression of a URI template")
+            variables = [_Variable(each[1], int(each[2]) if each[2] else None, bool(each[3])) for each in read if each]
+            yield _Expression(_OPERATORS[sign], tuple(variables))
+            continue
+        bad = _NO_LITERAL.search(piece)
         if bad and bad.group() == "{":
             raise ValueError(f"a brace is not closed in the URI template '{one_line(text)}'")
         if bad:
             raise ValueError(f"'{one_line(bad.group())}' must be percent-encoded in a URI template")
-        if index % 2:
-            yield _expression(piece)
-        elif piece:
+        if piece:
             yield piece
-
-
-def _expression(body: str) -> _Expression:
-    sign = body[:1] if body[:1] in _OPERATORS else ""
-    variables = []
-    for each in body[len(sign):].split(","):
-        read = _VARIABLE.fullmatch(each)
-        if not read:
-            raise ValueError(f"{{{one_line(body)}}} is no expression of a URI template")
-        variables.append(_Variable(read[1], int(read[2]) if read[2] else None, bool(read[3])))
-    return _Expression(_OPERATORS[sign], tuple(variables))
 
 
 def escaped(text: str, pattern: re.Pattern[str] = _ILLEGAL) -> str:
@@ -236,18 +230,20 @@ class _Gap(NamedTuple):
 
     operator: _Operator
     variables: tuple[_Variable, ...]
-    run: re.Pattern[str]
-    """One or more of the characters that it may take."""
+    characters: str
+    """It takes one or more of these."""
     first: str = ""
     """What begins parameters, and is missing when all of them are; "" for other gaps."""
 
 
 _Step = Union[str, _Gap]
 
+_UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~%"
+
 
 def _comparable(uri: str) -> str:
     """The digits of an escape have no case."""
-    return _ESCAPE.sub(lambda escape: escape.group().upper(), uri)
+    return _ESCAPE.sub(lambda escape: escape.group().upper(), uri) if "%" in uri else uri
 
 
 def _steps(parts: Sequence[_Part]) -> Iterator[_Step]:
@@ -256,7 +252,7 @@ def _steps(parts: Sequence[_Part]) -> Iterator[_Step]:
         if isinstance(part, str):
             yield _comparable(escaped(part))
         elif part.operator.named:
-            yield _Gap(*part, _run_of("=" + part.operator.separator), part.operator.first)
+            yield _Gap(*part, _UNRESERVED + "=" + part.operator.separator, part.operator.first)
         else:
             operator, later = part.operator, "".join(shown[index + 1:])
             reserved = ":/[]@!$&'()*+,;=" + "".join(sign for sign in "?#" if sign not in later)
@@ -264,56 +260,56 @@ def _steps(parts: Sequence[_Part]) -> Iterator[_Step]:
                 more = reserved if operator.reserved else operator.separator if each.explode else ""
                 if number or operator.first:
                     yield operator.separator if number else operator.first
-                yield _Gap(operator, (each,), _run_of(more))
+                yield _Gap(operator, (each,), _UNRESERVED + more)
 
 
-def _run_of(more: str) -> re.Pattern[str]:
-    return re.compile(rf"[A-Za-z0-9\-._~%{re.escape(more)}]+")
+@lru_cache(maxsize=1000)
+def _digits(characters: str) -> bytes:
+    """A table for `bytes.translate`: the digit 1 for these characters, 0 for all others."""
+    return bytes(b"01"[chr(code) in characters] for code in range(256))
 
 
 def _walk(steps: Sequence[_Step], uri: str) -> list[tuple[_Gap, str]]:
-    """The piece of the URI that each gap takes.
+    """The piece of the URI that each gap takes. Positions are counted from its end, where 0 is.
 
     Raises:
         ValueError: The steps do not fit.
     """
-    fits = [bytearray(len(uri)) + b"\1"]
+    text = b"\0" + uri.encode()  # one more in front, so that it is no empty number
+
+    def where(characters: str) -> int:
+        return int(text.translate(_digits(characters)), 2)
+
+    inside = where("%") | where("%") >> 1  # positions between the characters of an escape, where no step ends
+    fits = [1]
     for step in reversed(steps):
-        fits.append(_fitting(step, uri, fits[-1]))
-        for escape in _ESCAPE.finditer(uri):
-            fits[-1][escape.start() + 1:escape.end()] = b"\0\0"
-    if not fits.pop()[0]:
-        raise ValueError(uri)
-    here, taken = 0, []
-    for step in steps:
-        goals = fits.pop()
+        before = fits[-1]
         if isinstance(step, str):
-            here += len(step)
-            continue
-        begin = here + len(step.first)
-        run = step.run.match(uri, begin) if uri.startswith(step.first, here) else None
-        there = goals.rfind(1, begin + 1, run.end() + 1) if run else -1
-        if there > 0:
-            taken.append((step, uri[begin:there]))
-            here = there
+            for character in reversed(step):
+                before = (before & where(character)) << 1
+        else:
+            runs = where(step.characters)
+            # The sum takes each position through the rest of its run of characters, all runs at once.
+            before = ((((before & runs) + runs) ^ runs | before) & runs) << 1
+            if step.first:
+                before = (before & where(step.first)) << 1 | fits[-1]
+        fits.append(before & ~inside)
+    here, taken = len(uri), []
+    if not fits.pop() >> here & 1:
+        raise ValueError(uri)
+    for step in steps:
+        goals, begin = fits.pop(), here - len(step if isinstance(step, str) else step.first)
+        if isinstance(step, str):
+            here = begin
+        elif uri.startswith(step.first, len(uri) - here):
+            below = (1 << begin) - 1
+            end = (~where(step.characters) & below).bit_length()  # of the run of characters
+            reached = (goals & below) >> end
+            if reached:
+                there = end + (reached & -reached).bit_length() - 1
+                taken.append((step, uri[len(uri) - begin:len(uri) - there]))
+                here = there
     return taken
-
-
-def _fitting(step: _Step, uri: str, after: bytearray) -> bytearray:
-    """The positions, each marked by 1, from which a step leads to one of the marked positions `after` it."""
-    before = bytearray(len(after))
-    if isinstance(step, str):
-        for found in re.finditer(f"(?={re.escape(step)})", uri):
-            before[found.start()] = after[found.start() + len(step)]
-        return before
-    for run in step.run.finditer(uri):
-        start, last = run.start(), after.rfind(1, run.start() + 1, run.end() + 1)
-        before[start:max(start, last)] = b"\1" * (last - start)
-    if step.first:
-        leads, before = before, bytearray(after)
-        for found in re.finditer(re.escape(step.first), uri):
-            before[found.start()] |= leads[found.end()]
-    return before
 
 
 def _values(gap: _Gap, text: str) -> Iterator[tuple[_Variable, str]]:
@@ -322,25 +318,21 @@ def _values(gap: _Gap, text: str) -> Iterator[tuple[_Variable, str]]:
     Raises:
         ValueError: The text is none that expansion makes, or a value could lead a handler astray.
     """
-    operator = gap.operator
+    operator, given = gap.operator, dict[str, list[str]]()
     joiner = "," if operator.named else operator.separator
-    given: dict[str, list[str]] = {}
-    if operator.named:
-        for piece in text.split(operator.separator):
-            name, _, value = piece.partition("=")
-            given.setdefault(name, []).append(value)
-    else:
-        is_list = gap.variables[0].explode and not operator.reserved
-        given[_comparable(gap.variables[0].name)] = text.split(joiner) if is_list else [text]
+    is_list = operator.named or (gap.variables[0].explode and not operator.reserved)
+    for piece in text.split(operator.separator) if is_list else [text]:
+        name, _, value = piece.partition("=") if operator.named else (_comparable(gap.variables[0].name), "", piece)
+        given.setdefault(name, []).append(value)
     for variable in gap.variables:
-        members = [_decoded(operator, member) for member in given.get(_comparable(variable.name), ())]
+        members = [_decoded(operator, member) for member in given.pop(_comparable(variable.name), ())]
         doubled = len(members) > 1 and not variable.explode
         unclear = variable.explode and not operator.reserved and any(joiner in each for each in members)
         if doubled or unclear or ("" in members and not operator.named):
             raise ValueError(text)
         if members:
             yield variable, joiner.join(members)
-    if given.keys() - {_comparable(variable.name) for variable in gap.variables}:
+    if given:
         raise ValueError(text)  # a parameter that the template does not have
 
 

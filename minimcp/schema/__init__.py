@@ -6,9 +6,8 @@ check of a schema, and `compile_peer_check` of one that a peer sent. What they r
 
 from __future__ import annotations
 
-from .annotations import kind_of as kind_of, write_any as write_any
+from .annotations import Limits as Limits, kind_of as kind_of, write_any as write_any
 from .checker import compile_check as compile_check, compile_peer_check as compile_peer_check
-from .constraints import Limits as Limits
 from .kinds import Kind as Kind
 from .mismatch import Mismatch as Mismatch
-from .signature import Parameter as Parameter, Signature as Signature, read_signature as read_signature
+from .signature import Signature as Signature, read_signature as read_signature

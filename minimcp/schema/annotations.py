@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import typing
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple, Union
+from math import isfinite
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
-from . import kinds
-from .constraints import narrowed
-from .hints import no_class, no_type
-from .introspection import Scope, is_union
-from .kinds import CLASSES, JSON_TYPES, SCALARS, Convert, Kind
-from .mismatch import NOTHING, Mismatch
-from .records import class_with_fields
+from ..types import Wire
+from . import introspection, kinds
+from .checker import compile_validator
+from .introspection import Member, Scope, is_union
+from .kinds import CLASSES, JSON_TYPES, OBJECTS, SCALARS, Convert, Field, Kind
+from .mismatch import NOTHING, Mismatch, no_class, no_type
 
-Schema = Dict[str, Any]
+Schema = dict[str, Any]
 
 _LISTS = ("Sequence", "MutableSequence", "Iterable", "Collection")
-_ABSTRACT: Dict[str, type] = {
+_ABSTRACT: dict[str, type] = {
     **dict.fromkeys(_LISTS, list), "Mapping": dict, "MutableMapping": dict, "Set": frozenset, "MutableSet": set,
 }  # fmt: skip
 """What values of the classes of `collections.abc` become."""
+
+_REFERENCE = re.compile(r'"\$ref": "#/\$defs/([^"]*)"')
+"""In a schema that is written as JSON."""
 
 _WRAPPERS = ("Required", "NotRequired", "ReadOnly", "Final", "InitVar")
 
@@ -64,7 +70,7 @@ def write_any(value: Any) -> Any:
 
 
 _ANYTHING = kinds.anything(write_any)
-_LIST, _OBJECT = kinds.array(_ANYTHING), kinds.mapping(kinds.free_name(), _ANYTHING)
+_LIST, _OBJECT = kinds.array(_ANYTHING), kinds.mapping(kinds.FREE_NAME, _ANYTHING)
 
 
 @lru_cache(maxsize=512)
@@ -92,10 +98,10 @@ class Builder:
         content: Classes whose instances are sent as they are: `kind` raises ContentClass for what is made of them.
     """
 
-    def __init__(self, *, writing: bool = False, content: Tuple[type, ...] = ()) -> None:
+    def __init__(self, *, writing: bool = False, content: tuple[type, ...] = ()) -> None:
         self.writing, self.content = writing, content
-        self.definitions: Dict[str, Schema] = {}
-        self._named: Dict[Any, Kind] = {}
+        self.definitions: dict[str, Schema] = {}
+        self._named: dict[Any, Kind] = {}
 
     def kind(self, annotation: Any, scope: Scope) -> Kind:
         """The kind of `annotation`; that of a class with fields is a ``$ref`` to its definition here.
@@ -160,7 +166,7 @@ class Builder:
             return kind
 
     def _forward(self, annotation: Any, scope: Scope) -> Kind:
-        """A name in quotes. It may be that of the alias it stands in: ``Json = Union[str, List["Json"]]``."""
+        """A name in quotes. It may be that of the alias it stands in: ``Json = Union[str, list["Json"]]``."""
         name = getattr(annotation, "__forward_arg__", annotation)
         real = scope.resolve(annotation)
         if isinstance(real, type) or not name.isidentifier() or typing.get_origin(real) is None:
@@ -174,21 +180,21 @@ class Builder:
             return self.kind(Union[variable.__constraints__], scope)
         return self.kind(Any if variable.__bound__ is None else variable.__bound__, scope)
 
-    def _union(self, members: List[Kind]) -> Kind:
-        unlike: List[Kind] = []
+    def _union(self, members: list[Kind]) -> Kind:
+        unlike: list[Kind] = []
         for kind in members:
             if all((kind.schema, kind.writes) != (other.schema, other.writes) for other in unlike):
                 unlike.append(kind)
         return unlike[0] if len(unlike) == 1 else kinds.union(unlike)
 
-    def _alias(self, alias: Any, arguments: Tuple[Any, ...], scope: Scope) -> Kind:
+    def _alias(self, alias: Any, arguments: tuple[Any, ...], scope: Scope) -> Kind:
         variables = dict(zip(alias.__type_params__, map(scope.resolved, arguments)))
         inner = scope._replace(variables={**scope.variables, **variables})
         return self.named(
             (alias, arguments), alias.__name__, lambda _: self.kind(inner.resolve(alias.__value__), inner), JSON_TYPES
         )
 
-    def _class(self, cls: type, arguments: Tuple[Any, ...], scope: Scope) -> Kind:
+    def _class(self, cls: type, arguments: tuple[Any, ...], scope: Scope) -> Kind:
         if issubclass(cls, self.content):
             raise ContentClass(no_class(cls))
         known = SCALARS.get(cls) or CLASSES.get(cls) or kinds.of_base(cls, writing=self.writing)
@@ -207,7 +213,7 @@ class Builder:
         if cls is dict:
             key, item = arguments or (Any, Any)
             return kinds.mapping(self._key(key, scope), self.kind(item, scope))
-        return class_with_fields(self, cls, tuple(map(scope.resolved, arguments)))
+        return self._with_fields(cls, tuple(map(scope.resolved, arguments)))
 
     def _member(self, annotation: Any, scope: Scope) -> Kind:
         kind = self.kind(annotation, scope)
@@ -220,15 +226,96 @@ class Builder:
     def _key(self, annotation: Any, scope: Scope) -> Kind:
         kind = self.kind(annotation, scope)
         if kind.exact is int:
-            return kinds.integer_key()
+            return kinds.integer_name()
         if kind.label == _ANYTHING.label:
-            return kinds.free_name()
+            return kinds.FREE_NAME
         if kind.accepts != {str}:
             raise TypeError(f"the names of a JSON object are strings: a dict key cannot be {kind.label}")
         return kind
 
+    def _with_fields(self, cls: Any, arguments: tuple[Any, ...]) -> Kind:
+        """The kind of a class that lists its fields.
+
+        Args:
+            cls: The class, without its type arguments.
+            arguments: Those; none for a class that is not generic.
+
+        Raises:
+            TypeError: It is no such class, or one of its fields has no JSON form.
+        """
+        name = "_".join([cls.__name__, *map(_name_part, arguments)])
+        pydantic: Any = sys.modules.get("pydantic")
+        if hasattr(pydantic, "BaseModel") and issubclass(cls, pydantic.BaseModel):
+            accepts = JSON_TYPES if issubclass(cls, getattr(pydantic, "RootModel", ())) else OBJECTS
+            return self.named((cls, arguments), name, lambda own: self._pydantic(cls, own, accepts), accepts)
+        members = introspection.members_of(cls)
+        if members is None or issubclass(cls, Wire):  # a dataclass, but its JSON form is another
+            raise TypeError(no_class(cls))
+        variables = introspection.variables_of(cls, arguments)
+        return self.named((cls, arguments), name, lambda _: self._record(cls, members, variables))
+
+    def _record(self, cls: Any, members: Sequence[Member], variables: Mapping[Any, Any]) -> Kind:
+        annotations: dict[str, tuple[Any, Scope]] = {}
+        for owner in reversed(cls.__mro__):
+            scope = Scope.of_class(owner, variables)
+            own = introspection.annotations_of(owner)
+            annotations.update({name: (annotation, scope) for name, annotation in own.items()})
+        made_doc = (cls.__doc__ or "").startswith(f"{cls.__name__}(")  # by the decorator or class statement
+        text, texts = introspection.read_docstring(None if made_doc else vars(cls).get("__doc__"))
+        declared, taken = [], []
+        for each in members:
+            annotation, scope = annotations.get(each.attribute, (each.annotation, Scope.of_class(cls, variables)))
+            description = each.description or texts.get(each.attribute, "")
+            try:
+                kind = self.field(annotation, scope, default=each.default, description=description)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"field {each.attribute!r} of {cls.__qualname__}: {error}") from error
+            required = introspection.is_required(scope.resolve(annotation), each.required)
+            declared.append(Field(each.name, required, kind, each.attribute))
+            taken += declared[-1:] if each.taken else []
+        is_dict = issubclass(cls, dict)
+        shown = declared if self.writing else taken
+        schema = kinds.record_schema(shown, all_required=self.writing and not is_dict)
+        if text:
+            schema = {"type": "object", "description": text, **schema}
+        read, write = kinds.record_reader(taken, dict if is_dict else cls), kinds.record_writer(shown, cls)
+        label, hashable = kinds.record_label(shown), cls.__hash__ is not None
+        return Kind(schema, read, write, label, OBJECTS, writes=cls, hashable=hashable)
+
+    def _pydantic(self, cls: Any, own: str, accepts: frozenset[type]) -> Kind:
+        """A pydantic model: its own schema decides what fits, then the model builds the object."""
+        adapter = sys.modules["pydantic"].TypeAdapter(cls)
+        schema = adapter.json_schema(mode="serialization" if self.writing else "validation")
+        validate = compile_validator(schema, where=cls.__qualname__)
+        label = f"an object ({cls.__name__})" if accepts is OBJECTS else f"a value ({cls.__name__})"
+
+        def read(value: Any) -> Any:
+            validate(value)
+            try:
+                return adapter.validate_python(value)
+            except ValueError as error:
+                first = error.errors()[0]  # type: ignore[attr-defined]
+                mismatch = Mismatch(label, value, instead=str(first["msg"]))
+                mismatch.path = [key for key in first["loc"] if isinstance(key, (str, int))]
+                raise mismatch from error
+
+        def write(value: Any) -> Any:
+            if not isinstance(value, cls):
+                raise Mismatch(f"a {cls.__name__}", value)
+            return value.model_dump(mode="json", by_alias=True)
+
+        itself = schema.get("$ref", "").rpartition("/")[2]  # so a recursive model begins
+        names = {name: own if name == itself else self.reserve(name) for name in schema.get("$defs", ())}
+        text = _REFERENCE.sub(lambda found: f'"$ref": "#/$defs/{names[found[1]]}"', json.dumps(schema))
+        schema = json.loads(text)
+        for name, definition in schema.pop("$defs", {}).items():
+            self.definitions[names[name]] = definition
+        schema.pop("$ref", None)
+        shown = {**self.definitions[own], **schema}
+        return Kind(shown, read, write, label, accepts, writes=cls, hashable=cls.__hash__ is not None)
+
     def named(
-        self, key: Any, name: str, make: Callable[[str], Kind], accepts: FrozenSet[type] = frozenset({dict})
+        self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = frozenset({dict})
     ) -> Kind:
         """The kind of a class or alias that has a name: defined once, referred to wherever it stands.
 
@@ -241,7 +328,7 @@ class Builder:
         if key in self._named:
             return self._named[key]
         name = self.reserve(name)
-        made: List[Kind] = []
+        made: list[Kind] = []
         reference = self._named[key] = Kind(
             {"$ref": f"#/$defs/{name}"},
             lambda value: made[0].read(value),
@@ -272,15 +359,135 @@ class Builder:
         if target is not None:
             beside = {word: value for word, value in schema.items() if word != "$ref"}
             schema = {**self.definitions[target.rpartition("/")[2]], **beside}
-        found = set()
-        waiting: List[Any] = [schema]
+        found: set[str] = set()
+        waiting: list[Any] = [schema]
         while waiting:
-            part = waiting.pop()
-            if isinstance(part, dict):
-                name = str(part.get("$ref", "")).rpartition("#/$defs/")[2]
-                if name in self.definitions and name not in found:
-                    found.add(name)
-                    waiting.append(self.definitions[name])
-            waiting.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+            new = set(_REFERENCE.findall(json.dumps(waiting.pop()))) & self.definitions.keys() - found
+            found |= new
+            waiting += map(self.definitions.__getitem__, new)
         needed = {name: definition for name, definition in self.definitions.items() if name in found}
         return {**schema, "$defs": needed} if needed else schema
+
+
+def _name_part(argument: Any) -> str:
+    """A type argument in the name of a definition, the same on every Python."""
+    origin = typing.get_origin(argument)
+    if origin is None:
+        return str(getattr(argument, "__name__", argument))
+    if hasattr(argument, "__metadata__"):
+        return _name_part(argument.__origin__)
+    name = getattr(origin, "__name__", None) or origin._name
+    return "_".join(["Union" if name == "UnionType" else str(name), *map(_name_part, typing.get_args(argument))])
+
+
+# ------------------------------------------------------------ what Annotated adds: a description, bounds
+
+_BOUNDS = {
+    "ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum", "multiple_of": "multipleOf",
+}  # fmt: skip
+_LENGTHS = {str: "Length", list: "Items", dict: "Properties"}
+
+
+@dataclass(frozen=True, repr=False)
+class Limits:
+    """Bounds for a parameter or field, inside `Annotated`: ``Annotated[int, Limits(ge=1, le=10)]``.
+
+    Args:
+        ge: Smallest number allowed. None sets no bound; so for all that follow.
+        gt: Number that must be exceeded.
+        le: Largest number allowed.
+        lt: Number that must not be reached.
+        multiple_of: Number that the value is a multiple of.
+        min_length: Fewest characters, items or fields.
+        max_length: Most characters, items or fields.
+        pattern: Regular expression that some part of a string matches.
+    """
+
+    ge: Optional[float] = None
+    gt: Optional[float] = None
+    le: Optional[float] = None
+    lt: Optional[float] = None
+    multiple_of: Optional[float] = None
+    min_length: Optional[int] = None
+    max_length: Optional[int] = None
+    pattern: Optional[str] = None
+
+    def __repr__(self) -> str:
+        given = [(each.name, getattr(self, each.name)) for each in fields(self)]
+        return f"Limits({', '.join(f'{name}={value!r}' for name, value in given if value is not None)})"
+
+
+def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
+    """`kind` with what stands behind it in `Annotated`; what is not known here is ignored.
+
+    Strings are descriptions. Bounds come from `Limits`, from `annotated_types`, or from any object that has the same
+    attribute names. Values are checked in their JSON form, those of a Decimal as they are, for it may be a string.
+
+    Raises:
+        TypeError: A bound cannot apply to the type, such as a length to a number.
+    """
+    words: dict[str, Any] = {}
+    for each in _flat(metadata):
+        text = each if isinstance(each, str) else getattr(each, "documentation", getattr(each, "description", None))
+        if isinstance(text, str):
+            kind = kind.with_words(description=text)
+        if not isinstance(each, str):
+            words.update(_words(each, kind))
+    for word, least in words.items():
+        most = words.get("max" + word[3:], least) if word.startswith("min") else least
+        if least > most:
+            raise TypeError(f"no value is at least {least} and at most {most}")
+    if not words:
+        return kind
+    validate = compile_validator(words, where="Annotated")
+
+    def limited(convert: Convert, writing: bool) -> Convert:
+        def converted(value: Any) -> Any:
+            result = convert(value)
+            in_json, in_python = (result, value) if writing else (value, result)
+            try:
+                validate(in_python if kind.writes is Decimal else in_json)
+            except Mismatch as error:
+                error.value = error.value if error.path else in_json
+                raise
+            return result
+
+        return converted
+
+    read, write = limited(kind.read, False), limited(kind.write, True)
+    return replace(kind.with_words(**words), read=read, write=write, exact=None)
+
+
+def _flat(metadata: Iterable[Any]) -> Iterable[Any]:
+    """`annotated_types` and pydantic group several bounds in one object."""
+    for each in metadata:
+        if hasattr(each, "__is_annotated_types_grouped_metadata__"):
+            yield from _flat(each)
+            continue
+        yield each
+        inner = getattr(each, "metadata", None)
+        yield from _flat(inner if isinstance(inner, (list, tuple)) else ())
+
+
+def _words(limits: Any, kind: Kind) -> dict[str, Any]:
+    """The words of JSON Schema for an object's bounds. Raises TypeError for one that makes no sense."""
+    is_number = kind.writes is Decimal or not kind.accepts.isdisjoint((int, float))
+    lengths = [_LENGTHS[each] for each in kind.accepts if each in _LENGTHS]
+    given = {}
+    for name in (*_BOUNDS, "pattern", "min_length", "max_length"):
+        value = getattr(limits, name, None)
+        if value is None or callable(value) or (name == "pattern" and not isinstance(value, str)):
+            continue  # a method of that name, or something of another library
+        word, fits = _BOUNDS.get(name, name), is_number if name in _BOUNDS else str in kind.accepts
+        if name in _BOUNDS and not (type(value) in (int, float) and isfinite(value)):
+            raise TypeError(f"{limits!r}: {name} is a finite number, not {value!r:.60}")
+        if name.endswith("length"):
+            if type(value) is not int or value < 0:
+                raise TypeError(f"{limits!r}: {name} is a whole number from 0 on, not {value!r:.60}")
+            if len(lengths) != 1 or is_number:
+                raise TypeError(f"{limits!r} limits a length, and {kind.label} has none")
+            word, fits = name[:3] + lengths[0], True
+        if not fits:
+            raise TypeError(f"{limits!r} cannot limit {kind.label}")
+        given[word] = value
+    return given

@@ -12,12 +12,14 @@ import logging
 import operator
 import re
 import threading
+from copy import copy
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from itertools import islice, repeat
 from math import inf, isfinite
-from typing import Any, Callable, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, NoReturn, Optional
 from urllib.parse import unquote
 
 from .kinds import JSON_TYPES, NONE_TYPE, frozen, has_twins
@@ -47,6 +49,7 @@ MAX_PARTS = 10_000
 MAX_NAMES = 100
 """Names (``$id``, ``$anchor``) in such a schema: every reference is looked for among all of them."""
 
+TOO_DEEP = "the value nests too deep"
 TOO_MUCH = "the value cannot be checked: the schema needs too many steps for it"
 
 DIALECTS = {
@@ -58,52 +61,78 @@ DIALECTS = {
 }
 """What ``$schema`` may say, without the empty fragment, and the class of `jsonschema` for it."""
 
-_LATEST, _OLDEST = next(iter(DIALECTS)), "http://json-schema.org/draft-04/schema"
+_LATEST, *_OLDER, _OLDEST = DIALECTS
 
 
-def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Callable[[Any], Optional[str]]:
+def compile_check(schema: Schema, *, where: str) -> Callable[[Any], Optional[str]]:
     """A function that returns None for a value that fits, else one line: "path: expected X, got Y".
 
-    Thread-safe; it never raises for decoded JSON. Arguments and errors as `compile_validator`.
-    """
-    validate = compile_validator(schema, where=where, peer=peer)
-
-    def check(value: Any) -> Optional[str]:
-        try:
-            validate(value)
-            return None
-        except Mismatch as error:
-            return str(error)
-
-    return check
-
-
-def compile_peer_check(schema: Schema, *, where: str) -> Callable[[Any], Optional[str]]:
-    """As `compile_check`, for a schema that a peer sent. Patterns that may be slow are not run."""
-    return compile_check(schema, where=where, peer=True)
-
-
-def compile_validator(schema: Schema, *, where: str, peer: bool = False) -> Callable[[Any], None]:
-    """A function that raises Mismatch for a value that does not fit, and nothing else for decoded JSON. Thread-safe.
+    Thread-safe; it never raises for decoded JSON.
 
     Args:
         schema: A JSON Schema: a dict, True or False. Without ``$schema`` it is 2020-12.
         where: What it belongs to, for the error messages about the schema itself.
-        peer: Whether a peer sent it, so that what it costs has to be bounded.
 
     Raises:
         ValueError: The schema is no valid one, refers to what is not in it, is too large or nests too deep, or names a
             dialect that is not supported.
         ImportError: It needs the package ``jsonschema``, which is not installed.
     """
+    return _compiled(schema, where, False, str)
+
+
+def compile_peer_check(schema: Schema, *, where: str) -> Callable[[Any], Optional[str]]:
+    """As `compile_check`, for a schema that a peer sent. Patterns that may be slow are not run."""
+    return _compiled(schema, where, True, str)
+
+
+def compile_validator(schema: Schema, *, where: str) -> Callable[[Any], None]:
+    """As `compile_check`, but the function raises Mismatch for a value that does not fit."""
+    return _compiled(schema, where, False, _raise)
+
+
+def _raise(error: Mismatch) -> NoReturn:
+    raise error
+
+
+def _compiled(schema: Schema, where: str, peer: bool, tell: Callable[[Mismatch], Any]) -> Callable[[Any], Any]:
+    """A function that gives what is wrong with a value to `tell`, and returns None when nothing is."""
     try:
-        return _Compiled(schema, peer).validate
-    except _NotCommon:
-        return _by_jsonschema(schema, where, peer)
+        if _size(schema)[1] > MAX_DEPTH:
+            raise ValueError(f"the schema nests deeper than {MAX_DEPTH} levels")
+        try:
+            compiled = _Compiled(schema, peer)
+        except _NotCommon:
+            return _by_jsonschema(schema, peer, tell)
     except RecursionError as error:
         raise ValueError(f"{where}: the schema nests too deep") from error
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+    except (ValueError, ImportError) as error:
+        raise (ValueError if isinstance(error, ValueError) else ImportError)(f"{where}: {error}") from error
+
+    def check(value: Any) -> Any:
+        run = _Run(compiled, MAX_STEPS if peer else inf, [value])
+        try:
+            error = run.apply(schema, value)
+        except RecursionError:
+            error = Mismatch("", value, instead=TOO_DEEP)
+        except _TooMuch:
+            error = Mismatch("", value, instead=TOO_MUCH)
+        return None if error is None else tell(error)
+
+    return check
+
+
+def _size(value: Any) -> tuple[int, int]:
+    """How many values there are in a value, itself included, and on how many levels, as far as they are looked at."""
+    count, depth, level = 0, 0, [value]
+    while level and depth <= MAX_DEPTH:
+        count, depth = count + len(level), depth + 1
+        level = [inner for part in level for inner in _children(part)]
+    return count, depth
+
+
+def _children(value: Any) -> Any:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 class _NotCommon(Exception):
@@ -119,19 +148,17 @@ class _Compiled:
 
     def __init__(self, schema: Schema, peer: bool) -> None:
         self.schema, self.peer = schema, peer
-        self.targets: Dict[str, Schema] = {}
-        self.patterns: Dict[str, Optional[re.Pattern[str]]] = {}
+        self.targets: dict[str, Schema] = {}
+        self.patterns: dict[str, Optional[re.Pattern[str]]] = {}
         """By their text; None for one that is not run."""
-        if any(depth > MAX_DEPTH for depth, _ in enumerate(_levels(schema))):
-            raise ValueError(f"the schema nests deeper than {MAX_DEPTH} levels")
         dialect = schema.get("$schema", _LATEST) if isinstance(schema, dict) else _LATEST
-        if not isinstance(dialect, str) or dialect.rstrip("#") not in DIALECTS or dialect.rstrip("#") == _OLDEST:
+        if not isinstance(dialect, str) or dialect.rstrip("#") not in (_LATEST, *_OLDER):
             raise _NotCommon
         self._older = dialect.rstrip("#") != _LATEST
-        anchors: Dict[str, Schema] = {}
-        references: List[str] = []
+        anchors: dict[str, Schema] = {}
+        references: list[str] = []
         waiting = [schema]
-        seen: Set[int] = set()
+        seen: set[int] = set()
         while waiting or references:
             if not waiting:
                 reference = references.pop()
@@ -154,17 +181,16 @@ class _Compiled:
             if word in _NOT_COMMON or inner_root or (self._older and word == "items" and isinstance(rule, list)):
                 raise _NotCommon
             form = WORDS[word].form if word in WORDS else True
-            try:
-                _Run(self).apply(form, rule)
-                for pattern in [rule] if word == "pattern" else rule if word == "patternProperties" else ():
+            if _Run(self).apply(form, rule) is not None:
+                raise ValueError(f"the value of {word!r} cannot be {rule!r:.60}")
+            for pattern in [rule] if word == "pattern" else rule if word == "patternProperties" else ():
+                try:
                     re.compile(pattern)
-            except Mismatch as error:
-                raise ValueError(f"the value of {word!r} cannot be {rule!r:.60}") from error
-            except re.error as error:
-                raise ValueError(f"the pattern {pattern!r:.60} is no regular expression here: {error}") from error
+                except re.error as error:
+                    raise ValueError(f"the pattern {pattern!r:.60} is no regular expression here: {error}") from error
             yield from [rule] if form is SCHEMA else rule if form is SCHEMAS else rule.values() if form is NAMED else ()
 
-    def _target(self, reference: str, anchors: Dict[str, Schema]) -> Schema:
+    def _target(self, reference: str, anchors: dict[str, Schema]) -> Schema:
         """Where a reference leads."""
         if not reference.startswith("#"):
             raise _NotCommon
@@ -180,72 +206,45 @@ class _Compiled:
             raise ValueError(f"$ref {reference!r} leads nowhere") from error
         return part
 
-    def validate(self, value: Any) -> None:
-        """Raises Mismatch for a value that does not fit."""
-        try:
-            _Run(self, MAX_STEPS + 20 * _count(value) if self.peer else None).apply(self.schema, value)
-        except RecursionError:
-            raise Mismatch("", value, instead="the value nests too deep") from None
-        except _TooMuch:
-            raise Mismatch("", value, instead=TOO_MUCH) from None
 
-
-def _levels(value: Any) -> Iterator[List[Any]]:
-    """The values in a value, level by level; not by recursion, for it may nest deep."""
-    level = [value]
-    while level:
-        yield level
-        level = [inner for part in level for inner in _children(part)]
-
-
-def _children(value: Any) -> Any:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def _count(value: Any) -> int:
-    """How many values there are in a value, itself included."""
-    return sum(map(len, _levels(value)))
-
-
+@dataclass
 class _Run:
     """The check of one value.
 
     Args:
         compiled: The schema.
-        steps: How many subschemas may be applied; None sets no limit.
+        steps: How many subschemas may be applied.
+        large: The value, while nobody has looked how large it is: that gives more steps.
+        followed: What came of each reference for each part of the value: a second time costs nothing.
     """
 
-    def __init__(self, compiled: _Compiled, steps: Optional[int] = None) -> None:
-        self.compiled = compiled
-        self.steps: float = inf if steps is None else steps
-        self.followed: Dict[Tuple[str, int], Optional[Mismatch]] = {}
-        """What came of each reference for each part of the value: a second time costs nothing."""
+    compiled: _Compiled
+    steps: float = inf
+    large: list[Any] = field(default_factory=list)
+    followed: dict[tuple[str, int], Optional[Mismatch]] = field(default_factory=dict)
 
-    def apply(self, schema: Schema, value: Any) -> None:
-        """Raises Mismatch when the value does not fit a subschema."""
+    def apply(self, schema: Schema, value: Any) -> Optional[Mismatch]:
+        """What is wrong with a value by a subschema; None when it fits."""
         if schema is False:
-            raise Mismatch("nothing here", value)
+            return Mismatch("nothing here", value)
         self.steps -= 1
         if self.steps < 0:
-            raise _TooMuch
+            self.spend(0)
         words = _WORDS_FOR[type(value)]
         for word in schema if schema is not True else ():
             if word in words:
-                words[word](schema[word], value, schema, self)
+                error = words[word](schema[word], value, schema, self)
+                if error is not None:
+                    return error
+        return None
 
     def spend(self, steps: int) -> None:
+        """Raises _TooMuch when there are no more steps."""
         self.steps -= steps
+        if self.steps < 0 and self.large:
+            self.steps += 20 * _size(self.large.pop())[0]
         if self.steps < 0:
             raise _TooMuch
-
-    def errors(self, schemas: List[Schema], value: Any) -> Iterator[Optional[Mismatch]]:
-        """What is wrong by each subschema, None where the value fits."""
-        for schema in schemas:
-            try:
-                self.apply(schema, value)
-                yield None
-            except Mismatch as error:
-                yield error
 
     def matches(self, pattern: str, text: str) -> Optional[bool]:
         """Whether a pattern is found in a text; None when it is not run."""
@@ -278,174 +277,154 @@ def is_quick(pattern: str) -> bool:
 
 # ------------------------------------------------------------ the words
 
-SCHEMA: Schema = {"type": ["object", "boolean"]}
-SCHEMAS: Schema = {"type": "array", "minItems": 1}
-NAMED: Schema = {"type": "object"}
-_STRING, _FLAG, _LIST = {"type": "string"}, {"type": "boolean"}, {"type": "array"}
-_NUMBER, _SIZE = {"type": "number"}, {"type": "integer", "minimum": 0}
+LABELS = {
+    "string": "a string", "boolean": "true or false", "null": "null", "array": "a list", "object": "an object",
+    "number": "a number", "integer": "an integer",
+}  # fmt: skip
+_NAMES: dict[type, frozenset[str]] = {
+    str: frozenset({"string"}), bool: frozenset({"boolean"}), NONE_TYPE: frozenset({"null"}),
+    list: frozenset({"array"}), dict: frozenset({"object"}),
+    int: frozenset({"integer", "number"}), float: frozenset({"number"}),
+}  # fmt: skip
+"""What each type of decoded JSON is called in a schema."""
 
-_TYPES: Dict[str, Tuple[FrozenSet[type], str]] = {
-    "string": (frozenset({str}), "a string"),
-    "boolean": (frozenset({bool}), "true or false"),
-    "null": (frozenset({NONE_TYPE}), "null"),
-    "array": (frozenset({list}), "a list"),
-    "object": (frozenset({dict}), "an object"),
-    "number": (frozenset({int, float}), "a number"),
-    "integer": (frozenset({int}), "an integer"),
-}
-_TEXTS, _LISTS, _OBJECTS = (_TYPES[name][0] for name in ("string", "array", "object"))
-_NUMBERS = frozenset({int, float, Decimal})
+Found = Optional[Mismatch]
 
 
-def _type(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    for name in [rule] if isinstance(rule, str) else rule:
-        if type(value) in _TYPES[name][0] or (name == "integer" and type(value) is float and value.is_integer()):
-            return
-    raise Mismatch(_labels(rule), value)
+def _type(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    names = _NAMES[int if type(value) is float and value.is_integer() else type(value)]
+    if rule in names if isinstance(rule, str) else not names.isdisjoint(rule):
+        return None
+    return Mismatch(_labels(rule), value)
 
 
 def _labels(names: Any) -> str:
-    return listed([_TYPES[name][1] for name in ([names] if isinstance(names, str) else names)] or ["a value"])
+    return listed([LABELS[name] for name in ([names] if isinstance(names, str) else names)] or ["a value"])
 
 
-def _enum(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    run.spend(_count(value))
-    if frozen(value) not in (rule if isinstance(value, str) else map(frozen, rule)):
-        raise Mismatch(one_of(rule), value, choices={each: each for each in rule if isinstance(each, str)})
-
-
-def _const(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    _enum([rule], value, schema, run)
+def _enum(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    run.spend(_size(value)[0])
+    if frozen(value) in (rule if isinstance(value, str) else map(frozen, rule)):
+        return None
+    return Mismatch(one_of(rule), value, choices={each: each for each in rule if isinstance(each, str)})
 
 
 def _bound(label: str, refused: Callable[[Any, Any], bool]) -> Check:
-    def check(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-        if refused(value, rule):
-            raise Mismatch(f"a number {label} {rule}", value)
-
-    return check
+    return lambda rule, value, *_: Mismatch(f"a number {label} {rule}", value) if refused(value, rule) else None
 
 
-def _multiple_of(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
+def _multiple_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     step = Fraction(repr(rule))  # exact: in floating point 0.3 is no multiple of 0.1
-    if isfinite(value) if isinstance(value, float) else True:
+    if not isinstance(value, float) or isfinite(value):
         number = Fraction(repr(value) if isinstance(value, float) and isinstance(rule, float) else value)
         if number * step.denominator % step.numerator == 0:
-            return
-    raise Mismatch(f"a multiple of {rule}", value)
+            return None
+    return Mismatch(f"a multiple of {rule}", value)
 
 
 def _length(unit: str, bound: str, refused: Callable[[int, int], bool]) -> Check:
-    def check(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-        if refused(len(value), rule):
-            wanted = f"{bound} {rule} {unit}{'' if rule == 1 else 's'}"
-            raise Mismatch("", value, instead=f"expected {wanted}, got {len(value)}")
+    def check(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+        if not refused(len(value), rule):
+            return None
+        wanted = f"{bound} {rule} {unit}{'' if rule == 1 else 's'}"
+        return Mismatch("", value, instead=f"expected {wanted}, got {len(value)}")
 
     return check
 
 
-def _pattern(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    if run.matches(rule, value) is False:
-        raise Mismatch(f"a string that matches {rule}", value)
+def _pattern(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    return Mismatch(f"a string that matches {rule}", value) if run.matches(rule, value) is False else None
 
 
-def _unique(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    run.spend(_count(value))
-    if rule and has_twins(value):
-        raise Mismatch("", value, instead="expected a list without duplicates, got the same item twice")
+def _unique(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    run.spend(_size(value)[0])
+    told = "expected a list without duplicates, got the same item twice"
+    return Mismatch("", value, instead=told) if rule and has_twins(value) else None
 
 
-def _properties(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    try:
-        for name, part in rule.items():
-            if name in value:
-                run.apply(part, value[name])
-    except Mismatch as error:
-        raise error.inside(name) from None
+def _properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    for name in rule:
+        if name in value:
+            error = run.apply(rule[name], value[name])
+            if error is not None:
+                return error.inside(name)
+    return None
 
 
-def _required(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
+def _required(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     for name in rule:
         if name not in value:
             part = schema.get("properties", {}).get(name)
-            raise Mismatch(_labels(part.get("type", []) if isinstance(part, dict) else [])).inside(name)
+            return Mismatch(_labels(part.get("type", []) if isinstance(part, dict) else [])).inside(name)
+    return None
 
 
-def _pattern_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    try:
-        for name, part in value.items():
-            for pattern in rule:
-                if run.matches(pattern, name):
-                    run.apply(rule[pattern], part)
-    except Mismatch as error:
-        raise error.inside(name) from None
+def _pattern_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    parts = ((name, part, pattern) for name, part in value.items() for pattern in rule)
+    return _each(((name, part, rule[pattern]) for name, part, pattern in parts if run.matches(pattern, name)), run)
 
 
-def _additional_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
+def _additional_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     for name in value if not value.keys() <= known.keys() else ():
         if name in known or any(run.matches(pattern, name) is not False for pattern in patterns):
             continue
-        if rule is not False:
-            try:
-                run.apply(rule, value[name])
-                continue
-            except Mismatch as error:
-                raise error.inside(name) from None
-        near = nearest(name, known)
-        hint = "" if patterns or not known else f": the fields are {cut(listed(list(known)[:50], 'and'), 200)}"
-        hint = f", did you mean {near!r}?" if near is not None else hint
-        raise Mismatch("", value, instead=f"unknown field {cut(name)!r}{hint}")
+        if rule is False:
+            near = nearest(name, known)
+            hint = "" if patterns or not known else f": the fields are {cut(listed(list(known)[:50], 'and'), 200)}"
+            hint = f", did you mean {near!r}?" if near is not None else hint
+            return Mismatch("", value, instead=f"unknown field {cut(name)!r}{hint}")
+        error = run.apply(rule, value[name])
+        if error is not None:
+            return error.inside(name)
+    return None
 
 
-def _property_names(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    for name in value:
-        try:
-            run.apply(rule, name)
-        except Mismatch as error:
-            raise Mismatch("", name, instead=f"the name {cut(name)!r}: {error}") from None
+def _property_names(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    wrong = ((name, error) for name in value for error in [run.apply(rule, name)] if error is not None)
+    return next((Mismatch("", name, instead=f"the name {cut(name)!r}: {error}") for name, error in wrong), None)
 
 
-def _items(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    _each(islice(enumerate(value), len(schema.get("prefixItems", ())), None), repeat(rule), run)
+def _items(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    return _each(islice(zip(range(len(value)), value, repeat(rule)), len(schema.get("prefixItems", ())), None), run)
 
 
-def _prefix_items(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    _each(enumerate(value), rule, run)
+def _prefix_items(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    return _each(zip(range(len(value)), value, rule), run)
 
 
-def _each(items: Iterable[Tuple[int, Any]], rules: Iterable[Schema], run: _Run) -> None:
-    for (index, item), part in zip(items, rules):
-        try:
-            run.apply(part, item)
-        except Mismatch as error:
-            raise error.inside(index) from None
+def _each(parts: Iterable[tuple[Any, Any, Schema]], run: _Run) -> Found:
+    """What is wrong with the first part of a value that does not fit; each with its key and its subschema."""
+    for key, part, rule in parts:
+        error = run.apply(rule, part)
+        if error is not None:
+            return error.inside(key)
+    return None
 
 
-def _all_of(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    for part in rule:
-        run.apply(part, value)
+def _all_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    return next((error for error in map(run.apply, rule, repeat(value)) if error is not None), None)
 
 
-def _any_of(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
+def _any_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     errors = []
-    for error in run.errors(rule, value):
+    for part in rule:
+        error = run.apply(part, value)
         if error is None:
-            return
+            return None
         errors.append(error)
-    raise _none_fits(value, errors)
+    return _none_fits(value, errors)
 
 
-def _one_of(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    errors = [error for error in run.errors(rule, value) if error is not None]
+def _one_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    errors = [error for error in map(run.apply, rule, repeat(value)) if error is not None]
     fitting = len(rule) - len(errors)
-    if not fitting:
-        raise _none_fits(value, errors)
     if fitting > 1:
-        raise Mismatch("", value, instead=f"fits {fitting} of {len(rule)} forms, but must fit exactly one")
+        return Mismatch("", value, instead=f"fits {fitting} of {len(rule)} forms, but must fit exactly one")
+    return None if fitting else _none_fits(value, errors)
 
 
-def _none_fits(value: Any, errors: List[Mismatch]) -> Mismatch:
+def _none_fits(value: Any, errors: list[Mismatch]) -> Mismatch:
     shown = errors[:20]
     if any(error.path or error.instead for error in shown):
         tries = "; ".join(dict.fromkeys(cut(str(error), 120) for error in shown))
@@ -453,22 +432,19 @@ def _none_fits(value: Any, errors: List[Mismatch]) -> Mismatch:
     return Mismatch(cut(listed(dict.fromkeys(error.expected for error in shown)), 300), value)
 
 
-def _not(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
-    if next(run.errors([rule], value)) is None:
-        raise Mismatch("something else", value)
+def _not(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    return Mismatch("something else", value) if run.apply(rule, value) is None else None
 
 
-def _ref(rule: Any, value: Any, schema: Schema, run: _Run) -> None:
+def _ref(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     place = (rule, id(value))
     if place not in run.followed:
         run.followed[place] = Mismatch("", instead="the schema refers to itself without end")
-        run.followed[place] = next(run.errors([run.compiled.targets[rule]], value))
-    error = run.followed[place]
-    if error is not None:
-        raise error.copy()
+        run.followed[place] = run.apply(run.compiled.targets[rule], value)
+    return copy(run.followed[place])
 
 
-Check = Callable[[Any, Any, Schema, _Run], None]
+Check = Callable[[Any, Any, Schema, _Run], Found]
 
 
 class Word(NamedTuple):
@@ -482,31 +458,34 @@ class Word(NamedTuple):
 
     form: Schema
     check: Check = _all_of
-    only: FrozenSet[type] = frozenset()
+    only: frozenset[type] = frozenset()
 
 
+SCHEMA: Schema = {"type": ["object", "boolean"]}
+SCHEMAS: Schema = {"type": "array", "minItems": 1}
+NAMED: Schema = {"type": "object"}
+_STRING, _FLAG, _LIST = {"type": "string"}, {"type": "boolean"}, {"type": "array"}
+_NUMBER, _SIZE, _TYPE_NAME = {"type": "number"}, {"type": "integer", "minimum": 0}, {"enum": list(LABELS)}
+_TEXTS, _LISTS, _OBJECTS = frozenset({str}), frozenset({list}), frozenset({dict})
+_NUMBERS = frozenset({int, float, Decimal})
 _ANY = JSON_TYPES | _NUMBERS
-_TYPE_NAME = {"enum": list(_TYPES)}
+_SIZES = (("Length", "character", _TEXTS), ("Items", "item", _LISTS), ("Properties", "field", _OBJECTS))
 _TEXT_WORDS = (
     "title", "description", "$comment", "format", "contentEncoding", "contentMediaType", "$id", "$schema", "$anchor",
 )  # fmt: skip
-WORDS: Dict[str, Word] = {
+WORDS: dict[str, Word] = {
     "type": Word({"anyOf": [_TYPE_NAME, {**SCHEMAS, "items": _TYPE_NAME, "uniqueItems": True}]}, _type, _ANY),
     "enum": Word(_LIST, _enum, _ANY),
-    "const": Word(True, _const, _ANY),
+    "const": Word(True, lambda rule, *rest: _enum([rule], *rest), _ANY),
     "minimum": Word(_NUMBER, _bound("of at least", operator.lt), _NUMBERS),
     "maximum": Word(_NUMBER, _bound("of at most", operator.gt), _NUMBERS),
     "exclusiveMinimum": Word(_NUMBER, _bound("above", operator.le), _NUMBERS),
     "exclusiveMaximum": Word(_NUMBER, _bound("below", operator.ge), _NUMBERS),
     "multipleOf": Word({**_NUMBER, "exclusiveMinimum": 0}, _multiple_of, _NUMBERS),
-    "minLength": Word(_SIZE, _length("character", "at least", operator.lt), _TEXTS),
-    "maxLength": Word(_SIZE, _length("character", "at most", operator.gt), _TEXTS),
+    **{f"min{what}": Word(_SIZE, _length(unit, "at least", operator.lt), only) for what, unit, only in _SIZES},
+    **{f"max{what}": Word(_SIZE, _length(unit, "at most", operator.gt), only) for what, unit, only in _SIZES},
     "pattern": Word(_STRING, _pattern, _TEXTS),
-    "minItems": Word(_SIZE, _length("item", "at least", operator.lt), _LISTS),
-    "maxItems": Word(_SIZE, _length("item", "at most", operator.gt), _LISTS),
     "uniqueItems": Word(_FLAG, _unique, _LISTS),
-    "minProperties": Word(_SIZE, _length("field", "at least", operator.lt), _OBJECTS),
-    "maxProperties": Word(_SIZE, _length("field", "at most", operator.gt), _OBJECTS),
     "properties": Word(NAMED, _properties, _OBJECTS),
     "required": Word({**_LIST, "items": _STRING}, _required, _OBJECTS),
     "additionalProperties": Word(SCHEMA, _additional_properties, _OBJECTS),
@@ -526,9 +505,7 @@ WORDS: Dict[str, Word] = {
 }
 """The words that are common. Every word that is neither here nor in `_NOT_COMMON` says nothing about values."""
 
-_WORDS_FOR: Dict[type, Dict[str, Check]] = {
-    cls: {name: word.check for name, word in WORDS.items() if cls in word.only} for cls in _ANY
-}
+_WORDS_FOR = {cls: {name: word.check for name, word in WORDS.items() if cls in word.only} for cls in _ANY}
 """By the type of a value the words that say something about it."""
 
 _NOT_COMMON = frozenset({
@@ -540,89 +517,72 @@ _NOT_COMMON = frozenset({
 
 # ------------------------------------------------------------ jsonschema
 
+_NAMING = re.compile(r'"(?:\$?id|\$anchor|\$dynamicAnchor)":')
 _OURS = ("uniqueItems", "multipleOf", "pattern")
 """Words that `jsonschema` takes too long for (each item with each), fails at (large numbers), or would always run."""
 
 
-def _by_jsonschema(schema: Schema, where: str, peer: bool) -> Callable[[Any], None]:
-    """As `compile_validator`, for every schema that `jsonschema` knows."""
+def _by_jsonschema(schema: Schema, peer: bool, tell: Callable[[Mismatch], Any]) -> Callable[[Any], Any]:
+    """As `_compiled`, for every schema that `jsonschema` knows."""
     try:
-        import jsonschema as package
+        import jsonschema
         from jsonschema_specifications import REGISTRY
         from referencing.exceptions import Unresolvable
+        from referencing.jsonschema import specification_with
     except ImportError as error:
-        raise ImportError(
-            f"{where}: this schema has words that need the package jsonschema to be checked: pip install jsonschema"
-        ) from error
-    jsonschema: Any = package
+        needed = "this schema has words that need the package jsonschema to be checked: pip install jsonschema"
+        raise ImportError(needed) from error
     dialect = schema.get("$schema", _LATEST)
     name = DIALECTS.get(dialect.rstrip("#")) if isinstance(dialect, str) else None
     if name is None:
-        raise ValueError(f"{where}: the dialect {dialect!r} is not supported; these are: {', '.join(DIALECTS)}")
-    if peer:
-        _refuse_costly(schema, where)
+        raise ValueError(f"the dialect {dialect!r} is not supported; these are: {', '.join(DIALECTS)}")
+    text = json.dumps(schema) if peer else ""
+    if peer and (_size(schema)[0] > MAX_PARTS or len(_NAMING.findall(text)) > MAX_NAMES):
+        raise ValueError("the schema is too large to be checked with jsonschema")
+    if '"patternProperties":' in text:
+        raise ValueError("patternProperties of a peer are not checked with jsonschema")
     base = getattr(jsonschema, name)
     try:
         base.check_schema(schema)
-        _look_up_references(base, schema, REGISTRY)
+        resource = specification_with(base.META_SCHEMA["$schema"]).create_resource(schema)
+        waiting = [(resource, REGISTRY.resolver_with_root(resource))]
+        while waiting:  # a reference that leads nowhere is an error of the schema, and not of the first value
+            part, resolver = waiting.pop()
+            for word in ("$ref", "$dynamicRef"):
+                if isinstance(part.contents, dict) and isinstance(part.contents.get(word), str):
+                    resolver.lookup(part.contents[word])
+            waiting.extend((inner, resolver.in_subresource(inner)) for inner in part.subresources())
     except jsonschema.SchemaError as error:
         place = shown_path(error.absolute_path) or "the root"
-        raise ValueError(f"{where}: no valid schema: {place}: {cut(error.message, 200)}") from error
+        raise ValueError(f"no valid schema: {place}: {cut(error.message, 200)}") from error
     except Unresolvable as error:
-        raise ValueError(f"{where}: $ref {error.ref!r} leads nowhere: nothing is fetched") from error
-    except RecursionError as error:
-        raise ValueError(f"{where}: the schema nests too deep") from error
+        raise ValueError(f"$ref {error.ref!r} leads nowhere: nothing is fetched") from error
     limits = _Limits()
     run = _Run(_Compiled(True, peer))
 
-    def by_us(validator: Any, rule: Any, value: Any, schema: Schema, *, word: str) -> Iterator[Any]:
-        try:
-            if word in _WORDS_FOR[type(value)]:
-                WORDS[word].check(rule, value, schema, run)
-        except Mismatch as error:
+    def by_us(word: str, validator: Any, rule: Any, value: Any, schema: Schema) -> Iterator[Any]:
+        error = WORDS[word].check(rule, value, schema, run) if word in _WORDS_FOR[type(value)] else None
+        if error is not None:
             yield jsonschema.ValidationError(error.problem)
 
-    judges = {**base.VALIDATORS, **{word: partial(by_us, word=word) for word in _OURS}}
+    judges = {**base.VALIDATORS, **{word: partial(by_us, word) for word in _OURS}}
     bounded = {word: partial(limits.counted, judge) for word, judge in judges.items()}
     validator = jsonschema.validators.extend(base, bounded)(schema, registry=REGISTRY)
 
-    def validate(value: Any) -> None:
-        limits.steps, limits.nested = MAX_STEPS // 4 + 20 * _count(value), 0
+    def check(value: Any) -> Any:
+        limits.steps, limits.nested = MAX_STEPS // 4 + 20 * _size(value)[0], 0
         try:
             errors = list(islice(validator.iter_errors(value), 20))
         except (_TooMuch, RecursionError):
-            raise Mismatch("", value, instead=TOO_MUCH) from None
-        if errors:
-            worst = jsonschema.exceptions.best_match(errors)
-            mismatch = Mismatch("", value, instead=cut(" ".join(worst.message.split()), 300))
-            mismatch.path = list(worst.absolute_path)
-            raise mismatch
+            return tell(Mismatch("", value, instead=TOO_MUCH))
+        if not errors:
+            return None
+        worst = jsonschema.exceptions.best_match(errors)
+        mismatch = Mismatch("", value, instead=cut(" ".join(worst.message.split()), 300))
+        mismatch.path = list(worst.absolute_path)
+        return tell(mismatch)
 
-    return validate
-
-
-def _refuse_costly(schema: Schema, where: str) -> None:
-    """Raises ValueError for a schema of a peer that `jsonschema` would need too long for."""
-    text = json.dumps(schema)
-    names = sum(text.count(f'"{word}":') for word in ("$id", "id", "$anchor", "$dynamicAnchor"))
-    if _count(schema) > MAX_PARTS or names > MAX_NAMES:
-        raise ValueError(f"{where}: the schema is too large to be checked with jsonschema")
-    if '"patternProperties":' in text:
-        raise ValueError(f"{where}: patternProperties of a peer are not checked with jsonschema")
-
-
-def _look_up_references(base: Any, schema: Schema, registry: Any) -> None:
-    """A missing one is an error of the schema, and not of the first value."""
-    from referencing.jsonschema import specification_with
-
-    resource = specification_with(base.META_SCHEMA["$schema"]).create_resource(schema)
-    waiting: List[Any] = [(resource, registry.resolver_with_root(resource))]
-    while waiting:
-        part, resolver = waiting.pop()
-        for word in ("$ref", "$dynamicRef"):
-            if isinstance(part.contents, dict) and isinstance(part.contents.get(word), str):
-                resolver.lookup(part.contents[word])
-        waiting.extend((inner, resolver.in_subresource(inner)) for inner in part.subresources())
+    return check
 
 
 class _Limits(threading.local):

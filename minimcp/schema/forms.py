@@ -9,13 +9,12 @@ from __future__ import annotations
 import datetime
 import logging
 import re
-from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypedDict, Union
+from typing import Any, Mapping, Optional, Sequence, TypedDict, Union
 
 from ..errors import one_line
 from .annotations import kind_of
-from .checker import compile_validator
-from .kinds import CLASSES, Convert
+from .checker import LABELS, compile_validator
+from .kinds import CLASSES, JSON_TYPES, Convert, Field, Kind, record_reader
 from .mismatch import Mismatch, listed
 
 log = logging.getLogger("minimcp.forms")
@@ -24,7 +23,7 @@ Schema = Union[Mapping[str, Any], type]
 """What an author gives as a form."""
 
 _SHOWN = ("type", "title", "description", "default")
-_WORDS: Dict[str, Tuple[str, ...]] = {
+_WORDS: dict[str, tuple[str, ...]] = {
     "string": ("minLength", "maxLength", "format", "pattern", "enum", "enumNames", "oneOf"),
     "number": ("minimum", "maximum"),
     "integer": ("minimum", "maximum"),
@@ -33,8 +32,17 @@ _WORDS: Dict[str, Tuple[str, ...]] = {
 }
 """What a field of each type may say beside `_SHOWN`."""
 
-_AT_THE_ROOT = ("type", "properties", "required", "$schema")
-_DROPPED_AT_THE_ROOT = ("title", "description", "additionalProperties", "$defs", "$id", "$comment")
+_AT_THE_ROOT = ("type", "properties", "required", "$schema",
+                "title", "description", "additionalProperties", "$defs", "$id", "$comment")
+"""Those of the second line are not sent."""
+
+_FORMATS: dict[str, Convert] = {
+    "email": re.compile(r"[^@\s]+@[^@\s]+").fullmatch,
+    "uri": re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+").fullmatch,
+    "date": CLASSES[datetime.date].read,
+    "date-time": CLASSES[datetime.datetime].read,
+}
+"""What finds nothing in a text of another format, or raises Mismatch for it."""
 
 _CHOICES = 'choices are strings, as in Literal["a", "b"] or an Enum with string values'
 _LIST = ': write list[Literal["a", "b"]], or list[...] of an Enum with string values'
@@ -52,6 +60,7 @@ class Form:
         required: Names of those that must be filled in.
         read: From the object that came, without unknown members, to what the author gets. Raises Mismatch.
             None makes a dict of the fields.
+        defaults: What `read` is given for fields that were left out, by name; None takes what the fields say.
         dialect: The schema's own ``$schema``; None sends none.
 
     Raises:
@@ -64,34 +73,29 @@ class Form:
         properties: Mapping[str, Any],
         required: Sequence[str],
         read: Optional[Convert] = None,
+        defaults: Optional[Mapping[str, Any]] = None,
         dialect: Optional[str] = None,
     ) -> None:
-        self._properties: Dict[str, Dict[str, Any]] = {}
-        self._readers: Dict[str, Convert] = {}
-        self._required, self._dialect, self._read = list(required), dialect, read or self._as_dict
+        fields = []
         for name, given in properties.items():
             try:
-                self._properties[name] = _field(given)
-                self._readers[name] = _reader(self._properties[name])
+                fields.append(Field(name, name in required, _kind(given)))
             except (TypeError, ValueError) as error:
                 raise (TypeError if isinstance(error, TypeError) else ValueError)(f"field {name!r}: {error}") from None
             if _SECRETS.search(name):
                 log.warning("a form asks for %s: secrets are asked for by URL, never by a form", one_line(name))
-        unknown = [name for name in required if name not in self._properties]
+        unknown = [name for name in required if name not in properties]
         if unknown:
             raise ValueError(f"the form requires {unknown[0]!r}, which is none of its fields")
-
-    @property
-    def names(self) -> List[str]:
-        """The names of its fields."""
-        return list(self._properties)
-
-    @property
-    def has_lists(self) -> bool:
+        self._properties = {field.name: field.kind.schema for field in fields}
+        self._required, self._dialect, self._read = list(required), dialect, read or record_reader(fields, dict)
+        says = {name: field["default"] for name, field in self._properties.items() if "default" in field}
+        self._defaults = says if defaults is None else defaults
+        self.names = list(self._properties)
+        self.has_lists = any(field["type"] == "array" for field in self._properties.values())
         """Whether a field takes several of its choices."""
-        return any(field["type"] == "array" for field in self._properties.values())
 
-    def to_wire(self, *, full: bool = True) -> Dict[str, Any]:
+    def to_wire(self, *, full: bool = True) -> dict[str, Any]:
         """The schema for the client.
 
         Args:
@@ -99,10 +103,9 @@ class Form:
                 not know and writes titles the older way.
         """
         fields = {name: field if full else _older(field) for name, field in self._properties.items()}
-        schema: Dict[str, Any] = {"type": "object", "properties": fields}
-        if self._required:
-            schema["required"] = self._required
-        return {"$schema": self._dialect, **schema} if full and self._dialect is not None else schema
+        dialect = {"$schema": self._dialect} if full and self._dialect is not None else {}
+        required = {"required": self._required} if self._required else {}
+        return {**dialect, "type": "object", "properties": fields, **required}
 
     def read(self, content: Any) -> Any:
         """What the user filled in: a dict, or an instance of the class. A field left out has its default, if any.
@@ -112,24 +115,8 @@ class Form:
         """
         if type(content) is not dict:
             raise Mismatch("an object with the fields of the form", content)
-        return self._read({name: content[name] for name in self._properties if name in content})
-
-    def _as_dict(self, content: Dict[str, Any]) -> Dict[str, Any]:
-        missing = [repr(name) for name in self._required if name not in content]
-        if missing:
-            raise Mismatch("", content, instead=f"{listed(missing, 'and')} not filled in")
-        defaults = {name: field["default"] for name, field in self._properties.items() if "default" in field}
-        found = {}
-        for name, reader in self._readers.items():
-            if name in content or name in defaults:
-                try:
-                    found[name] = reader(content.get(name, defaults.get(name)))
-                except Mismatch as error:
-                    raise error.inside(name) from None
-        return found
-
-    def __repr__(self) -> str:
-        return f"<Form {', '.join(self.names)}>"
+        known = {name: content[name] for name in self.names if name in content}
+        return self._read({**self._defaults, **known})
 
 
 def form_of(schema: Any) -> Form:
@@ -150,14 +137,17 @@ def form_of(schema: Any) -> Form:
     says, properties = schema.get("type"), schema.get("properties")
     if isinstance(says, list) or says in (*_WORDS, "object", "null") or isinstance(properties, Mapping):
         return _of_schema(schema)
-    return _of_types(schema)
+    for name, annotation in schema.items():
+        if not isinstance(name, str) or isinstance(annotation, (Mapping, list)):
+            raise TypeError(f"field {name!r}: a name and a type, such as {{'age': int}}, or a whole JSON Schema")
+    return _of_class(TypedDict("Form", dict(schema)))  # type: ignore[operator]
 
 
 def _of_schema(schema: Mapping[str, Any]) -> Form:
     says = schema.get("type", "object")
     if says != "object":
         raise ValueError(f"a form's schema is an object with properties, not of the type {says!r:.60}")
-    odd = [word for word in schema if word not in _AT_THE_ROOT and word not in _DROPPED_AT_THE_ROOT]
+    odd = [word for word in schema if word not in _AT_THE_ROOT]
     if odd:
         raise ValueError(f"a form is a flat object: it cannot say {odd[0]!r}")
     required, properties = schema.get("required", ()), schema.get("properties", {})
@@ -166,14 +156,7 @@ def _of_schema(schema: Mapping[str, Any]) -> Form:
     if not isinstance(properties, Mapping):
         raise TypeError("properties is an object of fields")
     fields = {name: _inlined(field, schema) for name, field in properties.items()}
-    return Form(fields, list(required), dialect=schema.get("$schema"))
-
-
-def _of_types(types: Mapping[Any, Any]) -> Form:
-    for name, annotation in types.items():
-        if not isinstance(name, str) or isinstance(annotation, (Mapping, list)):
-            raise TypeError(f"field {name!r}: a name and a type, such as {{'age': int}}, or a whole JSON Schema")
-    return _of_class(TypedDict("Form", dict(types)))  # type: ignore[operator]
+    return Form(fields, required, dialect=schema.get("$schema"))
 
 
 def _of_class(cls: type) -> Form:
@@ -182,11 +165,10 @@ def _of_class(cls: type) -> Form:
     if schema.get("type") != "object" or "properties" not in schema:
         raise TypeError(f"{cls.__qualname__} is no class with fields: a form has at least one, by name")
     fields = {name: _inlined(field, kind.schema) for name, field in schema["properties"].items()}
-    needed = schema.get("required", [])
-    empty = {name: None for name in needed if _may_be_none(fields[name])}
+    needed = schema.get("required", ())
+    empty = {name: None for name in needed if _NULL in fields[name].get("anyOf", ())}
     required = [name for name in needed if name not in empty]
-    without_none = {name: _without_none(field) for name, field in fields.items()}
-    return Form(without_none, required, lambda content: kind.read({**empty, **content}))
+    return Form({name: _without_none(field) for name, field in fields.items()}, required, kind.read, empty)
 
 
 def _inlined(field: Any, schema: Mapping[str, Any]) -> Any:
@@ -199,22 +181,20 @@ def _inlined(field: Any, schema: Mapping[str, Any]) -> Any:
 
 # ------------------------------------------------------------ one field
 
-
-def _may_be_none(field: Mapping[str, Any]) -> bool:
-    return {"type": "null"} in field.get("anyOf", ())
+_NULL = {"type": "null"}
 
 
 def _without_none(field: Mapping[str, Any]) -> Mapping[str, Any]:
     """A field that may be None, as a form has it: the user may leave it empty."""
-    if not _may_be_none(field):
+    others = [part for part in field.get("anyOf", ()) if part != _NULL]
+    if others == list(field.get("anyOf", ())):
         return field
-    others = [part for part in field["anyOf"] if part != {"type": "null"}]
     own = {word: value for word, value in field.items() if word != "anyOf" and (word, value) != ("default", None)}
     return {**others[0], **own} if len(others) == 1 else {**own, "anyOf": others}
 
 
-def _field(given: Any) -> Dict[str, Any]:
-    """A field, checked: only what the protocol's forms know. Raises TypeError and ValueError."""
+def _kind(given: Any) -> Kind:
+    """A field that says only what the protocol's forms know. Raises TypeError and ValueError for any other."""
     if not isinstance(given, Mapping):
         raise TypeError(f"a field is an object of words, not {given!r:.60}")
     field = _with_enum(given)
@@ -229,11 +209,31 @@ def _field(given: Any) -> Dict[str, Any]:
         raise TypeError(f"{article} {kind} field of a form cannot say {odd!r}{_INSTEAD.get(odd, '')}")
     if field.get("format", "email") not in _FORMATS:
         raise TypeError(f"a format is {listed(_FORMATS)}, not {field['format']!r}")
-    _refuse_choices(field)
-    return field
+    checked = {word: value for word, value in field.items() if word not in ("default", "oneOf", "enumNames", "format")}
+    choices = _choices(field)
+    if choices is not None:
+        checked.update({"items": {"enum": choices}} if kind == "array" else {"enum": choices})
+    validate = compile_validator(checked, where="its schema")
+
+    def read(value: Any) -> Any:
+        validate(value)
+        try:
+            fits = "format" not in field or _FORMATS[field["format"]](value)
+        except Mismatch:
+            fits = False
+        if not fits:
+            raise Mismatch(f"a text of the format {field['format']}", value)
+        return int(value) if kind == "integer" else value
+
+    try:
+        if "default" in field:
+            read(field["default"])
+    except Mismatch as error:
+        raise ValueError(f"its default does not fit: {error}") from None
+    return Kind(field, read, read, LABELS[kind], JSON_TYPES)
 
 
-def _with_enum(schema: Mapping[str, Any]) -> Dict[str, Any]:
+def _with_enum(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A single choice, written as one of a list with one."""
     made = dict(schema)
     if "const" in made:
@@ -241,76 +241,35 @@ def _with_enum(schema: Mapping[str, Any]) -> Dict[str, Any]:
     return made
 
 
-def _refuse_choices(field: Mapping[str, Any]) -> None:
+def _choices(field: Mapping[str, Any]) -> Optional[list[Any]]:
+    """The values that a field, or an item of its list, may have; None if any. Raises TypeError and ValueError."""
     is_list = field["type"] == "array"
     source = field.get("items") if is_list else field
     if not isinstance(source, Mapping) or (is_list and set(source) - {"type", "enum", "anyOf"}):
         raise TypeError(f"a list of a form is one of choices: items has enum or anyOf{_LIST}")
-    if "enum" in source and ("oneOf" in source or "anyOf" in source):
-        raise ValueError("choices are given once")
-    choices = _choices(source)
+    titled, choices = source.get("anyOf" if is_list else "oneOf"), source.get("enum")
+    if titled is not None:
+        if choices is not None:
+            raise ValueError("choices are given once")
+        if not isinstance(titled, (list, tuple)):
+            raise TypeError("titled choices are a list of {const, title}")
+        for each in titled:
+            if not isinstance(each, Mapping) or set(each) != {"const", "title"} or not isinstance(each["title"], str):
+                raise TypeError("titled choices are each an object with const and title")
+        choices = [each["const"] for each in titled]
     if choices is None:
         if is_list or "enumNames" in field:
             raise TypeError(f"its choices are missing{_LIST if is_list else ''}")
-        return
+        return None
     if not choices or not all(isinstance(choice, str) for choice in choices) or len(set(choices)) != len(choices):
         raise TypeError(f"{_CHOICES}; at least one, each once")
     names = field.get("enumNames", choices)
     if not isinstance(names, list) or len(names) != len(choices) or not all(isinstance(each, str) for each in names):
         raise ValueError("enumNames is a list with a name for each choice")
+    return list(choices)
 
 
-def _choices(source: Mapping[str, Any]) -> Optional[List[Any]]:
-    titled = source.get("oneOf", source.get("anyOf"))
-    if titled is None:
-        return list(source["enum"]) if source.get("enum") is not None else None
-    if not isinstance(titled, (list, tuple)):
-        raise TypeError("titled choices are a list of {const, title}")
-    for each in titled:
-        if not isinstance(each, Mapping) or set(each) != {"const", "title"} or not isinstance(each["title"], str):
-            raise TypeError("titled choices are each an object with const and title")
-    return [each["const"] for each in titled]
-
-
-def _reader(field: Mapping[str, Any]) -> Convert:
-    """Reads a value of a field; Mismatch for what does not fit. Raises ValueError when its default does not."""
-    schema = {word: value for word, value in field.items() if word not in ("default", "oneOf", "enumNames", "format")}
-    choices = _choices(field["items"] if field["type"] == "array" else field)
-    if choices is not None:
-        schema.update({"items": {"enum": choices}} if field["type"] == "array" else {"enum": choices})
-    validate = compile_validator(schema, where="its schema")
-
-    def read(value: Any) -> Any:
-        validate(value)
-        if "format" in field and not _FORMATS[field["format"]](value):
-            raise Mismatch(f"a text of the format {field['format']}", value)
-        return int(value) if field["type"] == "integer" else value
-
-    if "default" in field:
-        try:
-            read(field["default"])
-        except Mismatch as error:
-            raise ValueError(f"its default does not fit: {error}") from None
-    return read
-
-
-def _fits(cls: type, text: str) -> bool:
-    try:
-        CLASSES[cls].read(text)
-        return True
-    except Mismatch:
-        return False
-
-
-_FORMATS: Dict[str, Callable[[str], Any]] = {
-    "email": re.compile(r"[^@\s]+@[^@\s]+").fullmatch,
-    "uri": re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+").fullmatch,
-    "date": partial(_fits, datetime.date),
-    "date-time": partial(_fits, datetime.datetime),
-}
-
-
-def _older(field: Mapping[str, Any]) -> Dict[str, Any]:
+def _older(field: Mapping[str, Any]) -> dict[str, Any]:
     """A field for a client that knows only the oldest shape: names beside choices, and defaults of booleans."""
     dropped = ("pattern", "oneOf") if field["type"] == "boolean" else ("pattern", "oneOf", "default")
     older = {word: value for word, value in field.items() if word not in dropped}

@@ -7,8 +7,8 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 
 from __future__ import annotations
 
-import binascii
 import re
+from base64 import b64decode, b64encode
 from typing import Any, Mapping, NamedTuple, Optional
 
 ANNOTATION = "x-mcp-header"
@@ -19,9 +19,9 @@ LARGEST = 2**53 - 1
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _PLAIN = re.compile(r"[\x20-\x7e]*")
 _WHOLE = re.compile(r"(-?[0-9]{1,20})(?:\.0*)?")
-_BEFORE, _AFTER = "=?base64?", "?="
+_ENCODED = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 
-_SCHEMAS_BY_NAME = ("patternProperties", "$defs", "definitions", "dependentSchemas")
+_BY_NAME = ("patternProperties", "$defs", "definitions", "dependentSchemas")
 _NO_SCHEMAS = ("default", "const", "enum", "examples")
 
 
@@ -52,13 +52,25 @@ def mirrored(schema: Mapping[str, Any]) -> list[Mirrored]:
     Raises:
         ValueError: An annotation stands where none may, is no header's name, or is there twice.
     """
-    found: list[Mirrored] = []
-    _walk(schema, (), True, found)
-    names = [each.name.lower() for each in found]
-    for each in found:
-        if names.count(each.name.lower()) > 1:
-            raise ValueError(f"{ANNOTATION} {each.name!r} is there twice (case does not count)")
-    return found
+    found: dict[str, Mirrored] = {}
+    waiting: list[tuple[Any, tuple[str, ...], bool]] = [(schema, (), True)]
+    while waiting:
+        part, path, reachable = waiting.pop()
+        if isinstance(part, dict) and ANNOTATION in part:
+            each = _annotated(part, path, reachable)
+            if each.name.lower() in found:
+                raise ValueError(f"{ANNOTATION} {each.name!r} is there twice (case does not count)")
+            found[each.name.lower()] = each
+        inner: list[tuple[Any, tuple[str, ...], bool]] = []
+        for word, value in part.items() if isinstance(part, dict) else ():
+            if word == "properties" and isinstance(value, dict):
+                inner += [(field, (*path, name), reachable) for name, field in value.items()]
+            elif word not in _NO_SCHEMAS:
+                by_name = word in _BY_NAME and isinstance(value, dict)
+                inner += [(each, path, False) for each in (value.values() if by_name else [value])]
+        inner += [(each, path, False) for each in (part if isinstance(part, list) else ())]
+        waiting += reversed(inner)
+    return list(found.values())
 
 
 def in_headers(schema: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
@@ -78,24 +90,6 @@ def in_headers(schema: Mapping[str, Any], headers: Mapping[str, str]) -> dict[st
         properties[parameter] = {**properties[parameter], ANNOTATION: header}
     whole = {**schema, "properties": properties} if headers else dict(schema)
     return whole or {"type": "object"}
-
-
-def _walk(schema: Any, path: tuple[str, ...], reachable: bool, found: list[Mirrored]) -> None:
-    if isinstance(schema, list):
-        for part in schema:
-            _walk(part, path, False, found)
-    if not isinstance(schema, dict):
-        return
-    if ANNOTATION in schema:
-        found.append(_annotated(schema, path, reachable))
-    for word, value in schema.items():
-        if word == "properties" and isinstance(value, dict):
-            for name, part in value.items():
-                _walk(part, (*path, name), reachable, found)
-        elif word in _SCHEMAS_BY_NAME and isinstance(value, dict):
-            _walk(list(value.values()), path, False, found)
-        elif word not in _NO_SCHEMAS:
-            _walk(value, path, False, found)
 
 
 def _annotated(schema: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> Mirrored:
@@ -128,21 +122,9 @@ def header_value(value: Any) -> Optional[str]:
     if type(value) is int and abs(value) > LARGEST:
         raise ValueError(f"{value} is too large to be mirrored in a header: at most {LARGEST}")
     text = plain_text(value)
-    if text is None or _is_plain(text):
+    if text is None or (_PLAIN.fullmatch(text) and text.strip(" ") == text and not _ENCODED.fullmatch(text)):
         return text
-    return f"{_BEFORE}{_base64(text.encode())}{_AFTER}"
-
-
-def _is_plain(text: str) -> bool:
-    return _PLAIN.fullmatch(text) is not None and text.strip(" ") == text and not _is_encoded(text)
-
-
-def _is_encoded(text: str) -> bool:
-    return text.startswith(_BEFORE) and text.endswith(_AFTER) and len(text) >= len(_BEFORE + _AFTER)
-
-
-def _base64(content: bytes) -> str:
-    return binascii.b2a_base64(content, newline=False).decode()
+    return f"=?base64?{b64encode(text.encode()).decode()}?="
 
 
 def from_header(text: str) -> str:
@@ -153,12 +135,12 @@ def from_header(text: str) -> str:
     """
     if not _PLAIN.fullmatch(text):
         raise ValueError("it has characters outside of ASCII, or controls")
-    if not _is_encoded(text):
+    encoded = _ENCODED.fullmatch(text)
+    if encoded is None:
         return text
-    payload = text[len(_BEFORE) : -len(_AFTER)]
     try:
-        content = binascii.a2b_base64(payload)
-        if _base64(content) != payload:
+        content = b64decode(encoded[1])
+        if b64encode(content).decode() != encoded[1]:
             raise ValueError("not canonical")
         return content.decode()
     except ValueError:  # UnicodeDecodeError and binascii.Error are ValueErrors too

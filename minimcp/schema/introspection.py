@@ -1,4 +1,4 @@
-"""What functions and classes say about themselves: annotations, evaluated alike on every Python, and docstrings.
+"""What functions and classes say about themselves: annotations, evaluated alike on every Python, fields, docstrings.
 
 Annotations are evaluated here and not by `typing.get_type_hints`, which knows no ``X | Y`` on 3.9, leaves recursive
 names as they are, and refuses what is no type with a message that does not say what to write instead.
@@ -7,11 +7,14 @@ names as they are, and refuses what is no type with a message that does not say 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import re
 import sys
 import typing
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Mapping, NamedTuple, Optional, Union
+
+from .mismatch import NOTHING
 
 # ------------------------------------------------------------ annotations
 
@@ -59,7 +62,7 @@ class Scope(NamedTuple):
         return annotation[tuple(self.variables.get(each, each) for each in inner)]
 
 
-def _evaluated(text: str, globals_: Dict[str, Any], locals_: Mapping[str, Any]) -> Any:
+def _evaluated(text: str, globals_: dict[str, Any], locals_: Mapping[str, Any]) -> Any:
     try:
         try:
             return eval(text, globals_, locals_)
@@ -67,13 +70,12 @@ def _evaluated(text: str, globals_: Dict[str, Any], locals_: Mapping[str, Any]) 
             if "|" not in text:
                 raise
             return eval(_with_unions(text), {**globals_, "__Union__": Union}, locals_)
-    except NameError as error:
-        reason = f"{error} (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
-        raise TypeError(f"the annotation {text!r} cannot be resolved: {reason}") from error
-    except SyntaxError as error:
-        raise TypeError(f"the annotation {text!r} cannot be resolved: it is no expression ({error.msg})") from error
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, NameError):
+            reason = f"{error} (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
+        elif isinstance(error, SyntaxError):
+            reason = f"it is no expression ({error.msg})"
         raise TypeError(f"the annotation {text!r} cannot be resolved: {reason}") from error
 
 
@@ -103,7 +105,7 @@ def annotations_of(owner: Any) -> Mapping[str, Any]:
     return typing.cast("Mapping[str, Any]", owner.__annotations__)
 
 
-def parameters_of(function: Any) -> Dict[str, inspect.Parameter]:
+def parameters_of(function: Any) -> dict[str, inspect.Parameter]:
     """The parameters of a function or class; the names in their annotations need not be known yet."""
     if sys.version_info >= (3, 14):
         import annotationlib
@@ -116,6 +118,84 @@ def is_union(annotation: Any) -> bool:
     """Whether it is a `Union`, an `Optional` or ``X | Y``."""
     origin = typing.get_origin(annotation)
     return origin is Union or getattr(origin, "__name__", "") == "UnionType"
+
+
+# ------------------------------------------------------------ classes with fields
+
+
+class Member(NamedTuple):
+    """A field as a class declares it.
+
+    Args:
+        attribute: Its name in Python.
+        name: Its name in JSON.
+        required: Whether it has to be sent.
+        default: For the schema; `NOTHING` when there is none that the schema can show.
+        annotation: Its type, where the class body does not say it.
+        description: Empty when the docstring has it.
+        taken: Whether the constructor takes it.
+    """
+
+    attribute: str
+    name: str
+    required: bool
+    default: Any = NOTHING
+    annotation: Any = Any
+    description: str = ""
+    taken: bool = True
+
+
+def members_of(cls: Any) -> Optional[list[Member]]:
+    """The fields of a TypedDict, a NamedTuple, a dataclass or a class of attrs; None for any other class.
+
+    Raises:
+        TypeError: An InitVar has no default.
+    """
+    if hasattr(cls, "__required_keys__"):
+        return [Member(name, name, name in cls.__required_keys__) for name in annotations_of(cls)]
+    if hasattr(cls, "_field_defaults"):
+        defaults = cls._field_defaults
+        return [Member(name, name, name not in defaults, defaults.get(name, NOTHING)) for name in cls._fields]
+    declared = getattr(cls, "__attrs_attrs__", None) or getattr(cls, "__dataclass_fields__", None)
+    if declared is None:
+        return None
+    found = []
+    missing, attr = dataclasses.MISSING, sys.modules.get("attr")
+    for each in declared.values() if isinstance(declared, dict) else declared:
+        default = missing if each.default is getattr(attr, "NOTHING", missing) else each.default
+        factory = getattr(default, "factory", getattr(each, "default_factory", missing))
+        bare = default is missing and factory is missing
+        pseudo = getattr(getattr(each, "_field_type", None), "name", "_FIELD")
+        if pseudo == "_FIELD_INITVAR" and bare:
+            raise TypeError(f"field {each.name!r} of {cls.__qualname__}: an InitVar needs a default, it is no field")
+        if pseudo == "_FIELD":
+            known = factory() if factory in (list, dict, set) else default if factory is missing else NOTHING
+            shown, text = NOTHING if bare else known, each.metadata.get("description", "")
+            name = getattr(each, "alias", each.name)
+            found.append(Member(each.name, name, bare and each.init, shown, each.type or Any, text, each.init))
+    return found
+
+
+def variables_of(cls: Any, arguments: tuple[Any, ...]) -> dict[Any, Any]:
+    """What the type variables of a class and of its bases stand for."""
+    found: dict[Any, Any] = dict(zip(getattr(cls, "__parameters__", ()), arguments))
+    for base in vars(cls).get("__orig_bases__", ()):
+        origin = typing.get_origin(base)
+        if origin is not None and origin not in (typing.Generic, typing.Protocol):
+            inner = tuple(map(Scope(variables=found).resolved, typing.get_args(base)))
+            found = {**variables_of(origin, inner), **found}
+    return found
+
+
+def is_required(annotation: Any, usual: bool) -> bool:
+    """Whether ``Required`` or ``NotRequired`` stands round an annotation; `usual` when neither does."""
+    while True:
+        name = getattr(typing.get_origin(annotation), "_name", None)
+        if name in ("Required", "NotRequired"):
+            return bool(name == "Required")
+        if name != "ReadOnly" and not hasattr(annotation, "__metadata__"):
+            return usual
+        annotation = annotation.__origin__ if hasattr(annotation, "__metadata__") else typing.get_args(annotation)[0]
 
 
 # ------------------------------------------------------------ docstrings
@@ -142,17 +222,17 @@ _UNDERLINE = re.compile(r"(--+|==+)$")
 _DECORATION = re.compile(r"(?:#+\s+|\*\*)(.*?):?(?:\*\*)?:?$")
 
 
-def read_docstring(text: Optional[str]) -> Tuple[str, Dict[str, str]]:
+def read_docstring(text: Optional[str]) -> tuple[str, dict[str, str]]:
     """The description, and the text of each parameter, of a docstring in Google's, NumPy's or Sphinx's style.
 
     Args:
         text: As it stands in the source; None or empty gives nothing.
     """
     lines = inspect.cleandoc((text or "").replace("\r\n", "\n").replace("\r", "\n")).split("\n")
-    description: List[str] = []
-    parameters: Dict[str, List[str]] = {}
+    description: list[str] = []
+    parameters: dict[str, list[str]] = {}
     section, underlined, margin = "", False, -1
-    entry: List[str] = []  # the names that the line before told about
+    entry: list[str] = []  # the names that the line before told about
     fence = ""
     for index, line in enumerate(lines):
         heads = bool(line.strip()) and not line.startswith(" ")

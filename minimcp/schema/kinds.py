@@ -1,4 +1,4 @@
-"""`Kind`: one Python type as JSON; and the kinds of everything but classes with fields.
+"""`Kind`: one Python type as JSON; and the kinds of everything that annotations are made of.
 
 A kind is made once, when a function is registered. `annotations` chooses which one an annotation has.
 """
@@ -14,29 +14,18 @@ from decimal import Decimal
 from enum import Enum
 from math import isfinite
 from pathlib import PurePath
-from typing import (
-    Any,
-    Callable,
-    Collection,
-    Dict,
-    FrozenSet,
-    Hashable,
-    Iterable,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, Collection, Hashable, Iterable, Mapping, NamedTuple, Optional, Sequence
 from uuid import UUID
 
-from .mismatch import Mismatch, cut, listed, one_of
+from .mismatch import Mismatch, cut, listed, nearest, one_of
 
 Convert = Callable[[Any], Any]
 
 NONE_TYPE = type(None)
-JSON_TYPES: FrozenSet[type] = frozenset({str, int, float, bool, NONE_TYPE, list, dict})
+JSON_TYPES: frozenset[type] = frozenset({str, int, float, bool, NONE_TYPE, list, dict})
 """The Python types that decoded JSON consists of."""
+
+_LISTS, OBJECTS = frozenset({list}), frozenset({dict})
 
 
 @dataclass(eq=False, repr=False)
@@ -51,18 +40,16 @@ class Kind:
         accepts: The types of decoded JSON that can fit at all.
         exact: A type whose instances `read` and `write` both return as they are; None when there is none.
             For ``float`` only the finite ones.
-        exact_items: For a list that stays a list, the `exact` type of its items; None when they have none.
         writes: The class whose instances `write` takes; None when there is no one class.
         hashable: Whether its values can stand in a set.
     """
 
-    schema: Dict[str, Any]
+    schema: dict[str, Any]
     read: Convert
     write: Convert
     label: str
-    accepts: FrozenSet[type]
+    accepts: frozenset[type]
     exact: Optional[type] = None
-    exact_items: Optional[type] = None
     writes: Optional[type] = None
     hashable: bool = True
 
@@ -70,82 +57,61 @@ class Kind:
         """The same kind whose schema says more: a description, a default."""
         return replace(self, schema={**self.schema, **words})
 
-    def __repr__(self) -> str:
-        return f"<Kind {self.label}>"
-
 
 # ------------------------------------------------------------ JSON's own types
 
 
-def _scalar(cls: type, json_type: str, label: str, convert: Convert, *accepts: type) -> Kind:
-    """A type that JSON has.
-
-    Args:
-        cls: The type.
-        json_type: Its name in JSON Schema.
-        label: What messages call it.
-        convert: Returns the value as an exact `cls`; TypeError for what is none.
-        accepts: Other types of decoded JSON that may fit.
-    """
-
-    def read(value: Any) -> Any:
-        try:
-            return convert(value)
-        except TypeError:
-            raise Mismatch(label, value) from None
-
-    return Kind({"type": json_type}, read, read, label, frozenset({cls, *accepts}), exact=cls, writes=cls)
-
-
-def _constant(*values: Any) -> Convert:
-    def convert(value: Any) -> Any:
-        if any(value is each for each in values):
-            return value
-        raise TypeError
-
-    return convert
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise Mismatch("a string", value)
 
 
 def _integer(value: Any) -> int:
     """Integers, 1.0 among them; on the way out also an IntEnum's, and those of numeric libraries. True is none."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if isinstance(value, bool):
-        raise TypeError
-    return int(operator.index(value))
+    if not isinstance(value, bool) and hasattr(value, "__index__"):
+        return int(operator.index(value))
+    raise Mismatch("an integer", value)
 
 
 def _number(value: Any) -> float:
     """Finite numbers. An integer that is too large for a float stays an integer."""
-    if isinstance(value, float):
-        if isfinite(value):
-            return float(value)
-        raise TypeError
-    whole = _integer(value)
+    if isinstance(value, float) and isfinite(value):
+        return float(value)
     try:
+        whole = _integer(value)
         return float(whole)
     except OverflowError:
         return whole
+    except Mismatch:
+        raise Mismatch("a number", value) from None
 
 
-TEXT = _scalar(str, "string", "a string", str.__str__)
+def _constant(label: str, *values: Any) -> Convert:
+    def convert(value: Any) -> Any:
+        if type(value) in types and value in values:
+            return value
+        raise Mismatch(label, value)
+
+    types = set(map(type, values))
+    return convert
+
+
+def _scalar(cls: type, json_type: str, label: str, convert: Convert, *accepts: type) -> Kind:
+    return Kind({"type": json_type}, convert, convert, label, frozenset({cls, *accepts}), exact=cls, writes=cls)
+
+
+TEXT = _scalar(str, "string", "a string", _text)
 NUMBER = _scalar(float, "number", "a number", _number, int)
-SCALARS: Dict[Any, Kind] = {
+SCALARS: dict[Any, Kind] = {
     str: TEXT,
     float: NUMBER,
     int: _scalar(int, "integer", "an integer", _integer, float),
-    bool: _scalar(bool, "boolean", "true or false", _constant(True, False)),
-    NONE_TYPE: _scalar(NONE_TYPE, "null", "null", _constant(None)),
+    bool: _scalar(bool, "boolean", "true or false", _constant("true or false", True, False)),
+    NONE_TYPE: _scalar(NONE_TYPE, "null", "null", _constant("null", None)),
 }
-
-
-def free_name() -> Kind:
-    """A name in an object of anything: a string; on the way out an integer too, as the standard library has it."""
-
-    def write(value: Any) -> Any:
-        return str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else TEXT.write(value)
-
-    return replace(TEXT, write=write)
 
 
 def anything(write: Convert) -> Kind:
@@ -157,26 +123,36 @@ def anything(write: Convert) -> Kind:
 
 
 def _as_text(
-    cls: type, label: str, read: Callable[[str], Any], write: Callable[[Any], str] = str, **words: str
+    cls: type,
+    label: str,
+    read: Callable[[re.Match[str]], Any],
+    pattern: str = "(?s).*",
+    write: Callable[[Any], str] = str,
+    **words: str,
 ) -> Kind:
     """A class whose instances travel as strings.
 
     Args:
         cls: The class.
         label: What messages call such a string.
-        read: Raises ValueError or OverflowError for other strings.
+        read: From the match of the whole string. Raises ValueError or OverflowError for other strings.
+        pattern: What the string looks like.
         write: Makes the string.
         words: What the schema says beside the type.
     """
 
     def read_text(value: Any) -> Any:
+        found = re.fullmatch(pattern, value, re.ASCII | re.IGNORECASE) if isinstance(value, str) else None
         try:
-            return read(TEXT.read(value))
-        except (ValueError, OverflowError):  # a Mismatch is a ValueError
-            raise Mismatch(label, value) from None
+            if found is not None:
+                return read(found)
+        except (ValueError, OverflowError):
+            pass
+        raise Mismatch(label, value)
 
     def write_text(value: Any) -> str:
-        if isinstance(value, cls):
+        # A datetime is a date to isinstance, and would lose its time.
+        if isinstance(value, cls) and (cls is not datetime.date or not isinstance(value, datetime.datetime)):
             return write(value)
         raise Mismatch(f"a {cls.__name__}", value)
 
@@ -187,44 +163,11 @@ _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = r"((?:[01]\d|2[0-3]):\d\d)(?::(\d\d)(?:[.,](\d+))?)?(?:(Z)|([+-]\d\d):?(\d\d))?"
 
 
-def _in_one_form(pattern: str, text: str) -> str:
+def _in_one_form(found: re.Match[str]) -> str:
     """A time in the one form that ``fromisoformat`` of every Python takes."""
-    found = re.fullmatch(pattern, text, re.IGNORECASE | re.ASCII)
-    if found is None:
-        raise ValueError(text)
     *date, clock, second, fraction, utc, hours, minutes = found.groups()
     zone = "+00:00" if utc else f"{hours}:{minutes}" if hours else ""
     return f"{''.join(date)}{clock}:{second or '00'}.{(fraction or '') + '000000':.6}{zone}"
-
-
-def _read_datetime(text: str) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(_in_one_form(f"({_DATE}[T ]){_TIME}", text))
-
-
-def _read_time(text: str) -> datetime.time:
-    return datetime.time.fromisoformat(_in_one_form(_TIME, text))
-
-
-def _isoformat(value: Any) -> str:
-    return str(value.isoformat())
-
-
-def _read_date(text: str) -> datetime.date:
-    if not re.fullmatch(_DATE, text, re.ASCII):
-        raise ValueError(text)
-    return datetime.date.fromisoformat(text)
-
-
-def _write_date(value: Any) -> str:
-    if isinstance(value, datetime.datetime):  # is a date to isinstance, and would lose its time here
-        raise Mismatch("a date", value)
-    return _isoformat(value)
-
-
-def _read_uuid(text: str) -> UUID:
-    if not re.fullmatch(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", text):
-        raise ValueError(text)
-    return UUID(text)
 
 
 _LEAST_SECONDS, _MOST_SECONDS = -86399999913600, 86399999913599
@@ -245,18 +188,29 @@ def _write_duration(value: Any) -> Any:
     return int(seconds) if seconds.is_integer() else seconds
 
 
-CLASSES: Dict[type, Kind] = {
-    datetime.date: _as_text(datetime.date, "a date such as 1969-07-20", _read_date, _write_date, format="date"),
+_ISO = operator.methodcaller("isoformat")
+CLASSES: dict[type, Kind] = {
+    datetime.date: _as_text(
+        datetime.date, "a date such as 1969-07-20", lambda found: datetime.date.fromisoformat(found[0]),
+        _DATE, _ISO, format="date",
+    ),
     datetime.datetime: _as_text(
-        datetime.datetime, "a date and time such as 1969-07-20T09:30:00Z", _read_datetime, _isoformat,
+        datetime.datetime, "a date and time such as 1969-07-20T09:30:00Z",
+        lambda found: datetime.datetime.fromisoformat(_in_one_form(found)), f"({_DATE}[T ]){_TIME}", _ISO,
         format="date-time",
     ),
-    datetime.time: _as_text(datetime.time, "a time such as 09:30:00", _read_time, _isoformat, format="time"),
+    datetime.time: _as_text(
+        datetime.time, "a time such as 09:30:00", lambda found: datetime.time.fromisoformat(_in_one_form(found)),
+        _TIME, _ISO, format="time",
+    ),
     datetime.timedelta: Kind(
         {"type": "number", "minimum": _LEAST_SECONDS, "maximum": _MOST_SECONDS, "description": "seconds"},
         _read_duration, _write_duration, "a number of seconds", NUMBER.accepts, writes=datetime.timedelta,
     ),
-    UUID: _as_text(UUID, "a UUID such as 123e4567-e89b-12d3-a456-426614174000", _read_uuid, format="uuid"),
+    UUID: _as_text(
+        UUID, "a UUID such as 123e4567-e89b-12d3-a456-426614174000", lambda found: UUID(found[0]),
+        "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", format="uuid",
+    ),
 }  # fmt: skip
 
 
@@ -268,10 +222,9 @@ def decimal(cls: type, *, writing: bool) -> Kind:
     label = "a number, or a string of digits"
 
     def read(value: Any) -> Any:
-        if isinstance(value, str) and re.search(_DECIMAL, value):
-            return cls(value)
-        if type(value) is int or (type(value) is float and isfinite(value)):
-            return cls(str(value))
+        text = str(value) if type(value) in (int, float) else value
+        if isinstance(text, str) and re.search(_DECIMAL, text):
+            return cls(text)
         raise Mismatch(label, value)
 
     def write(value: Any) -> str:
@@ -280,9 +233,9 @@ def decimal(cls: type, *, writing: bool) -> Kind:
         raise Mismatch("a finite Decimal", value)
 
     text = {"type": "string", "pattern": _DECIMAL}
-    schema = text if writing else {"anyOf": [{"type": "number"}, text]}
-    accepts = TEXT.accepts if writing else TEXT.accepts | NUMBER.accepts
-    return Kind(schema, read, write, label, accepts, writes=cls)
+    if writing:
+        return Kind(text, read, write, label, TEXT.accepts, writes=cls)
+    return Kind({"anyOf": [{"type": "number"}, text]}, read, write, label, TEXT.accepts | NUMBER.accepts, writes=cls)
 
 
 def of_base(cls: type, *, writing: bool) -> Optional[Kind]:
@@ -290,7 +243,7 @@ def of_base(cls: type, *, writing: bool) -> Optional[Kind]:
     if issubclass(cls, Enum):
         return enumeration(cls)
     if issubclass(cls, PurePath):
-        return _as_text(cls, "a path", cls)
+        return _as_text(cls, "a path", lambda found: cls(found[0]))
     return decimal(cls, writing=writing) if issubclass(cls, Decimal) else None
 
 
@@ -313,7 +266,7 @@ def has_twins(values: Sequence[Any]) -> bool:
     return len(set(map(frozen, values))) < len(values)
 
 
-def _choice(pairs: Sequence[Tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
+def _choice(pairs: Sequence[tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
     """One of a few values.
 
     Args:
@@ -338,12 +291,10 @@ def _choice(pairs: Sequence[Tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
         except (KeyError, TypeError):
             return write(read(value))  # the bare value of an enum's member
 
-    types = {type(value) for value in sent}
-    schema: Dict[str, Any] = {"const": sent[0]} if len(sent) == 1 else {"enum": sent}
-    if len(types) == 1:
-        schema = {**SCALARS[type(sent[0])].schema, **schema}
-    accepts = types | NUMBER.accepts if types & NUMBER.accepts else types
-    return Kind(schema, read, write, label, frozenset(accepts))
+    types = frozenset(map(type, sent))
+    schema = SCALARS[type(sent[0])].schema if len(types) == 1 else {}
+    schema = {**schema, **({"const": sent[0]} if len(sent) == 1 else {"enum": sent})}
+    return Kind(schema, read, write, label, types | NUMBER.accepts if types & NUMBER.accepts else types)
 
 
 def literal(values: Sequence[Any]) -> Kind:
@@ -367,13 +318,12 @@ def enumeration(cls: Any) -> Kind:
     Raises:
         TypeError: It has no members.
     """
-    members = cls.__members__
-    if not members:
+    unique = list(cls)
+    if not unique:
         raise TypeError(f"the enum {cls.__name__} has no members")
-    unique = {id(member): member for member in members.values()}.values()
     if any(type(member.value) not in SCALARS or member.value != member.value for member in unique):
         return _choice([(member.name, member) for member in unique], {})
-    names = {name: member.value for name, member in members.items()}
+    names = {name: member.value for name, member in cls.__members__.items()}
     return _choice([(member.value, member) for member in unique], names)
 
 
@@ -381,7 +331,7 @@ def enumeration(cls: Any) -> Kind:
 
 
 class _Tried(threading.local):
-    results: Optional[Dict[int, Tuple[Any, Optional[str]]]] = None
+    results: Optional[dict[int, tuple[Any, Optional[str]]]] = None
     """What an ambiguous union made of each part of the value that is read, so that nesting does not double the work."""
 
 
@@ -400,9 +350,7 @@ def union(members: Sequence[Kind]) -> Kind:
 
     def read(value: Any) -> Any:
         candidates = by_type.get(type(value), [])
-        if len(candidates) == 1:
-            return candidates[0].read(value)
-        if not candidates or not isinstance(value, (dict, list)):
+        if len(candidates) < 2 or not isinstance(value, (dict, list)):
             return first(value, candidates)
         outermost = tried.results is None
         results = tried.results = {} if tried.results is None else tried.results
@@ -412,25 +360,26 @@ def union(members: Sequence[Kind]) -> Kind:
                     results[id(value)] = (first(value, candidates), None)
                 except Mismatch as error:
                     results[id(value)] = (None, str(error))
-            found, problem = results[id(value)]
         finally:
             if outermost:
                 tried.results = None
+        found, problem = results[id(value)]
         if problem is not None:
             raise Mismatch(label, value, instead=problem)
         return found
 
     def first(value: Any, candidates: Sequence[Kind]) -> Any:
-        errors: List[Mismatch] = []
+        errors: list[Mismatch] = []
         for kind in candidates:
             try:
                 return kind.read(value)
             except Mismatch as error:
                 errors.append(error)
-        if any(error.path for error in errors):
+        if len(errors) > 1 and any(error.path for error in errors):
             tries = [f"as {cut(kind.label)}: {cut(str(error), 120)}" for kind, error in zip(candidates, errors)]
             raise Mismatch(label, value, instead=f"fits none of {len(tries)} forms ({cut('; '.join(tries), 500)})")
-        raise next((error for error in errors if error.hint), Mismatch(label, value))
+        hinting = [error for error in errors if len(errors) == 1 or error.hint]
+        raise hinting[0] if hinting else Mismatch(label, value)
 
     def write(value: Any) -> Any:
         if type(value) in exact:
@@ -443,7 +392,7 @@ def union(members: Sequence[Kind]) -> Kind:
                 pass
         raise Mismatch(label, value)
 
-    accepts: FrozenSet[type] = frozenset().union(*(kind.accepts for kind in members))
+    accepts: frozenset[type] = frozenset().union(*(kind.accepts for kind in members))
     schema = {"anyOf": [kind.schema for kind in members]}
     return Kind(schema, read, write, label, accepts, hashable=all(kind.hashable for kind in members))
 
@@ -451,9 +400,9 @@ def union(members: Sequence[Kind]) -> Kind:
 # ------------------------------------------------------------ lists and objects
 
 
-def _convert_each(items: Iterable[Any], convert: Convert) -> List[Any]:
+def _convert_each(items: Iterable[Any], convert: Convert) -> list[Any]:
     """`convert` of each item; a Mismatch names the index, which is the number of items done before."""
-    done: List[Any] = []
+    done: list[Any] = []
     try:
         done.extend(map(convert, items))
     except Mismatch as error:
@@ -468,7 +417,7 @@ def _untouched(item: Kind, values: Collection[Any]) -> bool:
     return set(map(type, values)) <= {item.exact} and (item.exact is not float or all(map(isfinite, values)))
 
 
-def array(item: Kind, make: Callable[[List[Any]], Any] = list, *, unique: bool = False) -> Kind:
+def array(item: Kind, make: Callable[[list[Any]], Any] = list, *, unique: bool = False) -> Kind:
     """A list, tuple or set of equal items.
 
     Args:
@@ -476,7 +425,6 @@ def array(item: Kind, make: Callable[[List[Any]], Any] = list, *, unique: bool =
         make: The class of the Python value.
         unique: Whether it is a set: no two items may be equal.
     """
-    stays = make is list
     label = "a list without duplicates" if unique else "a list"
 
     def read(value: Any) -> Any:
@@ -485,9 +433,9 @@ def array(item: Kind, make: Callable[[List[Any]], Any] = list, *, unique: bool =
         if unique and has_twins(value):
             raise Mismatch(label, value, instead=f"expected {label}, got the same item twice")
         done = value if _untouched(item, value) else _convert_each(value, item.read)
-        return done if stays else make(done)
+        return done if make is list else make(done)
 
-    def write(value: Any) -> List[Any]:
+    def write(value: Any) -> list[Any]:
         if isinstance(value, (str, bytes, bytearray, dict)) or not hasattr(value, "__iter__"):
             raise Mismatch(f"a {getattr(make, '__name__', 'list')}", value)
         values = value if type(value) is list else list(value)
@@ -496,12 +444,10 @@ def array(item: Kind, make: Callable[[List[Any]], Any] = list, *, unique: bool =
             raise Mismatch(label, value, instead=f"expected {label}, but two items are written alike")
         return done
 
-    schema: Dict[str, Any] = {"type": "array", **({"items": item.schema} if item.schema else {})}
-    if unique:
-        schema["uniqueItems"] = True
+    items = {"items": item.schema} if item.schema else {}
+    schema = {"type": "array", **items, **({"uniqueItems": True} if unique else {})}
     hashable = make is frozenset or (make is tuple and item.hashable)
-    exact_items = item.exact if stays else None
-    return Kind(schema, read, write, label, frozenset({list}), exact_items=exact_items, hashable=hashable)
+    return Kind(schema, read, write, label, _LISTS, hashable=hashable)
 
 
 def fixed(items: Sequence[Kind]) -> Kind:
@@ -514,18 +460,25 @@ def fixed(items: Sequence[Kind]) -> Kind:
             raise Mismatch(label, value)
         return tuple(_convert_each(zip(items, value), lambda pair: pair[0].read(pair[1])))
 
-    def write(value: Any) -> List[Any]:
+    def write(value: Any) -> list[Any]:
         if not isinstance(value, (tuple, list)) or len(value) != count:
             raise Mismatch(f"a tuple of {count}", value)
         return _convert_each(zip(items, value), lambda pair: pair[0].write(pair[1]))
 
     prefix = {"prefixItems": [kind.schema for kind in items], "minItems": count} if items else {}
     schema = {"type": "array", **prefix, "maxItems": count}
-    hashable = all(kind.hashable for kind in items)
-    return Kind(schema, read, write, label, frozenset({list}), hashable=hashable)
+    return Kind(schema, read, write, label, _LISTS, hashable=all(kind.hashable for kind in items))
 
 
-def integer_key() -> Kind:
+def _write_name(value: Any) -> str:
+    return str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
+
+
+FREE_NAME = replace(TEXT, write=_write_name)
+"""A name in an object of anything: a string; on the way out an integer too, as the standard library has it."""
+
+
+def integer_name() -> Kind:
     """``int`` as the name of an object's member: ``{"7": ...}``."""
     pattern = "^(0|-?[1-9][0-9]{0,99})$"
 
@@ -549,7 +502,7 @@ def mapping(key: Kind, item: Kind) -> Kind:
         key: What the names are; it reads strings.
         item: What the values are.
     """
-    schema: Dict[str, Any] = {"type": "object", **({"additionalProperties": item.schema} if item.schema else {})}
+    schema: dict[str, Any] = {"type": "object", **({"additionalProperties": item.schema} if item.schema else {})}
     names = {word: rule for word, rule in key.schema.items() if (word, rule) != ("type", "string")}
     if names:
         schema["propertyNames"] = names
@@ -579,4 +532,110 @@ def mapping(key: Kind, item: Kind) -> Kind:
             raise Mismatch("a dict", value)
         return each(value, key.write, item.write)
 
-    return Kind(schema, read, write, "an object", frozenset({dict}), hashable=False)
+    return Kind(schema, read, write, "an object", OBJECTS, hashable=False)
+
+
+# ------------------------------------------------------------ objects with known fields
+
+
+class Field(NamedTuple):
+    """One member of an object, or one argument that a caller may send.
+
+    Args:
+        name: Its name in JSON, by which the constructor or function takes it as well.
+        required: Whether it has to be sent.
+        kind: Its type; the schema has the description and the default.
+        attribute: The attribute that holds it in Python.
+    """
+
+    name: str
+    required: bool
+    kind: Kind
+    attribute: str = ""
+
+    @property
+    def description(self) -> str:
+        """What the docstring or `Annotated` says about it; empty when neither does."""
+        return str(self.kind.schema.get("description", ""))
+
+
+def record_schema(fields: Sequence[Field], *, all_required: bool = False) -> dict[str, Any]:
+    """The JSON Schema of an object with exactly these fields. ``properties`` is there even without any.
+
+    Clients exist that cannot read the schema of a tool without it.
+    """
+    schema: dict[str, Any] = {"type": "object", "properties": {field.name: field.kind.schema for field in fields}}
+    required = [field.name for field in fields if field.required or all_required]
+    return {**schema, **({"required": required} if required else {}), "additionalProperties": False}
+
+
+def record_label(fields: Sequence[Field]) -> str:
+    """What messages call an object of these fields."""
+    names = [field.name for field in fields]
+    return cut(f"an object with {listed(names, 'and')}", 120) if names else "an empty object"
+
+
+def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
+    """A function from a JSON object to a Python value.
+
+    Args:
+        fields: All that the object may have.
+        make: Called with those that were sent; `dict` may have members of any name.
+    """
+    label = record_label(fields)
+    required = frozenset(field.name for field in fields if field.required)
+    steps = [(field.name, None if field.kind.exact is float else field.kind.exact, field.kind.read) for field in fields]
+
+    def read(value: Any) -> Any:
+        if type(value) is not dict:
+            raise Mismatch(label, value)
+        if not required <= value.keys():
+            raise _unfit(fields, value)
+        done = {}
+        for name, exact, convert in steps:
+            if name in value:
+                part = value[name]
+                if type(part) is not exact:
+                    try:
+                        part = convert(part)
+                    except Mismatch as error:
+                        raise error.inside(name) from None
+                done[name] = part
+        if len(done) < len(value):
+            raise _unfit(fields, value)
+        try:
+            return done if make is dict else make(**done)
+        except (ValueError, TypeError) as error:  # of a constructor that checks on its own account
+            reason = cut(" ".join(str(error).split()) or type(error).__name__, 200)
+            raise Mismatch(label, value, instead=f"expected {label} that is valid: {reason}") from error
+
+    return read
+
+
+def record_writer(fields: Sequence[Field], cls: type) -> Convert:
+    """A function from an instance of `cls` (or of a subclass) to a JSON object; from a dict, if that is the class."""
+    write = record_reader([field._replace(kind=replace(field.kind, read=field.kind.write)) for field in fields], dict)
+
+    def write_attributes(value: Any) -> Any:
+        if isinstance(value, cls):
+            return write({field.name: getattr(value, field.attribute) for field in fields})
+        raise Mismatch(f"a {cls.__name__}", value)
+
+    return write if issubclass(cls, dict) else write_attributes
+
+
+def _unfit(fields: Sequence[Field], value: dict[str, Any]) -> Mismatch:
+    """What is wrong with an object that lacks a field or has one too many."""
+    known = [field.name for field in fields]
+    unknown = next((name for name in value if name not in known), None)
+    lacking = [field for field in fields if field.required and field.name not in value]
+    missing = [field.name for field in lacking]
+    if unknown is None:
+        also = f" (missing too: {cut(listed(missing[1:], 'and'))})" if missing[1:] else ""
+        wanted = lacking[0].kind.label
+        return Mismatch(wanted, instead=f"expected {wanted}, got nothing{also}").inside(missing[0])
+    near = nearest(unknown, missing or known)
+    hint = f": the fields are {cut(listed(known, 'and'), 200)}" if known else ": there are no fields"
+    hint += f"; missing: {cut(listed(missing, 'and'))}" if missing else ""
+    hint = hint if near is None else f", did you mean {near!r}?"
+    return Mismatch("", value, instead=f"unknown field {cut(unknown)!r}{hint}")

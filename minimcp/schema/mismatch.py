@@ -1,10 +1,17 @@
-"""`Mismatch`: the error for a value that does not fit a type or a schema, and the words that messages are made of."""
+"""`Mismatch`: the error for a value that does not fit a type or a schema; and what messages are made of.
+
+Among them what to write instead of a value that JSON does not have, an option that does not exist, a type without JSON
+form.
+"""
 
 from __future__ import annotations
 
+import os
 from difflib import get_close_matches
+from enum import Enum
 from itertools import islice
-from typing import Any, Iterable, List, Mapping, Optional, Sequence, Union
+from types import ModuleType
+from typing import Any, Callable, Iterable, Iterator, Mapping, NoReturn, Optional, Sequence, Union
 
 LONGEST_VALUE = 60
 """Characters of a wrong value that a message repeats."""
@@ -115,18 +122,12 @@ class Mismatch(ValueError):
     ) -> None:
         super().__init__(expected, value)
         self.expected, self.value, self.instead, self.choices = expected, value, instead, choices
-        self.path: List[Key] = []
+        self.path: list[Key] = []
 
     def inside(self, key: Key) -> Mismatch:
         """This error, seen from the container that holds the value under `key`."""
-        self.path.insert(0, key)
+        self.path = [key, *self.path]  # a copy of this error may share the list
         return self
-
-    def copy(self) -> Mismatch:
-        """An equal error with a path of its own."""
-        other = Mismatch(self.expected, self.value, instead=self.instead, choices=self.choices)
-        other.path = list(self.path)
-        return other
 
     @property
     def hint(self) -> str:
@@ -160,3 +161,178 @@ def nearest(name: str, known: Iterable[str]) -> Optional[str]:
 
 def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "").replace(" ", "")
+
+
+# ------------------------------------------------------------ values that JSON does not have
+
+MOST_LEVELS = 100
+"""How deep a value is searched; what nests deeper has an error of its own."""
+
+_VALUES: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (lambda value: value is None, "leave it out"),
+    (lambda value: isinstance(value, Enum), "give its .value"),
+    (lambda value: isinstance(value, type), "give a value, not a class"),
+    (lambda value: hasattr(value, "isoformat"), "write .isoformat()"),
+    (lambda value: hasattr(value, "model_dump"), 'write .model_dump(mode="json")'),
+    (lambda value: hasattr(value, "to_wire"), "write .to_wire()"),
+    (lambda value: hasattr(value, "__dataclass_fields__"), "write dataclasses.asdict(...)"),
+    (lambda value: isinstance(value, (set, frozenset, range, Iterator)), "write list(...)"),
+    (lambda value: isinstance(value, (bytes, bytearray)), "write .decode(), or base64.b64encode(...).decode()"),
+    (lambda value: isinstance(value, os.PathLike), "write str(...)"),
+    (lambda value: type(value).__name__ in ("Decimal", "UUID", "Fraction"), "write str(...)"),
+    (lambda value: isinstance(value, float), "JSON has no such number: give None, or leave it out"),
+    (lambda value: True, "give text, a number, True, False, None, a list or a dict"),
+)
+
+
+def json_hint(value: Any) -> str:
+    """What to write instead of a value."""
+    return next(hint for fits, hint in _VALUES if fits(value))
+
+
+def shown(value: Any) -> str:
+    """A wrong value, for a message: "a date, datetime.date(2026, 1, 1)"."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}, {repr(value):.60}"
+
+
+def unwritable(value: Any, path: str = "", levels: int = MOST_LEVELS) -> Optional[str]:
+    """Where in a value something stands that JSON does not have, what it is and what to write; None if nowhere.
+
+    Args:
+        value: What could not be written.
+        path: What the value is called: "todos"; empty at the top, whose members stand for themselves.
+        levels: How many more are searched.
+    """
+    if value is None or isinstance(value, (str, int)) or (isinstance(value, float) and value - value == 0.0):
+        return None
+    if isinstance(value, dict):
+        for name in value:
+            if not isinstance(name, (str, int, float)) and name is not None:
+                return f"a key of {path or 'this'} is {shown(name)}: keys are text"
+        parts = [(each, f"{path}.{name}" if path else str(name)) for name, each in value.items()]
+    elif isinstance(value, (list, tuple)):
+        parts = [(each, f"{path}[{place}]") for place, each in enumerate(value)]
+    else:
+        return f"{path or 'this'} is {shown(value)}: {json_hint(value)}"
+    found = (unwritable(each, place, levels - 1) for each, place in parts if levels)
+    return next(filter(None, found), None)
+
+
+def explained(method: str, params: Any, error: Exception) -> Exception:
+    """An error of writing a request, in words that say what to write instead; the same one if there is nothing to say.
+
+    Args:
+        method: Of the request.
+        params: What could not be written, perhaps.
+        error: What was raised.
+    """
+    problem = unwritable(params)
+    if problem is None:
+        return error
+    name = params.get("name") if method in ("tools/call", "prompts/get") else None
+    what = f"the params of {method}" if name is None else f"the arguments of {name!r:.60}"
+    return type(error)(f"{what}: {problem if name is None else problem.replace('arguments.', '', 1)}")
+
+
+# ------------------------------------------------------------ options
+
+PORTED = {
+    "lifespan": "there is none: what is before and after server.run(), or attributes of a plain class, do it",
+    "middleware": "write @server.middleware above each function",
+    "tools": "write server.add_tool(function) for each, or hand over a plain object: Server(name, Tools())",
+    "stateless_http": "did you mean sessions=False?",
+    "log_level": "use the logging module: logging.getLogger(\"minimcp\")", "debug": "use the logging module",
+    "on_duplicate_tools": "a name that is taken is refused, unless replace=True is said of the new one",
+    "message_handler": "say on_tools_changed= or the like",
+    "progress_handler": "did you mean on_progress= of call_tool?",
+    "args": "give a list: connect([sys.executable, \"server.py\", \"argument\"])",
+    **dict.fromkeys(("host", "port", "path", "transport"), "say it to server.run(...)"),
+    **dict.fromkeys(("log_handler", "logging_callback"), "did you mean on_log=?"),
+    **dict.fromkeys(("elicitation_handler", "elicitation_callback"), "did you mean elicit=?"),
+    **dict.fromkeys(("sampling_handler", "sampling_callback"), "did you mean sample=?"),
+    "list_roots_callback": "did you mean list_roots=?", "mode": "did you mean revision=?",
+    "progress_callback": "did you mean on_progress=?", "read_timeout_seconds": "did you mean timeout=?",
+    **dict.fromkeys(("command", "url"), "give it first, without a name"),
+}  # fmt: skip
+"""Options of other libraries: what to write here."""
+
+
+def refuse_options(owner: str, given: Iterable[str], function: Any) -> NoReturn:
+    """Refuse an option that does not exist, and say which was meant.
+
+    Args:
+        owner: What takes options, as it is written: "Server(...)".
+        given: Names that it does not have; the first counts.
+        function: What takes the options, each by keyword only.
+
+    Raises:
+        TypeError: Always.
+    """
+    name, known = next(iter(given)), function.__kwdefaults__
+    near = nearest(name, known)
+    hint = PORTED.get(name) or (f"did you mean {near}=?" if near else f"there is {', '.join(known)}")
+    raise TypeError(f"{owner} has no option {name}=: {hint}")
+
+
+def refuse_as_arguments(name: Any, given: Mapping[str, Any], function: Any) -> NoReturn:
+    """Refuse what was given to a call of a tool by keyword: it is an argument of the tool, or a misspelt option.
+
+    Args:
+        name: Of the tool.
+        given: By keyword.
+        function: What takes the options, each by keyword only.
+
+    Raises:
+        TypeError: Always.
+    """
+    first = next(iter(given))
+    if first in PORTED or nearest(first, function.__kwdefaults__):
+        refuse_options("call_tool(...)", given, function)
+    raise TypeError(f"the arguments of a tool go into a dict: call_tool({name!r:.60}, {dict(given)!r:.200})")
+
+
+# ------------------------------------------------------------ types
+
+_CLASSES = {
+    **dict.fromkeys(("deque", "Iterator", "Generator", "AsyncIterator", "AsyncIterable", "AsyncGenerator", "Container",
+                     "Reversible"), "list[...]"),
+    **dict.fromkeys(("OrderedDict", "defaultdict"), "dict[...]"), "Counter": "dict[str, int]", "range": "list[int]",
+    **dict.fromkeys(("Awaitable", "Coroutine"), "the type of what it waits for"), "Fraction": "Decimal, or a str",
+    **dict.fromkeys(("IPv4Address", "IPv6Address", "Pattern"), "str"),
+}  # fmt: skip
+_THEIR_MODULES = ("builtins", "collections", "fractions", "ipaddress", "re")
+
+
+def no_class(cls: type) -> str:
+    """The message about a class that has no JSON form."""
+    if cls in (bytes, bytearray, memoryview):
+        return (
+            "bytes have no JSON form: take a str (text, or base64 that you decode), "
+            "and return Image(data, mime_type), Audio or EmbeddedResource"
+        )
+    instead = _CLASSES.get(cls.__qualname__) if cls.__module__.partition(".")[0] in _THEIR_MODULES else None
+    advice = f"write {instead}" if instead else "make it a dataclass, a TypedDict or a NamedTuple"
+    return f"{cls.__qualname__} has no JSON form: {advice}"
+
+
+def no_type(annotation: Any) -> str:
+    """The message about an annotation that is no type."""
+    instead, what = "", cut(repr(annotation), 80)
+    if isinstance(annotation, ModuleType):
+        what = f"the module {annotation.__name__}"
+        near = nearest(annotation.__name__, [name for name, part in vars(annotation).items() if isinstance(part, type)])
+        instead = f"{annotation.__name__}.{near}" if near else ""
+    elif isinstance(annotation, (list, tuple)):
+        names = ", ".join(str(getattr(part, "__name__", part)) for part in annotation)
+        both = f"tuple[{names}], or Union[{names}] for one of them"
+        instead = both if isinstance(annotation, tuple) else f"list[{names if len(annotation) == 1 else '...'}]"
+    elif isinstance(annotation, dict):
+        instead = "a TypedDict with these fields, or dict[str, ...]"
+    elif isinstance(annotation, (str, int, Enum)):
+        instead = f"Literal[{annotation if isinstance(annotation, Enum) else repr(annotation)}]"
+    elif annotation is any:
+        instead = "typing.Any"
+    elif hasattr(annotation, "min_length") or hasattr(annotation, "ge"):
+        instead = f"Annotated[int, {cut(repr(annotation))}]"
+    return f"{what} is not a type with a JSON form" + (f": write {instead}" if instead else "")

@@ -8,35 +8,13 @@ from __future__ import annotations
 import inspect
 import typing
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import Any, Iterator, Optional
 
 from .annotations import Builder, ContentClass
 from .introspection import Scope, annotations_of, is_union, parameters_of, read_docstring
-from .kinds import NONE_TYPE, Convert, Kind
+from .kinds import NONE_TYPE, Convert, Field, Kind, record_reader, record_schema
 from .mismatch import NOTHING, Mismatch
-from .records import Field, record_reader, record_schema
-
-
-class Parameter(NamedTuple):
-    """One argument that a caller may send.
-
-    Args:
-        name: Its name.
-        required: Whether it has to be sent.
-        kind: Its type; the schema has the description and the default.
-        default: The value the function takes when it is not sent; `NOTHING` when it is required.
-    """
-
-    name: str
-    required: bool
-    kind: Kind
-    default: Any
-
-    @property
-    def description(self) -> str:
-        """What the docstring or `Annotated` says about it; empty when neither does."""
-        return str(self.kind.schema.get("description", ""))
 
 
 @dataclass(eq=False, repr=False)
@@ -52,15 +30,15 @@ class Signature:
         description: The docstring without its sections, empty when there is none.
     """
 
-    parameters: List[Parameter]
+    parameters: list[Field]
     context_parameter: Optional[str]
-    input_schema: Dict[str, Any]
+    input_schema: dict[str, Any]
     output_kind: Optional[Kind]
     returns: Any
     description: str
-    _read: Optional[Convert] = field(default=None, init=False)
+    _read: Convert
 
-    def read_arguments(self, arguments: Any) -> Dict[str, Any]:
+    def read_arguments(self, arguments: Any) -> dict[str, Any]:
         """The keyword arguments for the call, converted; what was not sent is left to the function's defaults.
 
         Args:
@@ -69,23 +47,14 @@ class Signature:
         Raises:
             Mismatch: They do not fit; the message names the field, what was expected and what came.
         """
-        if self._read is None:  # a tool that is only listed needs none
-            self._read = record_reader(_fields(self.parameters), dict)
         try:
             return self._read(arguments)  # type: ignore[no-any-return]
         except RecursionError:
             raise Mismatch("", arguments, instead="the arguments nest too deep") from None
 
-    def __repr__(self) -> str:
-        return f"<Signature ({', '.join(each.name if each.required else f'{each.name}=' for each in self.parameters)})>"
-
-
-def _fields(parameters: List[Parameter]) -> List[Field]:
-    return [Field(each.name, each.kind, each.required, each.name) for each in parameters]
-
 
 def read_signature(
-    function: Any, *, context_type: type, owner: str, content_types: Tuple[type, ...] = ()
+    function: Any, *, context_type: type, owner: str, content_types: tuple[type, ...] = ()
 ) -> Signature:
     """The signature of a function or bound method.
 
@@ -109,8 +78,8 @@ def read_signature(
     annotations, scope = annotations_of(plain), _scope_of(function, plain)
     description, texts = read_docstring(function.__doc__)
     builder = Builder()
-    parameters: List[Parameter] = []
-    contexts: List[str] = []
+    parameters: list[Field] = []
+    contexts: list[str] = []
     bound = int(hasattr(function, "__self__"))
     for name, each in list(parameters_of(plain).items())[bound:]:
         where = f"{owner}: parameter {name!r}"
@@ -134,10 +103,10 @@ def read_signature(
                 contexts.append(name)
                 continue
             kind = builder.field(annotation, scope, default=default, description=texts.get(name, ""))
-        parameters.append(Parameter(name, default is NOTHING, kind, default))
+        parameters.append(Field(name, default is NOTHING, kind))
     if len(contexts) > 1:
         raise TypeError(f"{owner}: two parameters take the context, {contexts[0]!r} and {contexts[1]!r}: keep one")
-    schema = builder.complete(record_schema(_fields(parameters)))
+    schema = builder.complete(record_schema(parameters))
     returns, output_kind = NOTHING, None
     if "return" in annotations:
         with _errors_at(f"{owner}: the return type"):
@@ -148,7 +117,8 @@ def read_signature(
                 output_kind = replace(kind, schema=builder.complete(kind.schema))
             except ContentClass:
                 pass
-    return Signature(parameters, contexts[0] if contexts else None, schema, output_kind, returns, description)
+    read, context = record_reader(parameters, dict), contexts[0] if contexts else None
+    return Signature(parameters, context, schema, output_kind, returns, description, read)
 
 
 @contextmanager
@@ -205,7 +175,7 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
 
 def _scope_of(function: Any, plain: Any) -> Scope:
     """Names in annotations of a function: its module's, its class's, and those of enclosing functions that it uses."""
-    names: Dict[str, Any] = {}
+    names: dict[str, Any] = {}
     for cls in reversed(type(getattr(function, "__self__", None)).__mro__):
         names.update((name, part) for name, part in vars(cls).items() if isinstance(part, type))
     for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or ()):

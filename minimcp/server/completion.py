@@ -6,68 +6,40 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/comple
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
 
 from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, one_line
-from ..protocol.lifecycle import Peer
-from ..protocol.messages import Json, Request, to_json
-from ..schema.kinds import Kind
+from ..protocol.messages import Json, to_json
+from ..schema.kinds import Field, Kind
 from ..schema.mismatch import Mismatch, nearest
-from ..schema.signature import read_signature
+from ..schema.signature import Signature, read_signature
 from ..types import Completion
 from .context import Context
 from .executors import route_to
-from .registered import Registered, ServerConfig, Table, check_required, positions, required, where
+from .options import PromptOptions, ResourceOptions, positions, required, where
+from .registered import Registered, ServerConfig, Table, check_required
 
 MOST_VALUES = 100
 """Suggestions that one answer may hold."""
-
-Given = Union[Sequence[str], Callable[..., Any]]
-"""What an author says completes an argument: the values, or a function of the text typed so far."""
 
 Completer = Callable[[str, Mapping[str, str]], Completion]
 """From the text typed so far, and the arguments chosen already, to suggestions that may be sent."""
 
 
-class TextHandler:
-    """A function whose arguments arrive as text: from a URI, or as those of a prompt.
+@dataclass(eq=False, repr=False)
+class TextHandler(Registered):
+    """A function whose arguments arrive as text: from a URI, or as those of a prompt."""
 
-    Args:
-        function: What the author wrote.
-        owner: What messages call it: "prompt 'briefing'".
-        content_types: Classes whose instances it may return as they are.
-        requires: Client capabilities that it needs, by dotted name; one may stand alone.
-        complete: For arguments, what completes them; None: only what types say.
-
-    Raises:
-        TypeError: It cannot be a handler as it is written; the message says what to write instead.
-        ValueError: ``complete`` names no argument, or ``requires`` no capability.
-    """
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        owner: str,
-        *,
-        content_types: tuple[type, ...],
-        requires: Union[str, Sequence[str]] = (),
-        complete: Optional[Mapping[str, Given]] = None,
-    ) -> None:
-        self.function, self.owner = function, owner
-        self.signature = read_signature(
-            function, context_type=Context, owner=f"{owner}: {where(function)}", content_types=content_types
-        )
-        self._requires = required(requires, owner)
-        self._kinds = {each.name: each.kind for each in self.signature.parameters}
-        self.completers = self._read_completers(dict(complete or {}))
-
-    def kind(self, name: str) -> Any:
-        """What a text for this argument has to be, as a JSON Schema; None when any text will do."""
-        schema = self.signature.input_schema["properties"].get(name, {})
-        told = {key: value for key, value in schema.items() if key not in ("title", "description", "default")}
-        return None if told in ({}, {"type": "string"}) else told
+    owner: str
+    """What messages call it: "prompt 'briefing'"."""
+    signature: Signature
+    requires: tuple[str, ...]
+    """Client capabilities that it needs, by dotted name."""
+    completers: Mapping[str, Optional[Completer]]
+    """What completes each argument; None where nothing does."""
 
     def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """The keyword arguments that these texts stand for.
@@ -75,51 +47,94 @@ class TextHandler:
         Raises:
             Mismatch: They do not fit; the message names the argument.
         """
-        kinds = self._kinds
+        kinds = {each.name: each.kind for each in self.signature.parameters}
         values = {name: value_of(text, kinds[name]) if name in kinds else text for name, text in texts.items()}
         return self.signature.read_arguments(values)
 
-    def call(self, context: Context, peer: Peer, arguments: Mapping[str, Any]) -> Any:
+    def invoke(self, incoming: IncomingRequest, arguments: dict[str, Any], context: Optional[Context] = None) -> Any:
         """Call the function; its exceptions pass.
+
+        Args:
+            incoming: The request.
+            arguments: By keyword.
+            context: What it is given; None makes one.
 
         Raises:
             CapabilityNotSupported: The client lacks a capability that the function needs.
         """
-        check_required(peer, self._requires, self.owner)
-        keywords = dict(arguments)
+        check_required(incoming.peer, self.requires, self.owner)
         if self.signature.context_parameter is not None:
-            keywords[self.signature.context_parameter] = context
-        return self.function(**keywords)
+            arguments[self.signature.context_parameter] = context or Context(incoming)
+        return self.function(**arguments)
 
-    def _read_completers(self, given: dict[str, Given]) -> Mapping[str, Optional[Completer]]:
-        """What completes each argument: what was given, or the values that its type names; None where nothing does.
 
-        In the class of the handler's object a completer is a method as the handler is, and is called on that object.
-        """
-        completers: dict[str, Optional[Completer]] = {}
-        for parameter in self.signature.parameters:
-            values: Any = given.pop(parameter.name, None)
-            if values is None:
-                values = choices_of(parameter.kind.schema)
-            owner = f"{self.owner}: the completer of {parameter.name!r}"
-            completers[parameter.name] = None if values is None else _completer(self._bound(values), owner)
-        for name in given:
-            near = nearest(str(name), completers)
-            hint = f": did you mean {near!r}?" if near else ""
-            raise ValueError(f"{self.owner}: complete= speaks of {name!r}, which is no argument of it{hint}")
-        return completers
+class Texts(NamedTuple):
+    """The last members of a `TextHandler`, as `read_texts` finds them."""
 
-    def _bound(self, given: Any) -> Any:
-        """What was given; of the object whose method the handler is, where its class defines it under a name."""
-        instance = getattr(self.function, "__self__", None)
-        for kind in type(instance).__mro__:
-            for name, member in vars(kind).items():
-                if member is given and not isinstance(given, (list, tuple)):
-                    return getattr(instance, name)
-        return given
+    owner: str
+    signature: Signature
+    requires: tuple[str, ...]
+    completers: Mapping[str, Optional[Completer]]
 
-    def __repr__(self) -> str:
-        return f"<TextHandler {self.owner} = {where(self.function)}>"
+
+def read_texts(
+    function: Callable[..., Any],
+    owner: str,
+    options: Union[PromptOptions, ResourceOptions],
+    content_types: tuple[type, ...],
+) -> Texts:
+    """What is known of a function whose arguments arrive as text.
+
+    Args:
+        function: What the author wrote.
+        owner: What messages call it: "prompt 'briefing'".
+        options: What the author said.
+        content_types: Classes whose instances it may return as they are.
+
+    Raises:
+        TypeError: It cannot be a handler as it is written; the message says what to write instead.
+        ValueError: ``complete`` names no argument, or ``requires`` no capability.
+    """
+    place = f"{owner}: {where(function)}"
+    signature = read_signature(function, context_type=Context, owner=place, content_types=content_types)
+    given = dict(options.get("complete") or {})
+    completers = {
+        each.name: _completer_of(function, each, given.pop(each.name, None), owner) for each in signature.parameters
+    }
+    for name in given:
+        near = nearest(str(name), completers)
+        hint = f": did you mean {near!r}?" if near else ""
+        raise ValueError(f"{owner}: complete= speaks of {name!r}, which is no argument of it{hint}")
+    return Texts(owner, signature, required(options.get("requires", ()), owner), completers)
+
+
+def _completer_of(function: Any, parameter: Field, given: Any, owner: str) -> Optional[Completer]:
+    """What completes an argument: what was given, or the values that its type names; None where nothing does.
+
+    In the class of the handler's object a completer is a method as the handler is, and is called on that object.
+    """
+    owner = f"{owner}: the completer of {parameter.name!r}"
+    if given is None:
+        given = choices_of(parameter.kind.schema)
+    if given is None:
+        return None
+    instance = getattr(function, "__self__", None)
+    names = [name for kind in type(instance).__mro__ for name, member in vars(kind).items() if member is given]
+    complete: Any = getattr(instance, names[0]) if names else given
+    if not callable(complete):
+        if not isinstance(complete, (list, tuple)) or not all(isinstance(value, str) for value in complete):
+            raise TypeError(f"{owner} is a list of strings or a function, not {complete!r}")
+        values = tuple(complete)
+        return lambda text, chosen: fit([value for value in values if value.startswith(text)], owner)
+    code = None if hasattr(complete, "__func__") else getattr(complete, "__code__", None)
+    if code is not None and code.co_varnames[: code.co_argcount][:1] == ("self",):
+        raise TypeError(
+            f"{owner}, {where(complete)}, begins with self, and no object is known for it: give the method of an "
+            "object, or in a class a method of the same class by its name, beside the handler"
+        )
+    if positions(complete, owner, ("value", "arguments"), least=1) == 2:
+        return lambda text, chosen: fit(complete(text, dict(chosen)), owner)
+    return lambda text, chosen: fit(complete(text), owner)
 
 
 def value_of(text: str, kind: Kind) -> Json:
@@ -163,23 +178,6 @@ def choices_of(schema: Mapping[str, Any]) -> Optional[list[str]]:
     return list(dict.fromkeys(texts)) if parts and None not in parts else None
 
 
-def _completer(given: Any, owner: str) -> Completer:
-    if not callable(given):
-        if not isinstance(given, (list, tuple)) or not all(isinstance(value, str) for value in given):
-            raise TypeError(f"{owner} is a list of strings or a function, not {given!r}")
-        values = tuple(given)
-        return lambda text, chosen: fit([value for value in values if value.startswith(text)], owner)
-    code = None if hasattr(given, "__func__") else getattr(given, "__code__", None)
-    if code is not None and code.co_varnames[: code.co_argcount][:1] == ("self",):
-        raise TypeError(
-            f"{owner}, {where(given)}, begins with self, and no object is known for it: give the method of an "
-            "object, or in a class a method of the same class by its name, beside the handler"
-        )
-    if positions(given, owner, ("value", "arguments"), least=1) == 2:
-        return lambda text, chosen: fit(given(text, dict(chosen)), owner)
-    return lambda text, chosen: fit(given(text), owner)
-
-
 def fit(found: Any, owner: str) -> Completion:
     """Suggestions cut to what one answer may hold.
 
@@ -221,67 +219,57 @@ class Completions:
         config: ServerConfig,
         prompts: Table[Any],
         templates: Table[Any],
-        find_template: Callable[[str], Optional[Registered]],
+        find_template: Callable[[str], Any],
     ) -> None:
         self._tables = (prompts, templates)
         self._route = route_to(self._serve, config.executor)
-        self._find = {"ref/prompt": ("name", prompts.get), "ref/resource": ("uri", find_template)}
+        self._find: dict[Any, tuple[str, Callable[[str], Any]]] = {
+            "ref/prompt": ("name", lambda name: prompts.items.get(name)),
+            "ref/resource": ("uri", find_template),
+        }
 
-    def route(self, request: Request) -> Route:
-        """Where a `completion/complete` goes; completers of a mounted server run where that says.
+    def route(self, params: Mapping[str, Json]) -> Route:
+        """Where a request goes; completers of a mounted server run where that says.
 
         Raises:
             InvalidParams: It refers to nothing that there is.
         """
         if not any(table.mounts for table in self._tables):
             return self._route
-        return route_to(self._serve, self._referred(request.params.get("ref")).executor)
+        return route_to(self._serve, self._referred(params).executor)
 
-    def _serve(self, exchange: IncomingRequest) -> dict[str, Json]:
-        params = exchange.request.params
-        owner: Any = self._referred(params.get("ref"))
-        argument = _object(params.get("argument"), "argument")
-        name, text = _string(argument, "name"), _string(argument, "value")
-        completers = owner.handler.completers
-        if name not in completers:
+    def _serve(self, incoming: IncomingRequest) -> dict[str, Json]:
+        params = incoming.request.params
+        owner, argument = self._referred(params), _member(params, "argument", dict)
+        name, text = _member(argument, "name", str), _member(argument, "value", str)
+        if name not in owner.completers:
             raise InvalidParams(f"Unknown argument: {one_line(name)}")
-        context = _object(params.get("context") or {}, "context")
-        chosen = _object(context.get("arguments") or {}, "context.arguments")
-        for each, value in chosen.items():
-            if not isinstance(value, str):
-                raise InvalidParams(f"context.arguments: {one_line(each)} is a string")
-        completer = completers[name] or _nothing
-        found = owner.run(Context(exchange), lambda: completer(text, chosen))
+        context = _member(params, "context", dict) if params.get("context") else {}
+        chosen = _member(context, "arguments", dict, "context.") if context.get("arguments") else {}
+        for each in chosen:
+            _member(chosen, each, str, "context.arguments: ")
+        completer = owner.completers[name] or (lambda text, chosen: Completion([], 0, False))
+        found = owner.run(Context(incoming), lambda: completer(text, chosen))
         if any(owner.middleware):
             found = fit(found, f"middleware round completing {name!r}")
-        closed: dict[str, Json] = exchange.server.closed(found.to_wire(), exchange.peer.revision)
+        closed: dict[str, Json] = incoming.server.closed(found.to_wire(), incoming.peer.revision)
         return closed
 
-    def _referred(self, given: Json) -> Registered:
-        ref = _object(given, "ref")
+    def _referred(self, params: Mapping[str, Json]) -> TextHandler:
+        ref = _member(params, "ref", dict)
         kind = ref.get("type")
-        member, find = self._find.get(kind, (None, None)) if isinstance(kind, str) else (None, None)
-        if member is None or find is None:
+        if not isinstance(kind, str) or kind not in self._find:
             raise InvalidParams(f"the type of ref is one of {', '.join(self._find)}")
-        name = _string(ref, member)
-        owner = find(name)
+        member, find = self._find[kind]
+        name = _member(ref, member, str)
+        owner: Optional[TextHandler] = find(name)
         if owner is None:
             raise InvalidParams(f"{kind}: there is no {one_line(name)}")
         return owner
 
 
-def _nothing(text: str, chosen: Mapping[str, str]) -> Completion:
-    return Completion([], 0, False)
-
-
-def _object(value: Json, name: str) -> Mapping[str, Json]:
-    if not isinstance(value, dict):
-        raise InvalidParams(f"{name} is an object")
-    return value
-
-
-def _string(of: Mapping[str, Json], name: str) -> str:
+def _member(of: Mapping[str, Json], name: str, kind: type, where: str = "") -> Any:
     value = of.get(name)
-    if not isinstance(value, str):
-        raise InvalidParams(f"{name} is a string")
+    if not isinstance(value, kind):
+        raise InvalidParams(f"{where}{one_line(name)} is {'an object' if kind is dict else 'a string'}")
     return value

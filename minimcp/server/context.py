@@ -1,4 +1,4 @@
-"""`Context`: what a handler sees of the request that it serves, and what it may ask its client.
+"""`Context`: what a handler sees of the request that it serves, and what it may ask its client; `LogHandler`.
 
 Everything here blocks and may be used by several threads of one handler; nothing is a coroutine.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress
@@ -7,11 +7,15 @@ https://modelcontextprotocol.io/specification/2026-07-28/client
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Union
 
 from ..engine.requests import IncomingRequest, current_request
+from ..errors import Cancelled, ConnectionLost
 from ..protocol.lifecycle import LOG_LEVELS, Peer
-from ..protocol.messages import Id, Json, Notification, encode
+from ..protocol.messages import Id, Json, Notification, encode, to_json
+from ..schema.annotations import write_any
 from ..schema.forms import Schema
 from ..types import Answer, Implementation, Root, SampleResult, Tool
 from .input_rounds import asker_of
@@ -62,14 +66,14 @@ class Context:
     ``concurrent.futures``, whose ``result()`` hands that on to the handler, or use `ask_all` on the handler's thread.
 
     Args:
-        exchange: The request; handlers are given their Context and never make one.
+        incoming: The request; handlers are given their Context and never make one.
         prefix: What the keys of questions and steps begin with, in a handler that another one calls.
     """
 
-    __slots__ = ("_exchange", "_prefix")
+    __slots__ = ("_incoming", "_prefix")
 
-    def __init__(self, exchange: IncomingRequest, prefix: str = "") -> None:
-        self._exchange, self._prefix = exchange, prefix
+    def __init__(self, incoming: IncomingRequest, prefix: str = "") -> None:
+        self._incoming, self._prefix = incoming, prefix
 
     # ------------------------------------------------------------ telling
 
@@ -85,7 +89,7 @@ class Context:
             Cancelled: The request was cancelled.
             ConnectionLost: The client is gone.
         """
-        self._exchange.progress(done, total, message)
+        self._incoming.progress(done, total, message)
 
     def log(self, level: str, data: Json, logger: Optional[str] = None) -> None:
         """Send a log message to the client, if it wants messages of this level.
@@ -105,15 +109,15 @@ class Context:
         rank = LOG_LEVELS.get(level)
         if rank is None:
             raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
-        exchange = self._exchange
-        exchange.check()
-        wanted = exchange.peer.log_rank
-        if wanted is None or rank < wanted or not exchange.server.logging:
+        incoming = self._incoming
+        incoming.check()
+        wanted = incoming.peer.log_rank
+        if wanted is None or rank < wanted or not incoming.server.logging:
             return
         params = {"level": level, "data": data}
         if logger is not None:
             params["logger"] = logger
-        exchange.send("notifications/message", params)
+        incoming.send("notifications/message", params)
 
     def debug(self, data: Json) -> None:
         """`log` at this level."""
@@ -161,8 +165,8 @@ class Context:
         Raises:
             Cancelled: The request was cancelled.
         """
-        self._exchange.check()
-        return self._exchange.sink.release(retry)
+        self._incoming.check()
+        return self._incoming.sink.release(retry)
 
     # ------------------------------------------------------------ asking
 
@@ -218,9 +222,9 @@ class Context:
         Raises:
             ConnectionLost: The client is gone.
         """
-        if self._exchange.peer.revision.elicitation_ids:
+        if self._incoming.peer.revision.elicitation_ids:
             told = Notification("notifications/elicitation/complete", {"elicitationId": elicitation_id})
-            self._exchange.sink.send(encode(told))
+            self._incoming.sink.send(encode(told))
 
     def sample(
         self,
@@ -273,7 +277,7 @@ class Context:
         """
         if not isinstance(questions, Mapping):
             raise TypeError(f"what is asked is a mapping of keys to questions, not {type(questions).__name__}")
-        asker, prefix = asker_of(self._exchange), self._prefix
+        asker, prefix = asker_of(self._incoming), self._prefix
         if not prefix:
             return asker.ask_all(questions)
         found = asker.ask_all({f"{prefix}{key}": question for key, question in questions.items()})
@@ -281,7 +285,7 @@ class Context:
 
     def _ask(self, question: Question, key: Optional[str]) -> Any:
         if key is None:
-            key = asker_of(self._exchange).new_key(question)
+            key = asker_of(self._incoming).new_key(question)
         return self.ask_all({key: question})[key]
 
     def step(self, key: str, function: Callable[[], Any]) -> Json:
@@ -300,17 +304,17 @@ class Context:
             TypeError, ValueError: What came out has no JSON form.
             Cancelled: The request was cancelled.
         """
-        return asker_of(self._exchange).step(f"{self._prefix}{key}" if self._prefix else key, function)
+        return asker_of(self._incoming).step(f"{self._prefix}{key}" if self._prefix else key, function)
 
     @property
     def call_id(self) -> str:
         """A random name of this call, the same in each of its rounds: for backends that do a thing once by its name."""
-        return asker_of(self._exchange).call_id
+        return asker_of(self._incoming).call_id
 
     @property
     def round(self) -> int:
         """How often the handler has begun for this call: 1, and 1 more each time that the client came back."""
-        return asker_of(self._exchange).round
+        return asker_of(self._incoming).round
 
     # ------------------------------------------------------------ the server's own
 
@@ -327,10 +331,10 @@ class Context:
         """
         if not isinstance(uri, str):
             raise TypeError(f"a URI is a str, not {type(uri).__name__}")
-        exchange = self._exchange
-        exchange.check()
-        prefix = asker_of(exchange).inner(self._prefix + uri)  # its questions are not this handler's
-        result: ReadResourceResult = exchange.server.read_resource(Context(exchange, prefix), exchange.peer, uri)
+        incoming = self._incoming
+        incoming.check()
+        prefix = asker_of(incoming).inner(self._prefix + uri)  # its questions are not this handler's
+        result: ReadResourceResult = incoming.server.read_resource(incoming, uri, Context(incoming, prefix))
         return result
 
     # ------------------------------------------------------------ being cancelled
@@ -338,7 +342,7 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """Whether the client no longer waits, or the handler's time is over. Look at it in loops."""
-        return self._exchange.cancelled
+        return self._incoming.cancelled
 
     def check(self) -> None:
         """Return if the request still runs.
@@ -346,7 +350,7 @@ class Context:
         Raises:
             Cancelled: It was cancelled, or its time is over.
         """
-        self._exchange.check()
+        self._incoming.check()
 
     def sleep(self, seconds: float) -> None:
         """Wait, without keeping a worker from others; wakes when the request is cancelled.
@@ -354,7 +358,7 @@ class Context:
         Raises:
             Cancelled: The request was cancelled.
         """
-        self._exchange.sleep(seconds)
+        self._incoming.sleep(seconds)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
         """Have `callback` called, on a thread of its own, when the request is cancelled; at once if it is already.
@@ -364,39 +368,39 @@ class Context:
         """
         if not callable(callback):
             raise TypeError(f"what is called on cancel is a function without arguments, not {callback!r:.60}")
-        self._exchange.on_cancel(callback)
+        self._incoming.on_cancel(callback)
 
     # ------------------------------------------------------------ the request
 
     @property
     def client(self) -> Caller:
         """Who asks: ``info``, ``capabilities``, ``supports("elicitation.url")``. Its own words: trust none of them."""
-        return Caller(self._exchange.peer)
+        return Caller(self._incoming.peer)
 
     @property
     def revision(self) -> str:
         """The name of the revision of the protocol that this request is served by."""
-        return self._exchange.peer.revision.name
+        return self._incoming.peer.revision.name
 
     @property
     def request_id(self) -> Id:
         """The request's id, as the client chose it."""
-        return self._exchange.request.id
+        return self._incoming.request.id
 
     @property
     def method(self) -> str:
         """The request's method."""
-        return self._exchange.request.method
+        return self._incoming.request.method
 
     @property
     def params(self) -> Mapping[str, Json]:
         """The request's params, as they came."""
-        return self._exchange.request.params
+        return self._incoming.request.params
 
     @property
     def meta(self) -> Mapping[str, Json]:
         """The ``_meta`` of the params; empty when there is none."""
-        meta = self._exchange.request.params.get("_meta")
+        meta = self._incoming.request.params.get("_meta")
         return meta if isinstance(meta, dict) else {}
 
     @property
@@ -405,20 +409,20 @@ class Context:
 
         Over HTTP+SSE those of the request that opened the stream.
         """
-        return self._exchange.headers
+        return self._incoming.headers
 
     @property
     def session(self) -> Optional[dict[str, Any]]:
         """A dict that is kept for the session; None where requests stand alone: keep state under an id of your own."""
-        return self._exchange.peer.session
+        return self._incoming.peer.session
 
     @property
     def server(self) -> Any:
         """The `Server` that serves."""
-        return self._exchange.server.owner
+        return self._incoming.server.owner
 
     def __repr__(self) -> str:
-        return f"<Context of {self._exchange!r}>"
+        return f"<Context of {self._incoming!r}>"
 
 
 def current_context() -> Context:
@@ -427,7 +431,73 @@ def current_context() -> Context:
     Raises:
         LookupError: No handler runs on this thread. A thread that a handler starts is handed its ``ctx``.
     """
-    exchange = current_request()
-    if exchange is None:
+    incoming = current_request()
+    if incoming is None:
         raise LookupError("no handler runs on this thread: hand ctx to the threads that a handler starts")
-    return Context(exchange)
+    return Context(incoming)
+
+
+# ------------------------------------------------------------ the standard library's logging
+
+LEVELS = (
+    (logging.CRITICAL, "critical"), (logging.ERROR, "error"), (logging.WARNING, "warning"), (25, "notice"),
+    (logging.INFO, "info"),
+)  # fmt: skip
+"""The least number of each level of the protocol; what is below all of them is "debug"."""
+
+OURS = "minimcp"
+
+_PLAIN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
+"""Attributes that every record has; others were given as ``extra=``."""
+
+_here = threading.local()
+
+
+class LogHandler(logging.Handler):
+    """Sends what is logged while a handler runs, on its thread, to the client whose request it serves.
+
+    ``logging.getLogger("weather").addHandler(minimcp.LogHandler())``. The client gets those of the level that it wants,
+    with the logger's name, and as data the message, or with ``extra=`` an object of the message and that. A traceback
+    is sent only if a formatter that was set writes one. Outside handlers, after the client has cancelled or gone, and
+    for this library's own loggers it does nothing. It never raises: what goes wrong is `logging.Handler.handleError`'s.
+
+    Thread-safe without a lock: a client that reads slowly delays only the handler that logs to it.
+    """
+
+    def handle(self, record: logging.LogRecord) -> Union[bool, logging.LogRecord]:  # type: ignore[override]
+        """Emit a record that passes the filters, without the handler's lock."""
+        passed: Any = self.filter(record)
+        if passed:
+            self.emit(passed if isinstance(passed, logging.LogRecord) else record)
+        return passed  # type: ignore[no-any-return]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a record, if a handler runs on this thread."""
+        incoming = current_request()
+        if incoming is None or record.name.partition(".")[0] == OURS or getattr(_here, "logs", False):
+            return
+        _here.logs = True  # what is logged while this record is made into text would come back here without end
+        try:
+            level = next((name for least, name in LEVELS if record.levelno >= least), "debug")
+            Context(incoming).log(level, self._data(record), record.name)
+        except (Cancelled, ConnectionLost):
+            pass  # nobody reads it; the handler itself finds out where it looks
+        except Exception:
+            self.handleError(record)
+        finally:
+            _here.logs = False
+
+    def _data(self, record: logging.LogRecord) -> Json:
+        text = record.getMessage() if self.formatter is None else self.format(record)
+        extra = {name: _json(value) for name, value in vars(record).items() if name not in _PLAIN}
+        return {"message": text, **extra} if extra else text
+
+
+def _json(value: Any) -> Json:
+    """A value that JSON can write; its repr stands for any other."""
+    try:
+        written = write_any(value)
+        to_json(written)
+    except Exception:
+        return repr(value)
+    return written

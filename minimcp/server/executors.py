@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
 from ..engine.pool import here
-from ..engine.requests import Handler, IncomingRequest, Route, current_request
+from ..engine.requests import CancelToken, Handler, IncomingRequest, Route, current_request
+from ..errors import RpcError
 
 log = logging.getLogger("minimcp.executors")
-
-IDLE_SECONDS = 1.0
-"""How long a thread that hands requests to an author's executor stays without work."""
 
 
 class HasSubmit(Protocol):
@@ -41,57 +41,49 @@ class Job:
     """One request that waits for an executor's thread; it is run at most once.
 
     Args:
-        exchange: The request.
+        incoming: The request.
         queue: Where it waits; it takes itself out.
         watch: Told of the wait; None tells nobody.
     """
 
-    def __init__(self, exchange: IncomingRequest, queue: dict[Job, None], watch: Optional[Watch]) -> None:
-        self.exchange: Optional[IncomingRequest] = exchange
-        self._queue, self._lock = queue, threading.Lock()
-        self._waited = watch(exchange) if watch is not None else None
+    def __init__(self, incoming: IncomingRequest, queue: dict[Job, None], watch: Optional[Watch]) -> None:
+        self.requests = [incoming]
+        """The request, until somebody takes it."""
+        self._queue = queue
+        self._waited = watch(incoming) if watch is not None else None
 
     def take(self) -> Optional[IncomingRequest]:
         """The request, for the first who asks; None for others."""
-        with self._lock:
-            exchange, self.exchange = self.exchange, None
-        if exchange is not None:
-            self._queue.pop(self, None)
-            exchange.withdraw = None
-            if self._waited is not None:
-                self._waited()
-        return exchange
+        try:
+            incoming = self.requests.pop()
+        except IndexError:
+            return None
+        self._queue.pop(self, None)
+        if self._waited is not None:
+            self._waited()
+        return incoming
 
     def run(self) -> bool:
         """Serve the request on this thread, or answer that it was cancelled; False when it was run before."""
-        exchange = self.take()
-        if exchange is None:
+        incoming = self.take()
+        if incoming is None:
             return False
         outer = current_request()  # a handler may pump for another server
         try:
-            exchange.run()
+            incoming.run()
         finally:
             here.request = outer
-        if exchange.interrupted and threading.current_thread() is threading.main_thread():
+        if incoming.interrupted and threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt  # Ctrl-C struck in the handler, which was answered with an error
         return True
 
-    def withdraw(self) -> None:
-        """The request was cancelled: it is not run, and if somebody waits all the same it is answered."""
-        self.run()
-
     def fail(self, error: BaseException) -> None:
         """Answer with an error, unless the request was run."""
-        exchange = self.take()
-        if exchange is None:
+        incoming = self.take()
+        if incoming is None:
             log.error("an executor failed after its job had been run: %r", error, exc_info=error)
             return
-        exchange.route = Route(partial(_raise, error))
-        exchange.run()
-
-
-def _raise(error: BaseException, exchange: IncomingRequest) -> Any:
-    raise error
+        incoming.refuse(error)
 
 
 class Executor:
@@ -105,29 +97,26 @@ class Executor:
         self._queue: dict[Job, None] = {}
         self._changed = threading.Condition()
 
-    def start(self, exchange: IncomingRequest, watch: Optional[Watch] = None) -> None:
-        """Queue a request (the ``start`` of a `Route`); never blocks.
+    def start(self, incoming: IncomingRequest, watch: Optional[Watch] = None) -> None:
+        """Queue a request (the ``start`` of a `Route`), or refuse it; never blocks.
 
         Args:
-            exchange: The request.
+            incoming: The request.
             watch: Told how long it waits; None tells nobody.
-
-        Raises:
-            RpcError: So many requests are begun and unfinished already.
         """
-        refusal = exchange.sink.requests.begin(exchange)
-        if refusal is not None:
-            raise refusal
-        exchange.server.executors.add(self)
-        job = Job(exchange, self._queue, watch)
-        exchange.withdraw = job.withdraw
+        try:
+            incoming.sink.requests.begin(incoming)
+        except RpcError as error:
+            incoming.refuse(error)
+            return
+        incoming.server.executors.add(self)
+        job = Job(incoming, self._queue, watch)
         with self._changed:
             self._queue[job] = None
-            self._arrived(job, exchange)
-        if exchange.cancelled:  # before it could be withdrawn
-            job.run()
+            self._arrived(job, incoming)
+        CancelToken.on_cancel(incoming, job.run)  # by the thread that cancels: whoever waits all the same is answered
 
-    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
+    def _arrived(self, job: Job, incoming: IncomingRequest) -> None:
         """There is one more in the queue (`_changed` is held)."""
         raise NotImplementedError
 
@@ -136,52 +125,6 @@ class Executor:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {len(self._queue)} waiting>"
-
-
-class _Thread:
-    """One daemon thread that serves a queue in order, from the first job on. It does not keep its executor alive.
-
-    Args:
-        name: Of the thread.
-        queue: Of the executor.
-        changed: Its condition.
-        serve: Serves a job.
-        idle: Seconds without work after which it ends; None keeps it until ``ending``.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        queue: dict[Job, None],
-        changed: threading.Condition,
-        serve: Callable[[Job], object],
-        idle: Optional[float],
-    ) -> None:
-        self._name, self._queue, self._changed, self._serve, self._idle = name, queue, changed, serve, idle
-        self._running = False
-        self.ending = False
-
-    def wake(self) -> None:
-        """There is more to do, or it is to end (`changed` is held)."""
-        if self._queue and not self._running:
-            threading.Thread(target=self._live, name=self._name, daemon=True).start()
-            self._running = True
-        self._changed.notify_all()
-
-    def _live(self) -> None:
-        while True:
-            with self._changed:
-                while not self._queue:
-                    if self.ending or not self._changed.wait(self._idle):
-                        self._running = False
-                        return
-                job = next(iter(self._queue))
-                del self._queue[job]
-            try:
-                self._serve(job)
-            except BaseException as error:  # those behind it are still served
-                log.error("%s: %s", self._name, error, exc_info=error)
-            del job  # a thread that waits keeps nothing of what it did
 
 
 class Serial(Executor):
@@ -198,26 +141,45 @@ class Serial(Executor):
     def renew(self) -> None:
         super().renew()
         self._users: WeakSet[Any] = WeakSet()
-        self._thread = _Thread("minimcp-serial", self._queue, self._changed, Job.run, None)
+        self._thread = SimpleNamespace(runs=False, ends=False)  # shared with the thread, which does not keep this alive
 
-    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
-        self._users.add(exchange.server)
-        self._thread.ending = False
-        self._thread.wake()
+    def _arrived(self, job: Job, incoming: IncomingRequest) -> None:
+        self._users.add(incoming.server)
+        self._thread.ends = False
+        if not self._thread.runs:
+            self._thread.runs = True
+            shared = self._queue, self._changed, self._thread
+            threading.Thread(target=_serve_queue, args=shared, name="minimcp-serial", daemon=True).start()
+        self._changed.notify_all()
 
     def leave(self, user: object) -> None:
         with self._changed:
             self._users.discard(user)
             if not self._users:
-                self._end()
-
-    def _end(self) -> None:
-        self._thread.ending = True
-        self._changed.notify_all()
+                self._thread.ends = True
+                self._changed.notify_all()
 
     def __del__(self) -> None:
         with self._changed:
-            self._end()
+            self._thread.ends = True
+            self._changed.notify_all()
+
+
+def _serve_queue(queue: dict[Job, None], changed: threading.Condition, thread: SimpleNamespace) -> None:
+    """The thread of a `Serial`: serves its queue in order, until it is empty and the thread is to end."""
+    while True:
+        with changed:
+            changed.wait_for(lambda: queue or thread.ends)
+            if not queue:
+                thread.runs = False
+                return
+            job = next(iter(queue))
+            del queue[job]
+        try:
+            job.run()
+        except BaseException as error:  # those behind it are still served
+            log.error("minimcp-serial: %s", error, exc_info=error)
+        del job  # a thread that waits keeps nothing of what it did
 
 
 class Submitting(Executor):
@@ -238,23 +200,33 @@ class Submitting(Executor):
 
     def renew(self) -> None:
         super().renew()
-        self._thread = _Thread("minimcp-executor", self._queue, self._changed, self._hand_over, IDLE_SECONDS)
+        self._arrivals: deque[Job] = deque()
+        self._submits = False
 
-    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
-        self._thread.wake()
+    def _arrived(self, job: Job, incoming: IncomingRequest) -> None:
+        self._arrivals.append(job)
+        if not self._submits:
+            self._submits = True
+            incoming.sink.spawn(self._submit_all)
 
-    def _hand_over(self, job: Job) -> None:
-        def run() -> None:
-            self.running.add(job)
+    def _submit_all(self) -> None:
+        while True:
+            with self._changed:
+                if not self._arrivals:
+                    self._submits = False
+                    return
+                job = self._arrivals.popleft()
             try:
-                job.run()
-            finally:
-                self.running.discard(job)
+                self.submit(partial(self._run, job))
+            except BaseException as error:
+                job.fail(error)
 
+    def _run(self, job: Job) -> None:
+        self.running.add(job)
         try:
-            self.submit(run)
-        except BaseException as error:
-            job.fail(error)
+            job.run()
+        finally:
+            self.running.discard(job)
 
 
 class Main(Executor):
@@ -277,11 +249,11 @@ class Main(Executor):
         self._stops = 0
         self._pumping: set[int] = set()
 
-    def _arrived(self, job: Job, exchange: IncomingRequest) -> None:
+    def _arrived(self, job: Job, incoming: IncomingRequest) -> None:
         self._changed.notify_all()
         if self._on_needed is not None and not self._told:
             self._told = True
-            exchange.sink.spawn(self._tell_author)
+            incoming.sink.spawn(self._tell_author)
 
     def _tell_author(self) -> None:
         try:
@@ -289,50 +261,44 @@ class Main(Executor):
         except Exception as error:
             log.error("on_pump_needed failed: %s", error, exc_info=error)
 
-    def pump(self, timeout: Optional[float] = 0) -> int:
+    def pump(self, timeout: Optional[float] = 0, over: Optional[Callable[[], bool]] = None) -> int:
         """Run what waits now, on this thread; returns how many requests that were.
 
         Args:
-            timeout: Seconds to wait for the first; None waits until there is one, or until `clear`.
+            timeout: Seconds to wait for the first; None waits until there is one, or until it is over.
+            over: Says whether that is so, and is asked again after each `wake`; None: after `clear`.
 
         Raises:
             RuntimeError: This thread is pumping already.
             KeyboardInterrupt: Ctrl-C struck in a handler, which was answered; what is left is for the next time.
         """
-        stops = self._stops
-        return self._pump(timeout, lambda: self._stops != stops)
-
-    def pump_until(self, over: Callable[[], bool]) -> None:
-        """Pump on this thread until `over` says so, which is asked again after each `wake`."""
-        while not over():
-            try:
-                self._pump(None, over)
-            except KeyboardInterrupt:
-                pass  # the handler's own: signals only tell the server to end
-
-    def _pump(self, timeout: Optional[float], over: Callable[[], bool]) -> int:
-        me = threading.get_ident()
+        me, stops = threading.get_ident(), self._stops
         if me in self._pumping:
             raise RuntimeError("pump is running on this thread already: what it runs cannot call it")
         with self._changed:
             self._told = False
-            self._changed.wait_for(lambda: self._queue or over(), timeout)
+            self._changed.wait_for(lambda: self._queue or self._stops != stops or (over and over()), timeout)
             self._told = False
             jobs = list(self._queue)  # what comes now is for the next time
         self._pumping.add(me)
         try:
             return sum(job.run() for job in jobs)
         except KeyboardInterrupt:
-            self._tell_of_the_rest()
+            with self._changed:  # the author is told of the rest
+                for job in list(self._queue)[:1]:
+                    for incoming in list(job.requests):
+                        self._arrived(job, incoming)
             raise
         finally:
             self._pumping.discard(me)
 
-    def _tell_of_the_rest(self) -> None:
-        with self._changed:
-            for job in list(self._queue)[:1]:
-                if job.exchange is not None:
-                    self._arrived(job, job.exchange)
+    def pump_until(self, over: Callable[[], bool]) -> None:
+        """Pump on this thread until `over` says so, which is asked again after each `wake`."""
+        while not over():
+            try:
+                self.pump(None, over)
+            except KeyboardInterrupt:
+                pass  # the handler's own: signals only tell the server to end
 
     def wake(self) -> None:
         """Have `pump_until` ask again."""
@@ -342,12 +308,10 @@ class Main(Executor):
     def clear(self, reason: str) -> None:
         """Cancel what waits, and let those go who wait for it."""
         for job in list(self._queue):
-            exchange = job.exchange
-            if exchange is not None:
-                exchange.cancel(reason)
-        with self._changed:
-            self._stops += 1
-            self._changed.notify_all()
+            for incoming in list(job.requests):
+                incoming.cancel(reason)
+        self._stops += 1
+        self.wake()
 
 
 def executor_of(given: Any, known: set[Executor]) -> Optional[Executor]:
@@ -386,11 +350,11 @@ def route_to(handle: Handler, executor: Optional[Executor], watch: Optional[Watc
 
     Args:
         handle: The handler.
-        executor: Where it runs; None is the pool of workers.
+        executor: Where it runs; None is the pool of workers. A `Main` stands for that of the server that serves.
         watch: Told how long a request waits for the executor; None tells nobody.
     """
     if executor is None:
         return Route(handle)
     if isinstance(executor, Main):
-        return Route(handle, start=lambda exchange: exchange.server.main.start(exchange, watch))
-    return Route(handle, start=lambda exchange: executor.start(exchange, watch))
+        return Route(handle, start=lambda incoming: incoming.server.main.start(incoming, watch))
+    return Route(handle, start=lambda incoming: executor.start(incoming, watch))

@@ -13,13 +13,14 @@ import logging
 import os
 import threading
 import time
-from binascii import a2b_base64, b2a_base64
+from base64 import b64decode, urlsafe_b64encode
 from copy import copy, deepcopy
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from .. import errors
 from ..engine.requests import Handler, IncomingRequest
 from ..errors import one_line
+from ..protocol.lifecycle import INPUT_REQUIRED
 from ..protocol.messages import Json
 from .questions import CARRIERS, Asked, Asker, BlockingAsker, ElicitUrl, Question, ask_now, read_result
 
@@ -42,24 +43,21 @@ class ReplayAsker(Asker):
     """Knows the answers of earlier rounds, and unwinds the handler at the first question that has none.
 
     Args:
-        exchange: The request.
+        incoming: The request.
         state: The claims that came back; None when none did.
         responses: The answers that came along, by key.
-        max_rounds: How often the client may be asked for more; None sets no limit.
-        strict: Whether a run has to ask what the runs before it asked.
     """
 
     def __init__(
         self,
-        exchange: IncomingRequest,
+        incoming: IncomingRequest,
         state: Optional[Mapping[str, Json]] = None,
         responses: Optional[Mapping[str, Json]] = None,
-        *,
-        max_rounds: Optional[int] = None,
-        strict: bool = False,
     ) -> None:
-        super().__init__(exchange)
-        self._max_rounds, self._strict = max_rounds, strict
+        super().__init__(incoming)
+        self._rounds = None if incoming.peer.revision.handshake else incoming.server.limits.rounds
+        self._strict = incoming.server.check_replay
+        """Whether a run has to ask what the runs before it asked."""
         self._answered: dict[str, Any] = {}
         """By key: the digest of the question that was asked, None when it is not known, and the answer."""
         self._steps: dict[str, Json] = {}
@@ -68,7 +66,7 @@ class ReplayAsker(Asker):
         if state is not None:
             self.round, self.call_id, asked = state["r"] + 1, state["cid"], state["asked"]
             self._answered, self._steps = dict(state["ans"]), dict(state["steps"])
-            if strict:
+            if self._strict:
                 self._expected = {*asked, *(key for key, (pinned, _) in self._answered.items() if pinned is not None)}
         for key, answer in (responses or {}).items():
             if state is None:  # what was asked is not known: the key alone says what it answers
@@ -92,9 +90,9 @@ class ReplayAsker(Asker):
                     log.info("%s is asked again, its answer does not fit: %s", one_line(each.key), one_line(str(error)))
             missing.append(each)
         if missing:
-            if self._max_rounds is not None and self.round > self._max_rounds:
-                raise errors.ToolError(f"the client was asked {self._max_rounds} times, and there are questions left")
-            self.refuse_silence()
+            if self._rounds is not None and self.round > self._rounds:
+                raise errors.ToolError(f"the client was asked {self._rounds} times, and there are questions left")
+            self._fail(self.silence())
         with self._lock:
             for each in asked:
                 self._answered[each.key] = (_digest_of(each), self._answered.get(each.key, (None, None))[1])
@@ -109,29 +107,21 @@ class ReplayAsker(Asker):
         problem = f"{each.key!r} was asked in other words when the handler ran before"
         if self._strict:
             self._fail(f"check_replay: {problem}: {_KEEP}")
-        log.warning("%s: %s, and is asked again: %s", _name(self._exchange), one_line(problem), _KEEP)
+        log.warning("%s: %s, and is asked again: %s", _name(self._incoming), one_line(problem), _KEEP)
 
     def _fail(self, fault: str) -> None:
         self.fault = fault
-        raise RuntimeError(fault)
+        if fault:
+            raise RuntimeError(fault)
 
-    def refuse_silence(self) -> None:
-        """Refuse a checked run that did not ask all that the run before it asked.
-
-        Raises:
-            RuntimeError: It did not.
-        """
-        left = self._expected - self._used
-        if left:
-            self._fail(f"check_replay: {min(left)!r} was asked when the handler ran before, and is not asked now")
+    def silence(self) -> str:
+        """What is wrong with a checked run that did not ask all that the run before it asked; empty when it did."""
+        left = min(self._expected - self._used, default=None)
+        return f"check_replay: {left!r} was asked when the handler ran before, and is not asked now" if left else ""
 
     def _result_of(self, key: str, function: Callable[[], Any]) -> Any:
-        with self._lock:
-            known = key in self._steps
-        if not known:
-            result = super()._result_of(key, function)
-            with self._lock:
-                self._steps[key] = result
+        if key not in self._steps:  # whose key is claimed: no other thread is here
+            self._steps[key] = super()._result_of(key, function)
         return deepcopy(self._steps[key])  # what the handler does with it is no part of the state
 
     def ask_again(self, questions: Mapping[str, Question]) -> None:
@@ -167,114 +157,92 @@ def _read_again(asked: Asked, answer: Any) -> Any:
     return asked.question.read(deepcopy(answer))  # what the handler does with it is no part of the state
 
 
-def asker_of(exchange: IncomingRequest) -> Asker:
+def asker_of(incoming: IncomingRequest) -> Asker:
     """Who answers what the handler of a request asks; made with the first question."""
     with _making:
-        if exchange.asker is None:
-            config = exchange.server
-            if exchange.request.method not in CARRIERS:
-                exchange.asker = Asker(exchange)
-            elif exchange.peer.revision.handshake:
-                exchange.asker = BlockingAsker(exchange)
+        if incoming.asker is None:
+            if incoming.request.method not in CARRIERS:
+                incoming.asker = Asker(incoming)
+            elif incoming.peer.revision.handshake:
+                incoming.asker = BlockingAsker(incoming)
             else:
-                rounds = config.limits.rounds
-                exchange.asker = ReplayAsker(exchange, max_rounds=rounds, strict=config.check_replay)
-        asker: Asker = exchange.asker
+                incoming.asker = ReplayAsker(incoming)
+        asker: Asker = incoming.asker
         return asker
 
 
 # ------------------------------------------------------------ the rounds of one request
 
 
-def serve_rounds(serve: Handler, exchange: IncomingRequest) -> Any:
-    """Serve a request whose handler may ask its client.
-
-    Args:
-        serve: Runs the handler; it lets `Suspend` pass.
-        exchange: The request, with what an earlier round left.
+def resume(incoming: IncomingRequest) -> None:
+    """Take in what a request brings from an earlier round, if it is one whose handler may ask and stands alone.
 
     Raises:
         InvalidParams: The answers have a wrong form, or the state is none of this server's.
-        BaseException: Whatever `serve` raises.
     """
-    config, params = exchange.server, exchange.request.params
-    if exchange.peer.revision.handshake:
-        return _serve_checked(serve, exchange) if config.check_replay else serve(exchange)
-    if "requestState" in params or "inputResponses" in params:
-        responses, token = params.get("inputResponses", {}), params.get("requestState")
-        if not isinstance(responses, dict) or not all(isinstance(each, dict) for each in responses.values()):
-            raise errors.InvalidParams("inputResponses is an object of objects")
-        state = None if token is None else config.states.unseal(token, exchange)
-        rounds, strict = config.limits.rounds, config.check_replay
-        exchange.asker = ReplayAsker(exchange, state, responses, max_rounds=rounds, strict=strict)
-    try:
-        result = serve(exchange)
-    except BaseException as error:
-        return _unfinished(exchange, error)
-    return result if exchange.asker is None else _finished(exchange, result)
+    params = incoming.request.params
+    if incoming.peer.revision.handshake or incoming.request.method not in CARRIERS:
+        return
+    responses, token = params.get("inputResponses", {}), params.get("requestState")
+    if not isinstance(responses, dict) or not all(isinstance(each, dict) for each in responses.values()):
+        raise errors.InvalidParams("inputResponses is an object of objects")
+    state = None if token is None else incoming.server.states.unseal(token, incoming)
+    incoming.asker = ReplayAsker(incoming, state, responses)
 
 
-def _unfinished(exchange: IncomingRequest, error: BaseException) -> Any:
-    """The result of a run that ended with an exception: the questions that it left, which win; else that exception."""
-    if isinstance(error, errors.UrlElicitationRequired):
+def end_round(incoming: IncomingRequest, result: Any, error: Optional[BaseException] = None) -> Any:
+    """The result of a run: the questions that it left unanswered win over what it returned or raised.
+
+    Args:
+        incoming: The request.
+        result: Of a run that returned.
+        error: What it raised in its place; None when it returned.
+
+    Raises:
+        BaseException: That error.
+    """
+    if isinstance(error, errors.UrlElicitationRequired) and not incoming.peer.revision.handshake:
         try:
-            url_required(exchange, error)
+            url_required(incoming, error)
         except Suspend as suspend:
             error = suspend
-    asker = exchange.asker
-    if asker is None or not (asker.pending or asker.fault):
-        raise error
-    if not isinstance(error, Suspend) and not asker.fault:
-        log.warning("%s raised %r while a question waits: it must let Suspend pass", _name(exchange), error)
-    return _input_required(exchange)
-
-
-def _finished(exchange: IncomingRequest, result: Any) -> Any:
-    """The result of a run that returned; questions that it left unanswered win over what it returned."""
-    asker = exchange.asker
-    if asker.pending or asker.fault:
-        if not asker.fault:
-            log.warning("%s went on while a question waits: it must let Suspend pass", _name(exchange))
-        return _input_required(exchange)
-    if isinstance(asker, ReplayAsker):
-        try:
-            asker.refuse_silence()
-        except RuntimeError as error:
-            raise errors.InternalError(str(error)) from None
-    return result
-
-
-def _input_required(exchange: IncomingRequest) -> Any:
-    asker, config = exchange.asker, exchange.server
-    if asker.fault:
+    asker, config = incoming.asker, incoming.server
+    if error is None and isinstance(asker, ReplayAsker) and not asker.pending:
+        asker.fault = asker.fault or asker.silence()
+    if asker is not None and asker.fault:
         raise errors.InternalError(asker.fault)
+    if asker is None or not asker.pending:
+        if error is not None:
+            raise error
+        return result
+    if not isinstance(error, Suspend):
+        did = "went on" if error is None else f"raised {error!r}"
+        log.warning("%s %s while a question waits: it must let Suspend pass", _name(incoming), did)
+    if incoming.peer.revision.handshake:
+        return {}  # `serve_checked` asks them
     requests = {
         key: {"method": each.question.method, **({"params": each.params} if each.params else {})}
         for key, each in asker.pending.items()
     }
-    state = config.states.seal(asker.claims(), exchange)
-    result = {"resultType": "input_required", "inputRequests": requests, "requestState": state}
-    return config.closed(result, exchange.peer.revision)
+    state = config.states.seal(asker.claims(), incoming)
+    asking = {"resultType": INPUT_REQUIRED, "inputRequests": requests, "requestState": state}
+    return config.closed(asking, incoming.peer.revision)
 
 
-def _serve_checked(serve: Handler, exchange: IncomingRequest) -> Any:
-    """Serve by running again after each question, though the client could be asked while the handler waits."""
+def serve_checked(serve: Handler, incoming: IncomingRequest) -> Any:
+    """Serve with ``check_replay``: by running again after each question, though the client could be asked meanwhile."""
+    if not incoming.peer.revision.handshake or incoming.request.method not in CARRIERS:
+        return serve(incoming)
     state = None
     while True:
-        asker = exchange.asker = ReplayAsker(exchange, state, strict=True)
-        try:
-            result = serve(exchange)
-        except BaseException:
-            if not (asker.pending or asker.fault):
-                raise
-        if asker.fault:
-            raise errors.InternalError(asker.fault)
+        asker = incoming.asker = ReplayAsker(incoming, state)
+        result = serve(incoming)
         if not asker.pending:
-            return _finished(exchange, result)
+            return result
         state, asked = asker.claims(), list(asker.pending.values())
         answers: list[Any]
         try:
-            answers = list(ask_now(exchange, asked))
+            answers = list(ask_now(incoming, asked))
             for each, answer in zip(asked, answers):
                 read_result(each, answer)
         except (errors.Cancelled, errors.ConnectionLost):
@@ -284,12 +252,12 @@ def _serve_checked(serve: Handler, exchange: IncomingRequest) -> Any:
         state["ans"].update({each.key: (_digest_of(each), answer) for each, answer in zip(asked, answers)})
 
 
-def _name(exchange: IncomingRequest) -> str:
-    target = exchange.request.params.get("name", exchange.request.params.get("uri"))
-    return f"{exchange.request.method} {one_line(target)}"
+def _name(incoming: IncomingRequest) -> str:
+    target = incoming.request.params.get("name", incoming.request.params.get("uri"))
+    return f"{incoming.request.method} {one_line(target)}"
 
 
-def url_required(exchange: IncomingRequest, error: errors.UrlElicitationRequired) -> None:
+def url_required(incoming: IncomingRequest, error: errors.UrlElicitationRequired) -> None:
     """What that error of another revision means here: the client is asked to have its user open the URLs.
 
     Returns if the user said no, if there were too many rounds, or if the error names no URL that can be opened.
@@ -298,27 +266,27 @@ def url_required(exchange: IncomingRequest, error: errors.UrlElicitationRequired
         Suspend: The client is asked.
         CapabilityNotSupported: It cannot be.
     """
-    asker = asker_of(exchange)
+    asker = asker_of(incoming)
     wanted = error.data["elicitations"] if error.data else []
     if not wanted or not isinstance(asker, ReplayAsker):
         return
     try:
         asker.ask_again({each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted})
     except (errors.ToolError, RuntimeError, ValueError) as problem:
-        log.warning("%s: %s", _name(exchange), problem)
+        log.warning("%s: %s", _name(incoming), problem)
 
 
 # ------------------------------------------------------------ the state between rounds
 
 _PREFIX = "v1."
 _LABEL = b"minimcp requestState v1"
-_ID, _MAC = 4, 32
+_MAC = 32
 
 
 class States:
     """Makes and takes back what clients of one server carry between rounds. Thread-safe.
 
-    A state is ``v1.`` and base64url of key id, HMAC-SHA256 and JSON. It is signed, not encrypted: the client can read
+    A state is ``v1.`` and base64url of HMAC-SHA256 and JSON. It is signed, not encrypted: the client can read
     what it carries, the results of ``ctx.step`` included. A signature is no single use: a state may come back as often
     as it likes until it expires.
 
@@ -344,13 +312,12 @@ class States:
     ) -> None:
         if isinstance(keys, (bytes, bytearray, str)):
             raise TypeError("state_keys is a list of keys: put the one into a list")
-        self._secrets = [os.urandom(SHORTEST_KEY)] if keys is None else [_checked_key(key) for key in keys]
-        if not self._secrets:
+        self._keys = [os.urandom(SHORTEST_KEY)] if keys is None else [_checked_key(key) for key in keys]
+        if not self._keys:
             raise ValueError("state_keys has at least one key")
         self._audience, self._lifetime, self._clock = audience, lifetime, clock
-        self._derived: list[tuple[bytes, bytes]] = []
 
-    def seal(self, claims: Mapping[str, Json], exchange: IncomingRequest) -> str:
+    def seal(self, claims: Mapping[str, Json], incoming: IncomingRequest) -> str:
         """The text that has to come back with the next round of this request.
 
         Raises:
@@ -358,14 +325,15 @@ class States:
         """
         now = self._clock()
         exp = None if self._lifetime is None else now + self._lifetime
-        state = {"iat": int(now), "exp": exp, "aud": self._audience, "bind": binding(exchange), **claims}
-        text = _PREFIX + _to_base64(_signed(*self._keys()[0], canonical(state)))
+        state = {"iat": int(now), "exp": exp, "aud": self._audience, "bind": binding(incoming), **claims}
+        payload = canonical(state)
+        text = _PREFIX + _to_base64(_mac(self._keys[0], payload) + payload)
         if len(text) > LONGEST:
-            what = f"the answers and steps of {exchange.request.method} are too much for a requestState"
+            what = f"the answers and steps of {incoming.request.method} are too much for a requestState"
             raise errors.InternalError(f"{what}: {len(text)} characters, and {LONGEST} is the most")
         return text
 
-    def unseal(self, text: Json, exchange: IncomingRequest) -> dict[str, Json]:
+    def unseal(self, text: Json, incoming: IncomingRequest) -> dict[str, Json]:
         """The claims of a state that came back.
 
         Raises:
@@ -376,14 +344,14 @@ class States:
             claims = json.loads(self._verified(text))
             if claims["aud"] != self._audience:
                 raise ValueError("another server's")
-            if claims["bind"] != binding(exchange):
+            if claims["bind"] != binding(incoming):
                 raise ValueError("another request's, or another user's")
             if claims["exp"] is not None and not self._clock() < claims["exp"]:
                 raise ValueError("expired")
             maps = {name: dict(claims[name]) for name in ("asked", "ans", "steps")}
             return {"r": int(claims["r"]), "cid": str(claims["cid"]), **maps}
         except Exception as error:
-            log.warning("the requestState of %s is refused: %s", exchange.request.method, one_line(str(error)))
+            log.warning("the requestState of %s is refused: %s", incoming.request.method, one_line(str(error)))
         raise errors.InvalidParams("Invalid or expired requestState", {"reason": errors.STATE_REJECTED})
 
     def _verified(self, text: Json) -> bytes:
@@ -391,25 +359,16 @@ class States:
             raise ValueError("no state of this kind")
         if len(text) > LONGEST:
             raise ValueError("too long")
-        raw = _from_base64(text[len(_PREFIX) :])
-        key, state = dict(self._keys()).get(raw[:_ID]), raw[_ID + _MAC :]
-        if key is None:
-            raise ValueError("an unknown key")
-        import hmac  # brings OpenSSL in, which few servers need
-
-        if not hmac.compare_digest(_signed(raw[:_ID], key, state), raw):
-            raise ValueError("a wrong signature")
-        return state
-
-    def _keys(self) -> list[tuple[bytes, bytes]]:
-        """The keys made of the secrets, each after its id; worked out when the first state is made."""
-        if not self._derived:
-            keys = [_mac(secret, _LABEL) for secret in self._secrets]
-            self._derived = [(_mac(key, b"id")[:_ID], key) for key in keys]
-        return self._derived
+        raw = b64decode(text[len(_PREFIX) :] + "==", altchars=b"-_")
+        if _PREFIX + _to_base64(raw) != text:  # each state has one spelling
+            raise ValueError("no base64url")
+        signature, payload = raw[:_MAC], raw[_MAC:]
+        if not any(_is_same(_mac(key, payload), signature) for key in self._keys):
+            raise ValueError("a wrong signature, or an unknown key")
+        return payload
 
     def __repr__(self) -> str:
-        return f"<States of {self._audience!r} with {len(self._secrets)} keys>"
+        return f"<States of {self._audience!r} with {len(self._keys)} keys>"
 
 
 def canonical(value: Json) -> bytes:
@@ -424,11 +383,11 @@ def digest(value: Json) -> str:
     return sha256(canonical(value)).hexdigest()[:32]
 
 
-def binding(exchange: IncomingRequest) -> str:
+def binding(incoming: IncomingRequest) -> str:
     """What ties a state to its request: the method, its target, its arguments, and who asks."""
-    params = exchange.request.params
+    params = incoming.request.params
     target = params.get("name"), params.get("uri")
-    return digest([exchange.request.method, *target, params.get("arguments") or {}, exchange.peer.principal])
+    return digest([incoming.request.method, *target, params.get("arguments") or {}, incoming.peer.principal])
 
 
 def _checked_key(key: Any) -> bytes:
@@ -439,30 +398,17 @@ def _checked_key(key: Any) -> bytes:
     return bytes(key)
 
 
-def _mac(key: bytes, message: bytes) -> bytes:
+def _mac(key: bytes, payload: bytes) -> bytes:
+    import hmac  # brings OpenSSL in, which few servers need
+
+    return hmac.new(key, _LABEL + payload, "sha256").digest()
+
+
+def _is_same(expected: bytes, found: bytes) -> bool:
     import hmac
 
-    return hmac.new(key, message, "sha256").digest()
-
-
-def _signed(name: bytes, key: bytes, state: bytes) -> bytes:
-    return name + _mac(key, _PREFIX.encode() + name + state) + state
-
-
-_URL_SAFE, _STANDARD = str.maketrans("+/", "-_"), str.maketrans("-_", "+/")
+    return hmac.compare_digest(expected, found)
 
 
 def _to_base64(raw: bytes) -> str:
-    return b2a_base64(raw, newline=False).decode().rstrip("=").translate(_URL_SAFE)
-
-
-def _from_base64(text: str) -> bytes:
-    """Strict: exactly what `_to_base64` makes, so that each state has one spelling.
-
-    Raises:
-        ValueError: It is not.
-    """
-    raw = a2b_base64(text.translate(_STANDARD) + "=" * (-len(text) % 4))
-    if _to_base64(raw) != text:
-        raise ValueError("no base64url")
-    return raw
+    return urlsafe_b64encode(raw).decode().rstrip("=")

@@ -333,13 +333,13 @@ class Asker:
     """Answers the questions of one run of one handler. Thread-safe.
 
     Args:
-        exchange: The request.
+        incoming: The request.
 
     ``pending`` are the questions that wait for another round, ``fault`` says what a checked run did wrong.
     """
 
-    def __init__(self, exchange: IncomingRequest) -> None:
-        self._exchange = exchange
+    def __init__(self, incoming: IncomingRequest) -> None:
+        self._incoming = incoming
         self._lock = threading.Lock()  # guards what this remembers; never held while anything of an author's runs
         self._used: set[str] = set()
         self._stepped: set[str] = set()
@@ -366,13 +366,13 @@ class Asker:
 
         Raises: as `Context.ask_all`.
         """
-        self._exchange.check()
-        if self._exchange.finished:
-            raise RuntimeError(f"{self._exchange.request.method} is answered already: nothing can be asked for it")
+        self._incoming.check()
+        if self._incoming.finished:
+            raise RuntimeError(f"{self._incoming.request.method} is answered already: nothing can be asked for it")
         for key, question in questions.items():
             if not isinstance(key, str) or not isinstance(question, Question):
                 raise TypeError("questions are Elicit, ElicitUrl, Sample or ListRoots, each by a key of text")
-        peer = self._exchange.peer
+        peer = self._incoming.peer
         asked = [Asked(key, question, question.params(peer)) for key, question in questions.items()]
         self._claim(self._used, [*questions], "asked twice in one run: give each question its own key")
         return self._answers(asked) if asked else {}
@@ -385,12 +385,12 @@ class Asker:
             raise RuntimeError(f"{twice[0]!r} is {problem}")
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
-        method = self._exchange.request.method
+        method = self._incoming.request.method
         raise RuntimeError(f"a handler of {method} cannot ask the client: those of {', '.join(CARRIERS)} can")
 
     def step(self, key: str, function: Callable[[], Any]) -> Any:
         """What the function returns, as JSON; in a later round what it returned then."""
-        self._exchange.check()
+        self._incoming.check()
         if not isinstance(key, str):
             raise TypeError(f"the key of a step is a str, not {type(key).__name__}")
         self._claim(self._stepped, [key], "the key of two steps: give each its own")
@@ -409,11 +409,11 @@ class BlockingAsker(Asker):
     """Sends each question as a request and waits."""
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
-        results = ask_now(self._exchange, asked)
+        results = ask_now(self._incoming, asked)
         return {each.key: read_result(each, result) for each, result in zip(asked, results)}
 
 
-def ask_now(exchange: IncomingRequest, asked: list[Asked]) -> list[dict[str, Json]]:
+def ask_now(incoming: IncomingRequest, asked: list[Asked]) -> list[dict[str, Json]]:
     """Send questions as requests and wait for all the answers.
 
     Raises:
@@ -422,7 +422,7 @@ def ask_now(exchange: IncomingRequest, asked: list[Asked]) -> list[dict[str, Jso
         Exception: As `IncomingRequest.ask`.
     """
     questions = [(each.question.method, each.question.sealed(each.params)) for each in asked]
-    outcome = exchange.ask(questions, exchange.server.limits.ask_timeout)
+    outcome = incoming.ask(questions, incoming.server.limits.ask_timeout)
     if not isinstance(outcome, Failure):
         return outcome
     code, message = outcome.code, outcome.message

@@ -1,26 +1,29 @@
-"""What one server can do: its methods, what it declares, and the servers that it mounts."""
+"""What one server can do: its methods, what it declares, the servers that it mounts, and each connection's part."""
 
 from __future__ import annotations
 
+import logging
 import weakref
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
-from ..engine.requests import IncomingRequest, Route
-from ..errors import MethodNotFound, one_line
-from ..protocol.lifecycle import LISTEN, Offer, Peer
-from ..protocol.messages import Json, Request
+from ..engine.connection import ConnectionHandler
+from ..engine.requests import IncomingRequest, Line, Route, Sink
+from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, one_line
+from ..protocol.lifecycle import LISTEN, Offer, Peer, ServerSession, log_rank
+from ..protocol.messages import Json, Notification, Request
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
 from .completion import Completions
 from .context import Context
-from .logging import set_level
-from .prompts import Prompts
-from .registered import Registered, ServerConfig, Table, changing, positions
-from .resources import Resources
+from .options import check_names, positions, where
+from .prompts import RegisteredPrompt, make_prompt
+from .registered import Pages, Registered, ServerConfig, Table, changing
+from .resources import Readable, Resources, make_resource
 from .subscriptions import Subscriptions
-from .tools import Tools
+from .tools import GOOD_NAME, ODD_NAME, RegisteredTool, make_tool
+
+log = logging.getLogger("minimcp.server")
 
 SEPARATOR = "__"
 """Between the prefix of a mounted server and a name."""
@@ -40,26 +43,35 @@ _DECLARED: Mapping[str, Mapping[str, Json]] = {
 }
 """What stands in the capabilities for each kind that is offered."""
 
-Destination = Union[Route, Callable[[Request], Route]]
-"""Where the requests of a method go: a route, or what finds one for a request (it may raise an RpcError)."""
+CHANGING = ("tools", "prompts", "resources", "methods")
+"""What an author registers."""
+
+SHUTDOWN = "shutdown"
+"""No method of the specification, whose sessions end with their connection; a widely read paraphrase of it has it."""
+
+Destination = Union[Route, Callable[[Mapping[str, Json]], Route]]
+"""Where the requests of a method go: a route, or what finds one for the params (it may raise an RpcError)."""
 
 
 @dataclass(eq=False, repr=False)
 class RegisteredMethod(Registered):
-    """A method of an author's own, which the specification does not know; ``shown`` is its name."""
+    """A method of an author's own, which the specification does not know."""
+
+    kind = "method"
 
     def __post_init__(self) -> None:
-        self._takes_context = positions(self.function, f"method {self.shown!r}", ("params", "ctx"), least=1) == 2
+        self._takes_context = positions(self.function, f"method {self.key!r}", ("params", "ctx"), least=1) == 2
         super().__post_init__()
 
-    def handle(self, exchange: IncomingRequest) -> Any:
-        context = Context(exchange)
-        arguments = [context] if self._takes_context else []
-        value = self.run(context, partial(self.function, exchange.request.params, *arguments))
+    def call(self, incoming: IncomingRequest) -> Any:
+        context = [Context(incoming)] if self._takes_context else []
+        return self.function(incoming.request.params, *context)
+
+    def result(self, value: Any, incoming: IncomingRequest) -> Any:
         written = {} if value is None else write_any(value)
         if not isinstance(written, dict):
-            raise TypeError(f"the method {self.shown!r} returned {type(value).__name__}: return a dict, or None")
-        return exchange.server.closed(written, exchange.peer.revision)
+            raise TypeError(f"the method {self.key!r} returned {type(value).__name__}: return a dict, or None")
+        return incoming.server.closed(written, incoming.peer.revision)
 
 
 class Registry:
@@ -76,36 +88,33 @@ class Registry:
         """Kinds of which something was registered, or announced; taking the last one away changes nothing."""
         self._mounted: list[Registry] = []
         self._mounted_by: list[weakref.ref[Registry]] = []
-        self.subscriptions = Subscriptions(config, self.offers)
-        self.tools = Tools(config, lambda: self.changed("tools"))
-        self.prompts = Prompts(config, lambda completes: self.changed("prompts", completes))
-        self.resources = Resources(config, lambda completes: self.changed("resources", completes))
-        self.methods: Table[RegisteredMethod] = Table("method")
-        config.read_resource = self.resources.read
-        prompts, resources, subscriptions = self.prompts, self.resources, self.subscriptions
-        completions = Completions(config, prompts.table, resources.templates, resources.template)
-        self._tables: dict[str, list[Table[Any]]] = {
-            "tools": [self.tools.table],
-            "prompts": [prompts.table],
-            "resources": [resources.table, resources.templates],
-            "methods": [self.methods],
-        }
+        self.subscriptions = subscriptions = Subscriptions(config, self.offers)
+        self.tools: Table[RegisteredTool] = Table("tool", "tools")
+        self.prompts: Table[RegisteredPrompt] = Table("prompt", "prompts")
+        self.methods: Table[RegisteredMethod] = Table("method", "methods")
+        self.resources = resources = Resources(config)
+        config.read_resource = resources.read
+        tables: list[Table[Any]] = [self.tools, self.prompts, resources.table, resources.templates, self.methods]
+        self._tables = {table.kind: table for table in tables}
+        completions = Completions(config, self.prompts, resources.templates, resources.template)
         self._destinations: dict[str, tuple[Optional[str], Destination]] = {
             "initialize": (None, _immediate(self._initialize)),
-            "ping": (None, _immediate(lambda exchange: {})),
+            "ping": (None, _immediate(lambda incoming: {})),
             "server/discover": (None, _immediate(self._discover)),
             LISTEN: (None, _immediate(subscriptions.listen)),
-            "logging/setLevel": ("logging", _immediate(set_level)),
+            "logging/setLevel": ("logging", _immediate(_set_level)),
             "completion/complete": ("completions", completions.route),
-            "prompts/list": ("prompts", _immediate(prompts.pages.serve)),
-            "prompts/get": ("prompts", prompts.route_of_get),
-            "resources/list": ("resources", _immediate(resources.pages.serve)),
-            "resources/templates/list": ("resources", _immediate(resources.template_pages.serve)),
-            "resources/read": ("resources", resources.route_of_read),
+            "prompts/list": ("prompts", _immediate(Pages("prompts", self.prompts).serve)),
+            "prompts/get": ("prompts", self.prompts.route),
+            "resources/list": ("resources", _immediate(Pages("resources", resources.table).serve)),
+            "resources/templates/list": (
+                "resources", _immediate(Pages("resourceTemplates", resources.templates).serve)
+            ),
+            "resources/read": ("resources", resources.route),
             "resources/subscribe": ("resources", _immediate(subscriptions.subscribe)),
             "resources/unsubscribe": ("resources", _immediate(subscriptions.unsubscribe)),
-            "tools/list": ("tools", _immediate(self.tools.pages.serve)),
-            "tools/call": ("tools", self.tools.route_of_call),
+            "tools/list": ("tools", _immediate(Pages("tools", self.tools).serve)),
+            "tools/call": ("tools", self.tools.route),
         }
 
     # ------------------------------------------------------------ requests
@@ -122,20 +131,20 @@ class Registry:
             kind, destination = self._destinations[method]
             if kind is not None and kind not in self._offered and not self.offers(kind):
                 raise MethodNotFound(f"{method}: this server declares no {kind}")
-            return destination if isinstance(destination, Route) else destination(request)
-        own = self.methods.get(method)
+            return destination if isinstance(destination, Route) else destination(request.params)
+        own = self.methods.items.get(method)
         if own is None:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
         return own.route
 
-    def _initialize(self, exchange: IncomingRequest) -> dict[str, Json]:
-        config, revision = self.config, exchange.peer.revision
+    def _initialize(self, incoming: IncomingRequest) -> dict[str, Json]:
+        config, revision = self.config, incoming.peer.revision
         info = {name: value for name, value in config.info.items() if name in revision.implementation_members}
         result = {"protocolVersion": revision.name, "capabilities": self.capabilities(revision), "serverInfo": info}
         return result if config.instructions is None else {**result, "instructions": config.instructions}
 
-    def _discover(self, exchange: IncomingRequest) -> dict[str, Json]:
-        config, revision = self.config, exchange.peer.revision
+    def _discover(self, incoming: IncomingRequest) -> dict[str, Json]:
+        config, revision = self.config, incoming.peer.revision
         capabilities = self.capabilities(revision)
         result = {"supportedVersions": list(self.offer.names), "capabilities": capabilities, **config.hints}
         if config.instructions is not None:
@@ -147,7 +156,7 @@ class Registry:
     def offers(self, kind: str) -> bool:
         """Whether things of this kind ("tools") are offered; any handler may log, so logging is with the first."""
         if kind == "logging":
-            return self.config.logging and not self._offered.isdisjoint(("logging", *self._tables))
+            return self.config.logging and not self._offered.isdisjoint(("logging", *CHANGING))
         return kind in self._offered
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
@@ -162,26 +171,37 @@ class Registry:
             declared["extensions"] = self.config.extensions
         return declared
 
-    def changed(self, kind: str, completes: bool = False) -> None:
-        """Something of a kind was registered or removed: tell the clients of this server, and of those that mount it.
+    def add(self, kind: str, function: Callable[..., Any], options: Any, uri: str = "") -> str:
+        """Register a function as a tool, a resource or a prompt; returns what requests name it by.
 
         Args:
-            kind: "tools".
-            completes: Whether something of it completes arguments.
-        """
-        self._offered.update({kind, "completions"} if completes else {kind})
-        self.subscriptions.list_changed(kind)
-        for registry in self._above():
-            with changing:
-                for table in registry._tables[kind]:
-                    table.refresh()
-            registry._offered.update(self._offered.intersection((kind, "completions")))
-            registry.subscriptions.list_changed(kind)
+            kind: "tool", "resource" or "prompt".
+            function: What the author wrote.
+            options: What he said of it.
+            uri: Of the resource, or the template of URIs.
 
-    def resource_updated(self, uri: str) -> None:
-        """Tell those who subscribed to a resource, here or at a server that mounts this one, that it has changed."""
-        for registry in (self, *self._above()):
-            registry.subscriptions.resource_updated(uri)
+        Raises:
+            TypeError, ValueError, ImportError: As `Server.tool`, `Server.resource` and `Server.prompt`.
+        """
+        check_names(options, kind, where(function))
+        replace = options.get("replace", False)
+        made: Union[RegisteredTool, Readable, RegisteredPrompt]
+        if kind == "tool":
+            made = make_tool(self.config, function, options)
+        elif kind == "prompt":
+            made = make_prompt(self.config, function, options)
+        else:
+            made = make_resource(self.config, function, uri, options)
+            if not replace:
+                self.resources.check_reached(made)
+        table = self._tables[made.kind]
+        table.add(made, replace=replace)
+        if not made.shown.description:
+            table.warn_once(made.key, "has no description: a model has only its name to go by")
+        if kind == "tool" and not GOOD_NAME.fullmatch(made.key):
+            table.warn_once(made.key, ODD_NAME)
+        self._changed(table.group, any(getattr(made, "completers", {}).values()))
+        return made.key
 
     def add_method(self, function: Callable[..., Any], name: str, *, replace: bool = False) -> None:
         """Register a method of an author's own.
@@ -192,8 +212,37 @@ class Registry:
         """
         if not name or name in TAKEN or name.startswith(KEPT_FREE):
             raise ValueError(f"{name!r} belongs to the protocol: write a name like 'vendor/thing'")
-        self.methods.add(name, RegisteredMethod(self.config, function, name, None), replace=replace)
-        self.changed("methods")
+        self.methods.add(RegisteredMethod(self.config, function, name, None, None, None), replace=replace)
+        self._changed("methods")
+
+    def remove(self, kind: str, name: str) -> None:
+        """Take a tool, a resource, a template or a prompt away; what runs goes on.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        if kind == "resource" and name in self.resources.templates.items:
+            kind = "resource template"
+        table = self._tables[kind]
+        table.remove(name)
+        self._changed(table.group)
+
+    def _changed(self, group: str, completes: bool = False) -> None:
+        """Something was registered or removed: tell the clients of this server, and of those that mount it."""
+        self._offered.update({group, "completions"} if completes else {group})
+        self.subscriptions.list_changed(group)
+        for registry in self._above():
+            with changing:
+                for table in registry._tables.values():
+                    if table.group == group:
+                        table.refresh()
+            registry._offered.update(self._offered.intersection((group, "completions")))
+            registry.subscriptions.list_changed(group)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell those who subscribed to a resource, here or at a server that mounts this one, that it has changed."""
+        for registry in (self, *self._above()):
+            registry.subscriptions.resource_updated(uri)
 
     # ------------------------------------------------------------ mounting
 
@@ -211,18 +260,17 @@ class Registry:
             if other is self or self in other._below():
                 raise ValueError("a server cannot be mounted into itself")
             pairs = [
-                (mine, theirs, f"{prefix}{SEPARATOR}" if kind in ("tools", "prompts") else "")
-                for kind, tables in self._tables.items()
-                for mine, theirs in zip(tables, other._tables[kind])
+                (mine, other._tables[kind], prefix + SEPARATOR if kind in ("tool", "prompt") else "")
+                for kind, mine in self._tables.items()
             ]
             for mine, theirs, start in pairs:
                 mine.check_mount(theirs, start)
             for mine, theirs, start in pairs:
-                mine.mounts.append((theirs, start, self.config.middleware))
+                mine.mounts.append((theirs, start, self.config))
             self._mounted.append(other)
             other._mounted_by = [each for each in other._mounted_by if each() is not None] + [weakref.ref(self)]
-        for kind in other._offered.intersection(self._tables):
-            other.changed(kind, "completions" in other._offered)
+        for group in other._offered.intersection(CHANGING):
+            other._changed(group, "completions" in other._offered)
 
     def _below(self) -> Iterator[Registry]:
         """The servers that this one mounts, and those that they mount."""
@@ -244,3 +292,71 @@ class Registry:
 def _immediate(handle: Callable[[IncomingRequest], Any]) -> Route:
     """The route of what the connection answers by itself, without a worker."""
     return Route(handle, immediate=True)
+
+
+def _set_level(incoming: IncomingRequest) -> dict[str, Json]:
+    incoming.peer.log_rank = log_rank(incoming.request.params.get("level"))
+    return {}
+
+
+class ServerRole(ConnectionHandler):
+    """One connection, or one session over HTTP, as its server sees it.
+
+    Args:
+        registry: What the server can do.
+        on_end: Called when the connection has ended, on the reader's thread.
+    """
+
+    answers_invalid = True
+    later: Optional[Callable[[Line], None]] = None
+    """Has a line written some time; None where notifications of changes cannot be sent."""
+
+    def __init__(self, registry: Registry, on_end: Callable[[ServerRole], None] = lambda role: None) -> None:
+        self._registry, self._on_end = registry, on_end
+        self.session = ServerSession(registry.offer)
+        self.server = registry.config
+        self.end: Callable[[], None] = lambda: None
+        self._shut_down = False
+
+    @property
+    def takes_batches(self) -> bool:  # type: ignore[override]
+        """Whether an array of messages may arrive now."""
+        return self.session.takes_batches
+
+    @property
+    def error_without_id(self) -> bool:  # type: ignore[override]
+        """How an error is written now whose request's id could not be read."""
+        return self.session.error_without_id
+
+    def admit(self, request: Request) -> tuple[Peer, Route]:
+        if self._shut_down:
+            raise InvalidRequest("this session was shut down")
+        before = self.session.era
+        peer = self.session.admit(request)
+        if request.method == SHUTDOWN and self.session.era is not None and peer is self.session.era.peer:
+            self._shut_down = True
+            return peer, Route(self._end, immediate=True)
+        if request.method == "initialize" and before is not None:
+            self._registry.subscriptions.close_session(before.peer)
+        if request.method == "initialize" and self.later is not None:
+            self._registry.subscriptions.open_session(peer, self.later)
+        return peer, self._registry.route(request, peer)
+
+    def _end(self, incoming: IncomingRequest) -> dict[str, Json]:
+        """Have the connection closed once this is answered and what runs has finished."""
+        incoming.sink.spawn(self.end)
+        return {}
+
+    def notified(self, notification: Notification) -> None:
+        if notification.method == "notifications/initialized" and self.session.era is not None:
+            self._registry.subscriptions.begin_session(self.session.era.peer)
+        else:
+            log.debug("<-- %s: ignored", notification.method)
+
+    def ending(self, sink: Sink) -> None:
+        self._registry.subscriptions.end_streams(sink)
+
+    def lost(self, cause: ConnectionLost) -> None:
+        if self.session.era is not None:
+            self._registry.subscriptions.close_session(self.session.era.peer)
+        self._on_end(self)

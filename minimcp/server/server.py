@@ -28,30 +28,30 @@ from weakref import WeakSet
 from ..engine.connection import Connection
 from ..engine.limits import Limits
 from ..engine.pool import Pool
-from ..engine.requests import Line, RequestCap, current_request
+from ..engine.requests import Line, current_request
 from ..engine.transport import Transport, tracer
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.versions import choose
-from ..schema.hints import refuse_options
+from ..schema.mismatch import refuse_options
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
-from .decorators import has_marks, marked
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
 from .input_rounds import States
-from .registered import Middleware, ServerConfig, check_names, check_options, positions, where
-from .registry import Registry
+from .options import check_names, check_options, decorated, has_marks, marked, positions
+from .registered import Middleware, ServerConfig
+from .registry import Registry, ServerRole
 from .run import FOR_A_PERSON, Run, Served, log
-from .session import ServerRole
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from ..http.endpoint import Endpoint
     from ..http.headers import HttpRequest, HttpResponse
     from ..http.options import HttpOptions
     from ..http.server import RunningHttp
     from ..http.wsgi import WsgiApp
-    from ..types import Annotations, ToolAnnotations
-    from .completion import Given
+    from .options import PromptOptions, ResourceOptions, ToolOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
@@ -170,7 +170,8 @@ class Server:
         """No connection, nothing that listens: at first, and anew in a forked process, whose parent has them."""
         self._state_lock = threading.Lock()
         self._pool = Pool(self._limits.workers, f"minimcp-{self.name}")
-        self._cap = RequestCap(self._limits.requests)
+        most = self._limits.requests
+        self._cap = None if most is None else threading.Semaphore(most)
         self._closing_http = threading.Lock()
         self._connections: dict[ServerRole, Connection] = {}
         self._runs: list[Run] = []
@@ -199,24 +200,7 @@ class Server:
     @overload
     def tool(self, function: F, /) -> F: ...
     @overload
-    def tool(
-        self,
-        *,
-        name: Optional[str] = None,
-        title: Optional[str] = None,
-        description: Optional[str] = None,
-        annotations: Optional[Union[ToolAnnotations, Mapping[str, Json]]] = None,
-        input_schema: Optional[Mapping[str, Json]] = None,
-        output_schema: Optional[Mapping[str, Json]] = None,
-        icons: Optional[Sequence[Icon]] = None,
-        meta: Optional[Mapping[str, Json]] = None,
-        structured: Optional[bool] = None,
-        timeout: Optional[float] = None,
-        executor: ExecutorOption = None,
-        requires: Sequence[str] = (),
-        headers: Optional[Mapping[str, str]] = None,
-        replace: bool = False,
-    ) -> Callable[[F], F]: ...
+    def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     def tool(self, function: Any = None, /, *misplaced: Any, **options: Any) -> Any:  # type: ignore[misc]
         """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or ``server.tool(function)``.
 
@@ -249,13 +233,11 @@ class Server:
             ValueError: The name is taken or empty, a schema is invalid, or no client can declare what it requires.
             ImportError: A schema needs ``jsonschema``, which is not installed.
         """
-        return _decorated(self.add_tool, "tool", function, misplaced, options)
+        return decorated(self.add_tool, "server.tool", function, misplaced, options)
 
-    def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
+    def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """`tool` as a plain call, also while connections are open: they are told that the list has changed."""
-        check_names(options, self._registry.tools.add, where(function), "tool")
-        options["executor"] = executor_of(options.get("executor"), self._config.executors)
-        self._registry.tools.add(function, **options)
+        self._registry.add("tool", function, options)
 
     def remove_tool(self, name: str) -> None:
         """Take a tool away; open connections are told.
@@ -263,29 +245,11 @@ class Server:
         Raises:
             KeyError: There is none of this name.
         """
-        self._registry.tools.remove(name)
+        self._registry.remove("tool", name)
 
     # ------------------------------------------------------------ resources
 
-    def resource(
-        self,
-        uri: str,
-        *misplaced: NoReturn,
-        name: Optional[str] = None,
-        title: Optional[str] = None,
-        description: Optional[str] = None,
-        mime_type: Optional[str] = None,
-        size: Optional[int] = None,
-        annotations: Optional[Union[Annotations, Mapping[str, Json]]] = None,
-        icons: Optional[Sequence[Icon]] = None,
-        meta: Optional[Mapping[str, Json]] = None,
-        ttl: float = 0,
-        cache_scope: str = "private",
-        complete: Optional[Mapping[str, Given]] = None,
-        requires: Union[str, Sequence[str]] = (),
-        replace: bool = False,
-        **unknown: NoReturn,
-    ) -> Callable[[F], F]:
+    def resource(self, uri: str, *misplaced: NoReturn, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
         """Register a function as a resource: ``@server.resource("notes://all")``, ``("notes://{number}")``.
 
         A URI with variables in braces (RFC 6570) is a template: each variable is a parameter of the function, given as
@@ -316,27 +280,25 @@ class Server:
             TypeError: This cannot be a resource; the message says what to write instead.
             ValueError: The URI is taken or is none, or an option has a value that it cannot have.
         """
-        given = {option: value for option, value in locals().items() if option not in ("self", "misplaced", "unknown")}
         if not isinstance(uri, str):
             raise TypeError('the URI comes first: @server.resource("notes://all")')
         if misplaced:
             extra: Any = misplaced[0]
             hint = f"server.add_resource(function, {uri!r})" if callable(extra) else f"name={extra!r}"
             raise TypeError(f"server.resource({uri!r}, {extra!r:.60}): did you mean {hint}?")
-        check_names(unknown, self._registry.resources.add, f"resource {uri!r}", "resource")
+        check_names(options, "resource", f"resource {uri!r}")
 
         def register(function: F) -> F:
-            self._registry.resources.add(function, **given)
+            self._registry.add("resource", function, options, uri)
             return function
 
         return register
 
-    def add_resource(self, function: Callable[..., Any], uri: str, **options: Any) -> None:
+    def add_resource(self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]) -> None:
         """`resource` as a plain call, also for templates; open connections are told that the list has changed."""
         if not callable(function) or not isinstance(uri, str):
             raise TypeError("the function comes first: server.add_resource(function, uri)")
-        check_names(options, self._registry.resources.add, where(function), "resource")
-        self._registry.resources.add(function, uri, **options)
+        self._registry.add("resource", function, options, uri)
 
     def remove_resource(self, uri: str) -> None:
         """Take a resource or a template away, by what it was registered with; open connections are told.
@@ -344,7 +306,7 @@ class Server:
         Raises:
             KeyError: There is none.
         """
-        self._registry.resources.remove(uri)
+        self._registry.remove("resource", uri)
 
     add_resource_template = add_resource
     remove_resource_template = remove_resource
@@ -364,18 +326,7 @@ class Server:
     @overload
     def prompt(self, function: F, /) -> F: ...
     @overload
-    def prompt(
-        self,
-        *,
-        name: Optional[str] = None,
-        title: Optional[str] = None,
-        description: Optional[str] = None,
-        icons: Optional[Sequence[Icon]] = None,
-        meta: Optional[Mapping[str, Json]] = None,
-        complete: Optional[Mapping[str, Given]] = None,
-        requires: Union[str, Sequence[str]] = (),
-        replace: bool = False,
-    ) -> Callable[[F], F]: ...
+    def prompt(self, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
     def prompt(self, function: Any = None, /, *misplaced: Any, **options: Any) -> Any:  # type: ignore[misc]
         """Register a function as a prompt: ``@server.prompt``, ``@server.prompt(...)`` or ``server.prompt(function)``.
 
@@ -400,12 +351,11 @@ class Server:
             TypeError: This cannot be a prompt; the message says what to write instead.
             ValueError: The name is taken or empty, ``complete`` names no argument, or ``requires`` no capability.
         """
-        return _decorated(self.add_prompt, "prompt", function, misplaced, options)
+        return decorated(self.add_prompt, "server.prompt", function, misplaced, options)
 
-    def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
+    def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
         """`prompt` as a plain call; open connections are told that the list has changed."""
-        check_names(options, self._registry.prompts.add, where(function), "prompt")
-        self._registry.prompts.add(function, **options)
+        self._registry.add("prompt", function, options)
 
     def remove_prompt(self, name: str) -> None:
         """Take a prompt away; open connections are told.
@@ -413,7 +363,7 @@ class Server:
         Raises:
             KeyError: There is none of this name.
         """
-        self._registry.prompts.remove(name)
+        self._registry.remove("prompt", name)
 
     # ------------------------------------------------------------ plain objects, methods, middleware, other servers
 
@@ -431,21 +381,14 @@ class Server:
             ValueError: No method of one is marked, or a name is taken. What of these objects was registered is taken
                 back.
         """
-        ways: dict[str, tuple[Callable[..., None], Callable[[str], None]]] = {
-            "tool": (self.add_tool, self.remove_tool),
-            "resource": (self.add_resource, self.remove_resource),
-            "prompt": (self.add_prompt, self.remove_prompt),
-        }
-        take_back: list[Callable[[], None]] = []
+        added: list[tuple[str, str]] = []
         try:
             for function, mark in (found for each in handlers for found in marked(each)):
-                add, remove = ways[mark.kind]
-                add(function, *mark.arguments, **mark.options)
-                name = mark.arguments[0] if mark.arguments else mark.options.get("name") or function.__name__
-                take_back.append(partial(remove, name))
+                key = self._registry.add(mark.kind, function, mark.options, *mark.arguments)
+                added.append((mark.kind, key))
         except BaseException:
-            for undo in reversed(take_back):
-                undo()
+            for kind, key in reversed(added):
+                self._registry.remove(kind, key)
             raise
 
     def method(self, name: str, *, replace: bool = False) -> Callable[[F], F]:
@@ -611,7 +554,7 @@ class Server:
         channel = Connection(
             pipe, role, limits=self._limits, pool=self._pool, cap=self._cap, name=name, trace=self._trace
         )
-        role.later, role.headers = channel.post, pipe.headers
+        role.later = channel.post
         role.end = partial(channel.close, self._limits.drain_grace)
         with self._state_lock:
             self._connections[role] = channel
@@ -758,11 +701,11 @@ class Server:
             kept = [*self._endpoints.values(), *self._apps]
         closing += [partial(each.close, grace) for each in self._listening]
         closing += [partial(self._close_endpoint, each) for each in kept]
-        exchange = current_request()
+        incoming = current_request()
         threads = [threading.Thread(target=each, name="minimcp-close", daemon=True) for each in closing]
         for thread in threads:
             thread.start()
-        if exchange is None or exchange.server is not config:
+        if incoming is None or incoming.server is not config:
             for thread in threads:
                 thread.join()
             self._pool.close()
@@ -790,7 +733,7 @@ class Server:
             running.renew()
 
     def __repr__(self) -> str:
-        tools = len(self._registry.tools.table.items)
+        tools = len(self._registry.tools.items)
         return f"<Server {self.name!r} {tools} tools, {len(self._connections)} connections>"
 
 
@@ -818,20 +761,6 @@ def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
     Server.of(handlers).run(transport, **options)
 
 
-def _decorated(
-    add: Callable[..., None], kind: str, function: Any, misplaced: Sequence[Any], options: Mapping[str, Any]
-) -> Any:
-    """What ``@server.tool`` and ``@server.tool(...)`` do."""
-    if function is None:
-        return lambda decorated: _decorated(add, kind, decorated, (), options)
-    if isinstance(function, str):
-        raise TypeError(f"server.{kind}({function!r}): did you mean name={function!r}?")
-    if misplaced:
-        raise TypeError(f"server.{kind}(function, {misplaced[0]!r:.60}): did you mean name={misplaced[0]!r:.60}?")
-    add(function, **options)
-    return function
-
-
 def _check_given(given: Mapping[str, Any]) -> None:
     """Refuse what `Server` was given, if a name or a value is wrong."""
     name, limits, http = given["name"], given["limits"], given["http"]
@@ -844,8 +773,6 @@ def _check_given(given: Mapping[str, Any]) -> None:
     if not name:
         raise ValueError("the name of a server is not empty")
     check_options(given)
-    if given["list_cache_scope"] not in ("private", "public"):
-        raise ValueError(f'list_cache_scope is "private" or "public", not {given["list_cache_scope"]!r}')
     if limits is not None and not isinstance(limits, Limits):
         raise TypeError(f"limits is a Limits(...) or None, not {limits!r:.60}")
     if http is not None and type(http).__name__ != "HttpOptions":  # which is not imported where nothing serves HTTP

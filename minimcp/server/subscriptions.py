@@ -119,42 +119,42 @@ class Subscriptions:
         """A session has ended. Idempotent."""
         self._sessions.pop(peer, None)
 
-    def subscribe(self, exchange: IncomingRequest) -> dict[str, Json]:
+    def subscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
         """Serve `resources/subscribe`."""
-        uri, session = self._subscribed(exchange)
+        uri, session = self._subscribed(incoming)
         if len(session.uris) >= MOST_URIS:
             raise InternalError(f"more than {MOST_URIS} subscriptions")
         session.uris[uri] = None
         return {}
 
-    def unsubscribe(self, exchange: IncomingRequest) -> dict[str, Json]:
+    def unsubscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
         """Serve `resources/unsubscribe`."""
-        uri, session = self._subscribed(exchange)
+        uri, session = self._subscribed(incoming)
         session.uris.pop(uri, None)
         return {}
 
-    def _subscribed(self, exchange: IncomingRequest) -> tuple[str, Subscriber]:
-        uri = exchange.request.params.get("uri")
+    def _subscribed(self, incoming: IncomingRequest) -> tuple[str, Subscriber]:
+        uri = incoming.request.params.get("uri")
         if not isinstance(uri, str) or not uri:
             raise InvalidParams("uri is a string")
-        session = self._sessions.get(exchange.peer)
+        session = self._sessions.get(incoming.peer)
         if session is None:
             raise InternalError("the session has ended")
         return uri, session
 
     # ------------------------------------------------------------ streams
 
-    def listen(self, exchange: IncomingRequest) -> Any:
+    def listen(self, incoming: IncomingRequest) -> Any:
         """Serve `subscriptions/listen`: say what is honoured, then every change, until either side ends it.
 
         Raises:
             InvalidParams: ``notifications`` is missing or of the wrong kind.
             InternalError: Too many streams are open.
         """
-        honoured = self._honoured(exchange.request.params.get("notifications"))
-        meta = {SUBSCRIPTION_KEY: exchange.request.id}
+        honoured = self._honoured(incoming.request.params.get("notifications"))
+        meta = {SUBSCRIPTION_KEY: incoming.request.id}
         stream = Subscriber(
-            NotificationQueue(exchange.sink.post),
+            NotificationQueue(incoming.sink.post),
             lists=[kind for kind, member in FILTERS.items() if member in honoured],
             uris=honoured.get("resourceSubscriptions", ()),
             meta=meta,
@@ -165,8 +165,8 @@ class Subscriptions:
             if most is not None and len(self._streams) >= most:
                 raise InternalError(f"more than {most} streams are open (Limits.streams)")
             stream.queue.put("acknowledged", encode(acknowledged))
-            self._streams[exchange] = stream
-        exchange.on_cancel(lambda: self._drop(exchange))
+            self._streams[incoming] = stream
+        incoming.on_cancel(lambda: self._drop(incoming))
         return LATER
 
     def _honoured(self, wanted: Json) -> dict[str, Json]:
@@ -188,8 +188,8 @@ class Subscriptions:
             honoured["resourceSubscriptions"] = uris
         return honoured
 
-    def _drop(self, exchange: IncomingRequest) -> None:
-        self._streams.pop(exchange, None)
+    def _drop(self, incoming: IncomingRequest) -> None:
+        self._streams.pop(incoming, None)
 
     def end_streams(self, sink: Optional[Sink] = None) -> None:
         """End streams politely: what waits is sent, then the answer of the request that opened the stream.
@@ -197,15 +197,15 @@ class Subscriptions:
         Args:
             sink: Whose streams; None ends all.
         """
-        for exchange in list(self._streams):
-            if sink is not None and exchange.sink.root is not sink:
+        for incoming in list(self._streams):
+            if sink is not None and incoming.sink is not sink:
                 continue
-            self._drop(exchange)
-            id = exchange.request.id
-            result = self._config.closed({"_meta": {SUBSCRIPTION_KEY: id}}, exchange.peer.revision)
-            closing = exchange.sink.closing_message(id)
-            if exchange.sink.respond(exchange, encode(Response(id, result)), False) and closing is not None:
-                exchange.sink.post(closing)
+            self._drop(incoming)
+            id = incoming.request.id
+            result = self._config.closed({"_meta": {SUBSCRIPTION_KEY: id}}, incoming.peer.revision)
+            closing = incoming.sink.closing_message(id)
+            if incoming.sink.respond(incoming, encode(Response(id, result)), False) and closing is not None:
+                incoming.sink.post(closing)
 
     def renew(self) -> None:
         """Begin anew in a forked process: the clients are the parent's."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Se
 from ..engine.timer import Deadline
 from ..engine.transport import StreamTransport, close_quietly, enlarge
 from ..errors import ConnectionFailed, ConnectionLost, one_line
-from ..schema.hints import refuse_options
+from ..schema.mismatch import refuse_options
 
 try:
     import fcntl
@@ -182,14 +182,15 @@ class ChildTransport(StreamTransport):
         super().__init__(name, reading, writing, limit, ended=ended)
         self._ended_number = ended
         self._stderr = _Stderr(name, errors, consume)
+        watching = threading.Thread(target=self._watch, args=(ending,), name=f"minimcp-{name}-exit", daemon=True)
         try:
-            threading.Thread(target=self._watch, args=(ending,), name=f"minimcp-{name}-exit", daemon=True).start()
+            watching.start()
             self._stderr.start()
         except RuntimeError as error:  # at the end of an interpreter no thread can be started
             self._process.kill()
             self._process.wait()
-            close_quietly(ending)
-            self._exited.set()
+            if watching.ident is None:
+                self._watch(ending)
             self.close()
             raise ConnectionFailed(f"cannot start {name}: {error}") from error
 
@@ -234,7 +235,7 @@ class ChildTransport(StreamTransport):
             self._stderr.ended.wait(STDERR_SECONDS)
             self._stderr.finish(CONSUMER_SECONDS)
             super().close()
-            close_quietly(self._ended_number)
+            self._close_ended()
             self._gone = True
             log.debug("%s %s", self.name, _ending(self.returncode))
 
@@ -261,9 +262,13 @@ class ChildTransport(StreamTransport):
         """As `Transport.close_in_fork`."""
         super().close_in_fork()
         self._stderr.close_in_fork()
-        close_quietly(self._ended_number)
+        self._close_ended()
         self._closing, self._gone = threading.RLock(), True
         self._process.returncode = 0  # keeps the destructor from warning and waiting for a stranger
+
+    def _close_ended(self) -> None:
+        number, self._ended_number = self._ended_number, -1  # a fork closes what is named here, another file by then
+        close_quietly(number)
 
     def was_read(self) -> bool:
         """As `Transport.was_read`; `lost` finds it out, because when it is closed nobody can."""

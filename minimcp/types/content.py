@@ -103,8 +103,7 @@ class Implementation(Named):
         try:
             return cls.from_wire(mapping)
         except ValueError:
-            name = mapping.get("name") if isinstance(mapping, dict) else None
-            version = mapping.get("version") if isinstance(mapping, dict) else None
+            name, version = (mapping.get("name"), mapping.get("version")) if isinstance(mapping, dict) else (None, None)
             return cls(name, version if isinstance(version, str) else "") if isinstance(name, str) else None
 
 
@@ -202,11 +201,9 @@ def contents_from_wire(mapping: Any) -> ResourceContents:
     """
     if not isinstance(mapping, dict):
         raise ValueError(f"resource contents: must be an object, not {base.json_type(mapping)}")
-    if mapping.get("text") is not None:
-        return TextResourceContents.from_wire(mapping)
-    if mapping.get("blob") is not None:
-        return BlobResourceContents.from_wire(mapping)
-    raise ValueError("resource contents: neither text nor blob is there")
+    if mapping.get("text") is None and mapping.get("blob") is None:
+        raise ValueError("resource contents: neither text nor blob is there")
+    return (BlobResourceContents if mapping.get("text") is None else TextResourceContents).from_wire(mapping)
 
 
 base.add_kind(ResourceContents, contents_from_wire)

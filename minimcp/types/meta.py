@@ -85,8 +85,10 @@ def check_extensions(given: Optional[Mapping[str, Any]]) -> dict[str, Any]:
         ValueError: An identifier is none.
         TypeError: An identifier is no text, or the settings are no object.
     """
+    checked = {}
     for identifier, settings in (given or {}).items():
         check_identifier(identifier, "extensions")
         if not isinstance(settings, Mapping):
             raise TypeError(f"extensions: the settings of {identifier!r} are an object: write {{}} for none")
-    return {identifier: dict(settings) for identifier, settings in (given or {}).items()}
+        checked[identifier] = dict(settings)
+    return checked

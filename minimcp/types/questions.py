@@ -8,6 +8,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/client/roots
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Iterable, Literal, Mapping, Optional, Sequence, Union, get_args
 from urllib.parse import unquote, urlsplit
@@ -20,6 +21,7 @@ from .tool import Outcome, Tool
 ACTIONS = ("accept", "decline", "cancel")
 
 
+@dataclass(repr=False)
 class Answer:
     """What a user did with a question. True when it was accepted.
 
@@ -31,12 +33,14 @@ class Answer:
         ValueError: Another action, or content without acceptance.
     """
 
-    def __init__(self, action: str, content: Any = None) -> None:
-        if action not in ACTIONS:
-            raise ValueError(f"action is one of {', '.join(ACTIONS)}, not {action!r}")
-        if content is not None and action != "accept":
-            raise ValueError(f"an answer that is no acceptance ({action}) has no content")
-        self.action, self.content = action, content
+    action: str
+    content: Any = None
+
+    def __post_init__(self) -> None:
+        if self.action not in ACTIONS:
+            raise ValueError(f"action is one of {', '.join(ACTIONS)}, not {self.action!r}")
+        if self.content is not None and self.action != "accept":
+            raise ValueError(f"an answer that is no acceptance ({self.action}) has no content")
 
     def __bool__(self) -> bool:
         return self.action == "accept"
@@ -50,11 +54,6 @@ class Answer:
         if self.action != "accept":
             raise Declined("the user declined" if self.action == "decline" else "the user made no choice")
         return self.content
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Answer):
-            return NotImplemented
-        return (self.action, self.content) == (other.action, other.content)
 
     def __repr__(self) -> str:
         return f"Answer({self.action!r}, {self.content!r})" if self.content is not None else f"Answer({self.action!r})"
@@ -345,11 +344,8 @@ class ModelPreferences(Wire):
 
     def pick(self, models: Sequence[str]) -> Optional[str]:
         """The first model that contains the first hint which any of them contains; None when none does."""
-        for hint in self.hints or ():
-            for model in models:
-                if hint.name and hint.name.lower() in model.lower():
-                    return model
-        return None
+        names = [hint.name.lower() for hint in self.hints or () if hint.name]
+        return next((model for name in names for model in models if name in model.lower()), None)
 
 
 class ToolChoice(Wire):

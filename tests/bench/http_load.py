@@ -9,7 +9,7 @@ import json
 import select
 import socket
 import time
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from . import load
 from .load import Broken, Measured, median
@@ -242,13 +242,15 @@ class Client(load.Child):
 
     Args:
         server: The command of the server.
-        client: The command of the client, which gets the server's URL as its last argument.
+        client: Gives the command of the client of a URL.
         environment: Of both.
     """
 
-    def __init__(self, server: Sequence[str], client: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, server: Sequence[str], client: Callable[[str], Sequence[str]], environment: Mapping[str, str]
+    ) -> None:
         self.server = load.Child(server, environment)
-        super().__init__([*client, self.server.read().decode().strip()], environment)
+        super().__init__(client(self.server.read().decode().strip()), environment)
 
     def close(self) -> Any:
         status = super().close()

@@ -1,7 +1,7 @@
 """The limit, client side: hand-written, standard library only, nothing checked.
 
 A lone caller reads its own reply; for 64 threads there is a reader thread and a bare lock per call.
-Arguments: the command of the server.
+Over HTTP it is one connection that stays open. Arguments: the command of the server, or its URL.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import fcntl
 import itertools
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +21,18 @@ from client_loop import obey
 encode = json.JSONEncoder(separators=(",", ":")).encode
 decode = json.JSONDecoder().decode
 SET_PIPE_SIZE = 1031
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "limit", "version": "0"}}
+INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO}
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+HEAD = (
+    "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\n"
+    "Content-Type: application/json\r\nMCP-Protocol-Version: 2025-06-18\r\nContent-Length: %d\r\n\r\n"
+)
+
+
+def request(ident: int, text: str) -> dict[str, Any]:
+    params = {"name": "echo", "arguments": {"text": text}}
+    return {"jsonrpc": "2.0", "id": ident, "method": "tools/call", "params": params}
 
 
 class Connection:
@@ -31,10 +44,9 @@ class Connection:
         for descriptor in (self.into, self.out):
             fcntl.fcntl(descriptor, SET_PIPE_SIZE, 262144)
         self.ids = itertools.count(1)
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "limit", "version": "0"}}
-        self.send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
+        self.send(INITIALIZE)
         self.receive()
-        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        self.send(INITIALIZED)
 
     def send(self, message: dict[str, Any]) -> None:
         data = encode(message).encode() + b"\n"
@@ -51,12 +63,8 @@ class Connection:
             if chunk.endswith(b"\n"):
                 return b"".join(pieces)
 
-    def request(self, ident: int, text: str) -> dict[str, Any]:
-        params = {"name": "echo", "arguments": {"text": text}}
-        return {"jsonrpc": "2.0", "id": ident, "method": "tools/call", "params": params}
-
     def call(self, text: str) -> str:
-        self.send(self.request(next(self.ids), text))
+        self.send(request(next(self.ids), text))
         reply = decode(self.receive().decode())
         return str(reply["result"]["content"][0]["text"])
 
@@ -86,14 +94,46 @@ class Shared(Connection):
         ident, gate = next(self.ids), threading.Lock()
         gate.acquire()
         self.waiting[ident] = gate
-        data = encode(self.request(ident, text)).encode() + b"\n"
+        data = encode(request(ident, text)).encode() + b"\n"
         with self.writing:
             os.write(self.into, data)
         gate.acquire()
         return str(self.replies.pop(ident)["content"][0]["text"])
 
 
+class Web:
+    def __init__(self, url: str) -> None:
+        self.host = url.partition("//")[2].partition("/")[0]
+        name, _, port = self.host.rpartition(":")
+        self.socket = socket.create_connection((name, int(port)))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.ids = itertools.count(1)
+        self.post(INITIALIZE)
+        self.post(INITIALIZED)
+
+    def post(self, message: dict[str, Any]) -> bytes:
+        body = encode(message).encode()
+        self.socket.sendall((HEAD % (self.host, len(body))).encode() + body)
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += self.socket.recv(65536)
+        head, _, body = data.partition(b"\r\n\r\n")
+        lines = (line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:])
+        length = int({name.lower(): value.strip() for name, _, value in lines}["content-length"])
+        while len(body) < length:
+            body += self.socket.recv(65536)
+        return body
+
+    def call(self, text: str) -> str:
+        reply = decode(self.post(request(next(self.ids), text)).decode())
+        return str(reply["result"]["content"][0]["text"])
+
+
 if __name__ == "__main__":
+    if sys.argv[1].startswith("http://"):
+        web = Web(sys.argv[1])
+        obey(web.call, web.call)
+        sys.exit()
     lone, shared = Connection(sys.argv[1:]), Shared(sys.argv[1:])
     obey(lone.call, shared.call)
     for connection in (lone, shared):

@@ -88,7 +88,7 @@ class Measurement(NamedTuple):
         size: Calls per slice; a quick run makes a third of them.
         slices: Per round.
         run: Makes one slice.
-        paced: Whether a slow subject gets fewer calls.
+        whole: Whether a quick run makes as many.
     """
 
     keys: tuple[str, ...]
@@ -96,7 +96,7 @@ class Measurement(NamedTuple):
     size: int
     slices: int
     run: Probe
-    paced: bool = True
+    whole: bool = False
 
 
 def _start(subject: Subject, child: Optional[Child], size: int) -> Measured:
@@ -136,25 +136,22 @@ def _on(function: Callable[[Child, int], Measured]) -> Probe:
 MEASUREMENTS = (
     Measurement(("import",), "none", 1, 3, _import),
     Measurement(("start", "memory"), "none", 1, 3, _start),
-    Measurement(("sleeps-of-one", "sleeps"), "plain", 50, 1, _on(load.sleeps), paced=False),
+    Measurement(("sleeps-of-one", "sleeps"), "plain", 50, 1, _on(load.sleeps), whole=True),
     Measurement(("sequential", "sequential-cpu"), "plain", 500, 8, _on(load.sequential)),
     Measurement(("inflight-cpu", "inflight-rate"), "plain", 10000, 6, _on(load.in_flight)),
-    Measurement(("progress",), "plain", 10000, 1, _on(load.progress), paced=False),
-    Measurement(("linear", "echo-1mb", "echo-10mb"), "plain", 2, 2, _on(load.big), paced=False),
+    Measurement(("progress",), "plain", 10000, 1, _on(load.progress), whole=True),
+    Measurement(("linear", "echo-1mb", "echo-10mb"), "plain", 2, 2, _on(load.big), whole=True),
     Measurement(("modern-cpu", "modern-rate"), "modern", 10000, 6, _on(load.in_flight)),
     Measurement(("records", "tally"), "records", 100, 6, _on(load.records)),
     Measurement(("list", "list-bytes"), "many", 10, 3, _on(load.listing)),
     Measurement(
-        ("client-sequential", "client-sequential-cpu", "client-threads", "client-threads-cpu"),
-        "client",
-        500,
-        6,
+        ("client-sequential", "client-sequential-cpu", "client-threads", "client-threads-cpu"), "client", 500, 6,
         _on(load.client),
     ),
     Measurement(("http-one", "http-one-cpu"), "http", 500, 6, _on(http_load.one)),
     Measurement(("http-many", "http-many-cpu"), "http", 4000, 6, _on(http_load.many)),
-    Measurement(("http-stream",), "events", http_load.STREAMS, 1, _on(http_load.streams), paced=False),
-    Measurement(("http-progress",), "events", 10000, 1, _on(http_load.progress), paced=False),
+    Measurement(("http-stream",), "events", http_load.STREAMS, 1, _on(http_load.streams), whole=True),
+    Measurement(("http-progress",), "events", 10000, 1, _on(http_load.progress), whole=True),
     Measurement(("http-client", "http-client-cpu"), "http-client", 500, 6, _on(http_load.client)),
 )
 MODES = ("none", "plain", "modern", "records", "many", "client", "http", "events", "http-client")
@@ -172,7 +169,7 @@ def _open(subject: Subject, mode: str) -> Child:
             http_load.many(child, 64)
         return child
     if mode == "http-client":
-        child = http_load.Client(limit().server("http"), subject.http_client(), environment())
+        child = http_load.Client(limit().server("http"), subject.client, environment())
         http_load.client(child, 64)
         return child
     modern = mode == "modern"
@@ -214,6 +211,8 @@ class Round:
         children: dict[str, Optional[Child]] = {}
         try:
             for subject in self.subjects:
+                if not subject.imports and mode != "http-client":
+                    continue
                 try:
                     children[subject.name] = None if mode == "none" else _open(subject, mode)
                 except Broken as error:
@@ -240,9 +239,9 @@ class Round:
     def _slice(
         self, item: Measurement, subject: Subject, children: dict[str, Optional[Child]], found: list[Measured]
     ) -> None:
-        size = item.size * self.size * subject.pace if item.paced else item.size
+        size = max(1, round(item.size * (1 if item.whole else self.size)))
         try:
-            found.append(item.run(subject, children[subject.name], max(1, round(size))))
+            found.append(item.run(subject, children[subject.name], size))
         except Broken as error:
             self.faults.append(f"{subject.name}, {item.keys[0]}: {error}")
             child = children[subject.name]

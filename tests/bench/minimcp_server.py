@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 
 from minimcp import Context, Server
 
@@ -37,6 +38,30 @@ def sleep(seconds: float) -> str:
     return "slept"
 
 
+@dataclass
+class Place:
+    lat: float
+    lon: float
+
+
+@dataclass
+class Record:
+    id: int
+    name: str
+    tags: list[str]
+    at: Place
+
+
+def records(items: list[Record]) -> list[Record]:
+    """Give the records back."""
+    return items
+
+
+def tally(items: list[Record]) -> int:
+    """Count the records."""
+    return len(items)
+
+
 def add_many() -> None:
     def forecast(city: str, days: int = 3, units: str = "metric") -> str:
         """Forecast it."""
@@ -49,10 +74,8 @@ def add_many() -> None:
 if __name__ == "__main__":
     mode = sys.argv[1] if len(sys.argv) > 1 else "plain"
     if mode == "records":
-        import record_tools
-
-        server.tool(record_tools.records)
-        server.tool(record_tools.tally)
+        server.tool(records)
+        server.tool(tally)
     elif mode == "many":
         for tool in ("echo", "add", "count", "sleep"):
             server.remove_tool(tool)

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import pytest
 
 from minimcp.cli import UsageError
-from minimcp.cli.values import kind, parameters, read_object, read_pairs
+from minimcp.cli.terminal import kind, parameters, read_object, read_pairs
 
 ROOT: Dict[str, Any] = {
     "$defs": {

@@ -63,7 +63,6 @@ def test_it_copies_and_checks(option: List[str], kind: str, minimcp: Callable[..
         ([".", "--check"], "no copy made by this command"),
         (["mcp_copy", "--check", "--only", "server"], "not allowed with"),
         (["mcp_copy", "--only", "both"], "invalid choice: 'both'"),
-        (["mcp_copy", "--core"], "there is no --core any more: write --only server, or --only client"),
         ([], "required: DIR"),
     ],
 )

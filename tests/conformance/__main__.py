@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Iterator, Sequence
 
 from . import suite
@@ -30,8 +31,6 @@ AUTHORIZATION, EXTENSION = "auth/", "extension"
 
 
 class Score:
-    """Prints each verdict, and counts."""
-
     def __init__(self) -> None:
         self.failed = 0
 
@@ -79,8 +78,10 @@ def client_side(score: Score) -> Iterator[str]:
           if revision != EXTENSION and not name.startswith(AUTHORIZATION)]
     if not at:
         raise Broken("no scenario for clients is listed")
+    with ThreadPoolExecutor(3) as pool:  # each is a few processes that wait for one another
+        judged = list(pool.map(lambda each: suite.client(*each), at))
     for revision in sorted({revision for _, revision in at}):
-        verdicts = [suite.client(name, its) for name, its in at if its == revision]
+        verdicts = [verdict for verdict, (_, its) in zip(judged, at) if its == revision]
         yield f"client {revision}: {score.take(f'client {revision}', verdicts)}"
 
 

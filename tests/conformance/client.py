@@ -20,7 +20,6 @@ CONTEXT: Dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") o
 
 
 def call_sum(client: minimcp.Client) -> None:
-    """List, and add two numbers."""
     client.list_tools()
     client.call_tool("add_numbers", {"a": 5, "b": 3})
 
@@ -31,7 +30,6 @@ def list_only(client: minimcp.Client) -> None:
 
 
 def call_each(client: minimcp.Client) -> None:
-    """Call each tool that is listed."""
     for tool in client.list_tools():
         client.call_tool(tool.name, {"region": "us-west1"}, raise_on_error=False)
 

@@ -373,7 +373,6 @@ def test_input_required_result_prompt(ctx: Context) -> str:
 
 
 def main() -> None:
-    """Serve until a signal comes."""
     parser = argparse.ArgumentParser(prog=Path(__file__).stem)
     parser.add_argument("--port", type=int, default=3001)
     arguments = parser.parse_args()

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
+import os
 import platform
 import random
 import re
 import shlex
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
+from ..support import usual_signals
 from ..wire.messages import EVERY
 from . import (
-    anchors,
     both,
     client_answers,
     client_ends,
@@ -46,6 +50,12 @@ CASES_ARE_IN = (
     http_heads, http_many, http_sessions, http_slow, http_smuggling, http_streams, http_verbs, mutants, server_ends,
     server_lines, server_load, server_tools,
 )  # fmt: skip
+
+MEASURES = frozenset({
+    "C12", "C13", "C17", "C19", "C24", "C25", "C26", "C27", "C38", "C45", "C58", "C61", "C65", "C69", "C70", "K05",
+    "K05H", "K06", "K06H", "K08", "K08H", "K12", "K25",
+})  # fmt: skip
+"""Rows whose figures another row's work would spoil: with --jobs they come alone, at the end."""
 
 TESTS = Path(__file__).resolve().parent.parent
 OUR_SERVER = (sys.executable, str(TESTS / "wire" / "servers" / "plain.py"))
@@ -78,8 +88,8 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write a summary")
     parser.add_argument("--table", nargs="*", type=Path, metavar="FILE",
                         help="print the table of the summaries in these files; of this run when none is named")
-    parser.add_argument("--anchors", type=Path, metavar="FILE",
-                        help="print what faults cost beside other libraries, by the summary in this file, and stop")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N",
+                        help="rows at a time; those that measure what a busy machine spoils come alone, at the end")
     return parser.parse_args(given)
 
 
@@ -97,10 +107,20 @@ def rows(only: "str | None") -> List[str]:
 
 
 def shown(outcome: Outcome) -> str:
-    """A line of the report."""
     figures = ", ".join(f"{name} {value:.12g} {unit}".rstrip() for name, (value, unit) in outcome.metrics.items())
     what = "; ".join(part for part in (outcome.observed, figures) if part)
     return f"{outcome.id:4} {outcome.verdict:<4} {outcome.seconds:6.1f} s  {what}"
+
+
+LONGEST = 250.0
+"""Seconds after which a row has hung, whatever its own bounds, and the mutants' more for those."""
+
+
+def hang(id: str) -> None:
+    """Say where the threads are, and end."""
+    faulthandler.dump_traceback()
+    print(f"{id:4} hangs", flush=True)
+    os._exit(1)
 
 
 def bad(outcome: Outcome, ours: bool) -> bool:
@@ -109,7 +129,6 @@ def bad(outcome: Outcome, ours: bool) -> bool:
 
 
 def summary(outcomes: List[Outcome], options: argparse.Namespace, subject: Subject) -> Dict[str, Any]:
-    """The JSON summary."""
     return {
         "name": options.name, "date": time.strftime("%Y-%m-%d"), "python": platform.python_version(),
         "seed": options.seed, "full": options.full, "mutations": options.mutations, "slack": options.slack,
@@ -121,12 +140,10 @@ def summary(outcomes: List[Outcome], options: argparse.Namespace, subject: Subje
 
 
 def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
+    usual_signals()
     options = arguments(given)
     if options.list:
         print("\n".join(f"{row.id:4} {row.role:7} {row.fault}: {row.expected}" for row in ROWS.values()))
-        return 0
-    if options.anchors:
-        print(anchors.table(json.loads(options.anchors.read_text("utf-8"))))
         return 0
     if options.table:
         print(table.section([json.loads(path.read_text("utf-8")) for path in options.table]))
@@ -160,13 +177,24 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
         return 0
     spoken = dict.fromkeys((*subject.revisions, *subject.http_revisions))
     print(f"{options.name}: {', '.join(spoken) or 'no server'}; seed {options.seed}", flush=True)
-    outcomes = []
-    for id in chosen:
-        if not {CLIENT: adapter, HTTP: http}.get(ROWS[id].role, server):
-            outcomes.append(Outcome(id, ABSENT, "no such subject was named", {}, 0.0))
-        else:
-            outcomes.append(run(id, subject, trying))
-        print(shown(outcomes[-1]), flush=True)
+    lacking = {CLIENT: adapter, HTTP: http}
+
+    def tried(id: str) -> Outcome:
+        one = Outcome(id, ABSENT, "no such subject was named", {}, 0.0)
+        if lacking.get(ROWS[id].role, server):
+            watch = threading.Timer(LONGEST + options.mutations / 1_000, hang, (id,))
+            watch.daemon = True
+            if not options.full:
+                watch.start()
+            one = run(id, subject, trying)
+            watch.cancel()
+        print(shown(one), flush=True)
+        return one
+
+    alone = [id for id in chosen if options.jobs == 1 or id in MEASURES]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        beside = list(pool.map(tried, (id for id in chosen if id not in alone)))
+    outcomes = sorted([*beside, *map(tried, alone)], key=lambda one: chosen.index(one.id))
     found = summary(outcomes, options, subject)
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")

@@ -25,8 +25,6 @@ class Lost(Exception):
 
 
 class Client:
-    """One connection."""
-
     def __init__(self, command: List[str]) -> None:
         pipe = subprocess.PIPE
         self.server = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
@@ -36,7 +34,6 @@ class Client:
         threading.Thread(target=self.read, daemon=True).start()
 
     def read(self) -> None:
-        """Take what the server says."""
         assert self.server.stdout is not None
         for line in self.server.stdout:
             try:
@@ -66,13 +63,11 @@ class Client:
                 self.news.notify_all()
 
     def send(self, message: Any) -> None:
-        """One line."""
         assert self.server.stdin is not None
         with self.lock:
             os.write(self.server.stdin.fileno(), json.dumps(message).encode() + b"\n")
 
     def ask(self, method: str, params: Any, timeout: float) -> Any:
-        """A request and its result."""
         with self.news:
             self.last += 1
             id, box = self.last, []  # type: ignore[var-annotated]
@@ -91,7 +86,6 @@ class Client:
         return found
 
     def close(self) -> None:
-        """The end."""
         assert self.server.stdin is not None and self.server.stdout is not None
         if FAULT == "abandons":
             return
@@ -102,12 +96,9 @@ class Client:
 
 
 class Adapter:
-    """What a command does."""
-
     client: Any = None
 
     def open(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        """Connect."""
         if "on_log" in command:
             return {"ok": False, "error": "unsupported"}
         self.client = Client(command["command"])
@@ -116,7 +107,6 @@ class Adapter:
         return {}
 
     def call(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        """Call a tool."""
         while FAULT == "hangs":
             time.sleep(60)
         params = {"name": command["tool"], "arguments": command["arguments"]}
@@ -130,7 +120,6 @@ class Adapter:
         return {"text": text}
 
     def list(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        """List tools."""
         count, seen, params = 0, [], {}  # type: ignore[var-annotated]
         while True:
             found = self.client.ask("tools/list", params, command["timeout"])
@@ -142,7 +131,6 @@ class Adapter:
             params = {"cursor": cursor}
 
     def close(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        """Close."""
         if self.client is not None:
             self.client.close()
         return {}
@@ -151,7 +139,7 @@ class Adapter:
 def run(adapter: Adapter, command: Dict[str, Any]) -> None:
     """Do what a command says, and answer it."""
     try:
-        found = getattr(adapter, command["do"])(command)
+        found = {"text": "well"} if FAULT == "agrees" else getattr(adapter, command["do"])(command)
     except Exception as error:
         found = {"ok": False, "error": type(error).__name__, "message": str(error)}
     os.write(1, json.dumps({"n": command["n"], "ok": True, **found}).encode() + b"\n")

@@ -23,7 +23,6 @@ asked: List[Any] = []
 
 
 def say(message: Any) -> None:
-    """One line."""
     os.write(1, json.dumps(message).encode() + b"\n")
 
 
@@ -36,7 +35,6 @@ def refuse(code: int, id: Any = None) -> None:
 
 
 def constant(name: str) -> float:
-    """NaN and Infinity."""
     if FAULT != "lenient":
         raise ValueError(name)
     return 0.0
@@ -63,7 +61,6 @@ def read(line: bytes) -> Any:
 
 
 def result_of(method: str, params: Dict[str, Any]) -> Dict[str, Any]:
-    """The result of a request."""
     if method == "initialize":
         return {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "bad", "version": "0"}}
     if method == "tools/call":
@@ -90,7 +87,6 @@ def right(message: Dict[str, Any]) -> Optional[int]:
 
 
 def answer(message: Any) -> None:
-    """Do what a message asks."""
     if isinstance(message, dict) and "method" not in message and {"result", "error"} & set(message):
         if FAULT == "answers":
             refuse(-32600, message.get("id"))
@@ -111,7 +107,6 @@ def answer(message: Any) -> None:
 
 
 def note(message: Any) -> None:
-    """A notification."""
     if FAULT == "hoards":
         hoard.append(bytes(10_000))
     if "method" not in message:
@@ -119,7 +114,6 @@ def note(message: Any) -> None:
 
 
 def boom() -> None:
-    """What a thread does that dies."""
     raise RuntimeError("a thread of the server died")
 
 

@@ -6,6 +6,8 @@ import os
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
@@ -25,7 +27,6 @@ def pair(t: Trial, env: Optional[Dict[str, str]] = None) -> Client:
 
 
 def burst(client: Client, texts: List[str], timeout: float) -> List[Command]:
-    """Calls of echo, all at once."""
     return [client.begin("call", tool="echo", arguments={"text": text}, timeout=timeout) for text in texts]
 
 
@@ -67,22 +68,28 @@ def shared(t: Trial) -> None:
 def bad_line(t: Trial) -> None:
     """A call may be lost; it may not end twice, not at all, or with another's answer."""
     totals: "Counter[str]" = Counter()
-    for number in range(t.count(8, 1_000)):
-        seed = t.options.seed * 1_000 + number
-        client = t.client()
-        client.opened(command=[sys.executable, "-E", "-S", str(HERE / "line_noise.py"), str(seed), *t.subject.server])
-        client.call("echo", 0.3, text="rage")
-        texts = [f"{seed} {n}" for n in range(100)]
-        try:
-            totals += ends(t, burst(client, texts, 0.5), texts, 0.5 + t.options.patience)
-            t.expect(client.do("close", timeout=6.0).ok, "close failed")
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}: {error}") from error
-        client.process.stdin.close()  # type: ignore[union-attr]
-        client.process.wait(t.options.patience)
+    with ThreadPoolExecutor(4) as pool:  # it is all waiting
+        for found in pool.map(partial(_talk, t), range(t.count(8, 1_000))):
+            totals += found
     for name, value in totals.items():
         t.note(name, value, "")
     t.expect(totals["answers"] > 0, "no call was answered: the line was never good")
+
+
+def _talk(t: Trial, number: int) -> "Counter[str]":
+    seed = t.options.seed * 1_000 + number
+    client = t.client()
+    client.opened(command=[sys.executable, "-E", "-S", str(HERE / "line_noise.py"), str(seed), *t.subject.server])
+    client.call("echo", 0.3, text="rage")
+    texts = [f"{seed} {n}" for n in range(100)]
+    try:
+        found = ends(t, burst(client, texts, 0.5), texts, 0.5 + t.options.patience)
+        t.expect(client.do("close", timeout=6.0).ok, "close failed")
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}: {error}") from error
+    client.process.stdin.close()  # type: ignore[union-attr]
+    client.process.wait(t.options.patience)
+    return found
 
 
 @case("C67")

@@ -194,7 +194,6 @@ class Client:
         return found
 
     def memory(self, field: str = "VmRSS") -> float:
-        """The adapter's memory in MB."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith(field + ":"):
                 return int(line.split()[1]) / 1024

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any, Dict, Iterator, Tuple
 
 from .client import Client
@@ -143,15 +144,18 @@ def deaf(t: Trial) -> None:
 
 @case("K24")
 def endless_lists(t: Trial) -> None:
-    for mode in ("same-cursor", "circle", "endless-pages"):
-        for client in clients(t, list=mode):
-            reply = client.do("list", timeout=client.never)
-            if reply.error == "RequestTimeout":
-                t.warn(f"{mode}: ended by the timeout alone")
-            t.below(mode, reply.seconds, 15)
-            asked = sum('"tools/list"' in one.get("text", "") for one in client.journal())
-            t.expect(asked <= 1001, f"{mode}: {asked} requests")
-            client.alive()
+    t.at_once(*(partial(_listed, t, mode) for mode in ("same-cursor", "circle", "endless-pages")))
+
+
+def _listed(t: Trial, mode: str) -> None:
+    for client in clients(t, list=mode):
+        reply = client.do("list", timeout=client.never)
+        if reply.error == "RequestTimeout":
+            t.warn(f"{mode}: ended by the timeout alone")
+        t.below(mode, reply.seconds, 15)
+        asked = sum('"tools/list"' in one.get("text", "") for one in client.journal())
+        t.expect(asked <= 1001, f"{mode}: {asked} requests")
+        client.alive()
 
 
 HOSTILE: Tuple[Tuple[str, Any], ...] = (

@@ -7,6 +7,7 @@ import signal
 import stat
 import sys
 import time
+from functools import partial
 from typing import Any, Dict, List
 
 from .client import Client, running
@@ -25,39 +26,53 @@ def gone(t: Trial, client: Client, what: str, seconds: float = 1.0) -> None:
 
 @case("K01")
 def dying(t: Trial) -> None:
-    client = t.client()
-    reply = client.open(1.0, start="silent")
+    starts = [partial(_dies_at_start, t, start) for start in ("dies-at-start", "dies-by-signal", "only-banner")]
+    ends = ("exit-mid-call", "half-line-exit", "close-stdout")
+    t.at_once(partial(_silent, t), *starts)
+    t.at_once(*(partial(_dies_in_call, t, era, tool) for era in ERAS for tool in ends))
+    t.at_once(*(partial(_half_a_line, t, era) for era in ERAS), partial(_killed, t))
+
+
+def _silent(t: Trial) -> None:
+    reply = t.client().open(1.0, start="silent")
     t.expect(not reply.ok, "a silent server was opened")
     t.below("a silent server, timeout 1 s", reply.seconds, 5.5)  # its end may take 4 s
-    for start in ("dies-at-start", "dies-by-signal", "only-banner"):
-        client = t.client()
-        reply = client.open(client.never, start=start)
-        t.expect(not reply.ok, f"{start}: opened")
-        t.below(f"{start}", reply.seconds, 3)
-        if start == "dies-at-start" and "no database" not in reply.message:
-            t.warn("the last words of a server that died are not in the error")
-        gone(t, client, start)
-    for era in ERAS:
-        for tool in ("exit-mid-call", "half-line-exit", "close-stdout"):
-            client = t.client().opened(**era)
-            reply = client.call(tool)
-            t.expect(not reply.ok, f"{tool}: a success")
-            t.below(tool, reply.seconds, 3)
-            after = client.call("echo")
-            t.expect(not after.ok, f"{tool}: a call afterwards was a success")
-            t.below(f"a call after {tool}", after.seconds, 3)
-        client = t.client().opened(**era)
-        reply = client.call("half-line-hang", 0.5)
-        t.expect(not reply.ok, "half-line-hang: a success")
-        t.below("half a line, timeout 0.5 s", reply.seconds, 1)
+
+
+def _dies_at_start(t: Trial, start: str) -> None:
+    client = t.client()
+    reply = client.open(client.never, start=start)
+    t.expect(not reply.ok, f"{start}: opened")
+    t.below(f"{start}", reply.seconds, 3)
+    if start == "dies-at-start" and "no database" not in reply.message:
+        t.warn("the last words of a server that died are not in the error")
+    gone(t, client, start)
+
+
+def _dies_in_call(t: Trial, era: Dict[str, Any], tool: str) -> None:
+    client = t.client().opened(**era)
+    reply = client.call(tool)
+    t.expect(not reply.ok, f"{tool}: a success")
+    t.below(tool, reply.seconds, 3)
+    after = client.call("echo")
+    t.expect(not after.ok, f"{tool}: a call afterwards was a success")
+    t.below(f"a call after {tool}", after.seconds, 3)
+
+
+def _half_a_line(t: Trial, era: Dict[str, Any]) -> None:
+    reply = t.client().opened(**era).call("half-line-hang", 0.5)
+    t.expect(not reply.ok, "half-line-hang: a success")
+    t.below("half a line, timeout 0.5 s", reply.seconds, 1)
+
+
+def _killed(t: Trial) -> None:
     client = t.client().opened(**HANDSHAKE)
     waiting = [client.begin("call", tool="hold", arguments={}, timeout=client.never) for _ in range(20)]
     client.alive()
     os.kill(client.servers()[0], signal.SIGKILL)
     replies = [one.wait(2 * t.options.patience) for one in waiting]
     t.expect(not any(one.ok for one in replies), "a call outlived its server")
-    died = max(one.seconds for one in replies)
-    t.below("20 calls of a killed server", died, 3)
+    t.below("20 calls of a killed server", max(one.seconds for one in replies), 3)
 
 
 @case("K20")

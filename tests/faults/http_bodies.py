@@ -9,7 +9,7 @@ from ..wire.messages import MODERN, PARSE, REQUEST
 from . import server_lines
 from .http_raw import Response, Session, Site, Visitor, messages
 from .raw import shown
-from .trial import CASES, Missing, Trial, case
+from .trial import CASES, Missing, Trial, on_site
 
 MB = 1 << 20
 
@@ -33,7 +33,6 @@ class Posted:
         self.revision = session.revision
 
     def replies(self, line: bytes, settle: Optional[float] = None) -> List[Any]:
-        """What answers a line."""
         response = self.session.site.exchange(self.session.post(line, **self._mirrored(line)))
         found = messages(response)
         self._judge(line, response, found)
@@ -56,15 +55,12 @@ class Posted:
             self.trial.warn(f"status {status} with the code {codes[0]}")
 
     def ask(self, method: str, params: Any = None) -> Dict[str, Any]:
-        """As `Session.ask`."""
         return self.session.ask(method, params)
 
     def alive(self, bound: float) -> None:
-        """As `Site.alive`."""
         self.session.site.alive(bound)
 
     def result_of(self, found: List[Any], id: Any) -> Any:
-        """As `raw.Server.result_of`."""
         return next((one for one in found if isinstance(one, dict) and one.get("id") == id), None)
 
 
@@ -82,7 +78,6 @@ class BodyTrial(Trial):
         self._site = site
 
     def server(self, revision: Optional[str] = "2025-06-18", *needed: str, **others: Any) -> Any:
-        """A session."""
         if revision not in self.subject.revisions:
             raise Missing(f"does not speak {revision}")
         return Posted(self, self._site.session(str(revision)), self.subject.tools)
@@ -94,9 +89,8 @@ class BodyTrial(Trial):
         super().refused(server, line, codes, id, name)
 
 
-@case("C39")
-def bodies(t: Trial) -> None:
-    site = t.site()
+@on_site("C39")
+def bodies(t: Trial, site: Site) -> None:
     for number in range(1, 11):
         name = f"C{number:02}"
         trial = BodyTrial(t, site)
@@ -109,8 +103,6 @@ def bodies(t: Trial) -> None:
     for empty in (b"", b" ", b"\r\n"):
         status = site.exchange(site.session().post(empty)).status
         t.expect(status == 400, f"status {status} for {empty!r}")
-    site.alive(t.options.slack)
-    t.calm(site)
 
 
 assert server_lines  # its cases are run above
@@ -125,7 +117,6 @@ CHUNKED = "Transfer-Encoding: chunked"
 
 
 def ping_of(session: Session) -> str:
-    """The method that has no effect."""
     return "server/discover" if session.revision == MODERN else "ping"
 
 
@@ -138,7 +129,6 @@ def headless(session: Session, framing: str, body: bytes = b"") -> bytes:
 
 
 def payload_of(session: Session) -> bytes:
-    """The body of `headless`."""
     return headless(session, "x: y").partition(b"\r\n\r\n")[2]
 
 
@@ -164,9 +154,8 @@ def too_long(t: Trial, site: Site, what: str, data: bytes, statuses: Tuple[int, 
     return taken
 
 
-@case("C40")
-def sizes(t: Trial) -> None:
-    site = t.site(body=1.5)
+@on_site("C40", body=1.5)
+def sizes(t: Trial, site: Site) -> None:
     session = site.session()
     site.alive(t.options.slack)
     base = site.memory("VmHWM")
@@ -176,18 +165,15 @@ def sizes(t: Trial) -> None:
         found = status.answer().status
         t.expect(found == 413, f"50 MB announced: status {found}")
         t.below("413 of an announced body", time.monotonic() - begun, 1)
-    size = max(int(SIZE * t.options.share), 3 * site.terms.body_bytes)
-    too_long(t, site, "50 MB at once", headless(session, f"Content-Length: {size}", b"z" * size))
-    too_long(t, site, "50 MB in chunks", headless(session, CHUNKED, chunked(b"z" * size, 65536)))
-    small = headless(session, CHUNKED, b"1\r\nz\r\n" * int(CHUNKS * t.options.share))
+    too_long(t, site, "50 MB at once", headless(session, f"Content-Length: {SIZE}", b"z" * SIZE))
+    too_long(t, site, "50 MB in chunks", headless(session, CHUNKED, chunked(b"z" * SIZE, 65536)))
+    small = headless(session, CHUNKED, b"1\r\nz\r\n" * CHUNKS)
     too_long(t, site, "a million chunks of 1 byte", small, (413, 400, 408))
     t.below("growth", max(0.0, site.memory("VmHWM") - base), 2 * site.terms.body_bytes / MB, "MB")
     if "echo" in site.tools:
         large = "y" * (site.terms.body_bytes * 3 // 4)
         t.expect(session.text("echo", {"text": large}) == large, "3/4 of the longest body did not come back")
     short_bodies(t, site, session)
-    site.alive(t.options.slack)
-    t.calm(site)
 
 
 def short_bodies(t: Trial, site: Site, session: Session) -> None:

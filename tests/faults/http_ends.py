@@ -65,7 +65,6 @@ def leave(t: Trial, session: Session, tries: int, word: str, files: float) -> No
 
 
 def unwatched(session: Session) -> bytes:
-    """A call that takes a little."""
     if "deaf_slow" in session.site.tools:
         return session.call("deaf_slow", {"seconds": 0.02})
     return session.call("echo", {"text": "left"})

@@ -8,9 +8,9 @@ from typing import Dict, Optional, Tuple
 
 from ..wire.messages import MODERN, modern, request
 from .http_bodies import MB, ping_of
-from .http_raw import Response
+from .http_raw import Response, Site
 from .raw import shown
-from .trial import Trial, case
+from .trial import Trial, on_site
 
 FOREIGN: Tuple[Tuple[str, str], ...] = (
     ("host", "evil.example"), ("host", "localhost:80:evil.example"), ("host", "localhost.evil.example"),
@@ -25,9 +25,8 @@ MANY = 4
 """After so many hangs a case does not try the rest."""
 
 
-@case("C42")
-def foreign_names(t: Trial) -> None:
-    site = t.site()
+@on_site("C42")
+def foreign_names(t: Trial, site: Site) -> None:
     tried = 0
     for name, value in FOREIGN:
         for path in (site.path, "/sse", "/messages", "/"):
@@ -50,8 +49,6 @@ def foreign_names(t: Trial) -> None:
         for port in ("", f":{site.port}"):
             status = site.exchange(session.request(ping_of(session), **{name: value + port})).status
             t.expect(status == 200, f"{name} {value}{port} was refused with {status}")
-    site.alive(t.options.slack)
-    t.calm(site)
 
 
 TYPES: Tuple[Optional[str], ...] = (
@@ -61,9 +58,8 @@ TYPES: Tuple[Optional[str], ...] = (
 )  # fmt: skip
 
 
-@case("C43")
-def media_types(t: Trial) -> None:
-    site = t.site()
+@on_site("C43")
+def media_types(t: Trial, site: Site) -> None:
     for session in t.sessions(site):
         method = ping_of(session)
         for kind in TYPES:
@@ -79,8 +75,6 @@ def media_types(t: Trial) -> None:
         for kind in ("application/json; charset=utf-8", "Application/JSON", 'application/json;charset="UTF-8"'):
             status = site.exchange(session.request(method, content_type=kind)).status
             t.expect(status == 200, f"Content-Type {kind} was refused with {status}")
-    site.alive(t.options.slack)
-    t.calm(site)
 
 
 def unsupported(t: Trial, response: Response, what: str) -> None:
@@ -90,9 +84,8 @@ def unsupported(t: Trial, response: Response, what: str) -> None:
         t.warn(f"{what}: status {response.status}")
 
 
-@case("C44")
-def long_heads(t: Trial) -> None:
-    site = t.site()
+@on_site("C44")
+def long_heads(t: Trial, site: Site) -> None:
     session = site.session()
     site.alive(t.options.slack)
     base = site.memory("VmHWM")
@@ -119,5 +112,3 @@ def long_heads(t: Trial) -> None:
             t.warn(f"{what}: status {found}, and {taken} bytes of {len(data)} taken")
         t.expect(came.count(b"HTTP/1.1 ") <= 1, f"{what}: {came.count(b'HTTP/1.1 ')} answers")
     t.below("growth", max(0.0, site.memory("VmHWM") - base), 8, "MB")
-    site.alive(t.options.slack)
-    t.calm(site)

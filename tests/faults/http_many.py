@@ -16,7 +16,7 @@ from .http_raw import Session, Site, text_of
 from .http_sessions import Old
 from .raw import shown
 from .server_ends import NOISE
-from .trial import Missing, Trial, case, start_http
+from .trial import Missing, Trial, case, on_site, start_http
 
 CODES = (0, -signal.SIGTERM, -signal.SIGINT, 130, 143)
 
@@ -123,17 +123,14 @@ def at(part: float, values: List[float]) -> float:
     return sorted(values)[max(0, int(len(values) * part + 0.999999) - 1)]
 
 
-@case("C61")
-def many(t: Trial) -> None:
-    site = t.site("echo")
+@on_site("C61", "echo")
+def many(t: Trial, site: Site) -> None:
     for revision in t.http_eras():
         _fifty(t, site, revision)
     crowd = t.count(300, 1000)
     for revision in t.http_eras():
         _at_once(t, site, site.session(revision), min(crowd, int(site.terms.connections) - 10))
     _burst(t, site)
-    site.alive(t.options.slack)
-    t.calm(site)
 
 
 def _fifty(t: Trial, site: Site, revision: str) -> None:
@@ -189,7 +186,6 @@ class Crowd:
         self._came: Dict[int, bytes] = {}
 
     def run(self, seconds: float) -> List[float]:
-        """Do it; how long each took."""
         times: List[float] = []
         end, begun = time.monotonic() + seconds, time.monotonic()
         with selectors.DefaultSelector() as selector:
@@ -228,7 +224,6 @@ class Crowd:
         return "" if wanted in self._came[number] else f"an answer was {shown(self._came[number], 200)}"
 
     def close(self) -> None:
-        """Close what is open."""
         for sock in self._sockets:
             sock.close()
 
@@ -290,9 +285,8 @@ def hostile(site: Site, session: Session, dice: random.Random) -> List[bytes]:
     ]  # fmt: skip
 
 
-@case("C62")
-def quiet(t: Trial) -> None:
-    site = t.site()
+@on_site("C62")
+def quiet(t: Trial, site: Site) -> None:
     sessions = t.sessions(site)
     faults = [data for session in sessions for data in hostile(site, session, t.dice)]
     for data in faults:  # once, as what is said the first time may be said only then
@@ -311,7 +305,6 @@ def quiet(t: Trial) -> None:
     for sign in ("Traceback", "Exception"):
         t.expect(sign not in log, f"{log.count(sign)} x {sign} in the log: {log.partition(sign)[2][:200]!r}")
     _flood(t, site, sessions)
-    site.alive(t.options.slack)
 
 
 def _commit(site: Site, data: bytes, *, leaves: bool = True) -> None:

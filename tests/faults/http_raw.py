@@ -101,7 +101,6 @@ class Site(Server):
             raise
 
     def _find(self, seconds: float) -> str:
-        """Wait until it listens; its path."""
         end, path = time.monotonic() + seconds, "/mcp"
         while True:
             found = _URL.search(self.stderr())
@@ -127,13 +126,11 @@ class Site(Server):
         return os.pread(self._output.fileno(), 1 << 26, 0).decode("utf-8", "replace")
 
     def dispose(self) -> None:
-        """End it and what it started."""
         super().dispose()
         self._output.close()
 
     @property
     def threads(self) -> int:
-        """How many it has."""
         return self.status("Threads")
 
     def settled(self, look: Any, bound: float, wait: Optional[float] = None) -> float:
@@ -152,7 +149,6 @@ class Site(Server):
         return Visitor(self.port, self.patience if patience is None else patience, **others)
 
     def wire(self, method: str, body: bytes = b"", path: Optional[str] = None, **instead: Optional[str]) -> bytes:
-        """As `wire`, to this server."""
         return wire(method, self.path if path is None else path, self.port, body, **instead)
 
     def exchange(self, data: bytes, method: str = "POST") -> Response:
@@ -231,7 +227,6 @@ class Session:
         return self.site.wire("POST", body, **{**_headers(self.headers), **instead})
 
     def request(self, method: str, params: Any = None, id: Any = ABSENT, **instead: Optional[str]) -> bytes:
-        """A request as a POST."""
         if id is ABSENT:
             self._count += 1
             id = f"h{self._count}"
@@ -248,7 +243,6 @@ class Session:
         return self.request("tools/call", {"name": tool, "arguments": arguments or {}, **params}, id)
 
     def listen(self, **instead: Optional[str]) -> bytes:
-        """The GET of a session's stream."""
         return self.site.wire("GET", accept="text/event-stream", **{**_headers(self.headers), **instead})
 
     def ask(self, method: str, params: Any = None, **more: Any) -> Dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional
 from ..wire.messages import MODERN, hello, request, same
 from .http_raw import Response, Session, Site, Terms, Visitor, events, messages, text_of
 from .raw import shown
-from .trial import Missing, Trial, case, start_http
+from .trial import Missing, Trial, case, on_site, start_http
 
 MISMATCH = -32020
 
@@ -65,9 +65,8 @@ def life(session: Session) -> str:
     return "server/discover" if session.revision == MODERN else "ping"
 
 
-@case("C53")
-def paths(t: Trial) -> None:
-    site = t.site()
+@on_site("C53")
+def paths(t: Trial, site: Site) -> None:
     host = f"127.0.0.1:{site.port}"
     for session in t.sessions(site):
         for path in ELSEWHERE:
@@ -77,14 +76,12 @@ def paths(t: Trial) -> None:
             found = site.exchange(session.request(life(session), path=path))
             if not served(found):
                 (t.fail if path == site.path else t.warn)(f"{path} got status {found.status}")
-    site.alive(t.options.slack)
 
 
 # ------------------------------------------------------------ ids of sessions
 
 
 def keeping(t: Trial, site: Site) -> Session:
-    """A session that has an id."""
     session = site.session(t.http_eras()[0])
     if "mcp-session-id" not in session.headers:
         raise Missing("sessions")
@@ -149,10 +146,9 @@ def expired(t: Trial, session: Session) -> float:
     return time.monotonic() - begun
 
 
-@case("C55")
-def twins(t: Trial) -> None:
+@on_site("C55", "echo", "deaf_slow")
+def twins(t: Trial, site: Site) -> None:
     """Each response comes on its own connection, whatever its id is: a table of ids would mix them up."""
-    site = t.site("echo", "deaf_slow")
     for revision in t.http_eras():
         one, other = site.session(revision), site.session(revision)
         with site.visitor() as first:
@@ -162,7 +158,6 @@ def twins(t: Trial) -> None:
                 t.expect(text_of(found) == "quick", f"{revision}: a call got {shown(found.body)}")
             t.expect(text_of(first.answer()) == "slept", f"{revision}: the first of two calls got another answer")
         t.below("of two at once, the later", _together(t, site, [one, other]), 2)
-    site.alive(t.options.slack)
 
 
 def _together(t: Trial, site: Site, sessions: List[Session]) -> float:
@@ -191,9 +186,8 @@ def encoded(text: str) -> str:
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
-@case("C57")
-def mirrored(t: Trial) -> None:
-    site = t.site("echo")
+@on_site("C57", "echo")
+def mirrored(t: Trial, site: Site) -> None:
     if MODERN not in site.revisions:
         raise Missing(f"does not speak {MODERN}")
     session = site.session(MODERN)
@@ -228,7 +222,6 @@ def mirrored(t: Trial) -> None:
         t.expect(served(response), f"{name} got status {response.status}: {shown(response.body)}")
     listing = site.exchange(session.request("tools/list", None, mcp_name="no matter"))
     t.note("a name where none belongs: status", listing.status, "")
-    site.alive(t.options.slack)
 
 
 # ------------------------------------------------------------ how many, how large, how long
@@ -297,7 +290,6 @@ def cost(t: Trial, site: Site, revision: str, count: int) -> List[str]:
 
 
 def deleted(t: Trial, session: Session) -> None:
-    """DELETE ends a session, once."""
     data = everywhere(session, session.headers["mcp-session-id"])[2]
     first, again = (session.site.exchange(data, "DELETE").status for _ in range(2))
     t.expect(first in (200, 202, 204), f"DELETE got status {first}")
@@ -400,16 +392,14 @@ class Old:
         return find()[0]
 
     def shake(self) -> "Old":
-        """Shake hands."""
         assert self.post(request("i", "initialize", hello("2024-11-05"))) == 202
         assert "result" in self.answer("i")
         assert self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}) == 202
         return self
 
 
-@case("C64")
-def legacy(t: Trial) -> None:
-    site = t.site("echo")
+@on_site("C64", "echo")
+def legacy(t: Trial, site: Site) -> None:
     ping = request(1, "ping")
     one = Old(site).shake()
     two = Old(site).shake()
@@ -440,8 +430,6 @@ def legacy(t: Trial) -> None:
     finally:
         one.visitor.close()
         two.visitor.close()
-    site.alive(t.options.slack)
-    t.calm(site)
 
 
 def _apart(t: Trial, one: Old, two: Old) -> None:

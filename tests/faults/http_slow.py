@@ -12,7 +12,7 @@ from ..wire.messages import MODERN
 from .http_bodies import headless, ping_of
 from .http_raw import Session, Site, Visitor, events
 from .raw import shown
-from .trial import Missing, Trial, case
+from .trial import Missing, Trial, case, on_site
 
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 """What a slow head begins with; it goes on for ever."""
@@ -55,7 +55,6 @@ class Slow:
         self.lived: List[float] = []
 
     def open(self, stack: contextlib.ExitStack, site: Site) -> Visitor:
-        """One more."""
         visitor = stack.enter_context(site.visitor())
         if self.begins:
             visitor.send(self.begins)
@@ -66,11 +65,9 @@ class Slow:
         return visitor
 
     def ends(self, visitor: Visitor) -> None:
-        """This one was shed."""
         self.lived.append(time.monotonic() - self.since.pop(visitor))
 
     def drip(self) -> None:
-        """A byte on each."""
         for visitor in list(self.since) if self.drips else ():
             try:
                 visitor.socket.send(self.drips)
@@ -143,7 +140,6 @@ def shed(
 
 
 def has_ended(visitor: Visitor) -> bool:
-    """Whether what came is the end."""
     try:
         return not visitor.socket.recv(65536)
     except BlockingIOError:
@@ -152,9 +148,8 @@ def has_ended(visitor: Visitor) -> bool:
         return True
 
 
-@case("C46")
-def full(t: Trial) -> None:
-    site = t.site(connections=50)
+@on_site("C46", connections=50)
+def full(t: Trial, site: Site) -> None:
     most = site.terms.connections
     make_room(most + 100)
     session = site.session()
@@ -176,8 +171,6 @@ def full(t: Trial) -> None:
     t.below("recovers after", time.monotonic() - begun, 1)
     t.expect(site.settled(site.descriptors, files) <= files, "descriptors are left")
     idle_make_room(t, site, ping)
-    site.alive(t.options.slack)
-    t.calm(site)
 
 
 def beyond(site: Site, ping: bytes) -> str:

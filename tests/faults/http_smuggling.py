@@ -7,7 +7,7 @@ from typing import Callable, NamedTuple, Optional, Tuple
 
 from .http_bodies import CHUNKED, chunked, headless, payload_of
 from .http_raw import Session, Site
-from .trial import Trial, case
+from .trial import Trial, on_site
 
 MANY = 20
 """After so many faults nothing that waits is tried any more."""
@@ -60,7 +60,6 @@ def _sized(pattern: bytes, end: bytes = b"\r\n") -> Callable[[Session], bytes]:
 
 
 def _whole(change: Callable[[bytes], bytes]) -> Callable[[Session], bytes]:
-    """A right request, changed."""
     return lambda session: change(_length("N")(session))
 
 
@@ -169,9 +168,8 @@ VECTORS: Tuple[Vector, ...] = (
 )  # fmt: skip
 
 
-@case("C41")
-def smuggled(t: Trial) -> None:
-    site = t.site()
+@on_site("C41")
+def smuggled(t: Trial, site: Site) -> None:
     session = site.session()
     served = 0
     follower = site.wire("GET", path="/nothing-is-here")
@@ -184,8 +182,6 @@ def smuggled(t: Trial) -> None:
         served += not refuses(t, site, vector, vector.make(session) + follower)
     t.note("vectors", len(VECTORS), "")
     t.note("served", served, "")
-    site.alive(t.options.slack)
-    t.calm(site)
 
 
 def refuses(t: Trial, site: Site, vector: Vector, data: bytes) -> bool:

@@ -11,7 +11,7 @@ from .http_raw import Response, Session, Site, Visitor, messages, text_of
 from .http_sessions import glance, hasty, keeping, refused, served
 from .raw import shown
 from .toy_proxy import Habits, ToyProxy
-from .trial import Missing, Trial, case
+from .trial import Missing, Trial, case, on_site
 
 HOSTILE = (
     "a\nb", "a\r\nb", "a\rb", "\n\n", "a\n\ndata: {}\n\n", "\ndata: forged\n\n", "\nid: 99\nevent: endpoint\n\n",
@@ -26,9 +26,8 @@ FORGED = "WARNING a forged line"
 LINE = re.compile(rb"(?:data|id|event|retry): ?.*|:.*|", re.DOTALL)
 
 
-@case("C56")
-def marks(t: Trial) -> None:
-    site = t.site("echo", "log")
+@on_site("C56", "echo", "log")
+def marks(t: Trial, site: Site) -> None:
     for session in t.sessions(site):
         if session.revision != MODERN:
             session.ask("logging/setLevel", {"level": "debug"})
@@ -46,8 +45,6 @@ def marks(t: Trial) -> None:
         _forge(t, site, session)
     lines = site.stderr().splitlines()
     t.expect(not any(line.startswith(FORGED) for line in lines), "a client wrote a line of the log by itself")
-    site.alive(t.options.slack)
-    t.calm(site)
 
 
 def _forge(t: Trial, site: Site, session: Session) -> None:
@@ -72,8 +69,6 @@ def _forge(t: Trial, site: Site, session: Session) -> None:
 
 
 class Event(NamedTuple):
-    """One event, as it came."""
-
     id: str
     message: Any
 
@@ -117,12 +112,10 @@ def resume(session: Session, id: str) -> bytes:
 
 
 def steps(found: List[Event]) -> List[float]:
-    """The progress that events tell."""
     return [one.message["params"]["progress"] for one in found if one.message and "method" in one.message]
 
 
 def resumable(t: Trial, site: Site) -> Session:
-    """A session whose streams have ids."""
     session = keeping(t, site)
     with site.visitor() as visitor:
         first = until(visitor.send(counting(session, 3)), 2)
@@ -131,9 +124,8 @@ def resumable(t: Trial, site: Site) -> Session:
     return session
 
 
-@case("C59")
-def returning(t: Trial) -> None:
-    site = t.site("count", "echo", "report_when_released", "release")
+@on_site("C59", "count", "echo", "report_when_released", "release")
+def returning(t: Trial, site: Site) -> None:
     session = resumable(t, site)
     total = 900
     for cut in sorted(t.dice.sample(range(2, total), 4)) + [1, total]:
@@ -145,8 +137,6 @@ def returning(t: Trial) -> None:
     _while_it_runs(t, site, session)
     _foreign_ids(t, site, session)
     _bounded(t, site, session)
-    site.alive(t.options.slack)
-    t.calm(site)
 
 
 def _cut_and_resumed(
@@ -302,7 +292,6 @@ def _cut(t: Trial, site: Site, session: Session) -> None:
 
 
 def _chunks(body: bytes) -> List[bytes]:
-    """The whole chunks in these bytes."""
     found = []
     while b"\r\n" in body:
         size, _, rest = body.partition(b"\r\n")

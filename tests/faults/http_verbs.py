@@ -7,15 +7,14 @@ from typing import Dict, Tuple
 from .http_bodies import ping_of
 from .http_raw import Response, Session, Site, Visitor, last, text_of
 from .raw import shown
-from .trial import Missing, Trial, case
+from .trial import Missing, Trial, on_site
 
 VERBS: Tuple[str, ...] = ("HEAD", "OPTIONS", "PUT", "PATCH", "TRACE", "CONNECT", "BREW", "post", "PROPFIND")
 UNKNOWN = ("BREW", "post", "PROPFIND")
 
 
-@case("C51")
-def verbs(t: Trial) -> None:
-    site = t.site()
+@on_site("C51")
+def verbs(t: Trial, site: Site) -> None:
     session = site.session()
     for verb in VERBS:
         target = f"127.0.0.1:{site.port}" if verb == "CONNECT" else site.path
@@ -29,8 +28,6 @@ def verbs(t: Trial) -> None:
     for verb in ("GET", "DELETE"):
         status = site.exchange(site.wire(verb, accept="text/event-stream"), verb).status
         t.expect(400 <= status < 500, f"{verb} without a session: status {status}")
-    site.alive(t.options.slack)
-    t.calm(site)
 
 
 def verdict(t: Trial, verb: str, response: Response) -> None:
@@ -58,16 +55,13 @@ def goes_on(t: Trial, session: Session, visitor: Visitor, headers: Dict[str, str
     t.expect(found.get("id") == "next" and "result" in found, f"after {what}: {shown(found)}")
 
 
-@case("C52")
-def connections(t: Trial) -> None:
-    site = t.site()
+@on_site("C52")
+def connections(t: Trial, site: Site) -> None:
     for session in t.sessions(site):
         older_peers(t, session)
         pipelined(t, session)
         expecting(t, session)
         after_refusals(t, session)
-    site.alive(t.options.slack)
-    t.calm(site)
 
 
 def older_peers(t: Trial, session: Session) -> None:

@@ -73,7 +73,6 @@ class Visitor(Peer):
             raise AssertionError(f"nothing came within {self.patience:g} s") from None
 
     def wait(self, seconds: Optional[float] = None) -> "Visitor":
-        """Begin a wait."""
         self._due = time.monotonic() + (self.patience if seconds is None else seconds)
         return self
 

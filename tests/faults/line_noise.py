@@ -16,14 +16,11 @@ from typing import BinaryIO, List
 
 
 class Noise:
-    """The line, both directions of it."""
-
     def __init__(self, seed: int, server: "subprocess.Popen[bytes]") -> None:
         self.server, self.raging = server, threading.Event()
         self.seed = seed
 
     def pass_on(self, source: BinaryIO, target: BinaryIO, way: int) -> None:
-        """Carry one direction, to its end."""
         dice, held = random.Random(self.seed * 2 + way), []  # type: ignore[var-annotated]
         for line in source:
             if way == 0 and b'"rage"' in line:
@@ -38,7 +35,6 @@ class Noise:
             target.close()
 
     def suffer(self, line: bytes, dice: random.Random, held: List[bytes]) -> List[bytes]:
-        """What becomes of a line."""
         chance, found = dice.random(), []
         if chance > 0.995:
             self.server.kill()

@@ -144,7 +144,6 @@ def key(id: Any) -> str:
 
 
 def expected(line: bytes) -> Expected:
-    """What is right for a line."""
     if not line.strip(b"\r \t"):
         return Expected(frozenset({NOTHING, ("", "-32700"), _REFUSED}) if line.strip(b"\r") else frozenset({NOTHING}))
     try:
@@ -216,7 +215,6 @@ class Verdict(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is missing."""
         return not self.lost and not self.silent
 
 
@@ -289,7 +287,6 @@ class Hunt:
             self._narrow(numbers, why)
 
     def _lines(self, numbers: range) -> List[bytes]:
-        """The lines of these mutants."""
         made = (mutant(self.t.options.seed, number, self.revision) for number in numbers)
         return [line for one in made for line in one.split(b"\n")]
 

@@ -47,7 +47,6 @@ class Server(RawServer):
         super().__init__(revision, command=command, **others)
 
     def send(self, data: bytes, *, reading: bool = True, wait: Optional[float] = None) -> int:
-        """As `RawServer.send`, with this server's patience."""
         return super().send(data, reading=reading, wait=self.patience if wait is None else wait)
 
     def message(self, wait: Optional[float] = None) -> Any:
@@ -57,11 +56,9 @@ class Server(RawServer):
         return found
 
     def answer(self, id: Any, wait: Optional[float] = None) -> Dict[str, Any]:
-        """As `RawServer.answer`, with this server's patience."""
         return super().answer(id, self.patience if wait is None else wait)
 
     def exit(self, wait: Optional[float] = None) -> int:
-        """As `RawServer.exit`, with this server's patience."""
         return super().exit(self.patience if wait is None else wait)
 
     def remaining(self, wait: Optional[float] = None) -> List[Any]:
@@ -109,7 +106,6 @@ class Server(RawServer):
         return took
 
     def has_ended(self) -> bool:
-        """Whether the process has ended."""
         return self.process.poll() is not None
 
     def memory(self, field: str = "VmRSS") -> float:
@@ -126,7 +122,6 @@ class Server(RawServer):
         super().dispose()
 
     def result_of(self, messages: List[Any], id: Any) -> Optional[Dict[str, Any]]:
-        """The first message with this id."""
         return next((one for one in messages if isinstance(one, dict) and same(one.get("id"), id)), None)
 
 

@@ -10,8 +10,9 @@ import socket
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
-from typing import List, Optional
+from typing import Callable, List, Optional
 
 from ..wire.messages import encode, hello, notification, request
 from .raw import Server
@@ -44,55 +45,73 @@ def exits(t: Trial, server: Server, what: str, bound: float, codes: Optional[tup
 
 @case("C31")
 def end_of_input(t: Trial) -> None:
+    works: List[Callable[[], None]] = []
     for revision in t.eras():
-        server = t.server(revision)
-        server.close_input()
-        exits(t, server, "EOF, idle", 1)
-        if "echo" in t.subject.tools:
-            server = t.server(revision, "echo")
-            server.send(b"".join(call(server, n, "echo", text=str(n)) for n in range(20)))
-            server.close_input()
-            answered = {one["id"] for one in server.remaining() if "result" in one}
-            t.note("of 20 calls before EOF answered", len(answered), "")
-            t.expect(answered == set(range(20)), f"{len(answered)} of 20 calls before EOF answered")
-            exits(t, server, "EOF, 20 calls", 1)
+        works.append(partial(_while_idle, t, revision))
+        works += [partial(_after_calls, t, revision)] if "echo" in t.subject.tools else []
         for seconds, bound in ((2, 3.5), (30, 6)) if "deaf_slow" in t.subject.tools else ():
-            server = t.server(revision, "deaf_slow")
-            server.send(call(server, 1, "deaf_slow", seconds=seconds))
-            server.alive(t.options.slack)
-            begun = time.monotonic()
-            server.close_input()
-            got = server.remaining(bound * t.options.slack + t.options.patience)
-            t.expect(seconds > 2 or server.result_of(got, 1), f"a call of {seconds} s before EOF was not answered")
-            exits(t, server, f"EOF, {seconds} s in flight", bound)
-            t.below(f"EOF, {seconds} s in flight, in all", time.monotonic() - begun, bound)
+            works.append(partial(_in_flight, t, revision, seconds, bound))
+    t.at_once(*works)
+
+
+def _while_idle(t: Trial, revision: str) -> None:
+    server = t.server(revision)
+    server.close_input()
+    exits(t, server, "EOF, idle", 1)
+
+
+def _after_calls(t: Trial, revision: str) -> None:
+    server = t.server(revision, "echo")
+    server.send(b"".join(call(server, n, "echo", text=str(n)) for n in range(20)))
+    server.close_input()
+    answered = {one["id"] for one in server.remaining() if "result" in one}
+    t.note("of 20 calls before EOF answered", len(answered), "")
+    t.expect(answered == set(range(20)), f"{len(answered)} of 20 calls before EOF answered")
+    exits(t, server, "EOF, 20 calls", 1)
+
+
+def _in_flight(t: Trial, revision: str, seconds: int, bound: float) -> None:
+    server = t.server(revision, "deaf_slow")
+    server.send(call(server, 1, "deaf_slow", seconds=seconds))
+    server.alive(t.options.slack)
+    begun = time.monotonic()
+    server.close_input()
+    got = server.remaining(bound * t.options.slack + t.options.patience)
+    t.expect(seconds > 2 or server.result_of(got, 1), f"a call of {seconds} s before EOF was not answered")
+    exits(t, server, f"EOF, {seconds} s in flight", bound)
+    t.below(f"EOF, {seconds} s in flight, in all", time.monotonic() - begun, bound)
+
+
+CODES = (0, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, 130, 143, 129)
 
 
 @case("C32")
 def signals(t: Trial) -> None:
-    codes = (0, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, 130, 143, 129)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         server = t.server()
         server.alive(t.options.slack)
         server.signal(number)
-        exits(t, server, f"{number.name}, idle", 1, codes)
+        exits(t, server, f"{number.name}, idle", 1, CODES)
+    if "deaf_slow" in t.subject.tools:
+        told = [(number, times) for number in (signal.SIGTERM, signal.SIGINT) for times in (1, 2)]
+        t.at_once(*(partial(_told_in_flight, t, *each) for each in told))
     server, master = on_terminal(t)
     try:
         server.signal(signal.SIGINT)
-        exits(t, server, "SIGINT, terminal", 1, codes)
+        exits(t, server, "SIGINT, terminal", 1, CODES)
     finally:
         os.close(master)
-    for number in (signal.SIGTERM, signal.SIGINT) if "deaf_slow" in t.subject.tools else ():
-        for signals_sent in (1, 2):
-            server = t.server(None if not t.subject.revisions else "2025-06-18", "deaf_slow")
-            server.send(call(server, 1, "deaf_slow", seconds=30))
-            server.alive(t.options.slack)
-            server.signal(number)
-            if signals_sent == 2:
-                time.sleep(0.3)
-                server.signal(number)
-            bound = 6 if signals_sent == 1 else 1.5
-            exits(t, server, f"{number.name} x {signals_sent}, in flight", bound, None)
+
+
+def _told_in_flight(t: Trial, number: signal.Signals, times: int) -> None:
+    server = t.server(None if not t.subject.revisions else "2025-06-18", "deaf_slow")
+    server.send(call(server, 1, "deaf_slow", seconds=30))
+    server.alive(t.options.slack)
+    server.signal(number)
+    if times == 2:
+        time.sleep(0.3)
+        server.signal(number)
+    exits(t, server, f"{number.name} x {times}, in flight", 6 if times == 1 else 1.5, None)
 
 
 def on_terminal(t: Trial) -> "tuple[Server, int]":

@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Tuple
 
 from ..wire.messages import MODERN, PARAMS, PARSE, REQUEST, encode, hello, modern, request, same
 from .raw import Server, shown
-from .trial import Trial, case
+from .trial import Trial, case, each_era
 
 GARBAGE = (
     b"x", b"{", b'{"jsonrpc":"2.0","id":1,"method":"ping"', b'{"jsonrpc":"2.0","id":1,"method":"ping",}',
@@ -32,59 +32,47 @@ def holding(server: Server, value: bytes) -> bytes:
     return line(server, params={"_meta": {"com.example/x": "@"}}).replace(b'"@"', value)
 
 
-@case("C01")
-def not_json(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision)
-        for text in GARBAGE:
-            t.refused(server, text, (PARSE,))
-        server.alive(t.options.slack)
+@each_era("C01")
+def not_json(t: Trial, server: Server) -> None:
+    for text in GARBAGE:
+        t.refused(server, text, (PARSE,))
 
 
-@case("C02")
-def bad_utf8(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision)
-        for text in BAD_UTF8:
-            t.refused(server, text, (PARSE,))
-            t.refused(server, holding(server, b'"@"').replace(b"@", text), (PARSE,))
-            if "echo" in server.tools:
-                call = line(server, "tools/call", {"name": "echo", "arguments": {"text": "@"}})
-                t.refused(server, call.replace(b"@", text), (PARSE,))
-        server.alive(t.options.slack)
+@each_era("C02")
+def bad_utf8(t: Trial, server: Server) -> None:
+    for text in BAD_UTF8:
+        t.refused(server, text, (PARSE,))
+        t.refused(server, holding(server, b'"@"').replace(b"@", text), (PARSE,))
+        if "echo" in server.tools:
+            call = line(server, "tools/call", {"name": "echo", "arguments": {"text": "@"}})
+            t.refused(server, call.replace(b"@", text), (PARSE,))
 
 
-@case("C03")
-def depth(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision)
-        for text in (b"[" * 100_000, b'{"a":' * 100_000, b"[" * 100_000 + b"]" * 100_000):
-            t.refused(server, text, (PARSE, REQUEST))
-        for levels in (1_000, 5_000, 100_000):
-            got = server.replies(holding(server, b"[" * levels + b"]" * levels))
-            errors = [one["error"]["code"] for one in got if isinstance(one, dict) and "error" in one]
-            if not got:
-                t.fail(f"no answer to {levels} levels inside a request")
-            elif levels == 100_000 or errors:  # in between either is right, but one of them
-                t.expect(len(got) == 1 and errors and errors[0] in (PARSE, REQUEST), f"{levels} levels: {shown(got)}")
-        t.served(server, holding(server, b"[" * 200 + b"]" * 200), "q", "200 levels")
-        server.alive(t.options.slack)
+@each_era("C03")
+def depth(t: Trial, server: Server) -> None:
+    for text in (b"[" * 100_000, b'{"a":' * 100_000, b"[" * 100_000 + b"]" * 100_000):
+        t.refused(server, text, (PARSE, REQUEST))
+    for levels in (1_000, 5_000, 100_000):
+        got = server.replies(holding(server, b"[" * levels + b"]" * levels))
+        errors = [one["error"]["code"] for one in got if isinstance(one, dict) and "error" in one]
+        if not got:
+            t.fail(f"no answer to {levels} levels inside a request")
+        elif levels == 100_000 or errors:  # in between either is right, but one of them
+            t.expect(len(got) == 1 and errors and errors[0] in (PARSE, REQUEST), f"{levels} levels: {shown(got)}")
+    t.served(server, holding(server, b"[" * 200 + b"]" * 200), "q", "200 levels")
 
 
-@case("C04")
-def no_numbers(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision)
-        for word in (b"NaN", b"Infinity", b"-Infinity", b"[1,NaN]"):
-            t.refused(server, holding(server, word), (PARSE,))
-        if "add" in server.tools:
-            call = line(server, "tools/call", {"name": "add", "arguments": {"a": "@", "b": 1}})
-            for word in (b"1e999", b"-1e999"):
-                got = server.replies(call.replace(b'"@"', word))
-                right = len(got) == 1 and same(got[0].get("id"), "q")
-                right = right and ("error" in got[0] or got[0]["result"].get("isError"))
-                t.expect(right, f"{word.decode()} as an integer: {shown(got)}")
-        server.alive(t.options.slack)
+@each_era("C04")
+def no_numbers(t: Trial, server: Server) -> None:
+    for word in (b"NaN", b"Infinity", b"-Infinity", b"[1,NaN]"):
+        t.refused(server, holding(server, word), (PARSE,))
+    if "add" in server.tools:
+        call = line(server, "tools/call", {"name": "add", "arguments": {"a": "@", "b": 1}})
+        for word in (b"1e999", b"-1e999"):
+            got = server.replies(call.replace(b'"@"', word))
+            right = len(got) == 1 and same(got[0].get("id"), "q")
+            right = right and ("error" in got[0] or got[0]["result"].get("isError"))
+            t.expect(right, f"{word.decode()} as an integer: {shown(got)}")
 
 
 @case("C05")
@@ -127,18 +115,15 @@ KEPT: Tuple[Any, ...] = (
 )  # fmt: skip
 
 
-@case("C07")
-def ids(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision)
-        for id in KEPT:
-            t.served(server, line(server, id=id), id, f"the id {shown(id, 20)}")
-        for odd in (b"true", b"1.5", b"null", b"[]", b"{}", b"[1]"):
-            text = line(server, id="@").replace(b'"@"', odd)
-            t.refused(server, text, (REQUEST,), name=f"the id {odd.decode()}")
-        whole = server.replies(line(server, id="@").replace(b'"@"', b"1.0"))
-        t.expect(len(whole) == 1, f"the id 1.0: {shown(whole)}")
-        server.alive(t.options.slack)
+@each_era("C07")
+def ids(t: Trial, server: Server) -> None:
+    for id in KEPT:
+        t.served(server, line(server, id=id), id, f"the id {shown(id, 20)}")
+    for odd in (b"true", b"1.5", b"null", b"[]", b"{}", b"[1]"):
+        text = line(server, id="@").replace(b'"@"', odd)
+        t.refused(server, text, (REQUEST,), name=f"the id {odd.decode()}")
+    whole = server.replies(line(server, id="@").replace(b'"@"', b"1.0"))
+    t.expect(len(whole) == 1, f"the id 1.0: {shown(whole)}")
 
 
 @case("C08")
@@ -159,21 +144,18 @@ def doubled(t: Trial) -> None:
     server.alive(t.options.slack)
 
 
-@case("C09")
-def surrogates(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision)
-        for value in (rb'"\ud800"', rb'"\udc00"', rb'"a\ud800b"', rb'{"\ud800":1}'):
-            t.expect(len(server.replies(holding(server, value))) == 1, f"{value.decode()} was not answered once")
-            if "echo" in server.tools:
-                call = line(server, "tools/call", {"name": "echo", "arguments": {"text": "@"}}).replace(b'"@"', value)
-                t.expect(len(server.replies(call)) == 1, f"echo of {value.decode()} was not answered once")
-        for members in (rb'"id":"\ud800","method":"ping"', rb'"id":1,"method":"\udfff"'):
-            text = b'{"jsonrpc":"2.0",' + members + b"}"
-            t.expect(len(server.replies(text)) == 1, f"{text.decode()} was not answered once")
-        if "returns" in server.tools:
-            server.ask("tools/call", {"name": "returns", "arguments": {"kind": "surrogate"}})
-        server.alive(t.options.slack)
+@each_era("C09")
+def surrogates(t: Trial, server: Server) -> None:
+    for value in (rb'"\ud800"', rb'"\udc00"', rb'"a\ud800b"', rb'{"\ud800":1}'):
+        t.expect(len(server.replies(holding(server, value))) == 1, f"{value.decode()} was not answered once")
+        if "echo" in server.tools:
+            call = line(server, "tools/call", {"name": "echo", "arguments": {"text": "@"}}).replace(b'"@"', value)
+            t.expect(len(server.replies(call)) == 1, f"echo of {value.decode()} was not answered once")
+    for members in (rb'"id":"\ud800","method":"ping"', rb'"id":1,"method":"\udfff"'):
+        text = b'{"jsonrpc":"2.0",' + members + b"}"
+        t.expect(len(server.replies(text)) == 1, f"{text.decode()} was not answered once")
+    if "returns" in server.tools:
+        server.ask("tools/call", {"name": "returns", "arguments": {"kind": "surrogate"}})
 
 
 SHAPES: Tuple[Tuple[str, Tuple[int, ...]], ...] = (
@@ -192,15 +174,12 @@ SHAPES: Tuple[Tuple[str, Tuple[int, ...]], ...] = (
 )
 
 
-@case("C10")
-def shapes(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision)
-        for shape, codes in SHAPES:
-            t.refused(server, b'{"id":"s",' + shape.encode() + b"}", codes, "s")
-        for text in (b"null", b"true", b"1", b'"ping"', b"{}", b'{"jsonrpc":"2.0"}'):
-            t.refused(server, text, (REQUEST,))
-        server.alive(t.options.slack)
+@each_era("C10")
+def shapes(t: Trial, server: Server) -> None:
+    for shape, codes in SHAPES:
+        t.refused(server, b'{"id":"s",' + shape.encode() + b"}", codes, "s")
+    for text in (b"null", b"true", b"1", b'"ping"', b"{}", b'{"jsonrpc":"2.0"}'):
+        t.refused(server, text, (REQUEST,))
 
 
 @case("C11")
@@ -230,30 +209,24 @@ STRAYS: Tuple[Any, ...] = (
 )  # fmt: skip
 
 
-@case("C16")
-def strays(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision)
-        for stray in STRAYS:
-            got = server.replies(encode({"jsonrpc": "2.0", **stray}).rstrip(), 0.02)
-            t.expect(got == [], f"answered {shown(got)} to {shown(stray)}")
-        server.alive(t.options.slack)
+@each_era("C16")
+def strays(t: Trial, server: Server) -> None:
+    for stray in STRAYS:
+        got = server.replies(encode({"jsonrpc": "2.0", **stray}).rstrip(), 0.02)
+        t.expect(got == [], f"answered {shown(got)} to {shown(stray)}")
 
 
-@case("C18")
-def cancels(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision)
-        finished = server.begin("tools/list")
-        server.answer(finished)
-        for id in ("nobody", 17, finished, None, [1], {"a": 1}, True):
-            note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
-            t.expect(server.replies(encode(note).rstrip(), 0.02) == [], f"a cancellation of {shown(id)} was answered")
-        for params in (None, {}, [1], "x"):
-            note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
-            got = server.replies(encode(note).rstrip(), 0.02)
-            t.expect(got == [], f"a cancellation with params {shown(params)} was answered {shown(got)}")
-        server.alive(t.options.slack)
+@each_era("C18")
+def cancels(t: Trial, server: Server) -> None:
+    finished = server.begin("tools/list")
+    server.answer(finished)
+    for id in ("nobody", 17, finished, None, [1], {"a": 1}, True):
+        note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+        t.expect(server.replies(encode(note).rstrip(), 0.02) == [], f"a cancellation of {shown(id)} was answered")
+    for params in (None, {}, [1], "x"):
+        note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+        got = server.replies(encode(note).rstrip(), 0.02)
+        t.expect(got == [], f"a cancellation with params {shown(params)} was answered {shown(got)}")
 
 
 VALID = (
@@ -309,19 +282,16 @@ NAUGHTY = (
 )  # fmt: skip
 
 
-@case("C22")
-def naughty(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision, "echo")
-        for text in NAUGHTY:
-            for escaped in (True, False):
-                call = json.loads(line(server, "tools/call", {"name": "echo", "arguments": {"text": text}}, id=text))
-                found = t.served(server, json.dumps(call, ensure_ascii=escaped).encode(), text, shown(text, 30))
-                got = found and found["content"][0]["text"]
-                t.expect(found is None or got == text, f"{shown(text, 30)} came back as {shown(got, 30)}")
-            for params in ({"name": text}, {"name": "echo", "arguments": {"text": "x", text or "e": text}}):
-                got = server.replies(line(server, "tools/call", params))
-                t.expect(len(got) == 1, f"{shown(params, 40)} was not answered once")
-            name = f"the method {shown(text, 30)}"
-            t.refused(server, line(server, text or " "), (-32601, REQUEST, PARAMS), "q", name)
-        server.alive(t.options.slack)
+@each_era("C22", "echo")
+def naughty(t: Trial, server: Server) -> None:
+    for text in NAUGHTY:
+        for escaped in (True, False):
+            call = json.loads(line(server, "tools/call", {"name": "echo", "arguments": {"text": text}}, id=text))
+            found = t.served(server, json.dumps(call, ensure_ascii=escaped).encode(), text, shown(text, 30))
+            got = found and found["content"][0]["text"]
+            t.expect(found is None or got == text, f"{shown(text, 30)} came back as {shown(got, 30)}")
+        for params in ({"name": text}, {"name": "echo", "arguments": {"text": "x", text or "e": text}}):
+            got = server.replies(line(server, "tools/call", params))
+            t.expect(len(got) == 1, f"{shown(params, 40)} was not answered once")
+        name = f"the method {shown(text, 30)}"
+        t.refused(server, line(server, text or " "), (-32601, REQUEST, PARAMS), "q", name)

@@ -8,7 +8,7 @@ from typing import Any, Dict, Set
 from ..wire.messages import MODERN, REQUEST, encode, modern, request, same
 from .raw import Server, shown
 from .server_lines import line
-from .trial import Trial, case, say
+from .trial import Trial, case, each_era, say
 
 MB = 1 << 20
 LIMIT = 64
@@ -16,7 +16,6 @@ LIMIT = 64
 
 
 def call(server: Server, id: Any, tool: str, **arguments: Any) -> bytes:
-    """A call's line."""
     params = {"name": tool, "arguments": arguments}
     return encode(request(id, "tools/call", modern(params) if server.revision == MODERN else params))
 
@@ -26,22 +25,19 @@ def padded(server: Server, size: int, id: Any = "q") -> bytes:
     return line(server, params={"_meta": {"com.example/x": "@"}}, id=id).replace(b"@", b"x" * size) + b"\n"
 
 
-@case("C12")
-def large(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision)
-        took: Dict[int, float] = {}
-        base = server.memory()
-        for megabytes in (5, 50):
-            text, begun = padded(server, megabytes * 1_000_000), time.monotonic()
-            server.send(text)
-            found = server.answer("q") if megabytes == 5 else server.message()
-            took[megabytes] = time.monotonic() - begun
-            t.expect("result" in found or same(found.get("id"), None) or same(found.get("id"), "q"), shown(found))
-        t.below("time of 50 MB", took[50], 5)
-        t.expect(took[50] < 40 * max(took[5], 0.02), f"not linear: {took[5]:.2f} s for 5 MB, {took[50]:.2f} s for 50")
-        t.below("growth", server.memory("VmHWM") - base, 200, "MB")
-        server.alive(t.options.slack)
+@each_era("C12")
+def large(t: Trial, server: Server) -> None:
+    took: Dict[int, float] = {}
+    base = server.memory()
+    for megabytes in (5, 50):
+        text, begun = padded(server, megabytes * 1_000_000), time.monotonic()
+        server.send(text)
+        found = server.answer("q") if megabytes == 5 else server.message()
+        took[megabytes] = time.monotonic() - begun
+        t.expect("result" in found or same(found.get("id"), None) or same(found.get("id"), "q"), shown(found))
+    t.below("time of 50 MB", took[50], 5)
+    t.expect(took[50] < 40 * max(took[5], 0.02), f"not linear: {took[5]:.2f} s for 5 MB, {took[50]:.2f} s for 50")
+    t.below("growth", server.memory("VmHWM") - base, 200, "MB")
 
 
 @case("C13")
@@ -64,57 +60,48 @@ def endless(t: Trial) -> None:
     server.alive(t.options.slack)
 
 
-@case("C14")
-def sizes(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision, "echo")
-        for kilobytes in range(201):
-            text = "s" * (kilobytes * 1024)
-            t.expect(server.text("echo", {"text": text}) == text, f"{kilobytes} KB did not come back")
-        for byte in line(server, id="slowly") + b"\n":
-            server.send(bytes([byte]))
-        server.answer("slowly")
-        server.send(b"".join(call(server, n, "echo", text=str(n)) for n in range(2_000)))
-        for n in range(2_000):
-            got = server.answer(n)["result"]["content"][0]["text"]
-            t.expect(got == str(n), f"call {n} got the answer of {got}")
-        server.alive(t.options.slack)
+@each_era("C14", "echo")
+def sizes(t: Trial, server: Server) -> None:
+    for kilobytes in range(201):
+        text = "s" * (kilobytes * 1024)
+        t.expect(server.text("echo", {"text": text}) == text, f"{kilobytes} KB did not come back")
+    for byte in line(server, id="slowly") + b"\n":
+        server.send(bytes([byte]))
+    server.answer("slowly")
+    server.send(b"".join(call(server, n, "echo", text=str(n)) for n in range(2_000)))
+    for n in range(2_000):
+        got = server.answer(n)["result"]["content"][0]["text"]
+        t.expect(got == str(n), f"call {n} got the answer of {got}")
 
 
-@case("C15")
-def twice(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision, "deaf_slow", "echo")
-        server.send(call(server, "twice", "deaf_slow", seconds=1) + call(server, "twice", "echo", text="second"))
-        begun = time.monotonic()
-        first, second = server.answer("twice"), server.answer("twice")
-        codes = [one.get("error", {}).get("code") for one in (first, second)]
-        if codes == [None, None]:
-            t.warn("an id in flight was taken a second time")
-        else:
-            t.expect(codes == [REQUEST, None], f"an id in flight: {codes}")
-        t.below("both answers", time.monotonic() - begun, 2.5)
-        for n in range(20):
-            t.expect(server.call("echo", {"text": str(n)}, id="again")["content"][0]["text"] == str(n), "an id again")
-        server.alive(t.options.slack)
+@each_era("C15", "deaf_slow", "echo")
+def twice(t: Trial, server: Server) -> None:
+    server.send(call(server, "twice", "deaf_slow", seconds=1) + call(server, "twice", "echo", text="second"))
+    begun = time.monotonic()
+    first, second = server.answer("twice"), server.answer("twice")
+    codes = [one.get("error", {}).get("code") for one in (first, second)]
+    if codes == [None, None]:
+        t.warn("an id in flight was taken a second time")
+    else:
+        t.expect(codes == [REQUEST, None], f"an id in flight: {codes}")
+    t.below("both answers", time.monotonic() - begun, 2.5)
+    for n in range(20):
+        t.expect(server.call("echo", {"text": str(n)}, id="again")["content"][0]["text"] == str(n), "an id again")
 
 
-@case("C17")
-def flood(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision)
-        server.alive(t.options.slack)
-        base, spent, begun = server.memory(), server.cpu(), time.monotonic()
-        notes = say("notifications/nobody/knows", {"x": [1, 2, 3]}) * 5_000
-        for _ in range(10):
-            server.send(notes)
-        server.ping(60)
-        t.expect(server.aside == [], f"answered: {shown(server.aside)}")
-        t.note("notifications a second", 50_000 / (time.monotonic() - begun), "/s")
-        t.below("CPU", server.cpu() - spent, 5)
-        t.below("growth", server.memory() - base, 10, "MB")
-        server.aside.clear()
-        server.alive(t.options.slack)
+@each_era("C17")
+def flood(t: Trial, server: Server) -> None:
+    server.alive(t.options.slack)
+    base, spent, begun = server.memory(), server.cpu(), time.monotonic()
+    notes = say("notifications/nobody/knows", {"x": [1, 2, 3]}) * 5_000
+    for _ in range(10):
+        server.send(notes)
+    server.ping(60)
+    t.expect(server.aside == [], f"answered: {shown(server.aside)}")
+    t.note("notifications a second", 50_000 / (time.monotonic() - begun), "/s")
+    t.below("CPU", server.cpu() - spent, 5)
+    t.below("growth", server.memory() - base, 10, "MB")
+    server.aside.clear()
 
 
 @case("C19")
@@ -193,18 +180,16 @@ def crowd(t: Trial) -> None:
     server.alive(t.options.slack)
 
 
-@case("C27")
-def behind(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision, "deaf_slow", "echo")
-        server.send(call(server, "slow", "deaf_slow", seconds=3))
-        fast = _timed(server, "tools/call", {"name": "echo", "arguments": {"text": "x"}})
-        t.below("a fast call behind a slow one", fast, 1)
-        server.send(b"".join(call(server, n, "deaf_slow", seconds=3) for n in range(100)))
-        t.below("a ping behind 100", server.ping(60), 1)
-        t.below("a list behind 100", _timed(server, "tools/list", {}), 1)
-        server.notify("notifications/cancelled", {"requestId": 99})
-        t.below("a ping after a cancellation", server.ping(60), 1)
+@each_era("C27", "deaf_slow", "echo")
+def behind(t: Trial, server: Server) -> None:
+    server.send(call(server, "slow", "deaf_slow", seconds=3))
+    fast = _timed(server, "tools/call", {"name": "echo", "arguments": {"text": "x"}})
+    t.below("a fast call behind a slow one", fast, 1)
+    server.send(b"".join(call(server, n, "deaf_slow", seconds=3) for n in range(100)))
+    t.below("a ping behind 100", server.ping(60), 1)
+    t.below("a list behind 100", _timed(server, "tools/list", {}), 1)
+    server.notify("notifications/cancelled", {"requestId": 99})
+    t.below("a ping after a cancellation", server.ping(60), 1)
 
 
 def _timed(server: Server, method: str, params: Dict[str, Any]) -> float:

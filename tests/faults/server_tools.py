@@ -5,58 +5,50 @@ from __future__ import annotations
 import json
 import os
 import time
+from functools import partial
 
-from .raw import shown
-from .trial import Trial, case
+from .raw import Server, shown
+from .trial import Trial, case, each_era
 
 RAISED = ("SystemExit", "KeyboardInterrupt", "MemoryError", "RecursionError", "GeneratorExit", "Wordless")
 RETURNED = ("nan", "infinity", "bytes", "cycle", "unprintable", "surrogate", "deep", "large")
 PRINTED = ("print", "os.write", "child", "system")
 
 
-@case("C23")
-def prints(t: Trial) -> None:
+@each_era("C23", "prints")
+def prints(t: Trial, server: Server) -> None:
     """A line that is no message fails by itself, wherever it is read."""
-    for revision in t.eras():
-        server = t.server(revision, "prints")
-        for kind in PRINTED:
-            reply = server.ask("tools/call", {"name": "prints", "arguments": {"kind": kind}})
-            t.expect("result" in reply, f"a tool that writes by {kind}: {shown(reply)}")
-        server.alive(t.options.slack)
+    for kind in PRINTED:
+        reply = server.ask("tools/call", {"name": "prints", "arguments": {"kind": kind}})
+        t.expect("result" in reply, f"a tool that writes by {kind}: {shown(reply)}")
 
 
-@case("C28")
-def raises(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision, "raiser")
-        for kind in RAISED * 3:
-            reply = server.ask("tools/call", {"name": "raiser", "arguments": {"kind": kind}})
-            if "error" in reply:
-                t.warn(f"{kind} became a protocol error")
-            else:
-                t.expect(reply["result"].get("isError"), f"{kind} became a success")
-            t.expect("Traceback" not in json.dumps(reply), f"{kind}: a traceback went to the client")
-        server.alive(t.options.slack)
+@each_era("C28", "raiser")
+def raises(t: Trial, server: Server) -> None:
+    for kind in RAISED * 3:
+        reply = server.ask("tools/call", {"name": "raiser", "arguments": {"kind": kind}})
+        if "error" in reply:
+            t.warn(f"{kind} became a protocol error")
+        else:
+            t.expect(reply["result"].get("isError"), f"{kind} became a success")
+        t.expect("Traceback" not in json.dumps(reply), f"{kind}: a traceback went to the client")
 
 
-@case("C29")
-def returns(t: Trial) -> None:
-    for revision in t.eras():
-        server = t.server(revision, "returns")
-        for kind in RETURNED:
-            reply = server.ask("tools/call", {"name": "returns", "arguments": {"kind": kind}})
-            text = json.dumps(reply)
-            if kind == "large":
-                t.expect(len(text) > 10_000_000, "10 MB did not arrive")
-            elif kind in ("nan", "infinity", "cycle", "unprintable"):
-                told = "error" in reply or reply["result"].get("isError")
-                t.expect(told or "null" in text, f"{kind} became {shown(reply)}")
-        server.alive(t.options.slack)
+@each_era("C29", "returns")
+def returns(t: Trial, server: Server) -> None:
+    for kind in RETURNED:
+        reply = server.ask("tools/call", {"name": "returns", "arguments": {"kind": kind}})
+        text = json.dumps(reply)
+        if kind == "large":
+            t.expect(len(text) > 10_000_000, "10 MB did not arrive")
+        elif kind in ("nan", "infinity", "cycle", "unprintable"):
+            told = "error" in reply or reply["result"].get("isError")
+            t.expect(told or "null" in text, f"{kind} became {shown(reply)}")
 
 
 @case("C30")
 def never(t: Trial) -> None:
-    for revision in t.eras():
+    def ends(revision: str) -> None:
         server = t.server(revision, "never", "echo")
         for number in range(5):
             server.begin_call("never", id=number)
@@ -69,6 +61,8 @@ def never(t: Trial) -> None:
         server.remaining(10 * t.options.slack)
         t.expect(server.exit(10 * t.options.slack) == 0, f"exit code {server.process.returncode}")
         t.below("exit", time.monotonic() - begun, 6)
+
+    t.at_once(*(partial(ends, revision) for revision in t.eras()))
 
 
 @case("C37")

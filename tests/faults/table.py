@@ -11,13 +11,11 @@ BEGINS, ENDS = ".. faults table begins", ".. faults table ends"
 
 
 def cell(row: Dict[str, Any]) -> str:
-    """A verdict."""
     found: str = row["verdict"]
     return "\\-" if found == ABSENT else found
 
 
 def told(summary: Dict[str, Any]) -> str:
-    """Where a column comes from."""
     counts = ", ".join(f"{count} {verdict}" for verdict, count in summary["verdicts"].items() if count)
     how = f"seed {summary['seed']}, {summary['mutations']:,} mutants, bounds in seconds times {summary['slack']:g}"
     return f"* {summary['name']}, {summary['date']}, Python {summary['python']}: {counts}\n  ({how})."
@@ -29,7 +27,6 @@ def section(summaries: List[Dict[str, Any]]) -> str:
 
 
 def table(summaries: List[Dict[str, Any]]) -> str:
-    """A table in reStructuredText."""
     columns = [{row["id"]: cell(row) for row in summary["rows"]} for summary in summaries]
     head = ["Row", "What is done", "What is right", *(summary["name"] for summary in summaries)]
     body = [

@@ -107,7 +107,6 @@ class ToyProxy:
             self._begin(self._back, client, server)
 
     def _there(self, client: socket.socket, server: socket.socket) -> None:
-        """Carry what the client sends."""
         try:
             data = client.recv(65536)
             while data:
@@ -199,8 +198,6 @@ class _Silent(Exception):
 
 
 class _Reader:
-    """One server's bytes, cut up."""
-
     def __init__(self, server: socket.socket, idle: Optional[float]) -> None:
         self._server, self._idle = server, idle
         self._rest = b""
@@ -223,14 +220,12 @@ class _Reader:
         return found + end
 
     def exactly(self, size: int) -> bytes:
-        """So many bytes."""
         while len(self._rest) < size:
             self._more(self._idle)
         found, self._rest = self._rest[:size], self._rest[size:]
         return found
 
     def chunks(self) -> Iterator[bytes]:
-        """The chunks of a body."""
         while True:
             size = int(self.until(b"\r\n", idle=self._idle), 16)
             chunk = self.exactly(size)

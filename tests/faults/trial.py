@@ -59,7 +59,6 @@ class Options(NamedTuple):
         full: Use the numbers of the catalogue, where the usual run takes fewer.
         mutations: How many mutated messages C20 sends.
         suite: A folder of y_*.json, n_*.json and i_*.json for C21; None takes a small table instead.
-        share: What the counts of a row over HTTP are multiplied by, for tests of the runner.
     """
 
     seed: int = 1
@@ -68,7 +67,6 @@ class Options(NamedTuple):
     full: bool = False
     mutations: int = 10_000
     suite: Optional[Path] = None
-    share: float = 1.0
 
 
 class Outcome(NamedTuple):
@@ -86,8 +84,6 @@ class Missing(Exception):
 
 
 class Trial:
-    """What a case is given."""
-
     def __init__(self, id: str, subject: Subject, options: Options) -> None:
         self.id, self.subject, self.options = id, subject, options
         self.dice = random.Random(f"{options.seed} {id}")
@@ -122,14 +118,19 @@ class Trial:
         self.expect(value <= stretched, f"{what}: {value:.3g} {unit}, not {stretched:g}")
 
     def note(self, what: str, value: float, unit: str) -> None:
-        """Measure, without a bound."""
         self.metrics[what] = (round(value, 3), unit)
 
     def count(self, usual: int, full: int) -> int:
         """How many of something: the usual number or the catalogue's."""
-        found = max(1, int((full if self.options.full else usual) * self.options.share))
+        found = full if self.options.full else usual
         self.note("tried", found, "")
         return found
+
+    def at_once(self, *works: Callable[[], None]) -> None:
+        """Do these beside one another: it is all waiting."""
+        with ThreadPoolExecutor(len(works)) as pool:
+            for found in [pool.submit(work) for work in works]:
+                found.result()
 
     # What it starts.
 
@@ -185,7 +186,6 @@ class Trial:
         return found or list(spoken[:1])
 
     def sessions(self, site: Site) -> List[Session]:
-        """A session of each era."""
         return [site.session(revision) for revision in self.http_eras()]
 
     def probed(self, site: Site, bound: float = 0.2, what: str = "a probe meanwhile") -> None:
@@ -253,7 +253,6 @@ class Trial:
             started.dispose()
 
     def outcome(self, seconds: float) -> Outcome:
-        """The report."""
         said = [text for index, text in enumerate(self.said) if text not in self.said[:index]]
         more = f"; and {len(said) - 3} more" if len(said) > 3 else ""
         return Outcome(self.id, self.verdict, "; ".join(said[:3]) + more, self.metrics, round(seconds, 2))
@@ -272,6 +271,46 @@ def case(id: str) -> Callable[[Case], Case]:
     def register(function: Case) -> Case:
         CASES[id] = function
         return function
+
+    return register
+
+
+def each_era(id: str, *needed: str) -> Callable[[Callable[[Trial, Server], None]], Case]:
+    """Register the case of a row that is tried on a server of each era, which lives at its end.
+
+    Args:
+        needed: Tools without which there is no case.
+    """
+
+    def register(function: Callable[[Trial, Server], None]) -> Case:
+        @case(id)
+        def whole(t: Trial) -> None:
+            for revision in t.eras():
+                server = t.server(revision, *needed)
+                function(t, server)
+                server.alive(t.options.slack)
+
+        return whole
+
+    return register
+
+
+def on_site(id: str, *needed: str, **terms: float) -> Callable[[Callable[[Trial, Site], None]], Case]:
+    """Register the case of a row that is tried on an HTTP server, which lives at its end and has logged no traceback.
+
+    Args:
+        needed, terms: As for `Trial.site`.
+    """
+
+    def register(function: Callable[[Trial, Site], None]) -> Case:
+        @case(id)
+        def whole(t: Trial) -> None:
+            site = t.site(*needed, **terms)
+            function(t, site)
+            site.alive(t.options.slack)
+            t.calm(site)
+
+        return whole
 
     return register
 
@@ -365,5 +404,4 @@ def find_http(subject: Subject, options: Options) -> Subject:
 
 
 def say(method: str, params: Any = None) -> bytes:
-    """A notification's line."""
     return encode(notification(method, params))

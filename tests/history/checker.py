@@ -58,7 +58,6 @@ class Story:
         return [(n, event) for n, event in self.of[call] if event.kind == kind and what in ("", event.what)]
 
     def count(self, call: str, kind: str, what: str = "") -> int:
-        """How many there are."""
         return len(self.all(call, kind, what))
 
     def happened(self, before: int, kind: str, what: Set[str], on: Set[int]) -> bool:
@@ -105,16 +104,30 @@ def _has_its_own_payload(story: Story, call: str) -> Iterator[str]:
             yield f"it ended with {event.payload!r}"
 
 
-def _ends_rightfully(story: Story, call: str) -> Iterator[str]:
-    begun = story.all(call, "begin")[0][1]
-    for place, event in story.all(call, "end"):
-        judge = ENDINGS.get(event.what)
-        reason = "nothing may end like this" if judge is None else judge(story, call, place, begun)
-        if reason:
-            yield f"it ended with {event.what} {event.payload!r}: {reason}"
+Judge = Callable[[Story, str, int, Event], str]
+"""Says what is wrong with an ending; nothing when it is rightful."""
 
 
-def by_answer(story: Story, call: str, place: int, begun: Event) -> str:
+def _rightful(**judges: Judge) -> Rule:
+    """A rule: each call ends in one of these ways, for a reason."""
+
+    def rule(story: Story, call: str) -> Iterator[str]:
+        begun = story.all(call, "begin")[0][1]
+        for place, event in story.all(call, "end"):
+            judge = endings.get(event.what)
+            reason = "nothing may end like this" if judge is None else judge(story, call, place, begun)
+            if reason:
+                yield f"it ended with {event.what} {event.payload!r}: {reason}"
+
+    answer, loss = judges["answer"], judges["loss"]
+    endings = {
+        "value": answer, "tool error": answer, "error": answer, "refused": judges["refusal"], "timeout": _by_timeout,
+        "cancelled": _by_cancel, "lost": loss, "failed": loss,
+    }
+    return rule
+
+
+def _by_answer(story: Story, call: str, place: int, begun: Event) -> str:
     what, tool = story.events[place].what, begun.what
     if what != GIVES.get(tool) and not (tool == "ask" and what == "tool error" and _troubled(story, call)):
         return f"{tool} does not answer so"
@@ -135,12 +148,12 @@ def _by_refusal(story: Story, call: str, place: int, begun: Event) -> str:
     return "" if replaced else "its request came once, to a server that knew of the handshake"
 
 
-def by_timeout(story: Story, call: str, place: int, begun: Event) -> str:
+def _by_timeout(story: Story, call: str, place: int, begun: Event) -> str:
     took = story.events[place].at - begun.at
     return f"after {took:.4f} s of {begun.value:g}" if took < begun.value - EARLY else ""
 
 
-def by_cancel(story: Story, call: str, place: int, begun: Event) -> str:
+def _by_cancel(story: Story, call: str, place: int, begun: Event) -> str:
     return "" if any(n < place for n, _ in story.all(call, "cancel")) else "nobody had cancelled it"
 
 
@@ -149,16 +162,6 @@ def _by_loss(story: Story, call: str, place: int, begun: Event) -> str:
         return ""
     lost = story.happened(place, "fault", set(BREAKS), story.connections(call))
     return "" if lost else "its connection was not lost"
-
-
-ENDINGS: Dict[str, Callable[[Story, str, int, Event], str]] = {
-    **dict.fromkeys(("value", "tool error", "error"), by_answer),
-    "refused": _by_refusal,
-    "timeout": by_timeout,
-    "cancelled": by_cancel,
-    **dict.fromkeys(("lost", "failed"), _by_loss),
-}
-"""What makes an ending rightful: each returns what is wrong with it, or nothing."""
 
 
 def _is_sent_once(story: Story, call: str) -> Iterator[str]:
@@ -275,7 +278,7 @@ RULES: Dict[str, Rule] = {
     "ends after it began": _ends_after_it_began,
     "nothing after the end": _nothing_after_the_end,
     "has its own payload": _has_its_own_payload,
-    "ends rightfully": _ends_rightfully,
+    "ends rightfully": _rightful(answer=_by_answer, refusal=_by_refusal, loss=_by_loss),
     "ends soon": _ends_soon,
     "is sent once": _is_sent_once,
     "runs once for each copy": _runs_once_for_each_copy,
@@ -287,6 +290,68 @@ RULES: Dict[str, Rule] = {
     "what came before a quiet end is not lost": _what_came_before_a_quiet_end_is_not_lost,
 }
 """What holds for every call."""
+
+
+# ------------------------------------------------------------ over HTTP
+
+WEB_BREAKS = {"drop", "cut", "half", "restart"}
+"""Faults that end a connection, and what is under way on it."""
+
+
+def _by_web_refusal(story: Story, call: str, place: int, begun: Event) -> str:
+    """A server that is about to end takes nothing more."""
+    return "" if story.happened(place, "fault", {"restart"}, set()) else "no server had ended"
+
+
+def _by_web_loss(story: Story, call: str, place: int, begun: Event) -> str:
+    if story.happened(place, "close", {""}, set()) or story.happened(place, "fault", WEB_BREAKS, set()):
+        return ""
+    mine = any(n < place and event.what in WEB_BREAKS for n, event in story.all(call, "fault"))
+    return "" if mine else "its connection was not lost"
+
+
+def _by_web_answer(story: Story, call: str, place: int, begun: Event) -> str:
+    """A question, or its answer, may be lost on the way, and nobody can tell whose it was."""
+    asks = (begun.what, story.events[place].what) == ("ask", "tool error")
+    return "" if asks and story.happened(place, "fault", WEB_BREAKS, set()) else _by_answer(story, call, place, begun)
+
+
+def _is_sent_again_to_no_session(story: Story, call: str) -> Iterator[str]:
+    sent = story.count(call, "sent", "request")
+    rounds, gone = story.count(call, "delivered", "round"), story.count(call, "delivered", "gone")
+    if sent > 1 + rounds + gone:
+        yield f"it was sent {sent} times, with {rounds} questions between, and {gone} times to no session"
+
+
+def _runs_once(story: Story, call: str) -> Iterator[str]:
+    """Counted at the server: once, but for each question between and each time that the line doubled it."""
+    runs, rounds = story.count(call, "run"), story.count(call, "delivered", "round")
+    doubled = story.count(call, "fault", "duplicate")
+    if runs > (1 + rounds) * (1 + doubled):
+        yield f"its handler ran {runs} times, with {rounds} questions between, and the line doubled it {doubled} times"
+
+
+def _the_last_is_answered(story: Story, call: str) -> Iterator[str]:
+    closed = [n for n, event in story.of[""] if event.kind == "close"]
+    for place, event in story.all(call, "end") if call == "last" else ():
+        if event.what not in ANSWERS and not any(n < place for n in closed):
+            yield f"nothing was wrong any more, and it ended with {event.what} {event.payload!r}"
+
+
+SHARED = (
+    "ends once", "ends after it began", "nothing after the end", "has its own payload", "ends soon",
+    "runs once for each copy", "progress comes as it was delivered",
+)
+"""Rules that hold over any line."""
+
+WEB_RULES: Dict[str, Rule] = {
+    **{name: RULES[name] for name in SHARED},
+    "ends rightfully": _rightful(answer=_by_web_answer, refusal=_by_web_refusal, loss=_by_web_loss),
+    "is sent once": _is_sent_again_to_no_session,
+    "runs once": _runs_once,
+    "the last is answered": _the_last_is_answered,
+}
+"""What holds for every call over HTTP."""
 
 
 def check(events: Sequence[Event], rules: Mapping[str, Rule] = RULES) -> List[Wrong]:

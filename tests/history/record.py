@@ -43,15 +43,12 @@ class Event(NamedTuple):
     """The number of the connection, from 1; 0 for what belongs to none."""
 
     def line(self, start: float) -> str:
-        """For people."""
         words = [f"{(self.at - start) * 1000:9.2f} ms", f"{self.on or '':>2}", f"{self.kind:<9}", f"{self.call:<6}"]
         words += [self.what, f"{self.value:g}" if self.value else "", repr(self.payload) if self.payload else ""]
         return " ".join(words).rstrip()
 
 
 class Record:
-    """The events of one run. Thread-safe."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._events: List[Event] = []
@@ -59,7 +56,6 @@ class Record:
     def note(
         self, kind: str, call: str = "", what: str = "", *, value: float = 0, payload: str = "", on: int = 0
     ) -> None:
-        """Write down that this happens now."""
         with self._lock:
             self._events.append(Event(time.monotonic(), kind, call, what, value, payload, on))
 
@@ -76,12 +72,10 @@ class Journal:
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - it lives as long as the process
 
     def note(self, kind: str, call: str = "") -> None:
-        """Write down that this happens now."""
         self._file.write(json.dumps([time.monotonic(), kind, call]).encode() + b"\n")  # one write: whole or not at all
 
     @staticmethod
     def read(path: Path) -> List[Event]:
-        """What is in such a file."""
         lines = path.read_bytes().splitlines() if path.exists() else []
         return [Event(*json.loads(line)) for line in lines]
 

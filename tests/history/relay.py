@@ -30,8 +30,6 @@ LONGEST_DELAY, LONGEST_HOLD = 0.01, 0.04
 
 
 class Meaning(NamedTuple):
-    """What a line is about."""
-
     what: str
     call: str = ""
     value: float = 0
@@ -231,7 +229,6 @@ class _Wire:
         self._ways = {name: _Way(self, name) for name in (TO_SERVER, TO_CLIENT)}
 
     def open(self) -> Transport:
-        """Begin; the client's end."""
         for way in self._ways.values():
             for thread in way.threads:
                 thread.start()
@@ -301,7 +298,6 @@ class _Wire:
             self._kill(old)
 
     def close(self) -> None:
-        """End it all. Idempotent."""
         for way in self._ways.values():
             way.stop()
         with self._lock:
@@ -310,7 +306,6 @@ class _Wire:
             self._far.close()
 
     def join(self) -> None:
-        """Wait for the threads."""
         for way in self._ways.values():
             for thread in way.threads:
                 thread.join(WAIT)

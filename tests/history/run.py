@@ -1,14 +1,16 @@
-"""One run: a plan from a seed, callers, the line's bad hour, a quiet end, and what is left of it all."""
+"""One run, over a line or over HTTP: a plan from a seed, callers, a bad hour, a quiet end, and what is left of it."""
 
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple, Union
 
 import minimcp
 from minimcp import CancelToken, Client, RpcError, ToolError
@@ -16,10 +18,11 @@ from minimcp.engine.transport import Transport
 from minimcp.stdio.child import ChildTransport, StdioServer
 
 from ..support import ROOT, WAIT, eventually, held
-from .checker import ALL_ANSWERED, ANSWERS, Wrong, check
+from .checker import ALL_ANSWERED, ANSWERS, RULES, WEB_RULES, Wrong, check
 from .record import Event, Journal, Record
 from .relay import Relay
 from .server import ERROR, make_server, padded
+from .web_relay import WebRelay
 
 TOOLS = ("echo", "echo", "work", "work", "ask", "fail", "refuse", "hold")
 
@@ -29,29 +32,35 @@ SETTLE = WAIT
 TIMEOUT = 0.3
 """Seconds that a call gets while the line is bad."""
 
+PATIENT = 3.0
+"""The same of a patient plan."""
+
+Calls = List[List[Tuple[str, int, bool]]]
+"""For each caller its calls: the tool, a size, and whether the call is submitted or made."""
+
+
+def _calls(dice: random.Random, tools: Tuple[str, ...], few: int, many: int) -> Calls:
+    return [
+        [(dice.choice(tools), dice.choice([1, 3, 5, 8]), dice.random() < 0.3) for _ in range(dice.randint(few, many))]
+        for _ in range(dice.randint(2, 5))
+    ]
+
 
 class Plan(NamedTuple):
-    """What a seed stands for."""
-
     seed: int
     stdio: bool
     revision: str
     restart: bool
     breaks: Dict[str, float]
-    callers: List[List[Tuple[str, int, bool]]]
-    """For each caller its calls: the tool, a size, and whether the call is submitted or made."""
+    callers: Calls
     closes: bool
     """Whether the client is closed while calls are under way."""
 
     @classmethod
     def of(cls, seed: int) -> Plan:
-        """The plan of a seed."""
         dice = random.Random(seed)
         names = dice.choice([(), (), ("cut", "half"), ("kill",), ("cut", "kill", "half"), ("replace",), ("finish",)])
-        callers = [
-            [(dice.choice(TOOLS), dice.choice([1, 3, 5, 8]), dice.random() < 0.3) for _ in range(dice.randint(4, 7))]
-            for _ in range(dice.randint(2, 5))
-        ]
+        callers = _calls(dice, TOOLS, 4, 7)
         return cls(
             seed, dice.random() < 0.2, dice.choice(["handshake", "2026-07-28"]), dice.random() < 0.5,
             dict.fromkeys(names, 0.02 / max(1, len(names))), callers, dice.random() < 0.2,
@@ -70,9 +79,45 @@ class Plan(NamedTuple):
         )
 
 
-class Outcome(NamedTuple):
-    """What a run came to."""
+class WebPlan(NamedTuple):
+    """What a seed stands for over HTTP."""
 
+    seed: int
+    process: bool
+    """Whether the server is a process of its own, which ends by being killed."""
+    revision: str
+    restarts: float
+    """How often a request brings the end of the server, and another one."""
+    callers: Calls
+    closes: bool
+    """Whether the client is closed while calls are under way."""
+    patient: bool
+    """Whether streams are often cut, and calls have the time that resuming takes: the server asks to wait a second."""
+
+    @classmethod
+    def of(cls, seed: int) -> WebPlan:
+        """The plan of a seed."""
+        dice = random.Random(f"http {seed}")
+        revision = dice.choice(["handshake", "2026-07-28"])
+        patient = revision == "handshake" and dice.random() < 0.3
+        callers = _calls(dice, ("work", "work", "ask", "echo") if patient else TOOLS, 3, 6)
+        restarts, closes = dice.choice([0.0, 0.0 if patient else 0.03]), not patient and dice.random() < 0.2
+        return cls(seed, dice.random() < 0.2, revision, restarts, callers, closes, patient)
+
+    @property
+    def name(self) -> str:
+        """What runs it again."""
+        return f"h{self.seed}"
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.name}: HTTP, {'a process' if self.process else 'in memory'}, {self.revision}, "
+            f"{len(self.callers)} callers{', restarts' if self.restarts else ''}"
+            f"{', closed midway' if self.closes else ''}{', patient' if self.patient else ''}"
+        )
+
+
+class Outcome(NamedTuple):
     plan: Any
     """Its ``name`` runs it again."""
     events: List[Event]
@@ -169,41 +214,47 @@ ENDS = {
 }
 
 
-def run(plan: Plan) -> Outcome:
+def run(plan: Union[Plan, WebPlan]) -> Outcome:
     """Run a plan. What it finds is in the outcome; nothing is raised."""
-    record = Record()
-    before = held()
+    record, before, wrong = Record(), held(), []
+    web = isinstance(plan, WebPlan)
     with tempfile.TemporaryDirectory() as folder:
         journal = Path(folder, "journal")
-        server = make_server(record.note)
-        command = [sys.executable, "-S", "-m", "tests.history.server", str(journal)]
 
-        def start() -> Transport:
-            return ChildTransport(StdioServer(command, cwd=ROOT), grace=1.0, stderr=lambda line: None, limit=None)
+        def events() -> List[Event]:
+            return record.events(Journal.read(journal))
 
-        relay = Relay(start if plan.stdio else server.open_pipe, record, plan.seed, plan.breaks)
-        wrong = []
-        try:
-            _talk(plan, relay, record, lambda: record.events(Journal.read(journal)))
-        except BaseException as error:  # such as a client that cannot be made on a quiet line
-            wrong.append(Wrong("runs at all", "", repr(error)))
-        finally:
-            relay.close()
-            server.close()
-        events = record.events(Journal.read(journal))
-    gone = eventually(lambda: held().named() == before.named() and held().threads <= before.threads, SETTLE)
-    if not gone:
+        with ExitStack() as ending:
+            try:
+                if isinstance(plan, WebPlan):
+                    _talk_over_http(plan, record, journal, ending)
+                else:
+                    _talk(plan, record, journal, ending, events)
+            except BaseException as error:  # such as a client that cannot be made on a quiet line
+                wrong.append(Wrong("runs at all", "", repr(error)))
+        happened = events()
+    if not eventually(lambda: held().named() == before.named() and held().threads <= before.threads, SETTLE):
         names = [thread.name for thread in held().threads - before.threads]
         wrong.append(Wrong("leaves nothing behind", "", f"{names} {held().named() - before.named()}"))
-    return Outcome(plan, events, wrong + check(events))
+    return Outcome(plan, happened, wrong + check(happened, WEB_RULES if web else RULES))
 
 
-def _talk(plan: Plan, relay: Relay, record: Record, events: Callable[[], List[Event]]) -> None:
-    def elicit(request: Any) -> Dict[str, str]:
-        return {"tag": request.message}
+def _elicit(request: Any) -> Dict[str, str]:
+    return {"tag": request.message}
 
+
+def _talk(plan: Plan, record: Record, journal: Path, ending: ExitStack, events: Callable[[], List[Event]]) -> None:
+    server = make_server(record.note)
+    ending.callback(server.close)
+    command = [sys.executable, "-S", "-m", "tests.history.server", str(journal)]
+
+    def start() -> Transport:
+        return ChildTransport(StdioServer(command, cwd=ROOT), grace=1.0, stderr=lambda line: None, limit=None)
+
+    relay = Relay(start if plan.stdio else server.open_pipe, record, plan.seed, plan.breaks)
+    ending.callback(relay.close)
     with minimcp.connect(
-        relay, revision=plan.revision, restart=plan.restart, elicit=elicit, connect_timeout=WAIT
+        relay, revision=plan.revision, restart=plan.restart, elicit=_elicit, connect_timeout=WAIT
     ) as client:
         callers = Callers(client, record)
         relay.raging.set()
@@ -211,6 +262,37 @@ def _talk(plan: Plan, relay: Relay, record: Record, events: Callable[[], List[Ev
         relay.raging.clear()
         _end_quietly(callers, relay, record, events)
         record.note("close")
+
+
+def _talk_over_http(plan: WebPlan, record: Record, journal: Path, ending: ExitStack) -> None:
+    relay = WebRelay(lambda: _start(plan, record, journal), record, plan.seed, plan.restarts, plan.patient)
+    ending.callback(relay.close)
+    with minimcp.connect(relay.url, revision=plan.revision, elicit=_elicit, connect_timeout=WAIT) as client:
+        callers = Callers(client, record, PATIENT if plan.patient else TIMEOUT)
+        relay.raging.set()
+        call_side_by_side(client, callers, plan, record)
+        relay.raging.clear()
+        callers.make("quiet", "echo", 1, timeout=WAIT)  # a session that has ended meanwhile may be noticed beside it
+        callers.make("last", "echo", 1, timeout=WAIT)
+        record.note("close")
+
+
+def _start(plan: WebPlan, record: Record, journal: Path) -> Tuple[int, Callable[[], None]]:
+    """A server over HTTP: its port, and what ends it."""
+    if not plan.process:
+        server = make_server(record.note)
+        return server.start_http().port, server.close
+    command = [sys.executable, "-S", "-m", "tests.history.server", str(journal), "http"]
+    child = subprocess.Popen(
+        command, cwd=str(ROOT), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+
+    def end() -> None:
+        child.kill()
+        child.communicate(timeout=WAIT)
+
+    assert child.stdout is not None
+    return int(child.stdout.readline()), end
 
 
 def call_side_by_side(client: minimcp.Client, callers: Callers, plan: Any, record: Record) -> None:

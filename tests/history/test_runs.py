@@ -1,37 +1,62 @@
-"""A few seeds, and that a run sees a fault when somebody plants one."""
+"""Runs over lines and over HTTP see a fault when somebody plants one; `python -m tests.history` runs the seeds."""
 
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable
+from typing import Any, Callable, List
 
 import pytest
 
-from . import relay
+from minimcp import Client
+from minimcp.errors import ConnectionLost
+from minimcp.http.client import HttpSession
+
+from ..support import WAIT
+from . import relay, web_relay
 from .__main__ import main
-from .checker import check
+from .checker import RULES, WEB_RULES, check
 from .record import shown
-from .run import Plan, run
-
-SEEDS = (11, 12, 17, 29)
-"""Quick ones: in memory and with processes, with and without what ends a connection."""
-
-
-@pytest.mark.requirement("BASE-05", "CANC-06", "CANC-07", "M:CAN-5", "M:CAN-12")
-@pytest.mark.parametrize("seed", SEEDS)
-def test_c66_every_call_ends_once_and_rightfully(seed: int) -> None:
-    outcome = run(Plan.of(seed))
-    assert not outcome.wrong, "\n".join([str(outcome.plan), *map(str, outcome.wrong), shown(outcome.events)])
-    ends = [place for place, event in enumerate(outcome.events) if event.kind == "end"]
-    assert len(ends) > 4
-    for place in ends:  # and the checker would have seen it
-        event = outcome.events[place]
-        for changed in ([], [event] * 2, [event._replace(what="value", payload="somebody's")]):
-            assert check([*outcome.events[:place], *changed, *outcome.events[place + 1 :]]) != []
-
+from .run import Outcome, Plan, WebPlan, run
+from .server import make_server
+from .web_relay import Response
 
 ECHOES = Plan(9, False, "handshake", False, {}, [[("echo", 1, False)] * 3] * 2, False)
 """Two callers and a line without faults, but for those that are planted."""
+
+
+def web_echoes(revision: str) -> WebPlan:
+    """The same over HTTP."""
+    return WebPlan(9, False, revision, 0.0, [[("echo", 1, False)] * 3] * 2, False, False)
+
+
+def rules(outcome: Outcome) -> "set[str]":
+    """Those that were broken."""
+    return {wrong.rule for wrong in outcome.wrong}
+
+
+@pytest.mark.parametrize("plan", [Plan.of(12), WebPlan.of(18)], ids=["12", "h18"])
+def test_c66_every_call_ends_once_and_rightfully(plan: Any) -> None:
+    outcome = run(plan)
+    assert not outcome.wrong, "\n".join([str(outcome.plan), *map(str, outcome.wrong), shown(outcome.events)])
+    ends = [place for place, event in enumerate(outcome.events) if event.kind == "end"]
+    assert len(ends) > 4
+    held = WEB_RULES if isinstance(plan, WebPlan) else RULES
+    for place in ends:  # and the checker would have seen it
+        event = outcome.events[place]
+        for changed in ([], [event] * 2, [event._replace(what="value", payload="somebody's")]):
+            assert check([*outcome.events[:place], *changed, *outcome.events[place + 1 :]], held) != []
+
+
+def test_seeds_over_http_are_plans_of_every_kind() -> None:
+    plans = [WebPlan.of(seed) for seed in range(100)]
+    assert plans == [WebPlan.of(seed) for seed in range(100)]
+    assert len({(plan.process, plan.revision) for plan in plans}) == 4
+    assert {(bool(plan.restarts), plan.closes, plan.patient) for plan in plans} == {
+        (False, False, False), (False, False, True), (False, True, False), (True, False, False), (True, True, False),
+    }
+
+
+# ------------------------------------------------------------ a line that is not as it says
 
 
 def _swapped(send: Callable[..., bool]) -> Callable[..., bool]:
@@ -58,11 +83,10 @@ PLANTED = {
 def test_a_planted_fault_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "ONE_BY_ONE", ())
     monkeypatch.setattr(relay._Wire, "send", PLANTED[rule](relay._Wire.send))
-    assert rule in {wrong.rule for wrong in run(ECHOES).wrong}
+    assert rule in rules(run(ECHOES))
 
 
 def test_what_is_left_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.history.run.WAIT", 0.1)
     monkeypatch.setattr("tests.history.run.SETTLE", 0.1)
     over = threading.Event()
     kept: Any = threading.Thread(target=over.wait, name="kept", daemon=True)
@@ -73,13 +97,95 @@ def test_what_is_left_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [str(wrong) for wrong in outcome.wrong] == ["leaves nothing behind: all: ['kept'] Counter()"]
 
 
-def test_the_command_prints_seed_and_record_of_what_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+# ------------------------------------------------------------ clients and servers over HTTP that are not
+
+
+@pytest.fixture(params=["handshake", "2026-07-28"])
+def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> WebPlan:
+    monkeypatch.setattr(web_relay, "CHANCES", ())
+    monkeypatch.setattr(web_relay, "OTHERS", ())
+    monkeypatch.setattr("tests.history.run.TIMEOUT", WAIT)  # what is swapped or run twice has to come
+    return web_echoes(request.param)
+
+
+def resending(post: Callable[..., Any]) -> Callable[..., Any]:
+    """What many HTTP libraries do when a connection was cut."""
+
+    def send(pipe: HttpSession, *arguments: Any) -> Any:
+        try:
+            return post(pipe, *arguments)
+        except ConnectionLost:
+            return post(pipe, *arguments)
+
+    return send
+
+
+@pytest.mark.parametrize(
+    ("fault", "broken"),
+    [("drop", {"is sent once"}), ("cut", {"is sent once", "runs once"})],
+    ids=["before it came", "when it had come"],
+)
+def test_a_client_that_sends_again_is_found(
+    plan: WebPlan, fault: str, broken: "set[str]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Plan, "of", lambda seed: ECHOES)
+    monkeypatch.setattr(web_relay, "CHANCES", ((fault, 0.5),))
+    assert run(plan).wrong == []
+    monkeypatch.setattr(HttpSession, "_post", resending(HttpSession._post))
+    found = run(plan)
+    assert "is sent once" in rules(found) <= broken, shown(found.events)
+
+
+def test_a_client_that_swaps_answers_is_found(plan: WebPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    call_tool, before = Client.call_tool, []  # type: ignore[var-annotated]
+
+    def swapped(*arguments: Any, **keywords: Any) -> Any:
+        before.append(call_tool(*arguments, **keywords))
+        return before[max(0, len(before) - 2)]
+
+    monkeypatch.setattr(Client, "call_tool", swapped)
+    assert "has its own payload" in rules(run(plan))
+
+
+def test_a_server_that_runs_a_call_twice_is_found(plan: WebPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(note: Callable[..., None]) -> Any:
+        return make_server(lambda kind, tag: [note(kind, tag)] * 2 and note(kind, tag))
+
+    monkeypatch.setattr("tests.history.run.make_server", twice)
+    assert "runs once" in rules(run(plan))
+
+
+@pytest.mark.parametrize(("kind", "name", "said"), [
+    (Plan, "9", "seed 9: has its own payload: 1-1: it ended with '2-1"), (WebPlan, "h9", "seed h9: is sent once: "),
+])
+def test_the_command_prints_seed_and_record_of_what_fails(
+    kind: Any, name: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kind, "of", lambda seed: ECHOES if kind is Plan else web_echoes("handshake"))
     monkeypatch.setattr(relay, "ONE_BY_ONE", ())
     monkeypatch.setattr(relay._Wire, "send", _swapped(relay._Wire.send))
-    assert main(["--seed", "9"]) == 1
+    monkeypatch.setattr(web_relay, "CHANCES", (("cut", 0.5),))
+    monkeypatch.setattr(HttpSession, "_post", resending(HttpSession._post))
+    assert main(["--seed", name]) == 1
     out, err = capsys.readouterr()
-    assert out.startswith("seed 9: ") and "begin     1-1" in out
-    assert "seed 9: has its own payload: 1-1: it ended with '2-1" in err
+    assert out.startswith(f"seed {name}: ") and "begin     1-1" in out
+    assert said in err and f"--seed {name}" in err
+
+
+# ------------------------------------------------------------ the relay of HTTP
+
+STREAM = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"f\r\nid: 1\ndata: \n\n\r\n\r\n9\r\ndata: {}\n\r\nb\r\n\ndata: [1]\n\r\n1\r\n\n\r\n0\r\n\r\n"
+)
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\n[2]"
+EMPTY = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize(("data", "messages"), [(STREAM, [b"{}", b"[1]"]), (WHOLE, [b"[2]"]), (EMPTY, [])])
+def test_responses_are_read_however_they_come(data: bytes, messages: List[bytes], size: int) -> None:
+    response, found = Response(), []
+    for start in range(0, len(data), size):
+        assert not response.done
+        found += response.feed(data[start : start + size])
+    assert response.done and found == messages

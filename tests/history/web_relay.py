@@ -37,8 +37,6 @@ NO_SESSION = b"HTTP/1.1 404"
 
 
 class Request(NamedTuple):
-    """One request, as it came."""
-
     data: bytes
     verb: str
     meaning: Meaning
@@ -56,7 +54,6 @@ class Calls:
         self._tags: Dict[Tuple[str, Any], str] = {}
 
     def read(self, head: bytes, body: bytes) -> Request:
-        """What a request means."""
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
         message = json.loads(body) if body else {}
@@ -188,13 +185,11 @@ class WebRelay:
         thread.start()
 
     def keep(self, sock: socket.socket) -> socket.socket:
-        """Have it shut at the end."""
         with self._lock:
             self._socks.append(sock)
         return sock
 
     def drop(self, sock: socket.socket) -> None:
-        """Close it now."""
         with self._lock:
             self._socks.remove(sock)
         _shut(sock)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Callable, NamedTuple, Sequence
 
 from tests.interop.environments import InstallFailed
+from tests.support import usual_signals
 
 from .running import ENVIRONMENT, HOSTS, Host, Place, end, free_port, nginx
 from .scenes import SCENES, Scene
@@ -42,7 +43,6 @@ class Outcome(NamedTuple):
     failed: list[str]
 
     def do(self, word: str, step: Callable[[], object]) -> None:
-        """Do something, and keep its word."""
         try:
             step()
             self.passed.append(word)
@@ -88,7 +88,6 @@ def visit_host(host: Host, revision: str) -> Outcome:
 
 
 def play(scene: Scene) -> Outcome:
-    """Do the steps of a scene."""
 
     def steps(place: Place, outcome: Outcome) -> None:
         for word, step in scene(place):
@@ -124,7 +123,6 @@ class Done(NamedTuple):
 
 
 def timed(job: Job) -> Done:
-    """Do a job."""
     begun = time.monotonic()
     passed, failed = job.work()
     said = f"FAILED: {', '.join(failed)}" if failed else ", ".join(passed)
@@ -133,6 +131,7 @@ def timed(job: Job) -> Done:
 
 def main(names: Sequence[str]) -> int:
     """Install, visit every host in both eras, play every scene, and return the exit code."""
+    usual_signals()
     try:
         ENVIRONMENT.ready()
         nginx()

@@ -16,8 +16,6 @@ KINDS = {"Content-Type": "application/json", "Accept": "application/json, text/e
 
 
 class Answer(NamedTuple):
-    """A response that has come whole."""
-
     status: int
     headers: Any
     body: bytes

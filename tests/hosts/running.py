@@ -71,7 +71,6 @@ class Host(NamedTuple):
 
 
 def gunicorn(*more: str, app: str = f"{SITE}:app") -> Callable[[int], Sequence[str]]:
-    """The arguments of gunicorn with threads."""
     return lambda port: [
         "-k", "gthread", "--threads", "16", "--timeout", "4", "--graceful-timeout", "1", "--no-control-socket", *more,
         "-b", f"127.0.0.1:{port}", app,
@@ -174,7 +173,6 @@ class Place:
         return (self.folder / "nginx.access").read_text().splitlines()
 
     def logged(self) -> str:
-        """The end of what was logged."""
         logs = [path for path in (self.log, self.folder / "nginx.log") if path.exists()]
         return "\n".join(path.read_text("utf-8", "replace")[-3000:] for path in logs)
 

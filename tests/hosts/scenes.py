@@ -90,12 +90,10 @@ def pair(place: Place, host: Host, **options: Any) -> tuple[list[Any], list[int]
 
 
 def home(client: minimcp.Client) -> Any:
-    """The process that serves a client."""
     return client.call_tool("where").value
 
 
 def children(process: int) -> list[int]:
-    """Of a process."""
     return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
@@ -199,7 +197,6 @@ def scattered(place: Place) -> Iterator[Step]:
 
 
 def readme(place: Place) -> Iterator[Step]:
-    """README's ``wsgi.py``, by README's command lines."""
 
     def visit(command: list[str]) -> None:
         port = free_port()

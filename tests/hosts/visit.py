@@ -46,7 +46,6 @@ class Visit(NamedTuple):
         return self.revision == "auto"
 
     def connect(self, **more: Any) -> minimcp.Client:
-        """A client that answers questions."""
         elicit = {"which": "the red one"}
         return minimcp.connect(
             self.url, revision=self.revision, timeout=SECONDS, elicit=lambda request: elicit, **more
@@ -64,7 +63,6 @@ def expect(got: Any, wanted: Any) -> None:
 
 
 def fails_with(kind: type[Exception], call: Callable[[], Any]) -> None:
-    """Call what has to fail so."""
     try:
         got = call()
     except kind:

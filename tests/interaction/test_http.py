@@ -18,7 +18,7 @@ REVISIONS = ["auto", "handshake", "2025-06-18", "2025-03-26", "2024-11-05"]
 
 
 @pytest.fixture
-def server() -> Server:
+def server() -> Iterator[Server]:
     made = Server("both", version="1")
 
     @made.tool
@@ -54,7 +54,8 @@ def server() -> Server:
 
     cancelled.clear()
     waits.clear()
-    return made
+    yield made
+    made.close()  # or its threads wait for more to do
 
 
 waits, cancelled = threading.Event(), threading.Event()

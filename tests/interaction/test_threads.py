@@ -85,7 +85,7 @@ def test_a_reply_that_beats_the_write() -> None:
         wait_for(pipe.read)
         for _ in range(1000):
             call = channel.calls.start("work", lambda id: {})
-            assert call.ended
+            assert call.ending is not None
             assert channel.calls.wait(call, Deadline(WAIT)) == {"n": call.id}
         assert len(channel.calls) == 0
 
@@ -256,7 +256,7 @@ def test_a_ping_within_0_2_s_behind_100_sleeping_tools(target: Any, tool: str) -
 def test_a_peer_that_reads_nothing_of_a_mebibyte_of_refusals_and_pings_is_lost(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "OWED_SECONDS", 0.1)
+    monkeypatch.setattr(connection_module, "READER_SECONDS", 0.1)
     server = make_server(write_timeout=None)
     ours, theirs = memory_pair(None)
     channel = server.connect(ours)

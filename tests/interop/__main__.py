@@ -10,7 +10,6 @@ import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from pathlib import Path
 from typing import Sequence
 
 from .environments import InstallFailed
@@ -28,7 +27,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--way", choices=WAYS, help="over this alone")
     parser.add_argument("--revision", help="these sessions alone: a revision, auto or handshake")
     parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2), help="sessions at a time")
-    parser.add_argument("--wire", type=Path, metavar="FOLDER", help="write down what went over stdio")
     parser.add_argument("--verbose", action="store_true", help="show each failed session's stderr")
     return parser.parse_args(arguments)
 
@@ -89,10 +87,8 @@ def main(arguments: Sequence[str]) -> int:
     wanted = [session for peer in peers for session in sessions_of(peer)
               if options.role in (None, session.role) and options.way in (None, session.way)
               and options.revision in (None, session.asked.revision)]
-    if options.wire:
-        options.wire.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(options.jobs) as pool:
-        futures = [pool.submit(hold, session, options.wire) for session in wanted]
+        futures = [pool.submit(hold, session) for session in wanted]
         for future in as_completed(futures):
             print("F" if future.result().failed else ".", end="", flush=True)
     outcomes = [future.result() for future in futures]

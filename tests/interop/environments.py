@@ -109,7 +109,6 @@ class Environment:
         return True
 
     def make(self) -> None:
-        """Install everything into the empty folder."""
         raise NotImplementedError
 
     def command(self, script: str) -> list[str]:
@@ -150,8 +149,6 @@ class PythonEnvironment(Environment):
 
 
 class NodeEnvironment(Environment):
-    """A folder with node_modules."""
-
     kind = "node"
 
     def make(self) -> None:

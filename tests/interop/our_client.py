@@ -71,7 +71,8 @@ def session(kind: str, revision: str, command: list[str]) -> dict[str, Any]:
     if command[0].startswith("http"):
         (target,) = command
     else:
-        options["env"] = ENVIRONMENT
+        # "fetch" would install packages of Node and run them, where there is some node: it can do without
+        options["env"] = {**ENVIRONMENT, "PATH": os.path.dirname(command[0])} if kind == "fetch" else ENVIRONMENT
     try:
         with minimcp.connect(target, revision=revision, timeout=SECONDS, **options) as client:
             report["revision"] = client.revision

@@ -96,13 +96,8 @@ def _commands(session: Session, life: Path) -> tuple[list[str], list[str]]:
     return [*_peer_script(peer, peer.client), revision], server
 
 
-def hold(session: Session, wire: Path | None = None) -> Outcome:
-    """Run one session to its end or its deadline.
-
-    Args:
-        session: Which.
-        wire: A folder that gets a file with every line both sides wrote over stdio; None for none.
-    """
+def hold(session: Session) -> Outcome:
+    """Run one session to its end or its deadline."""
     with tempfile.TemporaryDirectory() as folder:
         life = Path(folder) / "life"
         client, server = _commands(session, life)
@@ -112,9 +107,6 @@ def hold(session: Session, wire: Path | None = None) -> Outcome:
             problem = problem or served.problem
             stderr += served.stderr
             return _judge(session, printed, stderr, problem, life)
-        if wire is not None:
-            log = wire / f"{session.title.replace(', ', '-').replace(' ', '-')}.txt"
-            server = [sys.executable, str(HERE / "wire.py"), str(log), *server]
         printed, stderr, problem = _run([*client, *server], Path(folder), session.peer)
         return _judge(session, printed, stderr, problem, life)
 

@@ -6,5 +6,5 @@ of them rest, every process gives back what it does not use, and threads, descri
 this process, and of two servers that live all the time, are sampled. What counts as growth is told in `samples`; at the
 end, when everything is closed, threads, descriptors and children are again exactly what they were at the beginning.
 
-``python -m tests.soak --minutes 2`` prints a table and writes a chart (SVG).
+``python -m tests.soak --minutes 2`` prints a table.
 """

@@ -1,4 +1,4 @@
-"""``python -m tests.soak --minutes 2``: work, sample, print a table, write a chart; 1 when something has grown."""
+"""``python -m tests.soak --minutes 2``: work, sample, print a table; 1 when something has grown."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import faulthandler
 import logging
 import sys
 import time
-from pathlib import Path
 from typing import List
 
 from minimcp.engine.pool import IDLE_SECONDS
 
-from ..support import WAIT, Held, eventually, held
-from .chart import svg
+from ..support import WAIT, Held, eventually, held, usual_signals
 from .samples import HEADING, KEPT, Series, has_come_to_rest, status_of
 from .server import with_one_heap
 from .work import Work
@@ -29,10 +27,10 @@ ROUNDS = 60
 
 def main(arguments: List[str]) -> int:
     """Run it; 0 when nothing has grown, failed or is left."""
+    usual_signals()
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=2.0, help="how long (default: 2)")
     parser.add_argument("--seed", type=int, default=1, help="decides what is done (default: 1)")
-    parser.add_argument("--chart", type=Path, default=Path("soak.svg"), help="where it goes (default: soak.svg)")
     options = parser.parse_args(arguments)
     logging.getLogger("minimcp").addHandler(logging.NullHandler())  # tools fail on purpose
     with_one_heap()
@@ -55,13 +53,11 @@ def main(arguments: List[str]) -> int:
     minutes = (time.monotonic() - begun) / 60
     deeds, version = sum(work.done.values()), sys.version.split()[0]
     title = f"{minutes:.1f} minutes, {deeds} deeds, seed {options.seed}, Python {version}"
-    charts = [(kind.name, values) for each in series for kind, values in zip(each.kinds, each.values)]
-    options.chart.write_text(svg(title, charts), encoding="utf-8")
     verdicts = [verdict for each in series for verdict in each.verdicts()]
     print(title)
     print("\n".join(f"{count:>8} {name}" for name, count in sorted(work.done.items())))
     print("\n".join([HEADING, *(verdict.line() for verdict in verdicts)]))
-    print("\n".join([*work.faults[:10], *left, f"chart: {options.chart}"]))
+    print("\n".join([*work.faults[:10], *left]))
     return 1 if work.faults or left or any(verdict.has_grown for verdict in verdicts) else 0
 
 

@@ -17,8 +17,6 @@ FEWEST = 12
 
 
 class Kind(NamedTuple):
-    """One thing that is sampled."""
-
     name: str
     unit: str
     allowed: float
@@ -28,8 +26,6 @@ class Kind(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of one series."""
-
     kind: Kind
     first: float
     second: float
@@ -42,11 +38,9 @@ class Verdict(NamedTuple):
 
     @property
     def has_grown(self) -> bool:
-        """Whether it had more than that."""
         return self.last - self.second > self.allowed
 
     def line(self) -> str:
-        """A row of the table."""
         word = "GROWN" if self.has_grown else "flat"
         return (
             f"{self.kind.name:<24}{self.first:>10.1f}{self.second:>12.1f}{self.last:>12.1f}"

@@ -77,7 +77,6 @@ def make(**options: Any) -> Server:
 
 
 def main() -> None:
-    """Serve."""
     with_one_heap()
     if sys.argv[1:] != ["http"]:
         make().run()

@@ -39,7 +39,6 @@ class WebServer:
         return minimcp.connect(self._older if way == "older" else self.url, revision=WAYS[way], **options)
 
     def close(self) -> None:
-        """End it."""
         self._process.communicate(timeout=WAIT)
 
     # ------------------------------------------------------------ those who vanish

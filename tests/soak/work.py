@@ -38,7 +38,6 @@ def _expect(kind: type, call: Callable[[], Any]) -> BaseException:
 
 
 def _session(client: Client) -> Any:
-    """The newest session of a client."""
     return client._sessions.newest.session
 
 
@@ -143,7 +142,6 @@ class Work:
         client.ping()
 
     def ask(self, dice: random.Random) -> None:
-        """A handler that asks back."""
         tag = str(dice.random())
         assert dice.choice(self._clients).call_tool("ask", {"tag": tag, "size": 0}).text == tag
 
@@ -169,12 +167,10 @@ class Work:
             self._use_and_leave(client, dice)
 
     def start(self, dice: random.Random) -> None:
-        """The same with a process."""
         with minimcp.connect(SERVER, elicit=_elicit, stderr=lambda line: None) as client:
             self._use_and_leave(client, dice)
 
     def visit(self, dice: random.Random) -> None:
-        """The same over HTTP."""
         with self._web.connect(dice.choice(list(WAYS)), elicit=_elicit) as client:
             self._use_and_leave(client, dice)
 

@@ -48,12 +48,10 @@ def make_server() -> Server:
 
 
 def connect(target: Any, revision: str = "auto") -> Client:
-    """A client that answers questions."""
     return minimcp.connect(target, revision=revision, timeout=WAIT, elicit=answer)
 
 
 def answer(request: Any) -> Dict[str, str]:
-    """The client's answer."""
     return {"name": "Ada"}
 
 

@@ -39,7 +39,6 @@ class Clock:
             self.ticks += 1
 
     def stop(self) -> None:
-        """No more."""
         self._greenlet.kill()
 
 

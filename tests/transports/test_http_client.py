@@ -10,17 +10,17 @@ import ssl
 import threading
 import time
 import zlib
+from concurrent.futures import as_completed
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
 import minimcp
-from minimcp.engine.timer import Deadline
 from minimcp.http import client as http_client, client_sse
 from minimcp.protocol.messages import Json
-from minimcp.protocol.sse import EventReader
 
 from ..support import WAIT, eventually
 from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
@@ -587,21 +587,28 @@ def test_resuming_is_tried_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(peer.all("GET")) == 1 + http_client.RESUME_TRIES
 
 
-def test_streams_that_end_at_once_without_anything_new_are_asked_for_less_and_less() -> None:
-    def ended(id: bytes, brief: bool = True) -> float:
-        reader = EventReader()
-        list(reader.feed(b"retry: 1\nid: " + id + b"\n\n"))
-        resumption.after(reader, Deadline(60 if brief else 0))
-        return resumption.pause(0)
+def test_streams_that_end_at_once_without_anything_new_are_asked_for_less_and_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: List[Any] = []
 
-    resumption = http_client._Resumption()
-    assert resumption.pause(0) == http_client.FIRST_PAUSE
-    assert [ended(b"1") for _ in range(1 + http_client.EMPTY_STREAMS)] == [0.001] * 4
-    assert ended(b"1") >= 1 and ended(b"1") >= 2 and resumption.pause(1) >= 4
-    assert ended(b"2") == 0.001 and resumption.last == "2"
-    for _ in range(20):
-        assert ended(b"2", brief=False) == 0.001
-    assert 15 <= max(ended(b"2") for _ in range(20)) <= http_client.LONGEST_PAUSE
+    def pause(asked: float, failures: int) -> float:
+        pauses.append((asked, failures))
+        return 0.0
+
+    def get(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        wire.event("", id="1" if len(pauses) < 8 else "2", retry=7)
+        if len(pauses) == 9:
+            wire.sock.recv(1)
+        wire.end()
+
+    assert 15 <= http_client._longer(1.0, 99) <= http_client.LONGEST_PAUSE and http_client._longer(40.0, 9) == 40.0
+    assert http_client._longer(7.0, 0) == 7.0 and 2 <= http_client._longer(1.0, 2) <= 4
+    monkeypatch.setattr(http_client, "_longer", pause)
+    with Peer({"GET": get}, handshake=True) as peer, connect(peer):
+        peer.wait_for("GET", 9)
+    assert pauses == [(0.0, 0), *[(0.007, 0)] * 4, (0.007, 1), (0.007, 2), (0.007, 3), (0.007, 0)]
 
 
 @pytest.mark.requirement("SHTTP-52")
@@ -614,7 +621,7 @@ def test_giving_up_ends_the_wait_before_resuming() -> None:
     with Peer({"tools/call": call}, handshake=True) as peer, connect(peer) as client:
         with pytest.raises(minimcp.RequestTimeout):
             client.call_tool("t", timeout=0.2)
-        assert eventually(lambda: not len(client._sessions.newest.session._calls))  # type: ignore[attr-defined]
+        assert eventually(lambda: not len(client._sessions.newest.session.calls))
         assert len(peer.all("GET")) == 1
 
 
@@ -707,6 +714,8 @@ def test_a_server_that_knows_no_session_is_not_asked_for_ever_and_what_may_be_wr
         with pytest.raises(minimcp.ConnectionLost, match="ended the session, and the one before it: .* sessions=False"):
             client.call_tool("t")
         assert len(peer.all("initialize")) == 2 and len(peer.all("tools/call")) == 2
+
+
 def test_many_calls_of_a_session_that_was_ended_are_begun_anew_together() -> None:
     said, alive = _sessions()
     with Peer(said, handshake=True) as peer, connect(peer) as client:
@@ -739,6 +748,29 @@ def test_a_session_that_is_never_known_is_begun_anew_once() -> None:
             assert all(isinstance(each, minimcp.ConnectionLost) for each in found)
             assert client._sessions.newest.session.wait_until_ended(WAIT)
         assert len(peer.all("initialize")) == 1 + 1 + 2
+
+
+def test_a_call_of_a_session_that_was_replaced_begins_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(heard: Heard, wire: Wire) -> None:
+        peer.wait_for("tools/call", 2)  # both are sent in the first session
+        wire.whole(404)
+
+    with Peer({"tools/call": refuse}, handshake=True) as peer, connect(peer) as client:
+        first, gave_up, waits = client._sessions.newest.session, threading.Event(), count(1)
+        ended = first.wait_until_ended
+
+        def wait_until_ended(seconds: Any) -> bool:
+            if next(waits) == 2:
+                assert gave_up.wait(WAIT)
+            return ended(seconds)
+
+        monkeypatch.setattr(first, "wait_until_ended", wait_until_ended)
+        for call in as_completed([client.submit(client.call_tool, "t") for _ in range(2)], WAIT):
+            assert isinstance(call.exception(), minimcp.ConnectionLost)
+            assert client._sessions.newest.session is not first
+            assert client._sessions.newest.session.wait_until_ended(WAIT)  # and so is the one after it
+            gave_up.set()
+        assert len(peer.all("initialize")) == 2
 
 
 # ------------------------------------------------------------ a server that is busy

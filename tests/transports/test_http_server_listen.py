@@ -131,12 +131,12 @@ def test_a_stream_that_ends_with_its_session_is_forgotten(server: Server) -> Non
     for leaves in (False, True):
         client = Shaken(core)
         stream = listening(client)
-        assert eventually(lambda: list(core.sessions._streams))  # it has begun before it is followed
+        assert eventually(lambda: list(core._streams))  # it has begun before it is followed
         if leaves:
             stream.writer.lose()
         client.delete()
         stream.finished()
-        assert not list(core.sessions._streams)
+        assert not list(core._streams)
 
 
 @requirement("SEC-06")
@@ -168,7 +168,7 @@ def test_a_vanished_client_is_noticed_by_the_comment(server: Server) -> None:
     client = Shaken(core)
     stream = listening(client)
     stream.writer.gone = True  # nobody has noticed
-    assert eventually(lambda: not list(core.sessions._sessions.values())[0].unsolicited.connected)
+    assert eventually(lambda: not list(core.sessions._sessions.values())[0].unsolicited.is_connected())
     stream.writer.lose()
     stream.finished()
     core.close()

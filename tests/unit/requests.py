@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from minimcp.engine.limits import Limits
-from minimcp.engine.requests import Calls, IncomingRequest, Line, RequestCap, Route, RunningRequests, Sink
-from minimcp.protocol.lifecycle import Peer
+from minimcp.engine.requests import Calls, IncomingRequest, Line, Route, RunningRequests, Sink
+from minimcp.protocol.lifecycle import Offer, Peer
 from minimcp.protocol.messages import Failure, Request
-from minimcp.protocol.versions import BY_NAME
+from minimcp.protocol.versions import BY_NAME, REVISIONS
 from minimcp.server.input_rounds import States
 from minimcp.server.registered import ServerConfig
+from minimcp.server.registry import Registry
 
 from ..answering import R4
 
@@ -61,7 +63,7 @@ class RecordingSink(Sink):
     """
 
     def __init__(self, limit: Optional[int] = None) -> None:
-        self.requests = RunningRequests(Limits(), RequestCap(limit))
+        self.requests = RunningRequests(Limits(), None if limit is None else threading.Semaphore(limit))
         self.lines: List[bytes] = []
         self.posted: List[Line] = []
         self.delivered: List[bytes] = []
@@ -106,7 +108,7 @@ class AnsweringSink(RecordingSink):
         self._answer = answer
         self._calls = Calls("unit", self._post, self.lines.append)
 
-    def calls(self) -> Calls:
+    def asking(self) -> Calls:
         return self._calls
 
     def _post(self, lines: bytes, deadline: Any = None) -> bool:
@@ -119,3 +121,21 @@ class AnsweringSink(RecordingSink):
                 ending: Any = found if error is None else Failure(request["id"], error["code"], error["message"])
                 self._calls.settle(request["id"], ending)
         return True
+
+
+def answered(made: Any, method: str, params: Any = None, **options: Any) -> Dict[str, Any]:
+    """The result of a request to a registry.
+
+    Args:
+        made: The registry.
+        method: Of the request.
+        params: Of the request.
+        options: As for `exchange`.
+    """
+    asked = exchange(method, params, of=made.config, **options)
+    return read(made.route(asked.request, asked.peer).handle(asked))
+
+
+def registry(**options: Any) -> Registry:
+    """A registry of nothing yet, with options as for `config`."""
+    return Registry(config(**options), Offer(REVISIONS))

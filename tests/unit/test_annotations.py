@@ -320,7 +320,6 @@ def test_values_without_json_form_are_refused(value: Any, message: str) -> None:
 
 
 def test_kinds_and_limits_show_what_they_are() -> None:
-    assert repr(kind("int")) == "<Kind an integer>"
     assert repr(Limits(ge=1, pattern="x")) == "Limits(ge=1, pattern='x')"
     assert [type(kind(name).write(SPACE["Level"].HIGH)) for name in ("int", "float")] == [int, float]
 

@@ -71,6 +71,8 @@ WORDS: List[Tuple[Any, List[Any], List[Tuple[Any, str]]]] = [
     ({"$ref": "#"}, [], [(1, "the schema refers to itself without end")]),
     ({"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "integer"}, "unused": True}}, [1], [("x", "expected an integer, got the string 'x'")]),
     ({"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "integer"}}}, [1], [("x", "expected an integer, got the string 'x'")]),
+    ({"anyOf": [{"properties": {"a": {"items": {"$ref": "#/$defs/a"}}}}, {"additionalProperties": {"items": {"$ref": "#/$defs/a"}}}], "$defs": {"a": {"type": "integer"}}}, [{"a": [1]}], [
+        ({"a": ["x"]}, "fits none of 2 forms (a[0]: expected an integer, got the string 'x')")]),
     ({"x-anything": 1, "format": "date", "title": "t", "type": "string"}, ["no date"], []),
     ({"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://example.com/s", "type": "null"}, [None], [(1, "expected null, got the number 1")]),
     ({"$schema": DRAFT_7, "items": {"type": "null"}, "$ref": "#/definitions/x", "definitions": {"x": {}}}, [[1]], []),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from minimcp.stdio import child
 from minimcp.stdio.child import ChildTransport, StdioServer
 
 from ..scripted import Task, no_threads
-from ..support import ROOT, WAIT, child_processes, eventually
+from ..support import ROOT, WAIT, child_processes, eventually, open_descriptors
 
 Start = Callable[..., ChildTransport]
 ECHO = "import sys\nfor line in sys.stdin.buffer:\n sys.stdout.buffer.write(line.strip()+b'!\\n'); sys.stdout.flush()"
@@ -140,8 +141,9 @@ def test_how_it_ended_and_what_it_said_last(start: Start) -> None:
 
 
 def test_one_that_never_read_what_was_sent(start: Start) -> None:
-    transport = start("import os; os._exit(1)")
+    transport = start("import time; time.sleep(600)")
     transport.send(b"unread\n", 0)
+    os.kill(transport.pid, signal.SIGKILL)
     assert transport.receive() == []
     transport.lost("x")
     assert not transport.was_read()
@@ -167,6 +169,18 @@ def test_in_a_fork_the_child_belongs_to_its_parent(start: Start) -> None:
     assert os.waitpid(pid, 0)[1] == 0
     transport.send(b"one\n", 0)
     assert transport.receive() == [b"one!"]
+
+
+def test_in_a_fork_nothing_of_a_closed_transport_is_closed_again(start: Start) -> None:
+    before = set(open_descriptors())
+    transport = start(ECHO)
+    own = set(open_descriptors()) - before
+    transport.close()
+    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(len(own) + 20)]  # their numbers are the lowest free
+    transport.close_in_fork()
+    for number in others:
+        os.close(number)  # or it raises: somebody has closed it
+    assert own and own <= set(others)
 
 
 # ------------------------------------------------------------ stderr

@@ -49,13 +49,13 @@ def test_each_question() -> None:
 
 def test_a_handler_that_another_one_calls_has_keys_of_its_own() -> None:
     outer, outlet = context()
-    first, second = (Context(outer._exchange, asker_of(outer._exchange).inner("inner")) for _ in range(2))
+    first, second = (Context(outer._incoming, asker_of(outer._incoming).inner("inner")) for _ in range(2))
     for ctx in (outer, first, second):
         ctx.elicit("m", {"n": int}, key="k")
         assert list(ctx.ask_all({"l": ListRoots()})) == ["l"]
         ctx.step("s", int)
         ctx.list_roots()
-    used: List[str] = sorted(outer._exchange.asker._used)
+    used: List[str] = sorted(outer._incoming.asker._used)
     assert used == [
         "inner#1/k", "inner#1/l", "inner#1/roots-2", "inner#2/k", "inner#2/l", "inner#2/roots-3", "k", "l", "roots-1"
     ]
@@ -66,6 +66,6 @@ def test_a_url_that_is_done_is_told_to_the_client_that_was_asked() -> None:
     for revision, count in ((R3, 0), (R4, 1), (R5, 0)):
         ctx, _ = context(revision)
         ctx.complete_elicitation("e1")
-        notices = sent(ctx._exchange)
+        notices = sent(ctx._incoming)
         assert [each["method"] for each in notices] == ["notifications/elicitation/complete"] * count
         assert all(each["params"] == {"elicitationId": "e1"} for each in notices)

@@ -11,7 +11,7 @@ import pytest
 
 import minimcp
 from minimcp import CancelToken, Refused
-from minimcp.client import input_rounds as module
+from minimcp.client import calls as module
 from minimcp.engine import timer as deadlines
 
 from ..answering import R4, R5, Answering, error, result, silence
@@ -364,8 +364,8 @@ def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatc
         def later() -> None:
             """It is later than the call may last, and it looks at the clock."""
             moved.ahead += 2 * WAIT
-            for call in client._sessions.newest.session._calls.waiting():  # type: ignore[attr-defined]
-                call.wake()
+            for call in client._sessions.newest.session.calls.waiting():
+                call.queue.put(None)
 
         task = Task(lambda: client.call_tool("a", timeout=WAIT))
         wait_for(slow.begun)

@@ -213,7 +213,7 @@ def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
         with pytest.raises(RequestTimeout, match="an earlier call about subscriptions"):
             client.subscribe("a://2", timeout=0.02)
         waiting = Task(lambda: client.unsubscribe("a://1", cancel=second))
-        assert eventually(lambda: client._sessions.newest.subscriptions._waiting)
+        assert eventually(lambda: client._sessions.newest.subscriptions._changed._waiters)  # type: ignore[attr-defined]
         for token, task in ((second, waiting), (first, slow)):
             token.cancel()
             with pytest.raises(Cancelled):

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Literal, Optional, Union
 import pytest
 
 from minimcp.schema.annotations import kind_of
-from minimcp.server.completion import TextHandler, choices_of, value_of
+from minimcp.server.completion import choices_of, read_texts, value_of
 from minimcp.types import Completion
 
 
@@ -19,7 +19,7 @@ def of_city(city: str, tone: Literal["a", "b"] = "a") -> str:
 
 
 def completers(**complete: Any) -> Any:
-    return TextHandler(of_city, "prompt 'x'", content_types=(), complete=complete).completers
+    return read_texts(of_city, "prompt 'x'", {"complete": complete}, ()).completers
 
 
 def completed(completer: Any, text: str = "", **arguments: str) -> Any:
@@ -138,7 +138,7 @@ def test_the_chosen_arguments_are_the_completers_own() -> None:
 
 
 def method_completers(handler: Any, completer: Any) -> Any:
-    return TextHandler(handler, "prompt 'x'", content_types=(), complete={"city": completer}).completers
+    return read_texts(handler, "prompt 'x'", {"complete": {"city": completer}}, ()).completers
 
 
 class Shelf:
@@ -182,7 +182,7 @@ def test_a_method_without_an_object_is_refused() -> None:
     for handler in (of_city, Cities().method):
         with pytest.raises(TypeError, match=r"complete_city \(.*begins with self, and no object is known for it"):
             given = {"city" if handler is of_city else "value": Shelf.complete_city}
-            TextHandler(handler, "prompt 'x'", content_types=(), complete=given)
+            read_texts(handler, "prompt 'x'", {"complete": given}, ())
 
 
 DEEP = "[" * 100_000

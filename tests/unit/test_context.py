@@ -10,11 +10,10 @@ import pytest
 from minimcp import Cancelled, Context, ResourceNotFound, current_context
 from minimcp.engine.pool import here
 from minimcp.protocol.lifecycle import LOG_LEVELS
-from minimcp.server.resources import Resources
 from minimcp.types import Implementation
 
 from ..answering import R1, R4, R5
-from .requests import config, exchange, sent
+from .requests import config, exchange, registry, sent
 
 
 def context(**options: Any) -> "tuple[Context, Any]":
@@ -108,10 +107,9 @@ def test_reading_a_resource_of_the_same_server() -> None:
         seen.append(ctx)
         return f"note {number}"
 
-    of = config()
-    resources = Resources(of, lambda completes: None)
-    resources.add(note, "notes://{number}")
-    of.read_resource = resources.read
+    resources = registry()
+    resources.add("resource", note, {}, "notes://{number}")
+    of = resources.config
     ctx, made = context(of=of)
     result = ctx.read_resource("notes://5")
     assert (result.text, result.contents[0].uri) == ("note 5", "notes://5")

@@ -10,7 +10,7 @@ import pytest
 
 import minimcp
 from minimcp import Context, Serial, Server
-from minimcp.server.decorators import MARKS, has_marks, marked
+from minimcp.server.options import MARKS, has_marks, marked
 
 
 class Notes:
@@ -170,7 +170,7 @@ def test_what_is_no_object_with_marks() -> None:
         with pytest.raises(TypeError):
             wrong()  # type: ignore[no-untyped-call]
     assert has_marks(Notes) and has_marks(Counted) and not has_marks(dict)
-    assert not hasattr(Notes.helper, MARKS) and [each.mark.kind for each in marked(Notes())].count("tool") == 4
+    assert not hasattr(Notes.helper, MARKS) and [mark.kind for _, mark in marked(Notes())].count("tool") == 4
 
 
 def test_one_object_on_one_thread() -> None:

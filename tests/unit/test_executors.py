@@ -11,11 +11,9 @@ from typing import Any, Callable, List, Optional
 import pytest
 
 from minimcp.engine.requests import IncomingRequest, Route, current_request
-from minimcp.errors import InternalError
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
-from minimcp.server import executors as module
 from minimcp.server.executors import Executor, Job, Main, Serial, Submitting, executor_of, route_to
 
 from ..scripted import Task, wait_for
@@ -64,8 +62,8 @@ def test_a_request_is_run_once_where_its_job_is_run(kept: Kept) -> None:
     (job,) = kept.jobs
     assert (repr(kept), seen) == ("<Kept 1 waiting>", [])
     assert [job.run(), job.run()] == [True, False]
-    job.withdraw()
-    assert seen == [(made, made)] and repr(kept) == "<Kept 0 waiting>" and made.withdraw is None
+    job.run()
+    assert seen == [(made, made)] and repr(kept) == "<Kept 0 waiting>"
     assert [line["result"] for line in answers(made)] == [{"n": 1}]
 
 
@@ -99,8 +97,9 @@ def test_a_request_that_is_cancelled_leaves_the_queue_and_never_runs(kept: Kept,
 
 
 def test_what_refuses_it_keeps_it_out(kept: Kept) -> None:
-    with pytest.raises(InternalError, match="more than 0 requests"):
-        kept.start(exchange(limit=0))
+    made = exchange(limit=0)
+    kept.start(made)
+    assert "requests run already" in answers(made)[0]["error"]["message"]
     assert kept.jobs == [] and repr(kept) == "<Kept 0 waiting>"
 
 
@@ -386,59 +385,53 @@ def test_a_fault_does_not_end_its_thread(caplog: pytest.LogCaptureFixture) -> No
 
 @pytest.mark.parametrize("make", [Serial, lambda: Submitting(lambda job: job()), Main])
 def test_in_a_fork_it_begins_anew(make: Callable[[], Any]) -> None:
-    executor = make()
+    executor, made = make(), exchange()
     executor._changed.acquire()
     executor._queue[Job(exchange(), executor._queue, None)] = None
-    if not isinstance(executor, Main):
-        executor._thread._running = True  # in the parent
+    if isinstance(executor, Serial):
+        executor._thread.runs = True  # in the parent
     executor.renew()
     assert repr(executor).endswith(" 0 waiting>")
+    executor.start(made)
+    told(made)
     if isinstance(executor, Main):
-        executor.start(exchange())
         assert executor.pump() == 1
-    else:
-        run(executor)
-        executor.leave(CONFIG)
-        assert eventually(lambda: not threads() and not threads("minimcp-executor"))
+    assert eventually(lambda: answers(made))
+    executor.leave(CONFIG)
+    assert eventually(lambda: not threads())
 
 
 # ------------------------------------------------------------ executors of an author
 
 
-def test_a_callable_gets_functions_and_runs_them_where_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
+def test_a_callable_gets_functions_and_runs_them_where_it_likes() -> None:
     jobs: List[Any] = []
-    given = threading.Semaphore(0)
-
-    def later(job: Callable[[], None]) -> None:
-        jobs.append(job)
-        given.release()
-
-    executor = Submitting(later)
-    made = [exchange() for _ in range(3)]
-    for each in made:
+    executor, made = Submitting(jobs.append), [exchange() for _ in range(4)]
+    for each in made[:3]:
         executor.start(each)
-        assert given.acquire(timeout=WAIT)
-        assert eventually(lambda: not threads("minimcp-executor"))
+    assert jobs == [], "the thread that reads calls nothing of an author"
+    assert [told(each) for each in made[:3]] == [1, 0, 0], "one thread hands over what there is, in order"
+    executor.start(made[3])
+    assert told(made[3]) == 1 and len(jobs) == 4
     made[1].cancel()
-    assert [job() for job in [*jobs, *jobs]] == [None] * 6, "a second time does nothing"
-    assert ["result" in answers(each)[0] for each in made] == [True, False, True]
-    assert [len(answers(each)) for each in made] == [1, 1, 1]
+    assert [job() for job in [*jobs, *jobs]] == [None] * 8, "a second time does nothing"
+    assert ["result" in answers(each)[0] for each in made] == [True, False, True, True]
+    assert [len(answers(each)) for each in made] == [1, 1, 1, 1]
 
 
-def test_a_pool_of_threads_is_told_of_what_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
+def test_a_pool_of_threads_is_told_of_what_it_runs() -> None:
     with ThreadPoolExecutor(1) as pool:
         executor, begun, go = Submitting(pool.submit), threading.Event(), threading.Event()
-        executor.start(exchange(lambda _: begun.set() or wait_for(go)))  # type: ignore[func-returns-value]
+        made = exchange(lambda _: begun.set() or wait_for(go))  # type: ignore[func-returns-value]
+        executor.start(made)
+        told(made)
         wait_for(begun)
         assert len(executor.running) == 1
         go.set()
-        assert eventually(lambda: not executor.running and not threads("minimcp-executor"))
+        assert eventually(lambda: not executor.running)
 
 
-def test_a_callable_that_raises(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
+def test_a_callable_that_raises(caplog: pytest.LogCaptureFixture) -> None:
 
     def broken(job: Callable[[], None]) -> None:
         if runs_it:
@@ -449,6 +442,6 @@ def test_a_callable_that_raises(caplog: pytest.LogCaptureFixture, monkeypatch: p
     for runs_it in (False, True):
         made = exchange()
         executor.start(made)
-        assert eventually(lambda: answers(made))  # noqa: B023
+        told(made)
         assert ("result" in answers(made)[0]) is runs_it
-    assert eventually(lambda: "after its job had been run" in caplog.text and not threads("minimcp-executor"))
+    assert "after its job had been run" in caplog.text

@@ -139,7 +139,7 @@ def test_connecting_can_be_given_up(full: int, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(fetch, "CONNECT_SECONDS", 100 * WAIT)
     sending = AbortableRequest()
     task = Task(lambda: Fetcher(f"http://127.0.0.1:{full}/").send(sending, "GET", {}))
-    assert eventually(lambda: sending._connection is not None)
+    assert eventually(lambda: sending.connection is not None)
     sending.abort()
     with pytest.raises(ConnectionFailed, match="given up while connecting"):
         task.result()

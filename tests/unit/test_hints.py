@@ -13,7 +13,7 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp.schema.hints import explained, unwritable
+from minimcp.schema.mismatch import explained, unwritable
 
 from ..support import WAIT
 

@@ -380,8 +380,8 @@ def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatc
         def later() -> None:
             """It is later than both calls may last, and they look at the clock."""
             moved.ahead += 2 * WAIT
-            for call in client._sessions.newest.session._calls.waiting():  # type: ignore[attr-defined]
-                call.wake()
+            for call in client._sessions.newest.session.calls.waiting():
+                call.queue.put(None)
 
         late = Task(lambda: client.request("z", timeout=WAIT))
         assert eventually(lambda: "z" in server.pipe.methods())

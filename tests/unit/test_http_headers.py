@@ -7,19 +7,19 @@ from typing import Any, Optional
 
 import pytest
 
+from minimcp.http.endpoint import HttpService
 from minimcp.http.headers import (
-    Authority,
     Headers,
     HostPolicy,
+    HttpError,
     HttpRequest,
     HttpResponse,
     accepts,
     media_type,
     parse_host,
     parse_origin,
-    read_body,
-    why_no_json,
 )
+from minimcp.http.options import HttpOptions
 
 
 def test_headers_have_names_without_case_and_values_without_blanks() -> None:
@@ -27,7 +27,7 @@ def test_headers_have_names_without_case_and_values_without_blanks() -> None:
     assert headers.get("accept") == "a" and headers.all("aCCept") == ["a", "b"]
     assert headers.get("x") == "" and headers.get("y") is None and headers.get("y", "z") == "z" and headers["x"] == ""
     assert "X" in headers and "y" not in headers and headers.all("y") == []
-    assert list(headers) == ["accept", "x"] and len(headers) == 2 and 5 not in headers
+    assert list(headers) == ["accept", "x"] and len(headers) == 2
     assert Headers({"A": "1"}).get("a") == "1" and list(Headers()) == []
 
 
@@ -50,35 +50,44 @@ class Counted(io.BytesIO):
 @pytest.mark.parametrize("size", [0, 1, 100, 100_000])
 def test_a_body_is_read_no_further_than_one_byte_above_its_limit(size: int) -> None:
     body = b"x" * size
-    for limit, expected in ((size, body), (size + 1, body), (size - 1, None), (None, body)):
-        if limit is None or limit >= 0:
-            file = Counted(body + b"y" * 10 if limit == size - 1 else body)
-            assert read_body(HttpRequest("POST", "/", {}, file), limit) == expected
-            assert read_body(HttpRequest("POST", "/", {}, body), limit) == expected
+    for limit, longer in ((size, False), (size + 1, False), (size - 1, True), (None, False)):
+        if limit is None or limit >= 1:
+            service = HttpService(HttpOptions(body_bytes=limit))
+            file = Counted(body + b"y" * 10 if longer else body)
+            for given in (file, body):
+                request = HttpRequest("POST", "/", {}, given)
+                if longer:
+                    with pytest.raises(HttpError, match="body_bytes") as caught:
+                        service.body_of(request)
+                    assert caught.value.status == 413
+                else:
+                    assert service.body_of(request) == body
             assert limit is None or file.taken <= limit + 1
 
 
 @pytest.mark.parametrize(
-    ("length", "taken"), [("5", 0), ("6", None), ("9" * 19, None), ("9" * 5000, 0), ("²", 0), ("-6", 0), ("", 0)]
-)
-def test_an_announced_length_is_believed_when_it_is_a_number(length: str, taken: Optional[int]) -> None:
-    file = Counted(b"")
-    assert read_body(HttpRequest("POST", "/", {"Content-Length": length}, file), 5) == (None if taken is None else b"")
-
-
-@pytest.mark.parametrize(
-    ("content_type", "fits"),
+    ("headers", "status"),
     [
-        ("application/json", True), ("Application/JSON ; charset=UTF-8", True),
-        ('application/json;charset="utf-8"', True),
-        ("application/json; profile=x", True), ("application/json; charset=utf-16", False), ("text/plain", False),
-        ("application/jsonevil", False), ("text/plain; application/json", False), ("", False), (None, False),
+        ({"Content-Type": "application/json"}, 0), ({"Content-Type": "Application/JSON ; charset=UTF-8"}, 0),
+        ({"Content-Type": 'application/json;charset="utf-8"'}, 0),
+        ({"Content-Type": "application/json; profile=x"}, 0),
+        ({"Content-Type": "application/json; charset=utf-16"}, 415), ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/jsonevil"}, 415), ({"Content-Type": "text/plain; application/json"}, 415),
+        ({"Content-Type": ""}, 415), ({}, 415),
+        ({"Content-Type": "application/json", "Content-Encoding": "gzip"}, 415),
+        *(({"Content-Type": "application/json", "Content-Length": length}, status) for length, status in (
+            ("5", 0), ("6", 413), ("9" * 19, 413), ("9" * 5000, 413), ("²", 0), ("-6", 0), ("", 0),
+        )),
     ],
 )
-def test_a_body_is_json_by_its_exact_type(content_type: Optional[str], fits: bool) -> None:
-    headers = Headers({} if content_type is None else {"Content-Type": content_type})
-    assert (why_no_json(headers) is None) is fits
-    assert why_no_json(Headers({**headers, "Content-Encoding": "gzip"})) is not None
+def test_what_headers_say_of_a_body(headers: dict[str, str], status: int) -> None:
+    service = HttpService(HttpOptions(body_bytes=5))
+    if not status:
+        service.check_body(Headers(headers))
+        return
+    with pytest.raises(HttpError) as caught:
+        service.check_body(Headers(headers))
+    assert caught.value.status == status
 
 
 def test_a_media_type_has_parameters() -> None:
@@ -94,28 +103,28 @@ def test_a_media_type_has_parameters() -> None:
     ],
 )
 def test_what_a_client_accepts(accept: list[str], taken: bool) -> None:
-    assert accepts(Headers([("Accept", value) for value in accept]), "application/json") is taken
+    assert accepts(tuple(accept), "application/json") is taken
 
 
 @pytest.mark.parametrize(
     ("value", "found"),
     [
-        ("localhost", Authority("localhost", None)), ("LocalHost:80", Authority("localhost", 80)),
-        ("[::1]:8000", Authority("::1", 8000)), ("127.0.0.1:65535", Authority("127.0.0.1", 65535)),
+        ("localhost", ("localhost", None)), ("LocalHost:80", ("localhost", 80)),
+        ("[::1]:8000", ("::1", 8000)), ("127.0.0.1:65535", ("127.0.0.1", 65535)),
         ("localhost:65536", None), ("localhost:80:evil.example", None), ("localhost:", None), ("a@localhost", None),
         ("localhost/", None), ("", None), ("::1", None), ("local host", None), ("localhost,evil.example", None),
         ("localhost.", None), ("[::1", None), ("localhost:8o", None), ("localhost\n", None),
     ],
 )
-def test_a_host_is_read_whole(value: str, found: Optional[Authority]) -> None:
+def test_a_host_is_read_whole(value: str, found: Optional[tuple[str, Optional[int]]]) -> None:
     assert parse_host(value) == found
 
 
 @pytest.mark.parametrize(
     ("value", "found"),
     [
-        ("http://localhost:3000", ("http", Authority("localhost", 3000))),
-        ("http://localhost", ("http", Authority("localhost", 80))), ("https://[::1]", ("https", Authority("::1", 443))),
+        ("http://localhost:3000", ("http", ("localhost", 3000))),
+        ("http://localhost", ("http", ("localhost", 80))), ("https://[::1]", ("https", ("::1", 443))),
         ("null", None), ("http://127.0.0.1:1@evil.example", None), ("http://localhost/", None), ("file://x", None),
         ("HTTP://localhost", None), ("http://localhost#x", None), ("http://localhost http://evil.example", None),
         ("", None),
@@ -125,9 +134,16 @@ def test_an_origin_is_read_whole(value: str, found: object) -> None:
     assert parse_origin(value) == found
 
 
+def refusal(policy: HostPolicy, *headers: tuple[str, Optional[str]]) -> tuple[Optional[int], str]:
+    try:
+        policy.check(Headers([(name, value) for name, value in headers if value]))
+    except HttpError as error:
+        return error.status, error.message
+    return None, ""
+
+
 def status(policy: HostPolicy, host: Optional[str], origin: Optional[str] = None) -> Optional[int]:
-    refusal = policy.refusal(Headers([(name, value) for name, value in (("Host", host), ("Origin", origin)) if value]))
-    return None if refusal is None else refusal[0]
+    return refusal(policy, ("Host", host), ("Origin", origin))[0]
 
 
 @pytest.mark.parametrize(
@@ -169,15 +185,13 @@ def test_where_any_host_is_taken_a_page_may_ask_its_own() -> None:
     assert status(policy, "a.example", "https://b.example") == 403 and status(policy, None, "https://b.example") == 403
 
 
-def test_two_hosts_or_two_origins_are_not_one() -> None:
-    assert HostPolicy().refusal(Headers([("Host", "localhost"), ("host", "localhost")])) is not None
-    assert HostPolicy().refusal(
-        Headers([("Host", "localhost"), ("Origin", "http://localhost"), ("Origin", "http://evil.example")])
-    ) == (403, "pages of 'http://evil.example' may not send requests: name the origin in allowed_origins")
-
-
-def test_every_refusal_names_the_setting() -> None:
-    assert "allowed_hosts" in (HostPolicy().refusal(Headers({"Host": "x.example"})) or (0, ""))[1]
+def test_two_hosts_or_two_origins_are_not_one_and_a_refusal_names_the_setting() -> None:
+    assert refusal(HostPolicy(), ("Host", "localhost"), ("host", "localhost"))[0] == 400
+    two = refusal(HostPolicy(), ("Host", "localhost"), ("Origin", "http://localhost"), ("Origin", "http://evil.example"))
+    assert two == (
+        403, "pages of 'http://evil.example' may not send requests: name the origin in allowed_origins"
+    )
+    assert "allowed_hosts" in refusal(HostPolicy(), ("Host", "x.example"))[1]
 
 
 def test_bad_settings_are_refused_at_once() -> None:

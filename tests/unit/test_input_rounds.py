@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
 from minimcp import Cancelled, CapabilityNotSupported, InternalError, InvalidParams, Refused, UrlElicitationRequired
 from minimcp.server.context import Context
-from minimcp.server.input_rounds import Suspend, asker_of, serve_rounds, url_required
+from minimcp.server.input_rounds import Suspend, asker_of, url_required
+from minimcp.server.registered import Registered
 
 from ..answering import R4, R5
 from .requests import AnsweringSink, config, exchange
@@ -18,6 +18,21 @@ from .requests import AnsweringSink, config, exchange
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 YES, NO = {"action": "accept", "content": {"n": 1}}, {"action": "decline"}
 STAMP = {"io.modelcontextprotocol/serverInfo": {"name": "unit", "version": "1", "title": "Unit"}}
+
+
+class Runs(Registered):
+    """What serves a `Call`, whatever its method is."""
+
+    def __init__(self, call: Call, handler: Callable[[Context], Any]) -> None:
+        self.noted = call.runs
+        super().__init__(call.config, handler, "t", None, None, None)
+
+    def call(self, incoming: Any) -> Any:
+        self.noted.append(Context(incoming))
+        return self.function(self.noted[-1])
+
+    def result(self, value: Any, incoming: Any) -> Any:
+        return {"value": value}
 
 
 class Call:
@@ -41,12 +56,7 @@ class Call:
     ) -> None:
         self.config = config(**options)
         self.runs: List[Context] = []
-
-        def serve(exchange: Any) -> Any:
-            self.runs.append(Context(exchange))
-            return {"value": handler(self.runs[-1])}
-
-        self.handle = partial(serve_rounds, serve)
+        self.handle = Runs(self, handler).route.handle
         self.answer = answer or (lambda request: {"roots": []} if request["method"] == "roots/list" else YES)
         self.peer: Dict[str, Any] = {"revision": revision, "method": method, "capabilities": capabilities}
         self.asked: List[Dict[str, Any]] = []
@@ -269,7 +279,7 @@ def test_a_checked_handler_gets_what_an_unchecked_one_gets() -> None:
 
 def test_a_checked_handler_that_is_cancelled_is_not_run_again() -> None:
     def cancel(request: Any) -> Any:
-        call.runs[-1]._exchange.cancel("enough")
+        call.runs[-1]._incoming.cancel("enough")
 
     call = Call(ask, cancel, revision=R4, check_replay=True)
     with pytest.raises(Cancelled, match="enough"):
@@ -286,7 +296,7 @@ ENTRY = {"mode": "url", "message": "Pay", "url": "https://pay.example/1", "elici
 def test_the_error_that_asks_for_a_url_becomes_a_question() -> None:
     def handler(ctx: Context) -> Any:
         if len(runs.append(1) or runs) < 3:  # type: ignore[func-returns-value]
-            url_required(ctx._exchange, UrlElicitationRequired("pay first", {"elicitations": [ENTRY]}))
+            url_required(ctx._incoming, UrlElicitationRequired("pay first", {"elicitations": [ENTRY]}))
             return "declined"
         return "paid"
 

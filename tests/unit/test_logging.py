@@ -12,7 +12,7 @@ import pytest
 import minimcp
 from minimcp import Context, Server
 from minimcp.engine.pool import here
-from minimcp.server.logging import LogHandler
+from minimcp.server.context import LogHandler
 
 from ..answering import R4
 from .requests import RecordingSink, exchange, sent

@@ -132,11 +132,8 @@ objects = st.dictionaries(text, values, max_size=3)
 ids = st.integers() | text
 method = text.filter(bool)
 messages = st.one_of(
-    st.sampled_from(MESSAGES),
-    st.builds(Request, ids, method, objects),
-    st.builds(Notification, method, objects),
-    st.builds(Response, ids, objects),
-    st.builds(Failure, st.none() | ids, st.integers(), text, values),
+    st.sampled_from(MESSAGES), st.builds(Request, ids, method, objects), st.builds(Notification, method, objects),
+    st.builds(Response, ids, objects), st.builds(Failure, st.none() | ids, st.integers(), text, values),
 )
 
 
@@ -295,8 +292,7 @@ def cut(text: str) -> Any:
     ({"jsonrpc": "2.0", "id": LONG, "method": "m"}, "unknown", None),
     ({"jsonrpc": "2.0", "id": 5, "x": LONG}, "request", 5),
     ([{"jsonrpc": "2.0", "id": 1, "result": RESULT}], "response", None),
-    ([{"jsonrpc": "2.0", "id": 1, "method": LONG}], "unknown", None),
-    (LONG, "unknown", None),
+    ([{"jsonrpc": "2.0", "id": 1, "method": LONG}], "unknown", None), (LONG, "unknown", None),
 ])
 def test_a_long_line_is_told_by_its_two_ends(message: Any, kind: str, id: Any) -> None:
     for separators in (None, (",", ":"), (" , ", " : ")):
@@ -308,13 +304,9 @@ def test_a_long_line_is_told_by_its_two_ends(message: Any, kind: str, id: Any) -
     ('{"id":1,"result":' + LONG + ',"id":2}', "response", None),
     ('{"id":1,"result":' + LONG + ',"id":1}', "response", 1),
     ('{"result":"' + LONG + '\\",\\"id\\":5}', "response", None),
-    ('{"result":"' + LONG + ',"id":"\\x"}', "response", None),
-    ('{"result":' + "[" * 5000, "response", None),
-    ('{"id":' + "1" * 5000 + "}", "unknown", None),
-    ("", "unknown", None),
-    ("[", "unknown", None),
-    ('Listening, "id":5}', "unknown", None),
-    ("\ufeff" + '{"id":3,"result":"' + LONG, "response", 3),
+    ('{"result":"' + LONG + ',"id":"\\x"}', "response", None), ('{"result":' + "[" * 5000, "response", None),
+    ('{"id":' + "1" * 5000 + "}", "unknown", None), ("", "unknown", None), ("[", "unknown", None),
+    ('Listening, "id":5}', "unknown", None), ("\ufeff" + '{"id":3,"result":"' + LONG, "response", 3),
 ])
 def test_an_id_that_is_not_certain_is_none(sent: str, kind: str, id: Any) -> None:
     assert cut(sent) == (kind, id)
@@ -362,14 +354,9 @@ def test_nothing_in_a_value_ends_a_line() -> None:
 
 
 @for_each(("given", "sent"), [
-    ("\ud800", "\ufffd"),
-    ("a\udc00b\ud83d", "a\ufffdb\ufffd"),
-    ("\ude00\ud83d", "\ufffd\ufffd"),
-    ("\ud800\ud83d\ude00", "\ufffd\U0001f600"),
-    ("\U0001f600\ud800", "\U0001f600\ufffd"),
-    ("\u2028\ud800", "\u2028\ufffd"),
-    ("\\ud800", "\\ud800"),
-    ("\\\ud800", "\\\ufffd"),
+    ("\ud800", "\ufffd"), ("a\udc00b\ud83d", "a\ufffdb\ufffd"), ("\ude00\ud83d", "\ufffd\ufffd"),
+    ("\ud800\ud83d\ude00", "\ufffd\U0001f600"), ("\U0001f600\ud800", "\U0001f600\ufffd"),
+    ("\u2028\ud800", "\u2028\ufffd"), ("\\ud800", "\\ud800"), ("\\\ud800", "\\\ufffd"),
 ])
 def test_half_of_a_surrogate_pair_is_replaced(given: str, sent: str) -> None:
     assert json.loads(to_json(given)) == sent
@@ -398,10 +385,8 @@ def test_what_json_does_not_have_is_refused(value: Any, error: Any) -> None:
 
 @pytest.mark.requirement("M:ERR-2", "M:ERR-3", "M:ERR-4", "SEED-03")
 @for_each(("error", "handshake", "modern"), [
-    (InvalidParams("x"), [-32602] * 4, -32602),
-    (RpcError(7, "x"), [7] * 4, 7),
-    (ResourceNotFound("x"), [-32002] * 4, -32602),
-    (CapabilityNotSupported("x"), [-32601] * 4, -32021),
+    (InvalidParams("x"), [-32602] * 4, -32602), (RpcError(7, "x"), [7] * 4, 7),
+    (ResourceNotFound("x"), [-32002] * 4, -32602), (CapabilityNotSupported("x"), [-32601] * 4, -32021),
     (UrlElicitationRequired("x"), [-32603, -32603, -32603, -32042], -32603),
     (RpcError(-32020, "x"), [-32020] * 4, -32020),
     *((RpcError(code, "x"), [code] * 4, -32603) for code in (-32000, -32003, -32004, -32050, -32099)),

@@ -246,7 +246,7 @@ def test_what_cannot_be_mounted(caplog: pytest.LogCaptureFixture) -> None:
     host.add_tool(other, name="lib__later")
     caplog.clear()
     below.add_tool(text, name="later")
-    assert "two tools lib__later: other (" in caplog.text and "is hidden" in caplog.text
+    assert "tool lib__later stands for two: other (" in caplog.text and "is hidden" in caplog.text
     with minimcp.connect(host) as client:
         assert client.call_tool("lib__later").text == "other", "what was there first stays"
         host.remove_tool("lib__later")

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp.client.negotiation import MOST_PROBES, Plan, wanted_revisions
+from minimcp.client.connect import MOST_PROBES, Plan, wanted_revisions
 from minimcp.engine import timer
 
 from ..answering import R1, R3, R4, R5, REVISIONS, Answering, discovered, error, initialized, result, silence

@@ -21,7 +21,7 @@ def checks(schema: Any, name: str = "tool") -> OutputChecks:
 
 def filled(made: OutputChecks, name: str = "tool", **members: Any) -> CallToolResult:
     result = CallToolResult([Text("x")], **members)
-    made.fill_in(name, result)
+    assert made.fill_in(name, result, wraps=False)
     return result
 
 
@@ -43,7 +43,7 @@ def test_the_value_of_what_is_nothing_but_text_is_that_text() -> None:
         ([Text("a"), Text("b")], "a\nb"), ([Text("a"), ResourceLink("a:b", "c")], None), ([], None),
     ):
         result = CallToolResult(content)
-        checks(None).fill_in("tool", result)
+        checks(None).fill_in("tool", result, wraps=True)
         assert result.value == value
     assert filled(checks(None), structured_content=None).value is None, "null is a value"
 
@@ -55,7 +55,6 @@ def test_what_breaks_the_schema() -> None:
             filled(made, structured_content=structured)
     with pytest.raises(ProtocolViolation, match="no structured content"):
         filled(made)
-    assert filled(made, is_error=True).value is None, "an error need not fit"
 
 
 def test_the_check_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,14 +89,14 @@ def test_what_cannot_be_checked_is_handed_over_with_one_warning(
 
 
 def test_when_only_a_list_can_tell_whether_a_value_is_wrapped() -> None:
-    def asks(made: OutputChecks, structured: Any, **members: Any) -> bool:
-        return made.needs_list("tool", CallToolResult([], structured_content=structured, **members))
+    def asks(made: OutputChecks, structured: Any) -> bool:
+        return not made.fill_in("tool", CallToolResult([], structured_content=structured), wraps=True)
 
     unknown = OutputChecks()
-    assert asks(unknown, {"result": 1}) and not asks(unknown, {"result": 1}, is_error=True)
+    assert asks(unknown, {"result": 1}) and asks(unknown, {"result": 1})
     for other in ({}, {"result": 1, "more": 2}, {"other": 1}, [1], None, "result"):
         assert not asks(unknown, other)
-    unknown.give_up("tool")
+    filled(unknown, structured_content={"result": 1})
     assert not asks(unknown, {"result": 1})
     assert not asks(checks(NUMBER), {"result": 1}) and not asks(checks(None), {"result": 1})
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import threading
+from queue import Empty, SimpleQueue
 from typing import Any, Callable, Iterator, List
 
 import pytest
@@ -42,27 +42,27 @@ def hold(pool: Pool, count: int) -> threading.Event:
     return release
 
 
-def test_jobs_run_in_order_of_arrival_and_no_more_at_once_than_may(make: Callable[..., Pool]) -> None:
-    pool, order, running, most = make(2), [], [0], [0]
-    lock, done = threading.Lock(), threading.Semaphore(0)
+def test_jobs_run_in_order_and_no_more_at_once_than_may(
+    make: Callable[..., Pool], caplog: pytest.LogCaptureFixture
+) -> None:
+    pool, order, most = make(2), [], [0]
+    running, done = threading.Semaphore(2), threading.Semaphore(0)
     release = hold(pool, 2)
 
     def job(number: int) -> None:
-        with lock:
-            order.append(number)
-            running[0] += 1
-            most[0] = max(most[0], running[0])
-        with lock:
-            running[0] -= 1
+        order.append(number)
+        most[0] += not running.acquire(blocking=False)
+        running.release()
         done.release()
 
+    pool.submit(lambda: {}["missing"])  # it hurts nobody
     for number in range(50):
         pool.submit(lambda number=number: job(number))
-    assert pool.is_busy() and order == []
+    assert len(pool.queue) >= 49 and order == []
     release.set()
     assert all(done.acquire(timeout=WAIT) for _ in range(50))
-    assert sorted(order) == list(range(50)) and most[0] <= 2
-    assert not pool.is_busy()
+    assert sorted(order) == list(range(50)) and most == [0] and "'missing'" in caplog.text
+    assert eventually(lambda: "0 running, 0 queued" in repr(pool))
 
 
 def test_one_place_keeps_the_order_whoever_runs_the_job(make: Callable[..., Pool]) -> None:
@@ -86,13 +86,13 @@ def test_a_job_of_a_thread_of_ours_counts_and_ends_as_others_do(make: Callable[.
     wait_for(inside)
     ran = threading.Event()
     pool.submit(ran.set)
-    assert pool.is_busy()
+    assert pool.queue
     release.set()
     wait_for(ran)
     own.result()
     with pytest.raises(LookupError):
         pool.run(lambda: {}["x"])
-    assert eventually(lambda: "0 running" in repr(pool))
+    assert eventually(lambda: "0 running" in repr(pool)) and getattr(here, "pool", None) is None
 
 
 def test_who_waits_does_not_count_and_goes_on_beyond_the_cap(make: Callable[..., Pool]) -> None:
@@ -136,11 +136,6 @@ def test_no_job_starts_until_fewer_run_than_may(make: Callable[..., Pool]) -> No
     wait_for(second)
 
 
-def test_waiting_on_any_other_thread_does_nothing() -> None:
-    with waiting():
-        assert getattr(here, "pool", None) is None
-
-
 def test_spawned_jobs_do_not_count(make: Callable[..., Pool]) -> None:
     pool, ran = make(1), threading.Semaphore(0)
     release = hold(pool, 1)
@@ -159,68 +154,64 @@ def test_few_threads_run_many_short_jobs(make: Callable[..., Pool]) -> None:
     assert pool._numbers < 100
 
 
-def test_a_job_that_raises_is_logged_and_hurts_nobody(
-    make: Callable[..., Pool], caplog: pytest.LogCaptureFixture
-) -> None:
-    pool, ran = make(1), threading.Event()
-    pool.submit(lambda: {}["missing"])
-    pool.submit(ran.set)
-    wait_for(ran)
-    assert eventually(lambda: "'missing'" in caplog.text)
-
-
 def test_threads_end_when_they_are_idle_for_long_or_the_pool_is_closed(
     make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def threads() -> List[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name.startswith(f"{pool.name}-")]
+
     monkeypatch.setattr(pool_module, "IDLE_SECONDS", 0.01)
     pool, ran = make(4), threading.Event()
     hold(pool, 3).set()
-    assert eventually(lambda: not threads(pool))
+    assert eventually(lambda: not threads()) and "0 idle" in repr(pool)
     monkeypatch.setattr(pool_module, "IDLE_SECONDS", WAIT)
     release = hold(pool, 2)
-    pool.submit(ran.set)
+    pool.spawn(ran.set)
     wait_for(ran)
+    assert eventually(lambda: "1 idle" in repr(pool))
     pool.close()
     release.set()
-    assert eventually(lambda: not threads(pool))
+    assert eventually(lambda: not threads())
     ran.clear()
     pool.submit(ran.set)  # it may be used again
     wait_for(ran)
 
 
-def threads(pool: Pool) -> List[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith(f"{pool.name}-")]
+def test_a_thread_that_was_idle_for_long_takes_the_job_that_was_just_sent(make: Callable[..., Pool]) -> None:
+    class Late(SimpleQueue):  # type: ignore[type-arg]
+        looks = 0
+
+        def get(self, block: bool = True, timeout: Any = None) -> Any:
+            self.looks += 1
+            if self.looks == 1:
+                raise Empty
+            return super().get(block, timeout)
+
+    pool, ran = make(1), threading.Event()
+    pool._sent = Late()
+    pool.submit(ran.set)
+    wait_for(ran)
 
 
-def test_without_threads_a_job_is_refused_or_waits_for_one_that_there_is(
-    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+def test_without_threads_jobs_wait_for_one_that_there_is(
+    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pool, ran = make(2), threading.Event()
+    pool, ran = make(3), threading.Semaphore(0)
     with no_threads(monkeypatch):
-        with pytest.raises(RuntimeError, match="new thread"):
-            pool.submit(ran.set)
-        with pytest.raises(RuntimeError, match="new thread"):
-            pool.spawn(ran.set)
-    assert not pool.is_busy() and not ran.is_set()
-    go_on, begun = threading.Event(), threading.Event()
-
-    def first() -> None:
-        begun.set()
-        wait_for(go_on)
-        with waiting():  # nobody can be called for the queued one, so this thread takes it later
-            pass
-
-    pool.submit(first)
-    wait_for(begun)
+        pool.spawn(ran.release)
+        pool.submit(ran.release)
+        pool.run(ran.release)
+    assert ran.acquire(timeout=WAIT) and not ran.acquire(blocking=False) and "new thread" in caplog.text
+    pool.submit(ran.release)
+    assert all(ran.acquire(timeout=WAIT) for _ in range(3))
+    held = hold(pool, 1)
     with no_threads(monkeypatch):
-        pool.submit(ran.set)
-        assert pool.is_busy()
-        go_on.set()
-        wait_for(ran)
+        pool.submit(ran.release)
+        held.set()
+        assert ran.acquire(timeout=WAIT)
 
 
-def test_a_fork_begins_without_threads(make: Callable[..., Pool], caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
+def test_a_fork_begins_without_threads(make: Callable[..., Pool]) -> None:
     pool, ran = make(1), threading.Event()
     release = hold(pool, 1)
     pool_module._forked()

@@ -1,19 +1,19 @@
-"""Prompts where the interaction tests do not reach: what registration refuses, and changes."""
+"""Prompts where the interaction tests do not reach: what registration refuses, and what becomes of values."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 import pytest
 
 from minimcp import InvalidParams
-from minimcp.protocol.messages import Request
 from minimcp.server.context import Context
-from minimcp.server.prompts import Prompts
+from minimcp.server.registry import Registry
 from minimcp.types import EmbeddedResource, PromptMessage, Text, TextResourceContents
 
-from .requests import config, exchange, read
+from ..rows import for_each
+from .requests import answered, registry
 
 
 def greet(name: str, ctx: Context, loud: bool = False) -> str:
@@ -21,54 +21,36 @@ def greet(name: str, ctx: Context, loud: bool = False) -> str:
     return f"Hello, {name}!"
 
 
-def prompts(function: Any = greet, told: Any = lambda completes: None, **options: Any) -> Prompts:
-    made = Prompts(config(), told)
-    made.add(function, **options)
+def prompts(function: Any = greet, **options: Any) -> Registry:
+    made = registry()
+    made.add("prompt", function, options)
     return made
 
 
-def got(made: Prompts, name: str, **arguments: Any) -> Any:
-    asked = exchange("prompts/get", {"name": name, "arguments": arguments})
-    return read(made.route_of_get(asked.request).handle(asked))
+def got(made: Registry, name: str, **arguments: Any) -> Any:
+    return answered(made, "prompts/get", {"name": name, "arguments": arguments})
 
 
-def names(made: Prompts) -> List[str]:
-    return [each["name"] for each in read(made.pages.serve(exchange("prompts/list")))["prompts"]]
+async def waits() -> str:
+    return ""
 
 
-def test_what_registration_refuses() -> None:
-    async def waits() -> str:
-        return ""
-
-    def untyped(x) -> str:  # type: ignore[no-untyped-def]
-        return ""
-
-    for function, options, kind, words in (
-        (greet, {"name": 5}, TypeError, "name"),
-        (waits, {}, TypeError, "is async"),
-        (untyped, {}, TypeError, "no annotation"),
-        (greet, {"icons": ["x"]}, TypeError, "icons"),
-        (greet, {"complete": {"nome": []}}, ValueError, "'nome', which is no argument"),
-        (greet, {"complete": {"ctx": []}}, ValueError, "'ctx', which is no argument"),
-        (greet, {"complete": {"name": 5}}, TypeError, "completer of 'name'"),
-    ):
-        made = Prompts(config(), lambda completes: None)
-        with pytest.raises(kind, match=words):
-            made.add(function, **options)  # type: ignore[arg-type]
-        assert made.table.all() == []
+def untyped(x) -> str:  # type: ignore[no-untyped-def]
+    return ""
 
 
-def test_changes_are_told_with_whether_anything_completes() -> None:
-    told: List[bool] = []
-    made = prompts(told=told.append)
-    with pytest.raises(ValueError, match="the prompt 'greet' exists: greet"):
-        made.add(greet)
-    made.add(lambda: "x", name="other", description="Other.")
-    assert names(made) == ["greet", "other"] and told == [True, False], "a bool completes by itself"
-    made.remove("greet")
-    assert names(made) == ["other"] and told == [True, False, False]
-    with pytest.raises(KeyError):
-        made.remove("greet")
+@for_each(("function", "options", "kind", "words"), [
+    (greet, {"name": 5}, TypeError, "name"), (waits, {}, TypeError, "is async"),
+    (untyped, {}, TypeError, "no annotation"), (greet, {"icons": ["x"]}, TypeError, "icons"),
+    (greet, {"complete": {"nome": []}}, ValueError, "'nome', which is no argument"),
+    (greet, {"complete": {"ctx": []}}, ValueError, "'ctx', which is no argument"),
+    (greet, {"complete": {"name": 5}}, TypeError, "completer of 'name'"),
+])
+def test_what_registration_refuses(function: Any, options: Any, kind: Any, words: str) -> None:
+    made = registry()
+    with pytest.raises(kind, match=words):
+        made.add("prompt", function, options)
+    assert not made.prompts.items
 
 
 def test_what_is_said_about_one_without_a_description(caplog: pytest.LogCaptureFixture) -> None:
@@ -79,7 +61,8 @@ def test_what_is_said_about_one_without_a_description(caplog: pytest.LogCaptureF
     assert "description" not in got(prompts(silent), "silent")
     assert "prompt silent has no description" in caplog.text
     assert got(prompts(silent, description="Said."), "silent")["description"] == "Said."
-    assert repr(prompts().table.get("greet")).startswith("<RegisteredPrompt 'greet' = greet (")
+    with pytest.raises(ValueError, match="the prompt 'greet' exists: greet"):
+        prompts().add("prompt", greet, {})
 
 
 def test_messages() -> None:
@@ -113,12 +96,12 @@ def test_optional_arguments() -> None:
         got(made, "ask", count="x")
 
 
-def test_what_names_no_prompt() -> None:
+@for_each(("params", "words"), [
+    ({}, "name is a string"), ({"name": 5}, "name is a string"), ({"name": "x"}, "Unknown prompt: x"),
+    ({"name": "greet", "arguments": []}, "arguments is an object"),
+])
+def test_what_names_no_prompt(params: Any, words: str) -> None:
     made = prompts()
-    for params, words in (
-        ({}, "name is a string"), ({"name": 5}, "name is a string"), ({"name": "x"}, "Unknown prompt: x"),
-        ({"name": "greet", "arguments": []}, "arguments is an object"),
-    ):
-        with pytest.raises(InvalidParams, match=words):
-            made.route_of_get(Request(1, "prompts/get", params))  # type: ignore[arg-type]
-    assert made.route_of_get(Request(1, "prompts/get", {"name": "greet", "arguments": None}))
+    with pytest.raises(InvalidParams, match=words):
+        made.prompts.route(params)
+    assert made.prompts.route({"name": "greet", "arguments": None})

@@ -74,10 +74,10 @@ def lost(client: minimcp.Client, server: Server) -> None:
     assert channel.wait_until_ended(WAIT)
 
 
-def waited_for(client: minimcp.Client) -> None:
-    """Return when a call waits for the next session."""
+def waited_for(client: minimcp.Client, calls: int = 1) -> None:
+    """Return when so many calls wait for the next session."""
     sessions: Any = client._sessions
-    assert eventually(lambda: sessions._changed._waiters)
+    assert eventually(lambda: len(sessions._changed._waiters) == calls)
 
 
 @pytest.fixture(params=[R4, R5])
@@ -129,7 +129,7 @@ def test_many_callers_wait_for_one_beginning(both: Tuple[minimcp.Client, Server]
     lost(client, server)
     server.gate.clear()
     tasks = [Task(client.request, "work") for _ in range(20)]
-    waited_for(client)
+    waited_for(client, 20)
     server.gate.set()
     assert all(task.result()["done"] for task in tasks)
     assert len(server.pipes) == 2 and len(server.sent("work")[1]) == 20
@@ -141,7 +141,7 @@ def test_a_beginning_that_fails(both: Tuple[minimcp.Client, Server]) -> None:
     server.gate.clear()
     server.failing = [OSError("no memory")]
     tasks = [Task(client.request, "work") for _ in range(3)]
-    waited_for(client)
+    waited_for(client, 3)
     server.gate.set()
     for task in tasks:
         with pytest.raises(minimcp.ConnectionFailed, match="could not be started again: no memory"):

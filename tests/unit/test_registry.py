@@ -15,9 +15,8 @@ import minimcp
 from minimcp import CapabilityNotSupported, Context, InvalidParams, MethodNotFound, RpcError, Server
 from minimcp.protocol.lifecycle import LOG_LEVELS, Offer, lacks
 from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
-from minimcp.schema.mismatch import Mismatch
-from minimcp.server.completion import TextHandler
-from minimcp.server.registered import Pages, Registered, Table, annotated, name_of, where
+from minimcp.server.options import annotated, name_of, where
+from minimcp.server.registered import Pages, Registered, Table
 from minimcp.server.registry import Registry
 from minimcp.types import Annotations
 
@@ -36,7 +35,7 @@ def echo(text: str = "") -> str:
 def registry(*, tools: bool = True, **options: Any) -> Registry:
     made = Registry(config(**options), Offer(ALL))
     if tools:
-        made.tools.add(echo)
+        made.add("tool", echo, {})
     return made
 
 
@@ -90,15 +89,15 @@ def test_what_is_declared() -> None:
 
 def test_completions_are_declared_with_the_first_thing_that_completes() -> None:
     made = registry(tools=False)
-    made.prompts.add(echo)
+    made.add("prompt", echo, {})
     assert "completions" not in made.capabilities(BY_NAME[R5])
 
     def flagged(shout: bool = False) -> str:
         """A bool completes by itself."""
         return str(shout)
 
-    made.prompts.add(flagged)
-    made.prompts.remove("flagged")
+    made.add("prompt", flagged, {})
+    made.remove("prompt", "flagged")
     declared = [made.capabilities(BY_NAME[revision]).get("completions") for revision in (R1, R3, R5)]
     assert declared == [None, {}, {}], "what was declared stays so"
 
@@ -129,16 +128,13 @@ def test_a_log_level_is_the_sessions() -> None:
 
 
 def test_how_results_end() -> None:
-    made = config(list_ttl=2, list_cache_scope="public")
-    for name in (R1, R4):
-        result = {"a": 1}
-        assert made.closing(BY_NAME[name]) == "" == made.closing(BY_NAME[name], listed=True)
-        assert made.closed(result, BY_NAME[name]) is result
+    made, older = config(list_ttl=2, list_cache_scope="public"), {"a": 1}
+    assert made.closed(older, BY_NAME[R4]) is older and made.closing[False] == "}"
     newest = BY_NAME[R5]
-    assert json.loads("{" + made.closing(newest)[1:] + "}") == {"resultType": "complete", "_meta": STAMP}
-    assert json.loads("{" + made.closing(newest, listed=True)[1:] + "}") == {
-        "ttlMs": 2000, "cacheScope": "public", "resultType": "complete", "_meta": STAMP,
-    }
+    assert json.loads("{" + made.closing[True][1:]) == {"resultType": "complete", "_meta": STAMP}
+    listed = served(registry(list_ttl=2, list_cache_scope="public"), "tools/list", R5)
+    assert (listed["ttlMs"], listed["cacheScope"], listed["_meta"]) == (2000, "public", STAMP)
+    assert "ttlMs" not in served(registry(list_ttl=2), "tools/list", R4)
     assert made.closed({"a": 1}, newest) == {"resultType": "complete", "a": 1, "_meta": STAMP}
     own = {"resultType": "other", "_meta": {"x": 1, **dict.fromkeys(STAMP, "mine")}}
     assert made.closed(own, newest) == own, "the handler's own members win"
@@ -167,7 +163,7 @@ def test_names_of_methods() -> None:
     @server.method("vendor/thing")
     def first(params: Dict[str, Any]) -> None: ...
 
-    assert repr(server._registry.methods.get("vendor/thing")).startswith("<RegisteredMethod 'vendor/thing' = ")
+    assert repr(server._registry.methods.items["vendor/thing"]).startswith("<RegisteredMethod 'vendor/thing' = ")
     with pytest.raises(ValueError, match=r"the method 'vendor/thing' exists: .*first.*; now .*lambda"):
         server.method("vendor/thing")(lambda params: {})
     assert server.method("vendor/thing", replace=True)(first) is first
@@ -217,25 +213,25 @@ def test_what_methods_get_and_return(revision: str) -> None:
 
 # ------------------------------------------------------------ tables
 
-OURS: List[Any] = []
-THEIRS = config()
+OURS, THEIRS = config(), config()
 
 
 class Thing(Registered):
     """Something with a name; where its function stands is its place."""
 
-    def __init__(self, place: str, name: str = "") -> None:
-        super().__init__(THEIRS, SimpleNamespace(__qualname__=place), SimpleNamespace(name=name), None)  # type: ignore
+    def __init__(self, place: str, name: str) -> None:
+        function: Any = SimpleNamespace(__qualname__=place)
+        super().__init__(THEIRS, function, name, SimpleNamespace(name=name), None, None)
 
-    @property
-    def place(self) -> str:
-        return where(self.function)
+
+def add(to: "Table[Thing]", name: str, place: str, replace: bool = False) -> None:
+    to.add(Thing(place, name), replace=replace)
 
 
 def table(**places: str) -> "Table[Thing]":
-    made: Table[Thing] = Table("thing")
+    made: Table[Thing] = Table("thing", "things")
     for name, place in places.items():
-        made.add(name, Thing(place, name), replace=False)
+        add(made, name, place)
     return made
 
 
@@ -246,39 +242,36 @@ def mount(over: "Table[Thing]", under: "Table[Thing]", prefix: str = "x__") -> N
 
 
 def places(of: "Table[Thing]") -> List[str]:
-    return [each.place for each in of.all()]
+    return [where(each.function) for each in of.items.values()]
 
 
 def test_a_table() -> None:
-    made, first, second = table(), Thing("here"), Thing("there")
-    made.add("a", first, replace=False)
+    made = table(a="here")
     with pytest.raises(ValueError, match="the thing 'a' exists: here; now there"):
-        made.add("a", second, replace=False)
-    assert made.get("a") is first and [made.get(each) for each in ("b", ["a"], None)] == [None] * 3
-    made.add("b", second, replace=True)
-    made.add("a", second, replace=True)
-    assert made.all() == [second, second]
+        add(made, "a", "there")
+    add(made, "b", "there", replace=True)
+    add(made, "a", "there", replace=True)
+    assert places(made) == ["there", "there"]
     made.remove("a")
     with pytest.raises(KeyError, match="Unknown thing: a"):
         made.remove("a")
-    assert made.all() == [second] and made.unknown("B") == "Unknown thing: B, did you mean b?"
+    assert places(made) == ["there"] and made.unknown("B") == "Unknown thing: B, did you mean b?"
 
 
 def test_a_name_is_taken_once_whoever_comes() -> None:
     made = table()
     gate, outcomes, refused = threading.Barrier(8), [], []
 
-    def add(number: int) -> None:
+    def add_all(number: int) -> None:
         gate.wait(WAIT)
         for name in range(50):
             try:
-                made.add(str(name), Thing(f"of {number}"), replace=False)
+                add(made, str(name), f"of {number}")
                 outcomes.append(name)
             except ValueError as error:
                 refused.append(str(error))
-            made.all()
 
-    threads = [threading.Thread(target=add, args=(number,)) for number in range(8)]
+    threads = [threading.Thread(target=add_all, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -289,14 +282,12 @@ def test_a_name_is_taken_once_whoever_comes() -> None:
 def test_a_mounted_table_is_followed() -> None:
     over, under = table(own="o"), table(a="u")
     mount(over, under)
-    thing, original = over.get("x__a"), under.get("a")
-    assert thing is not None and thing.shown.name == "x__a" and thing.middleware == (OURS, THEIRS.middleware)
-    assert original is not None and original.shown.name == "a" and original.middleware == (THEIRS.middleware,)
-    assert thing.route is not original.route
-    over.refresh()
-    assert over.get("x__a") is thing, "one copy, until the thing is replaced"
-    under.add("b", Thing("later", "b"), replace=False)
-    under.add("a", Thing("new", "a"), replace=True)
+    thing, original = over.items["x__a"], under.items["a"]
+    assert thing.shown.name == thing.key == "x__a" and thing.middleware == (OURS.middleware, THEIRS.middleware)
+    assert original.shown.name == original.key == "a" and original.middleware == (THEIRS.middleware,)
+    assert thing.route is not original.route and thing.config is OURS
+    add(under, "b", "later")
+    add(under, "a", "new", replace=True)
     over.refresh()
     assert list(over.items) == ["own", "x__a", "x__b"] and places(over) == ["o", "new", "later"]
     under.remove("a")
@@ -311,33 +302,28 @@ def test_names_may_stay_and_prefixes_add_up() -> None:
     mount(middle, low)
     mount(top, middle, "")
     mount(top, middle, "y__")
-    assert list(top.items) == ["x__a", "y__x__a"] and [each.shown.name for each in top.all()] == ["x__a", "y__x__a"]
-    assert [len(each.middleware) for each in top.all()] == [3, 3]
+    assert list(top.items) == ["x__a", "y__x__a"] == [each.shown.name for each in top.items.values()]
+    assert [len(each.middleware) for each in top.items.values()] == [3, 3]
 
 
 def test_a_clash_is_refused_or_the_earlier_stays(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "minimcp")
-    over, under, last = table(x__a="mine", z="mine"), table(a="theirs"), table(b="last")
+    over, under, last = table(x__a="mine"), table(a="theirs"), table(a="last")
     with pytest.raises(ValueError, match="the thing 'x__a' exists: mine; mounted would be theirs"):
         mount(over, under)
     over.remove("x__a")
     mount(over, under)
-    mount(over, last)
-    with pytest.raises(ValueError, match="the thing 'x__a' exists: theirs; now mine"):
-        over.add("x__a", Thing("mine"), replace=False)
-    over.add("x__a", Thing("mine"), replace=True)
-    under.add("b", Thing("hidden no more"), replace=False)
+    add(over, "x__a", "mine", replace=True)
+    over.mounts.append((last, "x__", OURS))
     for _ in range(2):
         over.refresh()
-    assert places(over) == ["mine", "mine", "hidden no more"]
+    assert places(over) == ["mine"]
     assert caplog.messages == [
-        "two things x__a: mine stays, theirs is hidden",
-        "two things x__b: hidden no more stays, last is hidden",
+        "thing x__a stands for two: mine stays, theirs is hidden",
+        "thing x__a stands for two: mine stays, last is hidden",
     ], "each is told once"
     over.remove("x__a")
-    assert "theirs" in places(over)
-    over.add("x__a", Thing("again"), replace=True)
-    assert len(caplog.records) == 3
+    assert places(over) == ["theirs"]
 
 
 def test_the_same_thing_on_two_ways_is_no_clash(caplog: pytest.LogCaptureFixture) -> None:
@@ -363,8 +349,7 @@ class Listed:
     """A list, and the answers to the method that lists it."""
 
     def __init__(self, size: int, page_size: Optional[int]) -> None:
-        self.table: Any = SimpleNamespace(version=0, items=[Item(n=number) for number in range(size)])
-        self.table.all = lambda: self.table.items
+        self.table: Any = SimpleNamespace(version=0, items={number: Item(n=number) for number in range(size)})
         self.pages, self.config = Pages("things", self.table), config(page_size=page_size)
 
     def page(self, cursor: Any = None, revision: str = R4) -> Any:
@@ -392,7 +377,8 @@ def test_pages_are_made_once_for_each_revision_until_the_list_changes() -> None:
     assert listed.page() == first and Item.looks == 4
     assert listed.page(revision=R1)["things"][0]["in"] == R1 and Item.looks == 8
     assert listed.page(first["nextCursor"])["things"] and Item.looks == 8, "all pages are made at once"
-    del listed.table.items[1:]
+    for number in (1, 2, 3):
+        del listed.table.items[number]
     listed.table.version += 1
     assert len(listed.page()["things"]) == 1
     with pytest.raises(InvalidParams):
@@ -415,7 +401,7 @@ def test_a_cursor_of_somebody_else(cursor: Any) -> None:
 
 def test_names_and_places() -> None:
     assert name_of(echo, None, "thing") == "echo" and name_of(echo, "other", "thing") == "other"
-    for function, name, said in ((5, None, "a thing needs a name"), (echo, 5, "the name of a thing is text, not 5")):
+    for function, name, said in ((5, None, "has no name: say name="), (echo, 5, "the name of a thing is text, not 5")):
         with pytest.raises(TypeError, match=said):
             name_of(function, name, "thing")
     assert where(echo).startswith("echo (") and "test_registry.py:" in where(echo)
@@ -442,20 +428,20 @@ def test_what_a_client_lacks() -> None:
         assert error.data == {"requiredCapabilities": needed} and name in str(error) and "thing 'x'" in str(error)
 
 
-def handler(function: Any = echo, **options: Any) -> TextHandler:
-    return TextHandler(function, "thing 'x'", content_types=(), **options)
-
-
 def test_a_handler_needs_what_it_requires() -> None:
-    def told(count: int, ctx: Context) -> Any:
+    def told(count: int, ctx: Context) -> str:
         """Tell."""
-        return count, ctx.method
+        return f"{count} {ctx.method}"
 
-    asked = exchange("prompts/get", capabilities={"sampling": {"tools": {}}, "roots": {}})
-    made = handler(told, requires=["roots", "sampling.tools"])
-    assert made.call(Context(asked), asked.peer, made.arguments({"count": "5"})) == (5, "prompts/get")
-    for lacking in ("elicitation", ["roots", "elicitation"]):
-        with pytest.raises(CapabilityNotSupported, match="thing 'x' needs a client with elicitation"):
-            handler(told, requires=lacking).call(Context(asked), asked.peer, {"count": 5})
-    with pytest.raises(Mismatch, match="cuont"):
-        made.arguments({"cuont": "5"})
+    made, capabilities = registry(tools=False), {"sampling": {"tools": {}}, "roots": {}}
+    needs = {"able": ["roots", "sampling.tools"], "one": "elicitation", "two": ["roots", "elicitation"]}
+    for name, requires in needs.items():
+        made.add("prompt", told, {"name": name, "requires": requires})
+    asked = exchange("prompts/get", {"name": "able", "arguments": {"count": "5"}}, capabilities=capabilities)
+    found = read(made.route(asked.request, asked.peer).handle(asked))
+    assert found["messages"][0]["content"]["text"] == "5 prompts/get"
+    for name, lacking in (("one", "elicitation"), ("two", "roots")):
+        with pytest.raises(CapabilityNotSupported, match=f"prompt '{name}' needs a client with {lacking}"):
+            served(made, "prompts/get", name=name, arguments={"count": "5"})
+    with pytest.raises(InvalidParams, match="cuont"):
+        served(made, "prompts/get", name="able", arguments={"cuont": "5"})

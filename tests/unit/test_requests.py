@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
@@ -16,8 +16,6 @@ from minimcp.engine.requests import (
     CancelToken,
     IncomingRequest,
     NotificationQueue,
-    PendingCall,
-    RequestCap,
     Route,
     RunningRequests,
     Sink,
@@ -41,16 +39,14 @@ from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 from ..scripted import RecordingOutlet, Task, wait_for
 from ..support import WAIT, eventually
 
-# ------------------------------------------------------------ cancel tokens
-
 
 def test_a_token_calls_each_callback_once_and_goes_on_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     token, called = CancelToken(), []
     token.on_cancel(lambda: called.append(1))
     token.on_cancel(lambda: {}["missing"])
+    token.on_cancel(lambda: forget())
     forget = token.on_cancel(lambda: called.append(2))
     token.on_cancel(lambda: called.append(3))
-    forget()
     assert repr(token) == "<CancelToken open>" and not token.cancelled
     token.cancel("enough")
     token.cancel("again")
@@ -101,10 +97,8 @@ def test_each_call_has_an_id_of_its_own_and_gets_its_own_answer(wire: Wire) -> N
     assert len(set(ids)) == 3 and wire.calls.new_id() not in ids and len(wire.calls) == 3
     for call in reversed(calls):
         assert wire.calls.settle(call.id, {"n": call.id}) and not wire.calls.settle(call.id, {"twice": 1})
-        assert call.ended and not call.failed and "ended" in repr(call)
-    assert [wire.calls.wait(call, NEVER) for call in calls] == [{"n": id} for id in ids]
-    assert wire.calls.wait(calls[0], NEVER) == {"n": ids[0]} and len(wire.calls) == 0
-    assert wire.calls.find(ids[0]) is None and wire.posted == []
+    assert [wire.calls.wait(call, NEVER) for call in [*calls, calls[0]]] == [{"n": id} for id in [*ids, ids[0]]]
+    assert wire.calls.find(ids[0]) is wire.calls.find([1]) is None and wire.posted == [] and len(wire.calls) == 0
 
 
 def test_an_error_is_returned_and_an_exception_raised_anew(wire: Wire) -> None:
@@ -120,12 +114,13 @@ def test_an_error_is_returned_and_an_exception_raised_anew(wire: Wire) -> None:
 
 def test_progress_comes_in_order_on_the_waiting_thread_before_the_return(wire: Wire) -> None:
     seen: List[Any] = []
-    call = wire.calls.start("work", no_params, lambda item: seen.append((item, threading.get_ident())))
+    call = wire.calls.start("work", no_params, lambda item: seen.append((item["n"], threading.get_ident())))
     deaf = wire.calls.start("work", no_params)
-    deaf.put("dropped")
+    assert wire.calls.progress({"progressToken": deaf.id}) is deaf
+    assert wire.calls.progress({"progressToken": 99}) is wire.calls.progress({"progressToken": [1]}) is None
     for number in range(5):
-        call.put(number)
-    call.wake()
+        wire.calls.progress({"progressToken": call.id, "n": number})
+    call.queue.put(None)
     wire.calls.settle(call.id, {})
     wire.calls.settle(deaf.id, {})
     assert wire.calls.wait(call, NEVER) == wire.calls.wait(deaf, NEVER) == {}
@@ -151,6 +146,20 @@ def test_a_timeout_names_what_was_called_and_is_told_once(wire: Wire, method: st
     assert told == ([call.id] if method == "tools/call" else [])
 
 
+def test_a_wait_goes_on_until_the_deadline_has_come(wire: Wire) -> None:
+    class Early(Deadline):
+        looks = 0
+
+        def wait(self) -> float:
+            self.looks += 1
+            if self.looks == 3:
+                wire.calls.settle(call.id, {})
+            return 0.0
+
+    call = wire.calls.start("work", no_params)
+    assert wire.calls.wait(call, Early(None)) == {}
+
+
 def test_a_call_is_cancelled_with_a_reason_on_one_line(wire: Wire) -> None:
     call = wire.calls.start("work", no_params)
     waiting = Task(wire.calls.wait, call, NEVER)
@@ -158,14 +167,6 @@ def test_a_call_is_cancelled_with_a_reason_on_one_line(wire: Wire) -> None:
     with pytest.raises(Cancelled, match="why\nnot"):
         waiting.result()
     assert [line["params"] for line in wire.posted] == [{"requestId": call.id, "reason": "why\\nnot"}]
-
-
-def test_a_thread_that_waits_by_other_means_ends_a_call_that_is_late(wire: Wire) -> None:
-    call = wire.calls.start("work", no_params)
-    call.deadline = Deadline(0)
-    wire.calls.end_late(call)
-    with pytest.raises(RequestTimeout, match="work: no answer within 0 s"):
-        wire.calls.wait(call, NEVER)
 
 
 def test_what_cannot_be_sent_leaves_nothing_behind(wire: Wire) -> None:
@@ -183,59 +184,41 @@ def test_what_cannot_be_sent_leaves_nothing_behind(wire: Wire) -> None:
 
 def test_without_room_before_the_deadline_a_call_times_out_unsent(wire: Wire) -> None:
     wire.room = False
-    call = wire.calls.start("work", no_params, deadline=Deadline(0))
-    with pytest.raises(RequestTimeout):
-        wire.calls.wait(call, NEVER)
+    for call in wire.calls.start_all([("work", no_params)] * 2, deadline=Deadline(0)):
+        with pytest.raises(RequestTimeout, match="work: no answer within 0 s"):
+            wire.calls.wait(call, NEVER)
     assert wire.posted == []
-
-
-def test_many_are_sent_in_few_writes(wire: Wire) -> None:
-    writes: List[int] = []
-    send = wire.send
-    wire.calls._send = lambda lines, deadline: bool(writes.append(lines.count(b"\n"))) or send(lines, deadline)
-    calls = wire.calls.start_all([("work", no_params)] * 100)
-    assert writes == [64, 36] and [line["id"] for line in wire.sent] == [call.id for call in calls]
 
 
 def test_the_loss_ends_all_and_refuses_new_ones_with_one_cause(wire: Wire) -> None:
     calls = [wire.calls.start(method, no_params) for method in ("work", "initialize")]
-    assert wire.calls.cause is None
+    other_lines: List[bytes] = []
+    other = wire.calls.through(lambda line, deadline: bool(other_lines.append(line)) or True, other_lines.append)
+    calls.append(other.start("other", no_params))
+    assert wire.calls.cause is None and len(other) == len({call.id for call in calls}) == 3 and len(other_lines) == 1
     told = wire.calls.close(ConnectionLost("first"))
-    assert [json.loads(line)["params"]["requestId"] for line in told.splitlines()] == [calls[0].id]
+    assert [json.loads(line)["params"]["requestId"] for line in told.splitlines()] == [calls[0].id, calls[2].id]
     assert wire.calls.close(ConnectionLost("second")) == b""
-    for act in (lambda: wire.calls.wait(calls[0], NEVER), lambda: wire.calls.start("work", no_params)):
+    for act in (lambda: wire.calls.wait(calls[0], NEVER), lambda: wire.calls.start("work", no_params),
+                lambda: other.wait(calls[2], NEVER)):  # fmt: skip
         with pytest.raises(ConnectionLost, match="first"):
             act()
-    assert str(wire.calls.cause) == "first" and not wire.calls.end(calls[1], Cancelled("late"))
+    assert str(other.cause) == "first" and not wire.calls.end(calls[1], Cancelled("late"))
     assert wire.posted == []
 
 
-def test_calls_that_go_other_ways_share_ids_and_the_loss(wire: Wire) -> None:
-    lines: List[bytes] = []
-    other = Calls("other", lambda line, deadline: bool(lines.append(line)) or True, lines.append, beside=wire.calls)
-    first, second = wire.calls.start("a", no_params), other.start("b", no_params)
-    assert first.id != second.id and len(wire.calls) == len(other) == 2
-    assert wire.calls.settle(second.id, {"fine": 1}) and other.wait(second, NEVER) == {"fine": 1}
-    wire.calls.close(ConnectionLost("gone"))
-    assert other.cause is wire.calls.cause
-
-
-def test_all_of_several_are_waited_for_and_the_first_failure_ends_the_wait(wire: Wire) -> None:
+def test_the_first_of_a_group_that_fails_ends_the_wait(wire: Wire) -> None:
     requests = [("a", no_params), ("b", no_params), ("c", no_params)]
     calls = wire.calls.start_all(requests)
-    waiting = Task(wire.calls.wait_all, calls, Deadline(WAIT))
-    for call in calls:
-        call.wake()
-        wire.calls.settle(call.id, {"n": call.id})
-    assert waiting.result() == [{"n": call.id} for call in calls]
-    calls = wire.calls.start_all(requests)
-    waiting = Task(wire.calls.wait_all, calls, NEVER)
+    waiting = Task(lambda: wire.calls.wait(calls[0], Deadline(WAIT), group=calls))
     failure = Failure(calls[1].id, -1, "no")
+    wire.calls.settle(calls[2].id, {})
     wire.calls.settle(calls[1].id, failure)
     assert waiting.result() is failure
     calls = wire.calls.start_all(requests)
-    with pytest.raises(RequestTimeout):
-        wire.calls.wait_all(calls, Deadline(0.01))
+    wire.calls.settle(calls[1].id, failure)
+    wire.calls.settle(calls[0].id, {"n": 1})
+    assert wire.calls.wait(calls[0], NEVER) == {"n": 1}  # of no group
 
 
 def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
@@ -244,10 +227,10 @@ def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
     waits = [Task(wire.calls.wait, call, deadline) for call, deadline in zip(calls, (shared, shared, NEVER))]
     assert eventually(lambda: [call.deadline for call in calls] == [shared, shared, NEVER])
     resume = wire.calls.pause_all()
-    assert shared.paused and not own.paused
+    assert shared._pauses == 1 and not own._pauses and not NEVER._pauses
     resume()
     resume()
-    assert not shared.paused
+    assert not shared._pauses
     for wait in waits[:2]:
         with pytest.raises(RequestTimeout):
             wait.result()
@@ -258,17 +241,14 @@ def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
 # ------------------------------------------------------------ the peer's requests
 
 
-def route(handle: Callable[[IncomingRequest], Any], **options: Any) -> Route:
-    return Route(handle, **options)
-
-
 def incoming(
     sink: Sink, handle: Callable[[IncomingRequest], Any] = lambda request: {}, *, id: Any = 1,
     method: str = "tools/call", revision: Any = NEWEST_HANDSHAKE, size: int = 10, immediate: bool = False,
-    **params: Any,
+    batch: Optional[Batch] = None, **params: Any,
 ) -> IncomingRequest:
     """A request that is taken in."""
-    request = IncomingRequest(Request(id, method, params), Peer(revision), Route(handle, immediate), sink, size)
+    message, route = Request(id, method, params), Route(handle, immediate)
+    request = IncomingRequest(message, Peer(revision), route, sink, size, batch=batch)
     sink.requests.add(request)
     return request
 
@@ -277,19 +257,19 @@ def answers(sink: RecordingOutlet) -> List[Any]:
     return [json.loads(line) for line, _ in sink.answers]
 
 
-def test_a_handler_runs_and_its_result_is_the_one_answer() -> None:
+def test_a_request_runs_once_and_is_answered_once() -> None:
     sink, seen = RecordingOutlet(), []
     request = incoming(sink, lambda request: seen.append(current_request()) or {"n": 1})
     text = incoming(sink, lambda request: '{"made":"before"}', id="b", immediate=True)
     request.run()
     text.run()
-    assert seen == [request] and current_request() is None and request.finished
+    assert seen == [request] and current_request() is None and request.finished and "finished" in repr(request)
     assert answers(sink) == [
         {"jsonrpc": "2.0", "id": 1, "result": {"n": 1}}, {"jsonrpc": "2.0", "id": "b", "result": {"made": "before"}},
     ]  # fmt: skip
     assert [wait for _, wait in sink.answers] == [True, False]
     assert not sink.respond(request, b"late\n") and len(sink.requests) == 0
-    assert "finished" in repr(request) and sink.requests.wait_until_empty(Deadline(0))
+    assert sink.requests.wait_until_empty(Deadline(0))
 
 
 def test_what_a_handler_raises_is_an_error_on_the_wire(caplog: pytest.LogCaptureFixture) -> None:
@@ -301,9 +281,11 @@ def test_what_a_handler_raises_is_an_error_on_the_wire(caplog: pytest.LogCapture
 
         request = incoming(sink, fail, id=number)
         request.run()
-    first, second, third, _ = [answer["error"] for answer in answers(sink)]
-    assert first == {"code": -5, "message": "no"} and second["data"] == [1]
+    incoming(sink, fail, id=9).refuse(InternalError("full"))
+    first, second, third, _, refused = [answer["error"] for answer in answers(sink)]
+    assert first == {"code": -5, "message": "no"} and second["data"] == [1] and refused["message"] == "full"
     assert "secret" not in third["message"] and "'secret'" in caplog.text and request.interrupted
+    assert [wait for _, wait in sink.answers] == [True] * 4 + [False] and sink.requests.wait_until_empty(Deadline(0))
 
 
 def test_an_answer_that_is_too_long_becomes_an_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -327,19 +309,23 @@ def test_ids_are_compared_with_their_type_and_free_again_after_the_answer() -> N
 
 
 def test_so_many_run_at_once_on_all_connections_of_a_server() -> None:
-    cap = RequestCap(1)
-    sinks = [RecordingOutlet(), RecordingOutlet()]
+    cap, sinks = threading.Semaphore(1), [RecordingOutlet(), RecordingOutlet()]
     for sink in sinks:
-        sink.requests = RunningRequests(Limits(), cap)
+        sink.requests = RunningRequests(Limits(requests=1, backlog_bytes=10), cap)
     first, second = incoming(sinks[0]), incoming(sinks[1])
-    assert sinks[0].requests.begin(first) is sinks[0].requests.begin(first) is None
+    sinks[0].requests.begin(first)
+    sinks[0].requests.begin(first)
+    assert sinks[0].requests.running == 1
     second.run()
     assert "more than 1 requests run already" in answers(sinks[1])[0]["error"]["message"]
     incoming(sinks[1], id=2, immediate=True).run()
     assert "result" in answers(sinks[1])[1]
     first.run()
     incoming(sinks[1]).run()
-    assert "result" in answers(sinks[1])[2] and RequestCap(None).take() is None
+    assert "result" in answers(sinks[1])[2]
+    own = RecordingOutlet(requests=None)
+    incoming(own).run()
+    assert "result" in answers(own)[0]
 
 
 @pytest.mark.requirement("CANC-08", "M:CAN-9")
@@ -350,7 +336,7 @@ def test_a_cancelled_request_is_not_answered_and_the_reason_is_logged(
     caplog.set_level("INFO")
     sink = RecordingOutlet()
     request = incoming(sink, id=7)
-    sink.requests.cancel(7, reason)
+    sink.requests.cancel({"requestId": 7, "reason": reason})
     request.run()
     assert request.cancelled and request.reason == reason and sink.answers == [] and "cancelled" in repr(request)
     assert [record.getMessage() for record in caplog.records] == [f"<-- cancelled tools/call 7: {shown}"]
@@ -359,8 +345,8 @@ def test_a_cancelled_request_is_not_answered_and_the_reason_is_logged(
 def test_what_is_unknown_or_opens_a_session_is_not_cancelled() -> None:
     sink = RecordingOutlet()
     request = incoming(sink, method="initialize")
-    sink.requests.cancel(1, None)
-    sink.requests.cancel(2, None)
+    for id in (1, 2, [1]):
+        sink.requests.cancel({"requestId": id, "reason": 5})
     request.run()
     assert not request.cancelled and "result" in answers(sink)[0]
 
@@ -383,12 +369,13 @@ def test_a_drain_waits_for_what_runs_and_an_abandoned_one_for_nothing() -> None:
     release.set()
     assert draining.result() and len(answers(sink)) == 1
     running.result()
-    left = incoming(sink)
+    left, other = incoming(sink), incoming(sink, id=2)
+    CancelToken.on_cancel(left, lambda: sink.respond(other, b'{"other":1}\n'))
     draining = Task(sink.requests.wait_until_empty, NEVER)
     sink.requests.abandon("the connection has ended")
-    assert draining.result() and left.cancelled
+    assert draining.result() and left.cancelled and not other.cancelled
     left.run()
-    assert len(sink.answers) == 1
+    assert len(sink.answers) == 2
     sink.requests.renew_in_fork()
     assert len(sink.requests) == 0
 
@@ -397,7 +384,7 @@ def test_an_answer_that_comes_later_needs_no_thread() -> None:
     sink = RecordingOutlet()
     request = incoming(sink, lambda request: LATER)
     request.run()
-    assert sink.answers == [] and len(sink.requests) == 1 and not request.finished
+    assert sink.answers == [] and len(sink.requests) == 1 and not request.finished and "open" in repr(request)
     assert sink.respond(request, b'{"late":1}\n', False) and sink.answers == [(b'{"late":1}\n', False)]
     assert sink.requests.wait_until_empty(Deadline(0))
 
@@ -435,30 +422,10 @@ def test_progress_that_was_asked_for_and_increases() -> None:
     request.run()
     request.progress(10, None, None)
     assert len(sink.lines) == 2
-    silent = incoming(sink, id=2, _meta={"progressToken": [1]})
-    silent.progress(1, None, None)
+    incoming(sink, id=2, _meta={"progressToken": [1]}).progress(1, None, None)
     old = incoming(sink, id=3, revision=BY_NAME["2024-11-05"], _meta={"progressToken": 3})
     old.progress(1, None, "no words then")
-    assert json.loads(sink.lines[2])["params"] == {"progressToken": 3, "progress": 1}
-
-
-def test_a_report_that_waits_for_the_peer_keeps_nothing_else_of_the_handler_waiting() -> None:
-    """Review 7.2: a question from another thread of the handler stood behind it."""
-    sink, stuck, release = RecordingOutlet(), threading.Event(), threading.Event()
-
-    def send(line: bytes) -> None:
-        stuck.set()
-        wait_for(release)
-
-    sink.send = send  # type: ignore[method-assign]
-    request = incoming(sink, _meta={"progressToken": 1})
-    reporting = Task(request.progress, 1, None, None)
-    wait_for(stuck)
-    with pytest.raises(CapabilityNotSupported):
-        Task(request.ask, [("roots/list", {})], 1).result()
-    request.cancel()
-    release.set()
-    reporting.result()
+    assert [json.loads(line)["params"] for line in sink.lines[2:]] == [{"progressToken": 3, "progress": 1}]
 
 
 class Asking(RecordingOutlet):
@@ -468,7 +435,7 @@ class Asking(RecordingOutlet):
         super().__init__()
         self.wire = Wire()
 
-    def calls(self) -> Calls:
+    def asking(self) -> Calls:
         return self.wire.calls
 
 
@@ -480,22 +447,29 @@ def test_questions_are_all_sent_before_the_first_answer_is_waited_for() -> None:
     for line in sink.wire.sent:
         sink.wire.calls.settle(line["id"], {"of": line["method"]})
     assert asking.result() == [{"of": "roots/list"}, {"of": "elicitation/create"}] and request.ask([], 1) == []
+    request.run()
+    with pytest.raises(RuntimeError, match="tools/call is answered already"):
+        request.ask([("roots/list", {})], 1)
 
 
 @pytest.mark.requirement("CANC-04", "M:CAN-10")
-@pytest.mark.parametrize("how", ["cancelled", "refused", "late", "before"])
+@pytest.mark.parametrize("how", ["cancelled", "refused", "late", "before", "between"])
 def test_questions_that_nobody_needs_any_more_are_withdrawn(how: str) -> None:
     sink = Asking()
     request = incoming(sink)
     request.timeout = Timeout(WAIT, lambda: None)
+    send = sink.wire.calls._send
     if how == "before":
         request.cancel("never mind")
+    elif how == "between":  # the check and the sending
+        sink.wire.calls._send = lambda line, deadline: bool(request.cancel("never mind")) or send(line, deadline)
+    asking = Task(request.ask, [("roots/list", {}), ("roots/list", {})], 0.01 if how == "late" else None)
+    if how in ("before", "between"):
         with pytest.raises(Cancelled, match="never mind"):
-            request.ask([("roots/list", {})], WAIT)
-        assert sink.wire.sent == []
+            asking.result()
+        assert len(sink.wire.posted) == len(sink.wire.sent) == (0 if how == "before" else 2)
         request.timeout.stop()
         return
-    asking = Task(request.ask, [("roots/list", {}), ("roots/list", {})], 0.01 if how == "late" else None)
     assert eventually(lambda: len(sink.wire.sent) == 2)
     first, second = [line["id"] for line in sink.wire.sent]
     if how == "refused":
@@ -503,55 +477,49 @@ def test_questions_that_nobody_needs_any_more_are_withdrawn(how: str) -> None:
         assert asking.result().message == "no"
     else:
         if how == "cancelled":
-            assert request.timeout.paused
+            assert request.timeout._pauses
             request.cancel()
         with pytest.raises(Cancelled if how == "cancelled" else RequestTimeout):
             asking.result()
     told = [line["params"]["requestId"] for line in sink.wire.posted]
-    assert sorted(told) == ([second] if how == "refused" else [first, second]) and not request.timeout.paused
+    assert sorted(told) == ([second] if how == "refused" else [first, second]) and not request.timeout._pauses
     request.timeout.stop()
 
 
-def test_a_cancellation_between_the_check_and_the_sending() -> None:
-    sink = Asking()
-    request = incoming(sink)
-    send = sink.wire.calls._send
-    sink.wire.calls._send = lambda line, deadline: bool(request.cancel("now")) or send(line, deadline)
-    with pytest.raises(Cancelled, match="now"):
-        request.ask([("roots/list", {})], WAIT)
-
-
-def test_nothing_is_asked_for_a_request_that_is_answered() -> None:
-    sink = Asking()
-    request = incoming(sink)
-    request.run()
-    with pytest.raises(RuntimeError, match="tools/call is answered already"):
-        request.ask([("roots/list", {})], 1)
+def test_a_report_that_waits_for_the_peer_keeps_nothing_else_of_the_handler_waiting() -> None:
+    sink, stuck, release = RecordingOutlet(), threading.Event(), threading.Event()
+    sink.send = lambda line: (stuck.set(), wait_for(release))  # type: ignore[method-assign]
+    request = incoming(sink, _meta={"progressToken": 1})
+    reporting = Task(request.progress, 1, None, None)
+    wait_for(stuck)
+    with pytest.raises(CapabilityNotSupported):
+        Task(request.ask, [("roots/list", {})], 1).result()
+    request.cancel()
+    release.set()
+    reporting.result()
 
 
 def test_sleep_ends_with_its_time_or_with_the_request() -> None:
-    sink = RecordingOutlet()
-    request = incoming(sink)
+    request = incoming(RecordingOutlet())
     request.sleep(0.01)
+    assert not request._callbacks
     sleeping = Task(request.sleep, WAIT)
     assert eventually(lambda: request._callbacks)
     request.cancel("enough")
     with pytest.raises(Cancelled, match="enough"):
         sleeping.result()
-    assert not request._callbacks
 
 
-def test_on_cancel_runs_on_a_thread_of_its_own_and_withdraw_at_once() -> None:
+def test_on_cancel_runs_on_a_thread_of_its_own() -> None:
     sink, called = RecordingOutlet(), []
     request = incoming(sink)
-    request.withdraw = lambda: called.append("withdrawn")
     request.on_cancel(lambda: called.append("told"))
     request.cancel()
     request.on_cancel(lambda: called.append("late"))
-    assert called == ["withdrawn"]
+    assert called == []
     for job in sink.aside:
         job()
-    assert called == ["withdrawn", "told", "late"]
+    assert called == ["told", "late"]
 
 
 def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
@@ -568,52 +536,27 @@ def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
 # ------------------------------------------------------------ arrays and notifications
 
 
-def array(sink: RecordingOutlet, *requests: Any, lines: Any = ()) -> Batch:
-    return Batch(sink, list(lines), list(requests))
-
-
 @pytest.mark.requirement("BATCH-05")
 def test_the_answers_of_an_array_leave_together_when_all_are_there() -> None:
-    sink = RecordingOutlet()
-    batch = array(sink, 1, 2, 3, lines=[b'{"refused":1}\n'])
-    first, second = incoming(batch), incoming(batch, id=2)
-    batch.refuse(3, b'{"refused":3}\n')
+    sink = RecordingOutlet(message_bytes=160)
+    batch = Batch(sink, [b'{"refused":1}\n'], [1, 2, 3, 4, 5])
+    first, second = incoming(sink, batch=batch), incoming(sink, id=2, batch=batch)
+    stream = incoming(sink, lambda request: LATER, id=4, batch=batch)
+    long = incoming(sink, lambda request: {"x": "y" * 100}, id=5, batch=batch)
+    batch.add(3, b'{"refused":3}\n')
     first.run()
+    stream.run()
+    sink.requests.cancel({"requestId": 4})  # it is not waited for
     batch.complete()
-    assert sink.answers == [] and batch.root is sink and sink.root is sink
+    long.run()
+    assert sink.answers == []
     second.run()
     (whole,) = answers(sink)
-    assert [line.get("id", line.get("refused")) for line in whole] == [1, 3, 1, 2]
-    batch.refuse(3, b"late\n")
+    assert [line.get("id", line.get("refused")) for line in whole] == [1, 3, 1, 5, 2]
+    assert "ask for less" in whole[3]["error"]["message"]
+    batch.add(3, b"late\n")
+    Batch(sink, [], []).complete()  # of nothing but notifications
     assert len(sink.answers) == 1
-
-
-def test_an_array_does_not_wait_for_a_request_that_is_cancelled() -> None:
-    sink = RecordingOutlet()
-    batch = array(sink, 1, 2)
-    request, stream = incoming(batch), incoming(batch, lambda request: LATER, id=2)
-    stream.run()
-    request.run()
-    batch.complete()
-    assert sink.answers == []
-    sink.requests.cancel(2, None)
-    assert [[line["id"] for line in whole] for whole in answers(sink)] == [[1]]
-
-
-def test_an_array_of_nothing_but_notifications_is_not_answered() -> None:
-    sink = RecordingOutlet()
-    array(sink).complete()
-    assert sink.answers == []
-
-
-def test_an_array_goes_where_its_sink_goes() -> None:
-    sink = Asking()
-    batch = Batch(sink, [], [1])
-    batch.send(b"x")
-    batch.post(b"y")
-    batch.spawn(print)
-    assert (sink.lines, sink.works, sink.aside) == ([b"x"], [b"y"], [print])
-    assert batch.calls() is sink.wire.calls and batch.closing_message(1) is None and not batch.release(1)
 
 
 def test_why_an_array_is_refused_whole() -> None:
@@ -649,9 +592,5 @@ def test_what_a_sink_does_not_say() -> None:
         with pytest.raises(NotImplementedError):
             act()
     with pytest.raises(CapabilityNotSupported):
-        sink.calls()
+        sink.asking()
     assert not sink.release(1) and sink.closing_message(1) is None
-
-
-def test_a_pending_call_shows_itself() -> None:
-    assert repr(PendingCall(1, "work")) == "<PendingCall 1 work waiting>"

@@ -12,13 +12,13 @@ import pytest
 
 from minimcp import InvalidParams, ResourceAccessDenied, ResourceNotFound
 from minimcp.errors import error_from_peer
-from minimcp.protocol.messages import Request
 from minimcp.server.context import Context
-from minimcp.server.resources import LONGEST_MATCHED, Resources, with_type
+from minimcp.server.registry import Registry
+from minimcp.server.resources import LONGEST_MATCHED, with_type
 from minimcp.types import BlobResourceContents, Icon, ReadResourceResult, Text, TextResourceContents
 
 from ..answering import R1, R4
-from .requests import config, exchange, read
+from .requests import answered, exchange, registry
 
 
 def text() -> str:
@@ -31,28 +31,27 @@ def of_city(city: str) -> str:
     return city
 
 
-def resources(*registered: Any, told: Any = lambda completes: None, **options: Any) -> Resources:
-    made = Resources(config(**options), told)
+def resources(*registered: Any) -> Registry:
+    made = registry()
     for function, uri in registered:
-        made.add(function, uri)
+        made.add("resource", function, {}, uri)
     return made
 
 
-def got(made: Resources, uri: Any, revision: str = R4) -> Any:
-    asked = exchange("resources/read", {"uri": uri}, revision=revision, of=made._config)
-    return read(made.route_of_read(asked.request).handle(asked))
+def got(made: Registry, uri: Any, revision: str = R4) -> Any:
+    return answered(made, "resources/read", {"uri": uri}, revision=revision)
 
 
-def said(made: Resources, uri: str) -> Any:
+def said(made: Registry, uri: str) -> Any:
     return got(made, uri)["contents"][0]["text"]
 
 
-def uris(made: Resources) -> List[str]:
-    return [each["uri"] for each in read(made.pages.serve(exchange("resources/list", of=made._config)))["resources"]]
+def uris(made: Registry) -> List[str]:
+    return [each["uri"] for each in answered(made, "resources/list")["resources"]]
 
 
-def count(made: Resources) -> int:
-    return len(made.table.all()) + len(made.templates.all())
+def count(made: Registry) -> int:
+    return len(made.resources.table.items) + len(made.resources.templates.items)
 
 
 @pytest.mark.requirement("RES-19", "RES-20", "M:RES-6", "M:RES-10")
@@ -96,7 +95,7 @@ def test_what_registration_refuses() -> None:
     ):
         made = resources()
         with pytest.raises(kind, match=words):
-            made.add(function, uri, **options)  # type: ignore[arg-type]
+            made.add("resource", function, options, uri)
         assert count(made) == 0
 
 
@@ -107,11 +106,11 @@ def test_a_uri_is_taken_once() -> None:
         (of_city, "a:{city}", "the resource template 'a:{city}' exists"),
     ):
         with pytest.raises(ValueError, match=words):
-            made.add(function, uri)
-        made.add(function, uri, replace=True)
-    made.add(text, "a:B")
+            made.add("resource", function, {}, uri)
+        made.add("resource", function, {"replace": True}, uri)
+    made.add("resource", text, {}, "a:B")
     assert count(made) == 3 and uris(made) == ["a:b", "a:B"]
-    assert repr(made._find("a:b")[0]).startswith("<Readable 'text' = text (")
+    assert repr(made.resources._find("a:b")).startswith("<Readable 'a:b' = text (")
 
 
 def of_number(number: int) -> str:
@@ -138,10 +137,10 @@ def test_a_template_that_would_never_be_read_is_refused_and_both_places_are_name
     made = resources(first)
     places = [f"{function.__name__} .*{function.__code__.co_firstlineno}" for function, _ in (first, second)]
     with pytest.raises(ValueError, match=f"matches nothing that .* does not match before: {'.*; now '.join(places)}"):
-        made.add(*second)
+        made.add("resource", second[0], {}, second[1])
     assert count(made) == 1
-    made.add(*second, replace=True)
-    made.add(*first, replace=True)
+    for function, uri in (second, first):
+        made.add("resource", function, {"replace": True}, uri)
 
 
 @pytest.mark.parametrize(
@@ -154,29 +153,23 @@ def test_a_template_that_takes_what_the_first_leaves_is_taken(first: Any, second
 
 
 @pytest.mark.requirement("RES-12", "RES-02")
-def test_changes_are_told_and_lists_made_anew() -> None:
-    told: List[bool] = []
-    made = resources(told=told.append)
-    made.add(text, "a:b")
-    made.add(of_city, "a:{city}", complete={"city": ["Oslo"]})
-    assert told == [False, True] and uris(made) == ["a:b"]
-    made.remove("a:b")
-    made.remove("a:{city}")
-    assert told == [False, True, False, False] and uris(made) == []
+def test_lists_are_made_anew() -> None:
+    made = resources((text, "a:b"), (of_city, "a:{city}"))
+    assert uris(made) == ["a:b"]
+    made.remove("resource", "a:b")
+    made.remove("resource", "a:{city}")
+    assert uris(made) == [] and count(made) == 0
     for gone in ("a:b", "a:{city}", "a:Oslo"):
         with pytest.raises(KeyError):
-            made.remove(gone)
+            made.remove("resource", gone)
 
 
 def test_what_is_said_about_one_without_a_description(caplog: pytest.LogCaptureFixture) -> None:
-    def silent() -> str:
-        return ""
-
     caplog.set_level(logging.WARNING, "minimcp")
-    made = resources((silent, "a:b"))
-    assert "resource a:b has no description" in caplog.text and uris(made) == ["a:b"]
-    made.add(silent, "a:c", description="Said.")
-    assert len(caplog.records) == 1
+    made = registry()
+    made.add("resource", lambda: "", {"name": "silent"}, "a:b")
+    made.add("resource", lambda: "", {"name": "told", "description": "Said."}, "a:c")
+    assert caplog.messages == ["resource a:b has no description: a model has only its name to go by"]
 
 
 @pytest.mark.requirement("RES-22", "M:RES-3")
@@ -222,7 +215,7 @@ def test_the_first_template_that_fits_answers() -> None:
         ("a://07", "path 07"), ("a://%37", "number 7"),
     ):
         assert said(made, uri) == answer
-    made.remove("a://7")
+    made.remove("resource", "a://7")
     assert said(made, "a://7") == "number 7"
 
 
@@ -245,45 +238,44 @@ def test_a_uri_without_end_is_matched_by_nothing() -> None:
     with pytest.raises(ResourceNotFound) as caught:
         got(made, "a:x" + longest)
     assert len(str(caught.value)) < 300
-    assert made.template("a:" + longest) and made.template("a:x" + longest) is None
+    assert made.resources.template("a:" + longest) and made.resources.template("a:x" + longest) is None
 
 
 def test_what_is_removed_while_it_is_read() -> None:
     def leaves(ctx: Context) -> str:
         """Takes itself away."""
-        made.remove("a:b")
+        made.remove("resource", "a:b")
         return "left"
 
     made = resources((leaves, "a:b"))
     assert said(made, "a:b") == "left" and uris(made) == []
     with pytest.raises(ResourceNotFound):
         got(made, "a:b")
-    made.add(leaves, "a:b")
-    route = made.route_of_read(Request(1, "resources/read", {"uri": "a:b"}))
-    made.remove("a:b")
-    made.add(text, "a:b")
-    made.remove("a:b")
-    asked = exchange("resources/read", {"uri": "a:b"})
+    made.add("resource", leaves, {}, "a:b")
+    route = made.resources.route({"uri": "a:b"})
+    made.remove("resource", "a:b")
+    made.add("resource", text, {}, "a:b")
+    made.remove("resource", "a:b")
     with pytest.raises(KeyError):
-        route.handle(asked)  # the read that had begun goes on with what it found
+        route.handle(exchange("resources/read", {"uri": "a:b"}))  # the read that had begun goes on with what it found
 
 
 def test_what_older_revisions_are_not_told() -> None:
     made = resources()
-    made.add(of_city, "a:{city}", title="T", icons=[Icon("https://example.com")], annotations={"last_modified": "2026"})
-    asked = exchange("resources/templates/list", revision=R1)
+    options = {"title": "T", "icons": [Icon("https://example.com")], "annotations": {"last_modified": "2026"}}
+    made.add("resource", of_city, options, "a:{city}")
     wanted = {"uriTemplate": "a:{city}", "name": "of_city", "description": "A city.", "annotations": {}}
-    assert read(made.template_pages.serve(asked))["resourceTemplates"] == [wanted]
+    assert answered(made, "resources/templates/list", revision=R1)["resourceTemplates"] == [wanted]
 
 
 def test_what_names_no_uri() -> None:
     for params in ({}, {"uri": None}, {"uri": 5}, {"uri": ["a:b"]}):
         with pytest.raises(InvalidParams, match="uri is a string"):
-            resources().route_of_read(Request(1, "resources/read", params))
+            resources().resources.route(params)
 
 
 def test_templates_by_themselves_and_by_a_uri() -> None:
-    made = resources((text, "a:b"), (of_city, "a:{city}"))
+    made = resources((text, "a:b"), (of_city, "a:{city}")).resources
     by_name = made.template("a:{city}")
     assert by_name is not None and made.template("a:Oslo") is by_name and made.template("b:Oslo") is None
 
@@ -303,9 +295,9 @@ def result_of(value: Any, mime_type: Optional[str] = None, annotation: Any = Non
 
     function.__annotations__ = {} if annotation is None else {"return": annotation}
     made = resources()
-    made.add(function, "a:b", mime_type=mime_type)
+    made.add("resource", function, {"mime_type": mime_type}, "a:b")
     asked = exchange("resources/read", {"uri": "a:b"})
-    return made.read(Context(asked), asked.peer, "a:b")
+    return made.resources.read(asked, "a:b", Context(asked))
 
 
 def contents(value: Any, mime_type: Optional[str] = None, annotation: Any = None) -> Any:

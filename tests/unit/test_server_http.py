@@ -11,18 +11,16 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import closing
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 import pytest
 
-from minimcp import Context, HttpOptions, Limits, Server
-from minimcp.http.server import RunningHttp
+from minimcp import Context, HttpOptions, Server
 from minimcp.protocol.sse import EventReader
 
 from ..scripted import Task
 from ..support import ROOT, WAIT, eventually
-from ..transports.http_app import NEWEST, Stage, alone, call, message, stage_server
+from ..transports.http_app import Stage, alone, call, message, stage_server
 
 requirement = pytest.mark.requirement
 
@@ -85,14 +83,6 @@ def test_it_runs_in_the_background_on_this_machine_only(server: Server) -> None:
     running.close()
 
 
-def test_what_was_closed_is_forgotten(server: Server) -> None:
-    for _ in range(3):
-        with server.start_http(port=0):
-            pass
-    with server.start_http(port=0):
-        assert len(server._listening) == 1
-
-
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "example.com", "::"])
 def test_other_machines_are_let_in_only_by_name(server: Server, host: str) -> None:
     with pytest.raises(ValueError, match="allowed_hosts"):
@@ -141,38 +131,6 @@ def test_a_client_that_closes_its_socket_cancels(server: Server, stage: Stage) -
         assert stage.left.wait(WAIT)
 
 
-def test_a_client_that_takes_nothing_is_lost_after_write_timeout() -> None:
-    lost = threading.Event()
-    with closing(Server("short", limits=Limits(write_timeout=0.1))) as server, server.start_http() as running:
-
-        @server.tool
-        def flood(ctx: Context) -> None:
-            """Report until nobody listens."""
-            ctx.on_cancel(lost.set)
-            number = 0
-            while not lost.is_set():
-                ctx.progress(number, message="x" * 100_000)
-                number += 1
-
-        with Wire(running.port) as wire:
-            request = call("flood", token=1)
-            wire.connection.request("POST", "/mcp", request.body, {**dict(request.headers), "host": "localhost"})
-            assert lost.wait(WAIT)
-
-
-def test_a_body_that_comes_late_is_served(server: Server) -> None:
-    with server.start_http() as running, Wire(running.port) as wire:
-        request = call("add", {"a": 1, "b": 2})
-        wire.connection.putrequest("POST", "/mcp", skip_host=True)
-        for name, value in {**dict(request.headers), "host": "localhost"}.items():
-            wire.connection.putheader(name, value)
-        wire.connection.putheader("Content-Length", str(len(request.body)))
-        wire.connection.endheaders()
-        wire.connection.send(request.body[:10])
-        wire.connection.send(request.body[10:])
-        assert wire.connection.getresponse().status == 200
-
-
 def test_run_ends_when_the_server_is_closed(server: Server) -> None:
     started = threading.Event()
     ports = []
@@ -211,11 +169,6 @@ def test_a_handler_may_close_its_server(stage: Stage) -> None:
 def test_there_are_three_transports(server: Server, transport: str) -> None:
     with pytest.raises(ValueError, match="'stdio', 'http' and 'sse'"):
         server.run(transport)
-
-
-def test_a_path_begins_with_a_slash(server: Server) -> None:
-    with pytest.raises(ValueError, match="begins with /"):
-        server.wsgi("mcp")
 
 
 def test_a_closed_server_serves_again_whoever_brings_the_requests(server: Server, stage: Stage) -> None:
@@ -296,18 +249,3 @@ def test_a_signal_ends_it_with_streams_open_and_calls_running(number: int) -> No
         assert child.returncode == 0 and out == "over\n"
         assert b'"resultType":"complete"' in stream.read()
         assert b"cancelled" in running.read()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks of POSIX")
-def test_a_fork_lets_go_of_what_listens(server: Server) -> None:
-    running = server.start_http()
-    pid = os.fork()
-    if pid == 0:
-        free = server._listening == [] and running.ended
-        os._exit(0 if free else 1)
-    assert os.waitpid(pid, 0)[1] == 0
-    with Wire(running.port) as wire:
-        assert wire.send(alone("server/discover")).status == 200
-    running.close()
-    assert isinstance(running, RunningHttp)
-    assert NEWEST

@@ -76,7 +76,6 @@ def test_a_function_without_parameters() -> None:
     assert problem(signature, []) == "expected an empty object, got an empty list"
     assert signature.output_kind is not None
     assert signature.output_kind.schema == {"type": "null"}
-    assert repr(signature) == "<Signature ()>"
 
 
 def test_parameters_defaults_and_the_context() -> None:
@@ -109,14 +108,10 @@ def test_parameters_defaults_and_the_context() -> None:
         "required": ["city", "deep"],
         "additionalProperties": False,
     }
-    assert [(each.name, each.required, each.default) for each in signature.parameters] == [
-        ("city", True, NOTHING),
-        ("days", False, 3),
-        ("unit", False, None),
-        ("deep", True, NOTHING),
+    assert [(each.name, each.required) for each in signature.parameters] == [
+        ("city", True), ("days", False), ("unit", False), ("deep", True),
     ]
     assert signature.parameters[0].description == "Name of the city."
-    assert repr(signature) == "<Signature (city, days=, unit=, deep)>"
     assert signature.read_arguments({"city": "Oslo", "deep": True, "days": 2.0}) == {
         "city": "Oslo",
         "deep": True,

@@ -150,8 +150,8 @@ def test_streams_that_open_at_once_are_counted_too() -> None:
 
 def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None:
     subscriptions, shared = made("tools"), RecordingSink()
-    opened = exchange("subscriptions/listen", {"notifications": EVERYTHING}, revision=R5)
-    opened.sink = Batch(shared, [], [1])
+    opened = exchange("subscriptions/listen", {"notifications": EVERYTHING}, revision=R5, sink=shared)
+    opened.batch = Batch(shared, [], [1])
     assert subscriptions.listen(opened) is LATER
     subscriptions.end_streams(RecordingSink())
     assert len(subscriptions._streams) == 1

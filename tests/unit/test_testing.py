@@ -240,7 +240,7 @@ def forecaster(**options: Any) -> Server:
     return server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def transcript() -> Transcript:
     """Of one call and of one failed request."""
     transcript = Transcript()
@@ -253,14 +253,10 @@ def transcript() -> Transcript:
 
 def test_a_transcript_is_in_order_and_finds_messages(transcript: Transcript) -> None:
     assert [(entry.direction, entry.kind, entry.names[0]) for entry in transcript] == [
-        ("-->", "request", "initialize"),
-        ("<--", "result", "result of initialize"),
-        ("-->", "notification", "notifications/initialized"),
-        ("-->", "request", "tools/call"),
-        ("<--", "notification", "notifications/progress"),
-        ("<--", "result", "result of tools/call"),
-        ("-->", "request", "prompts/get"),
-        ("<--", "error", "error -32602 of prompts/get"),
+        ("-->", "request", "initialize"), ("<--", "result", "result of initialize"),
+        ("-->", "notification", "notifications/initialized"), ("-->", "request", "tools/call"),
+        ("<--", "notification", "notifications/progress"), ("<--", "result", "result of tools/call"),
+        ("-->", "request", "prompts/get"), ("<--", "error", "error -32602 of prompts/get"),
     ]
     assert (len(transcript), repr(transcript)) == (8, "<Transcript 8 messages>")
     assert transcript.methods()[2:] == ["tools/call", "notifications/progress", "prompts/get"]
@@ -322,10 +318,8 @@ def test_a_flow_that_did_not(transcript: Transcript) -> None:
 def test_all_that_may_come_over_a_wire() -> None:
     transcript = Transcript()
     for arrow, text in (
-        ("-->", '{"jsonrpc":"2.0","id":1,"method":"ping"}'),
-        ("<--", '{"jsonrpc":"2.0","id":1,"method":"roots/list"}'),
-        ("-->", '{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}'),
-        ("<--", "Traceback: oh"),
+        ("-->", '{"jsonrpc":"2.0","id":1,"method":"ping"}'), ("<--", '{"jsonrpc":"2.0","id":1,"method":"roots/list"}'),
+        ("-->", '{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}'), ("<--", "Traceback: oh"),
         ("<--", '[{"jsonrpc":"2.0","id":"1","result":{}},5,{"id":[],"result":{}}]'),
         ("<--", '{"jsonrpc":"2.0","error":{"code":-32700,"message":"?"}}'),
     ):

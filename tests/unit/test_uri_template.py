@@ -92,14 +92,9 @@ def test_half_of_a_surrogate_pair_is_a_value_error() -> None:
 
 
 @for_each(("template", "value"), [
-    ("https://api/{x}/me", ".."),
-    ("https://api/v1{/x}", ".."),
-    ("https://api/v1/{+x}", "a/../../admin"),
-    ("https://api/v1/{x}", "../../admin"),
-    ("https://api/v1/{x}", "..\\admin"),
-    ("https://api/v1/{+x}", "%2e%2E/admin"),
-    ("https://api/v1{/x*}", ["a", "..", "b"]),
-    ("https://api/v1/.{x}", "."),
+    ("https://api/{x}/me", ".."), ("https://api/v1{/x}", ".."), ("https://api/v1/{+x}", "a/../../admin"),
+    ("https://api/v1/{x}", "../../admin"), ("https://api/v1/{x}", "..\\admin"), ("https://api/v1/{+x}", "%2e%2E/admin"),
+    ("https://api/v1{/x*}", ["a", "..", "b"]), ("https://api/v1/.{x}", "."),
 ])
 def test_a_value_climbs_out_of_no_path(template: str, value: Any) -> None:
     with pytest.raises(ValueError, match="segment"):
@@ -108,11 +103,8 @@ def test_a_value_climbs_out_of_no_path(template: str, value: Any) -> None:
 
 @for_each(("template", "value", "uri"), [
     ("https://api/find{?x}", "a/../b", "https://api/find?x=a%2F..%2Fb"),
-    ("https://api/{+x}", "a?b=/../c", "https://api/a?b=/../c"),
-    ("https://api/{#x}", "/../c", "https://api/#/../c"),
-    ("../up/{x}", "a", "../up/a"),
-    ("v/{x}", "1..2", "v/1..2"),
-    ("v/{x}", "...", "v/..."),
+    ("https://api/{+x}", "a?b=/../c", "https://api/a?b=/../c"), ("https://api/{#x}", "/../c", "https://api/#/../c"),
+    ("../up/{x}", "a", "../up/a"), ("v/{x}", "1..2", "v/1..2"), ("v/{x}", "...", "v/..."),
 ])
 def test_two_dots_elsewhere_are_two_dots(template: str, value: str, uri: str) -> None:
     assert UriTemplate(template).expand({"x": value}) == uri
@@ -159,19 +151,18 @@ MATCHES = [
     ("x{/seg}", "x/a", {"seg": "a"}), ("x{/a,b}", "x/1/2", {"a": "1", "b": "2"}),
     ("x{/seg*}", "x/a/b%20c/d", {"seg": "a/b c/d"}), ("x{/seg*}/end", "x/a/end/end", {"seg": "a/end"}),
     ("x{.ext}", "x.gz", {"ext": "gz"}), ("x{.ext*}", "x.tar.gz", {"ext": "tar.gz"}),
-    ("x{;a,b}", "x;b=2;a=1", {"a": "1", "b": "2"}), ("x{;a}", "x;a", {"a": ""}),
-    ("x{;a*}", "x;a=1;a=2", {"a": "1,2"}), ("x{;a}/y", "x/y", {}),
-    ("x{?q,limit}", "x?q=a&limit=3", {"q": "a", "limit": "3"}),
+    ("x{;a,b}", "x;b=2;a=1", {"a": "1", "b": "2"}), ("x{;a}", "x;a", {"a": ""}), ("x{;a*}", "x;a=1;a=2", {"a": "1,2"}),
+    ("x{;a}/y", "x/y", {}), ("x{?q,limit}", "x?q=a&limit=3", {"q": "a", "limit": "3"}),
     ("x{?q,limit}", "x?limit=3&q=a", {"q": "a", "limit": "3"}), ("x{?q,limit}", "x?limit=3", {"limit": "3"}),
     ("x{?q,limit}", "x", {}), ("x{?q}", "x?q=", {"q": ""}), ("x{?q}", "x?q", {"q": ""}),
     ("x{?q}", "x?q=a%2Fb%26c%3Dd", {"q": "a/b&c=d"}), ("x{?q*}", "x?q=1&q=2&q=", {"q": "1,2,"}),
     ("x{?a%20b}", "x?a%20b=1", {"a%20b": "1"}), ("x{?a}{&b}", "x?b=2&a=1", {"a": "1", "b": "2"}),
     ("x{?a}{#f}", "x?a=1#z", {"a": "1", "f": "z"}), ("x{?a}{#f}", "x#z", {"f": "z"}),
     ("x{?a}&fixed=1{&b}", "x?a=0&fixed=1&b=2", {"a": "0", "b": "2"}), ("x{?a}?y={b}", "x?y=1", {"b": "1"}),
-    ("x?fixed=1{&a}", "x?fixed=1&a=2", {"a": "2"}), ("x?fixed=1{&a}", "x?fixed=1", {}),
-    ("{a}/{a}", "1/1", {"a": "1"}), ("{/a:1,a}", "/v/value", {"a": "value"}),
-    ("{a}/{a:2}", "value/va", {"a": "value"}), ("{a:2}/{a:4}", "va/valu", {"a": "valu"}),
-    ("{a:2}", "%C3%9Fx", {"a": "ßx"}), ("caf\u00e9/{a}", "caf%c3%A9/1", {"a": "1"}), ("%7E/{a}", "%7e/1", {"a": "1"}),
+    ("x?fixed=1{&a}", "x?fixed=1&a=2", {"a": "2"}), ("x?fixed=1{&a}", "x?fixed=1", {}), ("{a}/{a}", "1/1", {"a": "1"}),
+    ("{/a:1,a}", "/v/value", {"a": "value"}), ("{a}/{a:2}", "value/va", {"a": "value"}),
+    ("{a:2}/{a:4}", "va/valu", {"a": "valu"}), ("{a:2}", "%C3%9Fx", {"a": "ßx"}),
+    ("caf\u00e9/{a}", "caf%c3%A9/1", {"a": "1"}), ("%7E/{a}", "%7e/1", {"a": "1"}),
     ("\u00e9{a}", "%C3%A91", {"a": "1"}),
 ]  # fmt: skip
 
@@ -182,8 +173,7 @@ def test_match(template: str, uri: str, values: dict[str, str]) -> None:
 
 
 NO_MATCHES = [
-    ("{a}/x", "a//x"),
-    ("x:y", "x:z"), ("x:y", "x:y/"), ("", "x"), ("{a}", ""), ("x/{a}", "x/"), ("x/{a}", "x/1/2"),
+    ("{a}/x", "a//x"), ("x:y", "x:z"), ("x:y", "x:y/"), ("", "x"), ("{a}", ""), ("x/{a}", "x/"), ("x/{a}", "x/1/2"),
     ("x/{a}", "x/1?q=2"), ("x/{a}", "x/1#f"), ("x/{a}", "x/1,2"), ("x/{a}", "x/1:2"), ("x/{a}", "X/1"),
     ("x/{a}y", "x/y"), ("x/{a}", "x/a b"), ("x/{a}", "x/a\n"), ("x/{a}", "x/ü"), ("x/{a}", "x/\ud800"),
     ("x/{a}", "x/%4"), ("x/{a}", "x/%zz"), ("{a}1", "x%41"), ("{+a}{b}", "%41"), ("%7E/{a}", "%7F/1"),
@@ -266,9 +256,8 @@ def test_what_was_expanded_matches(template: str, values: dict[str, str]) -> Non
 
 
 PARTS = {
-    "a": "a", "b": "b", "/": "/", "-": "-", "%41": "%41",
-    "{v}": "((?:[ab41-]|%41)+)", "{+v}": "((?:[ab41/-]|%41)+)", "{/v}": "/((?:[ab41-]|%41)+)",
-    "{v,v}": "((?:[ab41-]|%41)+),((?:[ab41-]|%41)+)",
+    "a": "a", "b": "b", "/": "/", "-": "-", "%41": "%41", "{v}": "((?:[ab41-]|%41)+)", "{+v}": "((?:[ab41/-]|%41)+)",
+    "{/v}": "/((?:[ab41-]|%41)+)", "{v,v}": "((?:[ab41-]|%41)+),((?:[ab41-]|%41)+)",
 }
 
 
@@ -339,41 +328,16 @@ def test_uris(uri: str) -> None:
 
 
 @for_each(("uri", "why"), [
-    ("", "scheme"),
-    ("a", "scheme"),
-    ("/a/b", "scheme"),
-    (":a", "scheme"),
-    ("1a:b", "scheme"),
-    ("a_b:c", "scheme"),
-    ("é:c", "scheme"),
-    (" a:b", "scheme"),
-    ("a:b c", "' ' at character 4 must be"),
-    ("a:b\n", "'\\\\n' at character 4"),
-    ("a:\0", "percent-encoded"),
-    ("a:é", "percent-encoded"),
-    ("a:\ud800", "percent-encoded"),
-    ("a:{x}", "'{' at character 3"),
-    ("a:b\\c", "percent-encoded"),
-    ("a:<b>", "percent-encoded"),
-    ("a:%", "'%' at character 3"),
-    ("a:%4", "percent-encoded"),
-    ("a:%zz", "percent-encoded"),
-    ("a:b#c#d", "two fragments"),
-    ("a:[b]", "brackets"),
-    ("a:b?[", "brackets"),
-    ("a:b#]", "brackets"),
-    ("a://h/[", "brackets"),
-    ("a://h:x/", "host or port"),
-    ("a://h:1:2/", "host or port"),
-    ("a://a@b@c/", "host or port"),
-    ("a://[::1/", "host or port"),
-    ("a://[]/", "host or port"),
-    ("a://[::g]/", "host or port"),
-    ("a://[1.2.3.4]/", "host or port"),
-    ("a://[fe80::1%25eth0]/", "host or port"),
-    ("a://[::1]x/", "host or port"),
-    ("a://x[::1]/", "host or port"),
-    ("a://[v1.]/", "host or port"),
+    ("", "scheme"), ("a", "scheme"), ("/a/b", "scheme"), (":a", "scheme"), ("1a:b", "scheme"), ("a_b:c", "scheme"),
+    ("é:c", "scheme"), (" a:b", "scheme"), ("a:b c", "' ' at character 4 must be"), ("a:b\n", "'\\\\n' at character 4"),
+    ("a:\0", "percent-encoded"), ("a:é", "percent-encoded"), ("a:\ud800", "percent-encoded"),
+    ("a:{x}", "'{' at character 3"), ("a:b\\c", "percent-encoded"), ("a:<b>", "percent-encoded"),
+    ("a:%", "'%' at character 3"), ("a:%4", "percent-encoded"), ("a:%zz", "percent-encoded"),
+    ("a:b#c#d", "two fragments"), ("a:[b]", "brackets"), ("a:b?[", "brackets"), ("a:b#]", "brackets"),
+    ("a://h/[", "brackets"), ("a://h:x/", "host or port"), ("a://h:1:2/", "host or port"),
+    ("a://a@b@c/", "host or port"), ("a://[::1/", "host or port"), ("a://[]/", "host or port"),
+    ("a://[::g]/", "host or port"), ("a://[1.2.3.4]/", "host or port"), ("a://[fe80::1%25eth0]/", "host or port"),
+    ("a://[::1]x/", "host or port"), ("a://x[::1]/", "host or port"), ("a://[v1.]/", "host or port"),
 ])
 def test_what_is_no_uri(uri: str, why: str) -> None:
     with pytest.raises(ValueError, match=why) as caught:

@@ -32,8 +32,7 @@ FACTS: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "sampling_tools": (False, False, False, True, True),
     "resource_missing": (-32002, -32002, -32002, -32002, -32602),
     "client_capabilities": (
-        {"sampling": (), "roots": ("listChanged",)},
-        {"sampling": (), "roots": ("listChanged",)},
+        {"sampling": (), "roots": ("listChanged",)}, {"sampling": (), "roots": ("listChanged",)},
         {"sampling": (), "roots": ("listChanged",), "elicitation": ()},
         {"sampling": ("tools", "context"), "roots": ("listChanged",), "elicitation": ("form", "url")},
         {"sampling": ("tools", "context"), "roots": (), "elicitation": ("form", "url")},

@@ -44,7 +44,6 @@ class Hostile(Peer):
         self.__enter__()
 
     def tool(self, heard: Heard, wire: Wire) -> None:
-        """Misbehave as the name says."""
         name = heard.message["params"]["name"]
         if name in web_tools.TOOLS:
             web_tools.TOOLS[name](self, heard, wire)
@@ -53,7 +52,6 @@ class Hostile(Peer):
 
     @property
     def bomb(self) -> bytes:
-        """1 GB in 1 MB."""
         return one_gigabyte()
 
     def meet(self, heard: Heard) -> List[Any]:
@@ -65,7 +63,6 @@ class Hostile(Peer):
             return list(self._waiting)
 
     def calls(self, tool: str) -> int:
-        """How often a tool was called."""
         return sum(heard.message["params"]["name"] == tool for heard in self.all("tools/call"))
 
     def drop_all(self) -> None:
@@ -77,11 +74,9 @@ class Hostile(Peer):
                 pass
 
     def stderr(self) -> str:
-        """It says nothing."""
         return ""
 
     def dispose(self) -> None:
-        """End it."""
         self.__exit__()
 
 

@@ -83,7 +83,6 @@ def first(data: bytes) -> Tool:
 
 
 def strange(id: Any) -> Tuple[Any, ...]:
-    """Ids that are another's."""
     return id + 1000, "nobody", str(id) if isinstance(id, int) else 1, id + 1
 
 
@@ -205,7 +204,6 @@ def drip(head: bytes, byte: bytes = b" ") -> Tool:
 
 
 def hang(head: bytes = b"") -> Tool:
-    """Nothing more after this."""
 
     def tool(web: Hostile, heard: Heard, wire: Wire) -> None:
         wire.raw(head)
@@ -297,7 +295,6 @@ REPLIES = {
 
 
 def bare(data: bytes) -> Tool:
-    """Answer by these bytes alone."""
     return lambda web, heard, wire: say(heard, wire, data.replace(b"ID", json.dumps(heard.message["id"]).encode()))
 
 

@@ -21,7 +21,6 @@ class Adapter:
         self.lock = threading.Lock()
 
     def say(self, answer: Dict[str, Any]) -> None:
-        """Write one answer."""
         line = json.dumps(answer) + "\n"
         with self.lock:
             sys.stdout.write(line)
@@ -61,22 +60,18 @@ class Adapter:
         }[what]
 
     def connected(self) -> minimcp.Client:
-        """The client."""
         if self.client is None:
             raise minimcp.ConnectionLost("not open")
         return self.client
 
     def do_call(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        """Call a tool."""
         result = self.connected().call_tool(command["tool"], command["arguments"], timeout=command["timeout"])
         return {"text": result.text}
 
     def do_list(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        """List all tools."""
         return {"count": len(self.connected().list_tools(timeout=command["timeout"], cache="refresh"))}
 
     def do_close(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        """Close, again if it must be."""
         if self.client is not None:
             self.client.close()
         return {}

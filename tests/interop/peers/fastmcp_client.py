@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Awaitable, Callable
+from typing import Any
 
 import anyio
+from checking import UNICODE, checks_of, expect, expect_parallel, expect_raised, run
 from fastmcp import Client
 from fastmcp.client.transports import ClientTransport, StdioTransport, StreamableHttpTransport
 from fastmcp.exceptions import ToolError
 from mcp import MCPError
 
-UNICODE = "Grüße, 世界 \U0001f600 \u2028 \x7f end"
 ROOTS = ["file:///interop/one"]
 
 
@@ -38,19 +38,6 @@ class Host:
     async def sample(self, messages: Any, params: Any, context: Any) -> str:
         self.asked.append(messages[-1].content.text)
         return f"You said: {messages[-1].content.text}"
-
-
-def expect(got: Any, wanted: Any) -> None:
-    if got != wanted:
-        raise AssertionError(f"got {got!r:.300}, expected {wanted!r:.300}")
-
-
-async def expect_raised(kind: type[Exception], call: Awaitable[Any]) -> Exception:
-    try:
-        await call
-    except kind as error:
-        return error
-    raise AssertionError("nothing raised")
 
 
 def before_2026(client: Client) -> bool:
@@ -99,15 +86,10 @@ async def check_image(client: Client, host: Host) -> None:
 
 
 async def check_parallel(client: Client, host: Host) -> None:
-    said: dict[int, str] = {}
+    async def say(text: str) -> str:
+        return (await client.call_tool("echo", {"text": text})).content[0].text
 
-    async def say(i: int) -> None:
-        said[i] = (await client.call_tool("echo", {"text": f"text {i}"})).content[0].text
-
-    async with anyio.create_task_group() as group:
-        for i in range(20):
-            group.start_soon(say, i)
-    expect(said, {i: f"text {i}" for i in range(20)})
+    await expect_parallel(say)
 
 
 async def check_resources(client: Client, host: Host) -> None:
@@ -162,14 +144,6 @@ async def check_ping(client: Client, host: Host) -> None:
         expect(await client.ping(), True)
 
 
-CHECKS: dict[str, Callable[[Client, Host], Awaitable[None]]] = {
-    "list": check_list, "echo": check_echo, "add": check_add, "record": check_record, "progress": check_progress,
-    "failures": check_failures, "image": check_image, "parallel": check_parallel, "resources": check_resources,
-    "prompts": check_prompts, "completion": check_completion, "form": check_form, "sampling": check_sampling,
-    "roots": check_roots, "log": check_log, "ping": check_ping,
-}
-
-
 async def hold(mode: str, command: list[str]) -> dict[str, Any]:
     results: dict[str, Any] = {}
     host = Host()
@@ -181,15 +155,10 @@ async def hold(mode: str, command: list[str]) -> dict[str, Any]:
         transport, mode=mode, roots=ROOTS, log_handler=host.log, elicitation_handler=host.elicit,
         sampling_handler=host.sample,
     ) as client:
-        for name, check in CHECKS.items():
+        for name, check in checks_of(globals()).items():
             host.asked.clear()
             host.logs.clear()
-            try:
-                with anyio.fail_after(20):
-                    await check(client, host)
-                results[name] = True
-            except Exception as error:
-                results[name] = f"{type(error).__name__}: {error}"[:600]
+            results[name] = await run(check, client, host)
         return {"revision": client.protocol_version, "checks": results}
 
 

@@ -8,27 +8,17 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Awaitable, Callable
+from typing import Any
 
 import anyio
+from checking import UNICODE, checks_of, expect, expect_parallel, expect_raised, run
 from mcp import ClientSession, McpError, StdioServerParameters, stdio_client, types
 
-UNICODE = "Grüße, 世界 \U0001f600 \u2028 \x7f end"
 NOTICES: list[Any] = []
 
 
-def expect(got: Any, wanted: Any) -> None:
-    if got != wanted:
-        raise AssertionError(f"got {got!r:.300}, expected {wanted!r:.300}")
-
-
-async def expect_error(code: int, call: Awaitable[Any]) -> None:
-    try:
-        await call
-    except McpError as error:
-        expect(error.args[0].code, code)
-    else:
-        raise AssertionError("no error")
+async def expect_error(code: int, call: Any) -> None:
+    expect((await expect_raised(McpError, call)).args[0].code, code)
 
 
 async def check_list(session: ClientSession) -> None:
@@ -59,15 +49,10 @@ async def check_failures(session: ClientSession) -> None:
 
 
 async def check_parallel(session: ClientSession) -> None:
-    said: dict[int, str] = {}
+    async def say(text: str) -> str:
+        return (await session.call_tool("echo", {"text": text})).content[0].text
 
-    async def say(i: int) -> None:
-        said[i] = (await session.call_tool("echo", {"text": f"text {i}"})).content[0].text
-
-    async with anyio.create_task_group() as group:
-        for i in range(20):
-            group.start_soon(say, i)
-    expect(said, {i: f"text {i}" for i in range(20)})
+    await expect_parallel(say)
 
 
 async def check_resources(session: ClientSession) -> None:
@@ -117,13 +102,6 @@ async def check_ping(session: ClientSession) -> None:
     await session.send_ping()
 
 
-CHECKS: dict[str, Callable[[ClientSession], Awaitable[None]]] = {
-    "list": check_list, "echo": check_echo, "record": check_record, "image": check_image, "failures": check_failures,
-    "parallel": check_parallel, "resources": check_resources, "subscription": check_subscription,
-    "prompts": check_prompts, "completion": check_completion, "log": check_log, "ping": check_ping,
-}
-
-
 async def listen(session: ClientSession) -> None:
     async for message in session.incoming_messages:
         if isinstance(message, types.ServerNotification):
@@ -137,12 +115,8 @@ async def hold(command: list[str]) -> dict[str, Any]:
         begun = await session.initialize()
         async with anyio.create_task_group() as group:
             group.start_soon(listen, session)
-            for name, check in CHECKS.items():
-                try:
-                    await check(session)
-                    results[name] = True
-                except Exception as error:
-                    results[name] = f"{type(error).__name__}: {error}"[:600]
+            for name, check in checks_of(globals()).items():
+                results[name] = await run(check, session)
             group.cancel_scope.cancel()
     return {"revision": begun.protocolVersion, "checks": results}
 

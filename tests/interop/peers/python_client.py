@@ -10,31 +10,20 @@ import base64
 import json
 import sys
 import warnings
-from typing import Any, Awaitable, Callable
+from typing import Any
 
 import anyio
+from checking import UNICODE, Check, checks_of, expect, expect_parallel, expect_raised, run, told
 from python_adapters import Adapter, PeerError, everything
 from python_feature_checks import FEATURES
-
-if sys.version_info < (3, 11):
-    from exceptiongroup import BaseExceptionGroup
 
 TOOLS = {
     "echo", "add", "weather", "count", "fail", "slow", "cancellations", "image", "note", "release", "mixed", "logs",
     "touch", "grow", "shrink", "ask_form", "ask_url", "ask_model", "ask_tools", "ask_roots", "ask_many", "ask_twice",
     "need_url", "ask_choices",
 }
-UNICODE = "Grüße, 世界 \U0001f600 \u2028 \x7f end"
-PARALLEL = 20
-
 
 Peer = Any
-Check = Callable[[Peer], Awaitable[None]]
-
-
-def expect(got: Any, wanted: Any) -> None:
-    if got != wanted:
-        raise AssertionError(f"got {got!r:.300}, expected {wanted!r:.300}")
 
 
 async def check_list(peer: Peer) -> None:
@@ -119,33 +108,18 @@ async def check_bad_arguments(peer: Peer) -> None:
 
 
 async def check_unknown_tool(peer: Peer) -> None:
-    try:
-        await peer.call("no-such-tool")
-    except PeerError as error:
-        expect(error.error.code, -32602)
-    else:
-        raise AssertionError("no error")
+    expect((await expect_raised(PeerError, peer.call("no-such-tool"))).error.code, -32602)
 
 
 async def check_unknown_method(peer: Peer) -> None:
-    try:
-        await peer.unknown_method()
-    except PeerError as error:
-        expect(error.error.code, -32601)
-    else:
-        raise AssertionError("no error")
+    expect((await expect_raised(PeerError, peer.unknown_method())).error.code, -32601)
 
 
 async def check_parallel(peer: Peer) -> None:
-    answers: dict[int, str] = {}
+    async def say(text: str) -> str:
+        return (await peer.call("echo", {"text": text})).content[0].text
 
-    async def one(i: int) -> None:
-        answers[i] = (await peer.call("echo", {"text": f"text {i}"})).content[0].text
-
-    async with anyio.create_task_group() as group:
-        for i in range(PARALLEL):
-            group.start_soon(one, i)
-    expect(answers, {i: f"text {i}" for i in range(PARALLEL)})
+    await expect_parallel(say)
 
 
 async def check_large(peer: Peer) -> None:
@@ -164,16 +138,11 @@ async def check_cancel(peer: Peer) -> None:
 
 
 async def check_timeout(peer: Peer) -> None:
-    try:
-        await peer.call("slow", {"seconds": 60}, timeout=1.5)
-    except (PeerError, TimeoutError):
-        pass
-    else:
-        raise AssertionError("no timeout")
+    await expect_raised((PeerError, TimeoutError), peer.call("slow", {"seconds": 60}, timeout=1.5))
     expect((await peer.call("cancellations", {"expected": 2})).content[0].text, "2")
 
 
-async def check_alive(peer: Peer) -> None:
+async def check_alive_after(peer: Peer) -> None:
     expect((await peer.call("echo", {"text": "still"})).content[0].text, "still")
 
 
@@ -188,33 +157,9 @@ async def check_log(peer: Peer) -> None:
     expect([(message["level"], message["data"]) for message in peer.host.logged], [("info", "hør")])
 
 
-CHECKS: dict[str, Check] = {
-    "list": check_list, "echo": check_echo, "add": check_add, "record": check_record,
-    "progress": check_progress, "held progress": check_held_progress, "image": check_image,
-    "tool error": check_tool_error, "bad arguments": check_bad_arguments, "unknown tool": check_unknown_tool,
-    "unknown method": check_unknown_method, "parallel": check_parallel,
-    "ping": check_ping, "log": check_log, "cancel": check_cancel, "timeout": check_timeout,
-    "alive after": check_alive,
-}
-HANDSHAKE_ONLY = {"ping"}
-SECONDS_PER_CHECK = 15
-
-
-async def run(check: Check, peer: Peer) -> Any:
+async def held(peer: Peer, check: Check) -> Any:
     peer.host.forget()
-    try:
-        with anyio.fail_after(SECONDS_PER_CHECK):
-            await check(peer)
-    except Exception as error:
-        return told(error)
-    return True
-
-
-def told(error: BaseException) -> str:
-    """Say what went wrong; a group is named by its first member."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"[:600]
+    return await run(check, peer)
 
 
 async def session(revision: str, command: list[str]) -> dict[str, Any]:
@@ -226,14 +171,16 @@ async def session(revision: str, command: list[str]) -> dict[str, Any]:
             # Who goes straight to 2026-07-28 was never told a name.
             known = peer.server_name in ("interop", None if peer.modern and revision != "auto" else "interop")
             results["connect"] = known or f"name {peer.server_name!r}"
-            for name, check in CHECKS.items():
-                if not (peer.modern and name in HANDSHAKE_ONLY):
-                    results[name] = await run(check, peer)
+            checks = checks_of(globals())
+            last = {"large": checks.pop("large")}  # a client that cannot take it loses its connection
+            if peer.modern:
+                del checks["ping"]
+            for name, check in checks.items():
+                results[name] = await held(peer, check)
             for name, (check, (since, until)) in FEATURES.items():
                 if since <= peer.revision <= until:
-                    results[name] = await run(check, peer)
-            # The last one: a client that cannot take it loses its connection.
-            results["large"] = await run(check_large, peer)
+                    results[name] = await held(peer, check)
+            results["large"] = await held(peer, last["large"])
     except Exception as error:
         results["connect" if "connect" not in results else "close"] = told(error)
     return report

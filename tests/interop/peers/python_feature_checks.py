@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import anyio
+from checking import checks_of, expect, expect_raised
 from python_adapters import PeerError, everything
 from python_host import ROOTS, dump, refused, types
 
@@ -21,18 +22,9 @@ UPDATED = "notifications/resources/updated"
 Peer = Any
 
 
-def expect(got: Any, wanted: Any) -> None:
-    if got != wanted:
-        raise AssertionError(f"got {got!r:.300}, expected {wanted!r:.300}")
-
-
 async def code_of(awaitable: Any) -> Any:
     """The code of the error that comes of it."""
-    try:
-        await awaitable
-    except PeerError as error:
-        return error.error.code
-    raise AssertionError("no error")
+    return (await expect_raised(PeerError, awaitable)).error.code
 
 
 async def text_of(peer: Peer, tool: str, arguments: Any = None) -> str:
@@ -149,6 +141,17 @@ async def check_subscriptions(peer: Peer) -> None:
     await peer.unsubscribe("note://pixel")
 
 
+async def check_cache(peer: Peer) -> None:
+    fresh = await peer.page("resources")
+    expect((fresh["ttlMs"], fresh["cacheScope"]), (30_000, "public"))
+    read = await peer.read("note://all")
+    expect((read["ttlMs"], read["cacheScope"]), (5_000, "private"))
+    await text_of(peer, "grow")
+    expect(await peer.page("resources", cache_mode="use"), fresh)
+    expect("nextCursor" in await peer.page("resources"), True)
+    await text_of(peer, "shrink")
+
+
 async def check_listen(peer: Peer) -> None:
     """What came is fresh when the event is there, though the client keeps lists for a while."""
     options = {"tools_list_changed": True, "resource_subscriptions": ["note://pixel"]}
@@ -167,17 +170,6 @@ async def check_listen(peer: Peer) -> None:
         await text_of(peer, "shrink")
         kinds = {type(await stream.__anext__()).__name__, type(await stream.__anext__()).__name__}
         expect(kinds, {"PromptsListChanged", "ResourcesListChanged"})
-
-
-async def check_cache(peer: Peer) -> None:
-    fresh = await peer.page("resources")
-    expect((fresh["ttlMs"], fresh["cacheScope"]), (30_000, "public"))
-    read = await peer.read("note://all")
-    expect((read["ttlMs"], read["cacheScope"]), (5_000, "private"))
-    await text_of(peer, "grow")
-    expect(await peer.page("resources", cache_mode="use"), fresh)
-    expect("nextCursor" in await peer.page("resources"), True)
-    await text_of(peer, "shrink")
 
 
 async def check_form(peer: Peer) -> None:
@@ -217,13 +209,9 @@ async def check_url_error(peer: Peer) -> None:
         expect(await text_of(peer, "need_url"), "opened")
         expect([asked["url"] for asked in peer.host.asked], [URL])
         return
-    try:
-        await peer.call("need_url")
-    except PeerError as error:
-        (wanted,) = error.error.data["elicitations"]
-        expect((error.error.code, wanted["url"], wanted["elicitationId"]), (-32042, URL, "interop-2"))
-    else:
-        raise AssertionError("no error")
+    error = (await expect_raised(PeerError, peer.call("need_url"))).error
+    (wanted,) = error.data["elicitations"]
+    expect((error.code, wanted["url"], wanted["elicitationId"]), (-32042, URL, "interop-2"))
     expect(await text_of(peer, "need_url"), "opened")
 
 
@@ -335,22 +323,15 @@ async def check_rounds_by_hand(peer: Peer) -> None:
     expect(dump(second.input_requests["age"].params)["message"], "How old is Bo?")
 
 
-HANDSHAKE = ("2024-11-05", "2025-11-25")
-FORMS, URLS, MODERN = ("2025-06-18", "2026-07-28"), ("2025-11-25", "2026-07-28"), ("2026-07-28", "2026-07-28")
-ALWAYS = ("2024-11-05", "2026-07-28")
-FEATURES = {
-    "contents": (check_contents, ALWAYS), "resources": (check_resources, ALWAYS),
-    "templates": (check_templates, ALWAYS), "no resource": (check_no_resource, ALWAYS),
-    "pages": (check_pages, ALWAYS), "prompts": (check_prompts, ALWAYS), "prompt errors": (check_prompt_errors, ALWAYS),
-    "completion": (check_completion, ALWAYS), "log levels": (check_log_levels, ALWAYS),
-    "list changes": (check_list_changes, HANDSHAKE), "subscriptions": (check_subscriptions, HANDSHAKE),
-    # In this order: the SDK may throw kept lists away some time after it told of a change.
-    "cache": (check_cache, MODERN), "listen": (check_listen, MODERN), "form": (check_form, FORMS),
-    "form wrong": (check_form_wrong, FORMS), "url": (check_url, URLS), "url error": (check_url_error, URLS),
-    "sampling": (check_sampling, ALWAYS), "sampling tools": (check_sampling_tools, URLS),
-    "refused": (check_refused, ALWAYS), "roots": (check_roots, ALWAYS), "many": (check_many, FORMS),
-    "twice": (check_twice, FORMS), "asking prompt": (check_asking_prompt, FORMS),
-    "choices": (check_choices, FORMS), "many askers": (check_many_askers, ALWAYS),
-    "descriptions": (check_descriptions, ALWAYS), "asking resource": (check_asking_resource, FORMS),
-    "rounds by hand": (check_rounds_by_hand, MODERN),
+HANDSHAKE, MODERN = ("2024-11-05", "2025-11-25"), ("2026-07-28", "2026-07-28")
+FORMS, URLS = ("2025-06-18", "2026-07-28"), ("2025-11-25", "2026-07-28")
+SPANS = {
+    **dict.fromkeys(("list changes", "subscriptions"), HANDSHAKE),
+    **dict.fromkeys(("cache", "listen", "rounds by hand"), MODERN),
+    **dict.fromkeys(("form", "form wrong", "many", "twice", "asking prompt", "choices", "asking resource"), FORMS),
+    **dict.fromkeys(("url", "url error", "sampling tools"), URLS),
 }
+"""The first revision and the last one of checks that not every revision has something for."""
+
+FEATURES = {name: (each, SPANS.get(name, ("2024-11-05", "2026-07-28"))) for name, each in checks_of(globals()).items()}
+"""The checks in order, in which the cache comes before changes: the SDK may throw kept lists away after those."""

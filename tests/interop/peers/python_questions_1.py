@@ -5,26 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
-from mcp import types
-from mcp.server.fastmcp import Context
-from mcp.shared.exceptions import UrlElicitationRequiredError
-from pydantic import BaseModel
-
-URL = "https://example.com/open?a=1"
-opened: list[bool] = []
-
-
-class Person(BaseModel):
-    name: str
-    age: int = 36
-
-
-class Age(BaseModel):
-    age: int
-
-
-def said(role: str, *content: dict[str, Any]) -> types.SamplingMessage:
-    return types.SamplingMessage.model_validate({"role": role, "content": list(content)})
+from python_tools import URL, Age, Context, Person, need_url, said, types
 
 
 def add_questions(server: Any) -> None:
@@ -54,15 +35,6 @@ async def ask_url(ctx: Context) -> str:
     if result.action == "accept":
         await ctx.session.send_elicit_complete("interop-1", ctx.request_id)
     return result.action
-
-
-def need_url() -> str:
-    """Answer the second call only: the first one needs a URL to be opened."""
-    if not opened:
-        opened.append(True)
-        raise UrlElicitationRequiredError([types.ElicitRequestURLParams(
-            mode="url", message="First this", url=URL, elicitationId="interop-2")])
-    return "opened"
 
 
 async def ask_model(text: str, ctx: Context) -> str:

@@ -7,29 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import mcp_types as types
 from mcp.server.elicitation import ElicitationResult
-from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.resolve import Elicit, ListRoots, Resolve, Sample
-from mcp.shared.exceptions import UrlElicitationRequiredError
-from pydantic import BaseModel
-
-URL = "https://example.com/open?a=1"
-opened: list[bool] = []
-
-
-class Person(BaseModel):
-    name: str
-    age: int = 36
-
-
-class Age(BaseModel):
-    age: int
-
-
-def said(role: str, *content: Any) -> types.SamplingMessage:
-    return types.SamplingMessage.model_validate({"role": role, "content": list(content)})
-
+from python_tools import URL, Age, Context, Person, need_url, said, types
 
 TOOLS = [types.Tool(name="twice", input_schema={"type": "object", "properties": {"a": {"type": "integer"}}})]
 QUESTION = said("user", {"type": "text", "text": "Twice 1?"})
@@ -91,15 +71,6 @@ async def ask_url(ctx: Context) -> str | types.InputRequiredResult:
     if result.action == "accept":
         await ctx.session.send_elicit_complete("interop-1", ctx.request_id)
     return result.action
-
-
-def need_url() -> str:
-    """Answer the second call only: the first one needs a URL to be opened."""
-    if not opened:
-        opened.append(True)
-        raise UrlElicitationRequiredError([types.ElicitRequestURLParams(
-            mode="url", message="First this", url=URL, elicitation_id="interop-2")])
-    return "opened"
 
 
 def ask_model(text: str, result: Annotated[types.CreateMessageResult, Resolve(model)]) -> str:

@@ -1,0 +1,435 @@
+"""What an author says of a tool, a resource or a prompt: the options, how they are checked, and marks on methods.
+
+A mark is an attribute on a function and nothing else: no base class, no registry at import. It says what the decorators
+of the same names on a `Server` say, and is acted on when an object of the class is added to one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    TypedDict,
+    TypeVar,
+    Union,
+    overload,
+)
+
+from ..engine.limits import check_number
+from ..protocol.messages import Json
+from ..protocol.versions import REVISIONS
+from ..schema.mismatch import nearest
+from ..schema.signature import refuse_async_and_stars
+from ..types import Annotations, Icon, ToolAnnotations
+from ..types.meta import check_identifier
+from .executors import ExecutorOption
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Given = Union[Sequence[str], Callable[..., Any]]
+"""What an author says completes an argument: the values, or a function of the text typed so far."""
+
+
+class ToolOptions(TypedDict, total=False):
+    """Options of `Server.tool`, which explains them."""
+
+    name: Optional[str]
+    title: Optional[str]
+    description: Optional[str]
+    annotations: Optional[Union[ToolAnnotations, Mapping[str, Json]]]
+    input_schema: Optional[Mapping[str, Json]]
+    output_schema: Optional[Mapping[str, Json]]
+    icons: Optional[Sequence[Icon]]
+    meta: Optional[Mapping[str, Json]]
+    structured: Optional[bool]
+    timeout: Optional[float]
+    executor: ExecutorOption
+    requires: Union[str, Sequence[str]]
+    headers: Optional[Mapping[str, str]]
+    replace: bool
+
+
+class ResourceOptions(TypedDict, total=False):
+    """Options of `Server.resource`, which explains them."""
+
+    name: Optional[str]
+    title: Optional[str]
+    description: Optional[str]
+    mime_type: Optional[str]
+    size: Optional[int]
+    annotations: Optional[Union[Annotations, Mapping[str, Json]]]
+    icons: Optional[Sequence[Icon]]
+    meta: Optional[Mapping[str, Json]]
+    ttl: float
+    cache_scope: str
+    complete: Optional[Mapping[str, Given]]
+    requires: Union[str, Sequence[str]]
+    replace: bool
+
+
+class PromptOptions(TypedDict, total=False):
+    """Options of `Server.prompt`, which explains them."""
+
+    name: Optional[str]
+    title: Optional[str]
+    description: Optional[str]
+    icons: Optional[Sequence[Icon]]
+    meta: Optional[Mapping[str, Json]]
+    complete: Optional[Mapping[str, Given]]
+    requires: Union[str, Sequence[str]]
+    replace: bool
+
+
+Options = Union[ToolOptions, ResourceOptions, PromptOptions]
+OPTIONS: Mapping[str, Any] = {"tool": ToolOptions, "resource": ResourceOptions, "prompt": PromptOptions}
+
+
+def where(function: Any) -> str:
+    """Where a function stands, for messages: its name (a method's with the class of its object), file and line."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    name = getattr(function, "__qualname__", repr(function))
+    owner = getattr(function, "__self__", None)
+    if code is not None and owner is not None and not isinstance(owner, type):
+        name = f"{type(owner).__qualname__}.{function.__name__}"
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)
+
+
+# ------------------------------------------------------------ checks
+
+
+def name_of(function: Any, name: Any, kind: str) -> str:
+    """The name that was given, or the function's own.
+
+    Raises:
+        TypeError: There is none, or it is no text.
+        ValueError: It is empty.
+    """
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"{where(function)}: the name of a {kind} is text, not {name!r:.60}")
+    if name == "":
+        raise ValueError(f"the name of a {kind} is not empty")
+    found: str = getattr(function, "__name__", "") if name is None else name
+    if found in ("", "<lambda>"):
+        raise TypeError(f"a lambda has no name: say name=... of the {kind}")
+    return found
+
+
+def _meant(name: Any, known: Iterable[str], shape: str = "{}") -> str:
+    """The end of a message about an unknown name: the one that was probably meant, or all that there are."""
+    known = list(known)
+    near = nearest(str(name), known)
+    return f"did you mean {shape.format(near)}?" if near else f"there is {', '.join(known)}"
+
+
+def check_names(options: Mapping[str, Any], kind: str, owner: str) -> None:
+    """Refuse an option that there is not.
+
+    Args:
+        options: What was given by keyword.
+        kind: What it becomes: "tool".
+        owner: What messages call that which they are about.
+
+    Raises:
+        TypeError: One of them is none; the message says which was probably meant.
+    """
+    known = OPTIONS[kind].__annotations__
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{owner}: a {kind} has no option {name}=: {_meant(name, known, '{}=')}")
+
+
+_NONE = type(None)
+_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(
+        ("title", "description", "mime_type", "website_url", "instructions"), ((str, _NONE), "text or None")
+    ),
+    **dict.fromkeys(("version", "cache_scope", "list_cache_scope"), ((str,), "text")),
+    **dict.fromkeys(
+        ("replace", "strict_version", "strict_arguments", "accept_batches", "mask_errors", "logging", "check_replay"),
+        ((bool,), "True or False"),
+    ),
+    **dict.fromkeys(("meta", "extensions"), ((Mapping, _NONE), "a mapping or None")),
+    **dict.fromkeys(
+        ("input_schema", "output_schema"), ((Mapping, _NONE), "a JSON Schema, which is a dict, or None")
+    ),
+    "icons": ((Iterable, _NONE), "a list of Icon objects or None"),
+    "structured": ((bool, _NONE), "True, False or None"),
+    "complete": ((Mapping, _NONE), 'a mapping such as {"city": ["Oslo"]} or None'),
+    "capabilities": ((Iterable, _NONE), "a list of kinds, a mapping or None"),
+    "revisions": ((list, tuple, set, frozenset, str, _NONE), "a list of names or None"),
+    "state_keys": ((list, tuple, str, bytes, _NONE), "a list of keys or None"),
+}
+_SECONDS = {"timeout": True, "ttl": False, "list_ttl": False}
+"""Options that are seconds, and whether None may stand for them."""
+
+
+def check_options(options: Mapping[str, Any], owner: str = "") -> None:
+    """Refuse the first option that cannot be what was given; values under other names are not looked at.
+
+    Args:
+        options: Values by name.
+        owner: What messages begin with: "tool 'forecast': ".
+
+    Raises:
+        TypeError: A value is of another type.
+        ValueError: A number is too small, or none.
+    """
+    for name, value in options.items():
+        if name in _SECONDS:
+            check_number(f"{owner}{name}", value, whole=False, optional=_SECONDS[name])
+            if name == "timeout" and value == 0:
+                raise ValueError(f"{owner}{name} is more than 0, not {value}")
+        elif name == "page_size":
+            check_number(f"{owner}{name}", value, least=1)
+        elif name in _TYPES:
+            types, what = _TYPES[name]
+            if not isinstance(value, types) or (name == "icons" and isinstance(value, (str, bytes, Mapping))):
+                raise TypeError(f"{owner}{name} is {what}, not {repr(value):.60}")
+        if name in ("cache_scope", "list_cache_scope") and value not in ("private", "public"):
+            raise ValueError(f'{owner}{name} is "private" or "public", not {value!r}')
+
+
+CAPABILITIES = sorted(
+    {
+        name
+        for revision in REVISIONS
+        for whole, parts in revision.client_capabilities.items()
+        for name in (whole, *(f"{whole}.{part}" for part in parts))
+    }
+)
+"""What a client may declare, in whatever revision, by dotted names."""
+
+OPEN = ("tasks", "experimental")
+"""Capabilities whose parts anybody may name, as in ``experimental.x``."""
+
+
+def required(given: Union[str, Sequence[str]], owner: str) -> tuple[str, ...]:
+    """The client capabilities that ``requires=`` names; one may stand alone.
+
+    Raises:
+        TypeError: A name is no text.
+        ValueError: No client can declare such a thing, or what stands behind ``ext:`` is no identifier of an extension.
+    """
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{owner}: requires is the name of a capability, or a list of names, not {given!r:.60}")
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{owner}: requires names capabilities by text, not {name!r:.60}")
+        if name.startswith("ext:"):
+            check_identifier(name[4:], owner)
+        elif name not in CAPABILITIES and (name.partition(".")[0] not in OPEN or "" in name.split(".")):
+            known = (*CAPABILITIES, *OPEN, *(f"{each}.<name>" for each in OPEN), "ext:<identifier>")
+            raise ValueError(f"{owner}: no client declares {name!r}: {_meant(name, known, '{!r}')}")
+    return names
+
+
+def positions(function: Any, owner: str, names: Sequence[str], *, least: int) -> int:
+    """How many arguments a function takes by position, where some may be left out.
+
+    Args:
+        function: What an author gave.
+        owner: What messages call it.
+        names: What it may be given, in order.
+        least: How many of them it must take.
+
+    Raises:
+        TypeError: It is async, a generator, no Python function, or takes other arguments.
+    """
+    called = function if hasattr(function, "__code__") or hasattr(function, "__func__") else type(function).__call__
+    refuse_async_and_stars(called, owner)
+    if not inspect.isfunction(inspect.unwrap(getattr(called, "__func__", called))):
+        raise TypeError(f"{owner} is {function!r}, which is no Python function: write a def that calls it")
+    parameters = inspect.signature(function).parameters.values()
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    needed = [each for each in positional if each.default is each.empty]
+    keywords = [each for each in parameters if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
+    if len(needed) > len(names) or len(positional) < least or keywords:
+        ways = " or ".join(f"({', '.join(names[:count])})" for count in range(least, len(names) + 1))
+        raise TypeError(f"{owner}, {where(function)}, takes {ways}")
+    return min(len(positional), len(names))
+
+
+A = TypeVar("A", Annotations, ToolAnnotations)
+
+
+def annotated(given: Union[A, Mapping[str, Json], None], cls: type[A], example: str, owner: str) -> Optional[A]:
+    """Annotations as an author gives them: our own object, or its arguments in a mapping.
+
+    Args:
+        given: What stands behind ``annotations=``.
+        cls: Of the object.
+        example: A mapping that would do.
+        owner: What messages call that which is annotated.
+
+    Raises:
+        TypeError: It is neither, a name is none, or a value is of another type.
+    """
+    if given is None or isinstance(given, cls):
+        return given
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{owner}: annotations is a mapping such as {example}, not {given!r:.60}")
+    known = [name for name in inspect.signature(cls).parameters if name != "self"]
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{owner}: no annotation is called {name!r}: {_meant(name, known, '{!r}')}")
+    return cls(**given)
+
+
+def listing(options: Options, description: str) -> dict[str, Any]:
+    """What everything is listed with alike.
+
+    Args:
+        options: What the author said.
+        description: Of the docstring; it counts where the options have none.
+    """
+    meta, said = options.get("meta"), options.get("description")
+    return {
+        "title": options.get("title"),
+        "description": said if said is not None else description or None,
+        "icons": options.get("icons"),
+        "meta": None if meta is None else dict(meta),
+    }
+
+
+# ------------------------------------------------------------ marks
+
+MARKS = "__minimcp_marks__"
+"""The attribute; it holds a tuple, because one function may be a tool and a resource."""
+
+
+class Mark(NamedTuple):
+    """What one decorator said: which one it was ("tool", "resource" or "prompt"), and its arguments."""
+
+    kind: str
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+
+
+def decorated(register: Callable[..., Any], way: str, function: Any, misplaced: Sequence[Any], options: Any) -> Any:
+    """What a decorator does that is written with and without arguments.
+
+    Args:
+        register: Given the function and the options.
+        way: The decorator as it is written, for messages: "server.tool".
+        function: What is decorated; None where arguments come first.
+        misplaced: What was given by position beside it.
+        options: What was given by keyword.
+    """
+    if function is None:
+        return lambda later: decorated(register, way, later, (), options)
+    if isinstance(function, str):
+        raise TypeError(f"{way}({function!r}): did you mean name={function!r}?")
+    if misplaced:
+        raise TypeError(f"{way}(function, {misplaced[0]!r:.60}): did you mean name={misplaced[0]!r:.60}?")
+    register(function, **options)
+    return function
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+def tool(function: Any = None, /, **options: Any) -> Any:
+    """Mark a method as a tool: ``@minimcp.tool`` or ``@minimcp.tool(name="add", ...)``.
+
+    Args:
+        function: The method; it is returned as it is.
+        options: Those of `Server.tool`; they are checked when an object is added to a server.
+
+    Raises:
+        TypeError: This is no function.
+    """
+    mark = Mark("tool", (), options)
+    return decorated(lambda method, **_: _mark(method, mark), "minimcp.tool", function, (), options)
+
+
+def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+    """Mark a method as a resource, or as a template of them: ``@minimcp.resource("notes://{number}")``.
+
+    Args:
+        uri: The URI, or the template.
+        options: Those of `Server.resource`; they are checked when an object is added to a server.
+
+    Raises:
+        TypeError: The URI is missing.
+    """
+    if not isinstance(uri, str):
+        raise TypeError('the URI comes first: @minimcp.resource("notes://all")')
+    return lambda function: _mark(function, Mark("resource", (uri,), options))
+
+
+@overload
+def prompt(function: F, /) -> F: ...
+@overload
+def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+def prompt(function: Any = None, /, **options: Any) -> Any:
+    """Mark a method as a prompt. Arguments and errors as `tool`, with the options of `Server.prompt`."""
+    mark = Mark("prompt", (), options)
+    return decorated(lambda method, **_: _mark(method, mark), "minimcp.prompt", function, (), options)
+
+
+def _mark(function: Any, mark: Mark) -> Any:
+    """The function, with one more mark."""
+    target = _plain(function)
+    if not callable(target) or isinstance(target, type):
+        raise TypeError(f"minimcp.{mark.kind} marks a function or a method, not {type(function).__name__}")
+    setattr(target, MARKS, (*getattr(target, MARKS, ()), mark))
+    return function
+
+
+def _plain(member: Any) -> Any:
+    """The function in a static or class method; anything else is returned as it is."""
+    return member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
+
+
+def has_marks(kind: type) -> bool:
+    """Whether any method of a class, or of one below it, was marked."""
+    return any(MARKS in getattr(_plain(each), "__dict__", ()) for one in kind.__mro__ for each in vars(one).values())
+
+
+def marked(handlers: Any) -> Iterator[tuple[Callable[..., Any], Mark]]:
+    """The marked methods of an object, in the order in which its classes define them, the base classes first.
+
+    They are found on the class, so no property is evaluated; a method that overrides a marked one has its marks, unless
+    it has its own.
+
+    Args:
+        handlers: The object.
+
+    Raises:
+        TypeError: It is a class.
+        ValueError: None of its methods is marked.
+    """
+    if isinstance(handlers, type):
+        raise TypeError(f"{handlers.__name__} is a class: give an instance of it, {handlers.__name__}()")
+    if hasattr(handlers, "__code__") or hasattr(handlers, "__func__"):
+        raise TypeError(f"{handlers.__qualname__} is a function, not an object with marked methods: use server.tool")
+    if hasattr(handlers, "open_pipe"):
+        raise TypeError(f"{type(handlers).__name__} is a server itself: run it, or mount it on another")
+    marks: dict[str, Sequence[Mark]] = {}
+    for kind in reversed(type(handlers).__mro__):
+        for name, member in vars(kind).items():
+            own = getattr(_plain(member), MARKS, None) if not isinstance(member, property) else None
+            if own is not None:
+                marks[name] = own
+            elif name in marks and not callable(_plain(member)):
+                del marks[name]  # the subclass has put something else into its place
+    if not marks:
+        raise ValueError(
+            f"no method of {type(handlers).__name__} is marked: write @minimcp.tool, @minimcp.resource(...) or "
+            "@minimcp.prompt above those that clients may call"
+        )
+    for name, each in marks.items():
+        yield from ((getattr(handlers, name), mark) for mark in each)

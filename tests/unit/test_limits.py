@@ -1,0 +1,36 @@
+"""`Limits`: numbers that are refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from minimcp import Limits
+from minimcp.engine.limits import check_number
+
+
+@pytest.mark.parametrize(("name", "value", "error", "words"), [
+    ("workers", 0, ValueError, "workers is at least 1, not 0"),
+    ("batch", "5", TypeError, "batch is a whole number or None, not '5'"),
+    ("depth", True, TypeError, "depth is a whole number or None, not True"),
+    ("streams", 1.5, TypeError, "streams is a whole number or None, not 1.5"),
+    ("requests", -1, ValueError, "requests is at least 1, not -1"),
+    ("write_timeout", math.nan, ValueError, "write_timeout is a number of seconds or None, not nan"),
+    ("write_timeout", math.inf, ValueError, "write_timeout is a number of seconds or None, not inf"),
+    ("drain_grace", None, TypeError, "drain_grace is a number of seconds, not None"),
+    ("drain_grace", -0.1, ValueError, "drain_grace is at least 0, not -0.1"),
+    ("ask_timeout", 0, ValueError, "ask_timeout is more than 0 seconds"),
+])  # fmt: skip
+def test_what_is_no_limit(name: str, value: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=f"^{words}$"):
+        Limits(**{name: value})
+
+
+def test_what_is_one() -> None:
+    nothing: Any = {each.name: None for each in fields(Limits) if each.name != "drain_grace"}
+    assert Limits(**nothing).workers is None and Limits(streams=0, drain_grace=0, write_timeout=0.5).streams == 0
+    with pytest.raises(TypeError, match="port is a whole number, not None"):
+        check_number("port", None, optional=False)
