@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from random import uniform
@@ -342,10 +342,9 @@ class Subscriptions:
             with self._locked(deadline):
                 self._listened.subtract(uris)
                 self._listened = +self._listened
-                for uri in uris:
-                    if uri not in self._listened and uri not in self._uris and self._session.cause is None:
-                        with suppress(McpError):
-                            self._session.request("resources/unsubscribe", {"uri": uri}, deadline)
+                unwanted = [{"uri": uri} for uri in uris if uri not in self._listened and uri not in self._uris]
+                if unwanted:
+                    self._session.request_all("resources/unsubscribe", unwanted, deadline)
         except McpError as error:
             log.debug("resources/unsubscribe: %s", error)
 
