@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import sys
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, NoReturn, Optional, Sequence, Union
@@ -386,21 +387,18 @@ class Connector(NamedTuple):
         self, deadline: Deadline, cancel: Cancel, before: Optional[OpenSession], session: ClientSession, plan: Plan
     ) -> OpenSession:
         """Agree with the server of a new session, which is closed when that fails. Errors as `negotiate`."""
-        forget = None
-        try:
+        with ExitStack() as afterwards:
             if cancel is not None:
-                forget = cancel.on_cancel(lambda: session.stop(Cancelled(cancel.reason or "cancelled")))
-            negotiate(session, plan, deadline)
-            session.ready(deadline)
-            opened = OpenSession(session, self.host)
-            opened.begin(deadline, before)
-            check_token(cancel)
-        except BaseException:
-            session.close()
-            raise
-        finally:
-            if forget is not None:
-                forget()
+                afterwards.callback(cancel.on_cancel(lambda: session.stop(Cancelled(cancel.reason or "cancelled"))))
+            try:
+                negotiate(session, plan, deadline)
+                session.ready(deadline)
+                opened = OpenSession(session, self.host)
+                opened.begin(deadline, before)
+                check_token(cancel)
+            except BaseException:
+                session.close()
+                raise
         if isinstance(session.transport, ChildTransport):
             session.transport.grace = CLOSE_SECONDS
         return opened
