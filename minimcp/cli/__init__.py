@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn, Optional, Sequence
 
@@ -124,12 +125,10 @@ def exit_code(error: McpError) -> int:
 
 def _drop_stdout() -> None:
     """Point a stdout that cannot be written to os.devnull, so that the interpreter does not try again at its exit."""
-    try:
+    with suppress(OSError, ValueError):  # a stdout without a descriptor
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, sys.stdout.fileno())
         os.close(nothing)
-    except (OSError, ValueError):
-        pass  # a stdout without a descriptor
 
 
 def clean(text: str) -> str:

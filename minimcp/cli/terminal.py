@@ -225,8 +225,7 @@ def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any
         UsageError: A word has no "=", or its value is not what the schema asks for.
     """
     texts: dict[str, list[str]] = {}
-    for pair in pairs:
-        name, text = split_pair(pair)
+    for name, text in map(split_pair, pairs):
         texts.setdefault(name, []).append(text)
     known = properties(schema)
     return {name: read_texts(name, given, known.get(name), schema) for name, given in texts.items()}

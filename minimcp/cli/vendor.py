@@ -150,10 +150,11 @@ def read_manifest(folder: str) -> Copy:
 def differences(folder: str, copy: Copy) -> list[str]:
     """What is not as the manifest says, a line for each file; empty when the copy is whole and unchanged."""
     found = {path: _hash(data) for path, data in _files(folder)}
-    lines = [(path, "added") for path in found if path not in copy.files]
-    lines += [(path, "missing") for path in copy.files if path not in found]
-    lines += [(path, "changed") for path in found if path in copy.files and found[path] != copy.files[path]]
-    return [f"{what}: {path}" for path, what in sorted(lines)] or ([] if copy.files else [f"changed: {MANIFEST}"])
+    lines = [
+        f"{'added' if path not in copy.files else 'changed' if path in found else 'missing'}: {path}"
+        for path in sorted({**found, **copy.files}) if path not in found or found[path] != copy.files.get(path)
+    ]
+    return lines or ([] if copy.files else [f"changed: {MANIFEST}"])
 
 
 def _hash(data: bytes) -> str:

@@ -40,8 +40,8 @@ MOST_ENTRIES = 1000
 NOT_CACHED = frozenset({"_meta", "inputResponses", "requestState"})
 """Params that make a request one of a kind."""
 
-WRAPPED_BY = (WRAPPED, "x-fastmcp-wrap-result")
-"""Words of an output schema that say that the value travels as ``{"result": value}``: ours, and that of FastMCP."""
+FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
+"""What FastMCP writes into an output schema in the place of `WRAPPED`: the value travels as ``{"result": value}``."""
 
 
 class Key(NamedTuple):
@@ -165,16 +165,11 @@ class OutputSchemas:
 
     def __init__(self) -> None:
         self._schemas: dict[str, Optional[dict[str, Any]]] = {}
-        self._wrapped: set[str] = set()
         self._checks: dict[str, Callable[[Any], Optional[str]]] = {}
 
     def remember(self, tools: Iterable[Tool]) -> None:
         """Take in a fresh list of tools."""
         self._schemas, self._checks = {tool.name: tool.output_schema for tool in tools}, {}
-        self._wrapped = {
-            name for name, shape in self._schemas.items()
-            if shape is not None and any(shape.get(word) is True for word in WRAPPED_BY)
-        }
 
     def fill_in(self, name: str, result: CallToolResult, *, wraps: bool) -> bool:
         """Check a result against the tool's output schema and set its ``value``.
@@ -198,7 +193,7 @@ class OutputSchemas:
             problem = check(structured)
             if problem is not None:
                 raise ProtocolViolation(f"the result of {name} breaks its output schema: {problem}", structured)
-            if name in self._wrapped and isinstance(structured, dict):
+            if isinstance(structured, dict) and (shape.get(WRAPPED) is True or shape.get(FASTMCP_WRAPPED) is True):
                 structured = structured["result"]
         elif wraps and name not in self._schemas and isinstance(structured, dict) and structured.keys() == {"result"}:
             return False
@@ -215,11 +210,7 @@ class OutputSchemas:
             check = schema.compile_peer_check(shape, where=f"{name} output")
         except (ImportError, ValueError) as error:
             log.warning("results of %s are handed over unchecked: %s", one_line(name), error)
-            check = _accept
+            check = lambda value: None  # noqa: E731
         if self._schemas.get(name) is shape:
             self._checks[name] = check
         return check
-
-
-def _accept(value: Any) -> Optional[str]:
-    return None

@@ -202,9 +202,7 @@ class Call:
         try:
             for key, answer in questions.items():
                 self._host.pool.submit(partial(run, key, answer))
-            self.session.wait_for(
-                lambda: bool(errors) or len(answers) == len(questions), changed, NEVER, self.cancel
-            )
+            self.session.wait_for(lambda: bool(errors) or len(answers) == len(questions), changed, NEVER, self.cancel)
         finally:
             given_up.cancel()
         if errors:

@@ -144,7 +144,7 @@ class Client:
     @property
     def stderr_tail(self) -> str:
         """The last lines of the server process's stderr; empty when there is no process."""
-        return self._sessions.newest.session.stderr_tail
+        return getattr(self._sessions.newest.session.transport, "stderr_tail", "")
 
     @property
     def loss(self) -> Optional[BaseException]:
@@ -580,20 +580,14 @@ class Client:
         SIGKILL, with all that it has started; so this lasts about 4 s at most. A server with a URL is told that the
         session ends, and gets 2 s to take that.
         """
-        if self._send_shutdown and not self._sessions.closed:
-            self._shut_down()
+        session = self._sessions.newest.session
+        if self._send_shutdown and session.cause is None and session.era.revision.handshake:
+            try:  # no method of the specification: a server that does not know it is closed anyway
+                session.request("shutdown", {}, Deadline(SHUTDOWN_SECONDS))
+            except McpError as error:
+                log.debug("%s: shutdown: %s", session.name, error)
         self._sessions.close()
         self._host.pool.close()
-
-    def _shut_down(self) -> None:
-        """Send `shutdown`, which is no method of the specification; a server that does not know it is closed anyway."""
-        session = self._sessions.newest.session
-        if not session.era.revision.handshake or session.cause is not None:
-            return
-        try:
-            session.request("shutdown", {}, Deadline(SHUTDOWN_SECONDS))
-        except McpError as error:
-            log.debug("%s: shutdown: %s", session.name, error)
 
     def __enter__(self) -> Client:
         return self
@@ -685,5 +679,5 @@ def _close_at_exit() -> None:
     """Close each client politely that nobody has closed, unless a thread waits: it would print its loss as it dies."""
     for client in list(_open_clients):
         opened = client._sessions.newest
-        if opened.session.pending <= (opened.subscriptions.background is not None):
+        if len(opened.session.calls) <= (opened.subscriptions.background is not None):
             client.close()

@@ -41,8 +41,8 @@ class Servers:
     @property
     def names(self) -> list[str]:
         """All that are not disabled, in order."""
-        off = [isinstance(entry, Mapping) and entry.get("disabled") is True for entry in self._table.values()]
-        return [name for name, disabled in zip(self._table, off) if not disabled]
+        table = self._table.items()
+        return [name for name, entry in table if not (isinstance(entry, Mapping) and entry.get("disabled") is True)]
 
     def __contains__(self, name: object) -> bool:
         return name in self._table

@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import sys
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, NoReturn, Optional, Sequence, Union
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, 
 from .. import __version__ as VERSION
 from ..engine.limits import Limits
 from ..engine.timer import Deadline
-from ..engine.transport import Transport, tracer
+from ..engine.transport import tracer
 from ..errors import (
     Cancelled,
     ConnectionFailed,
@@ -363,48 +364,41 @@ class Connector(NamedTuple):
         """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
         plan, first = self.plan, self._open_pipe()
         try:
-            return agree(self._session(first), plan)
+            return agree(first, plan)
         except ConnectionLost as lost:
             probed = plan.per_request
-            if self.target.server is None or probed is None or plan.handshake is None or not first.was_read():
+            if self.target.server is None or probed is None or plan.handshake is None or not first.transport.was_read():
                 only = f" (only {probed.name} was wanted)" if probed is not None and plan.handshake is None else ""
                 raise _failed(lost, f"{lost}{only}") from None  # which says all that the loss does
             try:
-                return agree(self._session(self._open_pipe()), plan.without_probe())
+                return agree(self._open_pipe(), plan.without_probe())
             except ConnectionLost as again:
                 ends = [(each.exit_code, each.signal, each.stderr_tail) for each in (lost, again)]
                 both = f"{again}\nbefore that, asked for server/discover, {lost}"
                 raise _failed(again, str(again) if ends[0] == ends[1] else both) from None
 
-    def _open_pipe(self) -> Transport:
-        if self.target.server is None:
-            return self.target.object.open_pipe()  # type: ignore[no-any-return]
-        return ChildTransport(
+    def _open_pipe(self) -> ClientSession:
+        pipe = self.target.object.open_pipe() if self.target.server is None else ChildTransport(
             self.target.server, stderr=self.stderr, limit=self.limits.message_bytes, grace=GIVE_UP_SECONDS
         )
-
-    def _session(self, pipe: Transport) -> ClientSession:
         return ConnectionSession(pipe, ClientHandler(self.host), self.limits, self.trace)
 
     def _agree(
         self, deadline: Deadline, cancel: Cancel, before: Optional[OpenSession], session: ClientSession, plan: Plan
     ) -> OpenSession:
         """Agree with the server of a new session, which is closed when that fails. Errors as `negotiate`."""
-        forget = None
-        try:
+        with ExitStack() as afterwards:
             if cancel is not None:
-                forget = cancel.on_cancel(lambda: session.stop(Cancelled(cancel.reason or "cancelled")))
-            negotiate(session, plan, deadline)
-            session.ready(deadline)
-            opened = OpenSession(session, self.host)
-            opened.begin(deadline, before)
-            check_token(cancel)
-        except BaseException:
-            session.close()
-            raise
-        finally:
-            if forget is not None:
-                forget()
+                afterwards.callback(cancel.on_cancel(lambda: session.stop(Cancelled(cancel.reason or "cancelled"))))
+            try:
+                negotiate(session, plan, deadline)
+                session.ready(deadline)
+                opened = OpenSession(session, self.host)
+                opened.begin(deadline, before)
+                check_token(cancel)
+            except BaseException:
+                session.close()
+                raise
         if isinstance(session.transport, ChildTransport):
             session.transport.grace = CLOSE_SECONDS
         return opened

@@ -137,9 +137,7 @@ class Group:
                 outcomes[number] = outcome
         return all_or_first(outcomes, return_exceptions)
 
-    def _side_by_side(
-        self, asked: Mapping[str, Any], cancel: Cancel, **keywords: Any
-    ) -> dict[str, Any]:
+    def _side_by_side(self, asked: Mapping[str, Any], cancel: Cancel, **keywords: Any) -> dict[str, Any]:
         """What each server's call gives, or the exception that it raises; all of them end when this is interrupted."""
         check_token(cancel)
         token, forget = follow(cancel)

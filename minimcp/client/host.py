@@ -355,6 +355,8 @@ class ClientHandler(ConnectionHandler):
         ended: Cancelled when the connection has ended, and its cause is known.
     """
 
+    takes_batches = True
+
     def __init__(self, host: Host) -> None:
         self.host = host
         self.era: Optional[Era] = None
@@ -364,16 +366,6 @@ class ClientHandler(ConnectionHandler):
         self.ended = CancelToken()
         self._ping = Route(lambda exchange: {}, immediate=True)
         host.dispatcher.open()
-
-    @property
-    def takes_batches(self) -> bool:  # type: ignore[override]
-        """Whether an array may arrive now."""
-        return self.era is None or self.era.revision.batches
-
-    @property
-    def takes_requests(self) -> bool:  # type: ignore[override]
-        """Whether the server may send requests."""
-        return self.era is None or self.era.revision.handshake
 
     def admit(self, request: Request) -> Optional[tuple[Peer, Route]]:
         if not self.takes_requests:
@@ -544,13 +536,11 @@ def _fields(content: Any) -> Result:
     return {name: value for name, value in written.items() if value is not None}
 
 
-def _write_roots(returned: Any) -> Result:
-    return {"roots": [root.to_wire() for root in as_roots(returned)]}
-
-
 KINDS = {
     "sampling/createMessage": Kind("sample", "sampling", _read_sample),
     "elicitation/create": Kind("elicit", "elicitation", _read_elicit),
-    "roots/list": Kind("list_roots", "roots", lambda params, parts, revision: (None, _write_roots)),
+    "roots/list": Kind("list_roots", "roots", lambda params, parts, revision: (
+        None, lambda returned: {"roots": [root.to_wire() for root in as_roots(returned)]}
+    )),
 }
 """By method."""

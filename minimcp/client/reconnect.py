@@ -76,20 +76,17 @@ class OpenSession:
         level = self.log_level
         if level is None and not session.era.revision.handshake and "on_log" in self._host.functions:
             level = USUAL_LEVEL if session.era.peer.supports("logging") else None  # nothing comes unasked in this era
-        try:
-            if level is not None:
-                self.set_log_level(level, partial(session.request, deadline=deadline))
-        except McpError as error:
-            self._warn("log messages", error)
-        try:
-            self.subscriptions.open_background(deadline, uris)
-        except McpError as error:
-            self._warn("stream of changes", error)
-
-    def _warn(self, what: str, error: McpError) -> None:
-        if self.session.cause is not None:
-            raise error
-        log.warning("%s: no %s: %s", self.session.name, what, error)
+        steps = {"stream of changes": partial(self.subscriptions.open_background, deadline, uris)}
+        if level is not None:
+            request = partial(session.request, deadline=deadline)
+            steps = {"log messages": partial(self.set_log_level, level, request), **steps}
+        for what, step in steps.items():
+            try:
+                step()
+            except McpError as error:
+                if session.cause is not None:
+                    raise
+                log.warning("%s: no %s: %s", session.name, what, error)
 
 
 Begin = Callable[[CancelToken, OpenSession], OpenSession]

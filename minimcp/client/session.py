@@ -68,6 +68,7 @@ class ClientSession:
     def agree(self, era: Era) -> None:
         """This is spoken from now on. Called before the server hears that all is well and may ask questions."""
         self.era = self.handler.era = era
+        self.handler.takes_batches, self.handler.takes_requests = era.revision.batches, era.revision.handshake
 
     def ready(self, deadline: Deadline) -> None:
         """Wait until what was sent so far has arrived, and until all ways are open that messages come by.
@@ -75,11 +76,6 @@ class ClientSession:
         Raises:
             RequestTimeout: The deadline came first.
         """
-
-    @property
-    def stderr_tail(self) -> str:
-        """The last lines of the server process's stderr; empty where there is no process."""
-        return getattr(self.transport, "stderr_tail", "")
 
     @property
     def cause(self) -> Optional[BaseException]:
@@ -96,11 +92,6 @@ class ClientSession:
         if not self.era.peer.supports(capability):
             self.check()
             raise CapabilityNotSupported(f"{self.name}: the server declares no {capability}")
-
-    @property
-    def pending(self) -> int:
-        """How many requests of ours wait for their answer."""
-        return len(self.calls)
 
     def stop(self, cause: Exception) -> None:
         """End every request with this exception and refuse new ones, before `close`. Never blocks."""
@@ -281,7 +272,7 @@ class ClientSession:
 
     def __repr__(self) -> str:
         state = 'open' if self.cause is None else 'closed'
-        return f"<{type(self).__name__} {self.name!r} {state}, {self.pending} outgoing>"
+        return f"<{type(self).__name__} {self.name!r} {state}, {len(self.calls)} outgoing>"
 
 
 def wait_until(

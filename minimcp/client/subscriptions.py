@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from random import uniform
@@ -342,10 +342,9 @@ class Subscriptions:
             with self._locked(deadline):
                 self._listened.subtract(uris)
                 self._listened = +self._listened
-                for uri in uris:
-                    if uri not in self._listened and uri not in self._uris and self._session.cause is None:
-                        with suppress(McpError):
-                            self._session.request("resources/unsubscribe", {"uri": uri}, deadline)
+                unwanted = [{"uri": uri} for uri in uris if uri not in self._listened and uri not in self._uris]
+                if unwanted:
+                    self._session.request_all("resources/unsubscribe", unwanted, deadline)
         except McpError as error:
             log.debug("resources/unsubscribe: %s", error)
 
@@ -396,7 +395,8 @@ class Subscriptions:
     def _replace(self, uris: set[str], deadline: Deadline, cancel: Cancel = None) -> None:
         """Open a background stream with this set of resources, and then close the one before. Under the lock.
 
-        While both are open a change may be told twice; none goes unheard.
+        While both are open a change may be told twice; none goes unheard. From then on the one before tells only of
+        resources that are still subscribed to.
         """
         wanted = self._declared(self._lists)._replace(resource_subscriptions=tuple(sorted(uris)))
         old, new = self.background, None
@@ -417,7 +417,13 @@ class Subscriptions:
         if new is None or self._session.in_order:
             old.close()
         else:
+            old._forward = self._tell_subscribed
             timer.after(OVERLAP_SECONDS, old.close)
+
+    def _tell_subscribed(self, notification: Notification) -> None:
+        uri = notification.params.get("uri")
+        if not isinstance(uri, str) or covering(self._uris, uri) is not None:
+            self._host.tell(notification)
 
     def _reopen(self, stream: Changes, began: float) -> None:
         """A stream has ended. If it was in the background, open another, after a pause that grows with each attempt."""

@@ -50,6 +50,9 @@ log = logging.getLogger("minimcp.requests")
 NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
 """Methods of calls that are given up without telling the peer."""
 
+SHORTEST_WAIT = 0.01
+"""Seconds for which an answer is waited for in one go, at least, if there is any time left."""
+
 Result = dict[str, Json]
 Ending = Union[Result, Failure, BaseException]
 """How a call ended: the result, the peer's error, or the exception that its caller gets."""
@@ -291,7 +294,8 @@ class Calls:
             with waiting():
                 while call.ending is None or not call.queue.empty():
                     try:
-                        item = call.queue.get(timeout=left.wait())
+                        seconds = left.wait()  # in some Pythons a tiny time, over before it is waited for, never ends
+                        item = call.queue.get(seconds > 0, max(seconds, SHORTEST_WAIT))
                     except Empty:
                         if left.expired:
                             self.time_out(call, about)

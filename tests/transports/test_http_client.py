@@ -334,7 +334,10 @@ def test_a_header_that_is_missing_is_found_in_a_new_list_and_one_that_cannot_be_
 
 
 def test_what_the_stream_before_still_brings_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams are connections of their own: what was sent before the next one began may come after that."""
+    """Streams are connections of their own: what was sent before the next one began may come after that.
+
+    What is not subscribed to any more is not told, whichever stream brings it.
+    """
     monkeypatch.setattr("minimcp.client.subscriptions.OVERLAP_SECONDS", WAIT)
     streams: List[Wire] = []
     over = threading.Event()
@@ -357,6 +360,10 @@ def test_what_the_stream_before_still_brings_is_told(monkeypatch: pytest.MonkeyP
             told.clear()
             wire.event(_about(wire, "resources/updated", uri=uri))
             assert eventually(lambda uri=uri: uri in told)  # at least once, whichever stream brings it
+        told.clear()
+        for uri in ("a:3", "a:3/below", "a:1/below"):
+            third.event(_about(third, "resources/updated", uri=uri))
+        assert eventually(lambda: told) and told == ["a:1/below"]
         over.set()
 
 

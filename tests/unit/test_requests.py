@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
@@ -180,6 +181,16 @@ def test_what_cannot_be_sent_leaves_nothing_behind(wire: Wire) -> None:
     with pytest.raises(KeyboardInterrupt):
         wire.calls.start("work", no_params)
     assert [line["method"] for line in wire.posted] == ["notifications/cancelled"] and len(wire.calls) == 0
+
+
+def test_a_deadline_that_is_over_is_never_waited_for(wire: Wire) -> None:
+    def run() -> int:
+        for _ in range(5000):
+            with suppress(RequestTimeout):
+                wire.calls.wait(wire.calls.start("work", no_params), Deadline(0))
+        return len(wire.calls)
+
+    assert Task(run).result() == 0
 
 
 def test_without_room_before_the_deadline_a_call_times_out_unsent(wire: Wire) -> None:
