@@ -211,22 +211,17 @@ class _Call(PendingCall):
     ) -> None:
         super().__init__(request.id, request.method, on_item)
         self.request, self.line, self.deadline, self.http = request, line, deadline, AbortableRequest()
+        self.about = request.params.get("name", request.params.get("uri"))
 
     def end(self, ending: Any) -> None:
         super().end(ending)
         self.http.abort()
 
-    def pause(self) -> Callable[[], None]:
-        """Let the deadline stand; returns what ends that, once."""
-        self.deadline.pause()
-        resume = [self.deadline.resume]
-        return lambda: resume.pop()() if resume else None
-
     def report(self) -> None:
         """Run the callback for progress that has come (the calling thread)."""
         while not self.queue.empty():
             item = self.queue.get()
-            if self.on_item is not None and item is not self:
+            if self.on_item is not None and isinstance(item, dict):
                 self.on_item(item)
 
 
@@ -260,11 +255,11 @@ class HttpSession(ClientSession):
         self._limits, self._trace = limits, trace
         self._session: Optional[str] = None
         self._gone: Optional[SessionGone] = None
-        self.calls = self._calls = Calls(self.name, self._send, self._tell)
+        self.calls = Calls(self.name, self._send, self._tell)
         self._aside: set[AbortableRequest] = set()
         """HTTP requests of ours that belong to no call."""
         self._asked = RunningRequests(limits)
-        self._sink = _AnswerSink(self, self._asked)
+        handler.serve = self._serve
         self._opened, self._ended = threading.Event(), threading.Event()
         self._lock = threading.RLock()  # a signal handler may cancel a call in the middle of this
         self._sender, self._has_told = Pool(1, f"minimcp-{self.name}-sender"), False
@@ -275,9 +270,9 @@ class HttpSession(ClientSession):
     def renew_in_fork(self) -> None:
         """In a forked process the connections are those of another one: let go of them without a word."""
         self._lock, self._session = threading.RLock(), None
-        for call in self._calls.waiting():
+        for call in self.calls.waiting():
             call.http = AbortableRequest()  # type: ignore[attr-defined]  # what is shut down is so in both processes
-        self._calls.close(ConnectionLost(f"{self.name}: this process is a fork of the one that connected"))
+        self.calls.close(ConnectionLost(f"{self.name}: this process is a fork of the one that connected"))
         self._ended.set()
 
     # ------------------------------------------------------------ its beginning and end
@@ -295,8 +290,8 @@ class HttpSession(ClientSession):
             self._opened.wait(deadline.within(GET_SECONDS).wait())
 
     def stop(self, cause: Exception) -> None:
-        for call in self._calls.waiting():
-            self._calls.end(call, self._gone or cause)
+        for call in self.calls.waiting():
+            self.calls.end(call, self._gone or cause)
         self._lose(cause)
 
     def wait_until_ended(self, seconds: Optional[float]) -> bool:
@@ -332,11 +327,11 @@ class HttpSession(ClientSession):
         refusal = SessionGone(f"{self.name}: the server has ended the session")
         refusal.refused = True
         if call is not None:
-            self._calls.settle(call.id, refusal)
+            self.calls.settle(call.id, refusal)
         with self._lock:
             if self._gone is None and self.cause is None:
                 self._gone = SessionGone(str(refusal))
-                timer.after(SESSION_SECONDS if len(self._calls) else 0.0, partial(self._lose, self._gone))
+                timer.after(SESSION_SECONDS if len(self.calls) else 0.0, partial(self._lose, self._gone))
         return refusal
 
     def _lose(self, cause: Exception) -> None:
@@ -344,7 +339,7 @@ class HttpSession(ClientSession):
         with self._lock:
             if self.cause is not None:
                 return
-            self._calls.close(self._gone or cause)
+            self.calls.close(self._gone or cause)
         self._forget_look()
         self._abort_aside()
         self._asked.abandon("the connection has ended")
@@ -365,7 +360,7 @@ class HttpSession(ClientSession):
     ) -> _Call:
         """A request that is ready to be sent. Raises TypeError and ValueError."""
         on_item = None if on_progress is None else progress_reader(on_progress)
-        id = self._calls.new_id()
+        id = self.calls.new_id()
         request = Request(id, method, self.add_envelope(params, id, on_progress))
         try:
             return _Call(request, encode(request), deadline, on_item)
@@ -376,28 +371,28 @@ class HttpSession(ClientSession):
         """Register a call. Raises ConnectionLost."""
         if self._gone is not None:
             raise self._lose_session()
-        self._calls.add(call)
+        self.calls.add(call)
         left = call.deadline.remaining()
         if left is not None:
             self._look_in(left)
         return call
 
-    def _run(self, call: _Call, cancel: Optional[CancelToken] = None) -> Result:
+    def _run(self, call: Any, cancel: Optional[CancelToken] = None) -> Result:
         """Send a request that is registered and read what answers it, on this thread."""
         forget = _nothing
         if cancel is not None:
             token = cancel
-            forget = token.on_cancel(lambda: self._calls.end(call, Cancelled(token.reason or "cancelled")))
+            forget = token.on_cancel(lambda: self.calls.end(call, Cancelled(token.reason or "cancelled")))
         try:
             with waiting():
                 self._perform(call)
                 if call.answer is not None:
-                    self._calls.settle(call.id, call.answer)
+                    self.calls.settle(call.id, call.answer)
                 call.report()
         except McpError as error:
-            self._calls.settle(call.id, error)  # unless another thread has ended the call before
+            self.calls.settle(call.id, error)  # unless another thread has ended the call before
         except BaseException:
-            self._calls.end(call, Cancelled("the caller gave up"))
+            self.calls.end(call, Cancelled("the caller gave up"))
             raise
         finally:
             forget()
@@ -419,11 +414,10 @@ class HttpSession(ClientSession):
 
     def _look(self) -> None:
         self._next_look = float("inf")
-        for call in self._calls.waiting():
+        for call in self.calls.waiting():
             left = call.deadline.remaining()
             if call.deadline.expired:
-                params = call.request.params if isinstance(call, _Call) else {}
-                self._calls.time_out(call, params.get("name", params.get("uri")))
+                self.calls.time_out(call, call.about)  # type: ignore[attr-defined]
             elif left is not None:
                 self._look_in(left)
 
@@ -454,31 +448,14 @@ class HttpSession(ClientSession):
         except BaseException:  # such as Ctrl-C: the server need not go on
             list(numbers)
             for call in calls:
-                self._calls.end(call, Cancelled("the caller gave up"))
+                self.calls.end(call, Cancelled("the caller gave up"))
             raise
         return outcomes
 
-    def open_stream(
-        self, method: str, params: Params, on_message: Callable[[Notification], None],
-        on_end: Callable[[Union[Result, Exception]], None],
-    ) -> Callable[[], None]:
+    def _start(self, method: str, params: Params, on_message: Callable[[Notification], None]) -> _Call:
         call = self._add(self._call(method, params, NEVER))
         self.handler.streams[call.id] = on_message
-
-        def read() -> None:
-            ending: Union[Result, Exception]
-            try:
-                ending = self._run(call)
-            except Exception as error:
-                ending = error
-            self.handler.streams.pop(call.id, None)
-            on_end(ending)
-
-        def end() -> None:
-            self._calls.end(call, Cancelled("the stream was closed"))
-
-        threading.Thread(target=read, name=f"minimcp-{self.name}-stream", daemon=True).start()
-        return end
+        return call
 
     # ------------------------------------------------------------ what has no answer
 
@@ -723,59 +700,44 @@ class HttpSession(ClientSession):
         decoded = decode(data, max_depth=self._limits.depth)
         for message in decoded if isinstance(decoded, list) else (decoded,):
             if isinstance(message, (Answer, Failure)):
-                self._answered(message, call)
-            elif isinstance(message, Notification):
-                self._notified(message, call)
+                id, ending = message.id, message.result if isinstance(message, Answer) else message
+                if call is not None and id in (None, call.id):
+                    call.answer = call.answer or ending
+                elif call is not None or id is None or not self.calls.settle(id, ending):  # of one on another stream
+                    log.debug("<-- an answer to %s, which nobody waits for here", one_line(id))
             elif isinstance(message, Request):
-                self._serve(message, call, len(data))
-            else:
+                self._admit(message, call, len(data))
+            elif isinstance(message, InvalidMessage):
                 self._refuse(message, data, call)
+            elif message.method == "notifications/progress":
+                if self.calls.progress(message.params) is call and call is not None:
+                    call.report()
+            elif message.method == "notifications/cancelled":
+                self._asked.cancel(message.params)
+            else:
+                self.handler.notified(message)
 
-    def _answered(self, message: Union[Answer, Failure], call: Optional[_Call]) -> None:
-        ending, id = message.result if isinstance(message, Answer) else message, message.id
-        if call is not None and id in (None, call.id):
-            call.answer = call.answer or ending
-        elif call is not None or id is None or not self._calls.settle(id, ending):  # of a call on another stream
-            log.debug("<-- an answer to %s, which nobody waits for here", one_line(id))
-
-    def _notified(self, message: Notification, call: Optional[_Call]) -> None:
-        params = message.params
-        if message.method == "notifications/progress":
-            if self._calls.progress(params) is call and call is not None:
-                call.report()
-        elif message.method == "notifications/cancelled":
-            self._asked.cancel(params)
-        else:
-            self.handler.notified(message)
-
-    def _serve(self, request: Request, call: Optional[_Call], size: int) -> None:
-        """Have the host answer a question; deadlines stand meanwhile: that of the call on whose stream it came."""
+    def _admit(self, request: Request, call: Optional[_Call], size: int) -> None:
+        """Have the host answer a question."""
         try:
             admitted = self.handler.admit(request)
             if admitted is None:
                 return
-            incoming = IncomingRequest(request, *admitted, self._sink, size)
+            incoming = IncomingRequest(request, *admitted, _AnswerSink(self, call), size)
             self._asked.add(incoming)
         except RpcError as error:
             self._tell(encode(failure(request.id, error)))
             return
-        if admitted[1].immediate:
+        if incoming.route.immediate:
             incoming.run()
-            return
-        resume = self._calls.pause_all() if call is None else call.pause()
-        incoming.on_cancel(resume)
-
-        def run() -> None:
-            incoming.run()
-            resume()
-
-        self.handler.host.pool.submit(run)
+        else:
+            self.handler.host.pool.submit(incoming.run)
 
     def _refuse(self, broken: InvalidMessage, data: bytes, call: Optional[_Call]) -> None:
         """Deal with what is no message: it may have been meant as the answer to a call."""
         id = call.id if call is not None and broken.id is None and broken.kind == "response" else broken.id
         violation = ProtocolViolation(broken.reason, data.decode("utf-8", "replace"))
-        if id is not None and broken.kind in ("response", "unknown") and self._calls.settle(id, violation):
+        if id is not None and broken.kind in ("response", "unknown") and self.calls.settle(id, violation):
             return
         if id is not None and broken.kind == "request" and self.handler.takes_requests:
             self._tell(encode(Failure(id, broken.code, broken.reason)))
@@ -784,11 +746,11 @@ class HttpSession(ClientSession):
 
 
 class _AnswerSink(Sink):
-    """Where the answers to questions of the server go: each a POST of its own."""
+    """Where the answer to a question of the server goes: a POST of its own."""
 
-    def __init__(self, session: HttpSession, requests: RunningRequests) -> None:
-        self._session, self.requests = session, requests
-        self.post = session._tell  # type: ignore[assignment]
+    def __init__(self, session: HttpSession, call: Optional[_Call]) -> None:
+        self._session, self.requests = session, session._asked
+        self.asked_by = () if call is None else (call,)
         self.spawn = session.handler.host.pool.spawn  # type: ignore[method-assign]
 
     def deliver(self, line: bytes, wait: bool) -> None:

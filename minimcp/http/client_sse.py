@@ -105,8 +105,7 @@ class SseSession(HttpSession):
                     raise call.answer
                 return
             response.start(ERROR_BYTES)
-        params = call.request.params
-        self._calls.wait(call, call.deadline, about=params.get("name", params.get("uri")))
+        self.calls.wait(call, call.deadline, about=call.about)
 
 
 def agree_over_http(
