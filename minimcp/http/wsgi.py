@@ -39,12 +39,11 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
     """
 
     def __init__(self, patience: Optional[float]) -> None:
-        self.gone = False
+        super().__init__()
         self._patience = patience
         self._response: Optional[HttpResponse] = None
         self._pieces: deque[bytes] = deque()
         self._ended = False
-        self._callbacks: list[Callable[[], None]] = []
         self._changed = threading.Condition()
 
     def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
@@ -76,13 +75,6 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
             self._ended = True
             self._changed.notify_all()
 
-    def on_gone(self, callback: Callable[[], None]) -> None:
-        with self._changed:
-            if not self.gone:
-                self._callbacks.append(callback)
-                return
-        callback()
-
     # ------------------------------------------------------------ the reader
 
     def response(self) -> HttpResponse:
@@ -103,10 +95,8 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
         """Nobody reads this any more. Idempotent."""
         with self._changed:
             self.gone = True
-            callbacks, self._callbacks = self._callbacks, []
             self._changed.notify_all()
-        for callback in callbacks:
-            callback()
+        self.cancel()
 
 
 def respond(server: Endpoint, request: HttpRequest, *, stream: bool, patience: Optional[float]) -> HttpResponse:
