@@ -139,13 +139,10 @@ class HttpServer:
         if scheme not in ("http", "https") or not host or not port:
             raise ValueError(f"a URL begins with http:// or https:// and names a host, and not so {url[:100]!r}")
         self.url = url.partition("#")[0]
-        self._options: dict[str, Any] = {
-            "headers": dict(headers or {}), "auth": auth, "verify": verify, "cert": cert, "proxies": proxies,
-        }
-
-    def fetcher(self) -> Fetcher:
-        """What sends requests to it."""
-        return Fetcher(self.url, **self._options)
+        self.fetcher = partial(
+            Fetcher, self.url, headers=dict(headers or {}), auth=auth, verify=verify, cert=cert, proxies=proxies
+        )
+        """Makes what sends requests to it."""
 
     def __repr__(self) -> str:
         return f"HttpServer({without_secrets(self.url)!r})"
@@ -264,7 +261,7 @@ class HttpSession(ClientSession):
         self._lock = threading.RLock()  # a signal handler may cancel a call in the middle of this
         self._sender, self._has_told = Pool(1, f"minimcp-{self.name}-sender"), False
         self._next_look = float("inf")
-        self._forget_look: Callable[[], None] = _nothing
+        self._forget_look: Callable[[], object] = int
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
@@ -379,10 +376,9 @@ class HttpSession(ClientSession):
 
     def _run(self, call: Any, cancel: Optional[CancelToken] = None) -> Result:
         """Send a request that is registered and read what answers it, on this thread."""
-        forget = _nothing
+        forget: Callable[[], object] = int
         if cancel is not None:
-            token = cancel
-            forget = token.on_cancel(lambda: self.calls.end(call, Cancelled(token.reason or "cancelled")))
+            forget = cancel.on_cancel(lambda: self.calls.end(call, Cancelled(cancel.reason or "cancelled")))
         try:
             with waiting():
                 self._perform(call)
@@ -400,7 +396,6 @@ class HttpSession(ClientSession):
             raise Cancelled(cancel.reason or "cancelled")  # an answer may beat a token that was cancelled before
         if isinstance(call.ending, BaseException):
             raise copy(call.ending) from None
-        assert call.ending is not None
         return self.result_of(call.method, call.ending)
 
     def _look_in(self, seconds: float) -> None:
@@ -481,7 +476,7 @@ class HttpSession(ClientSession):
         """Send an HTTP request whose response says nothing; what goes wrong is logged."""
         left = deadline.remaining()
         with self._request_aside() as http:
-            forget = _nothing if left is None else timer.after(left, http.abort)
+            forget: Callable[[], object] = int if left is None else timer.after(left, http.abort)
             try:
                 with closing(send(http)) as response:
                     if response.status >= 300:
@@ -764,7 +759,3 @@ def _longer(pause: float, failures: int) -> float:
     """Seconds before the next attempt to get a stream: never less than the server asks for."""
     longer = min(FIRST_PAUSE * 2 ** min(failures, 10), LONGEST_PAUSE) * random.uniform(0.5, 1)
     return max(pause, longer) if failures else pause
-
-
-def _nothing() -> None:
-    pass

@@ -255,7 +255,7 @@ class Endpoint(HttpService):
             return session, revision, None, None
         except RpcError as error:
             status = 400 if request is None else STATUS.get(error.code, 200) if alone else 200
-            raise HttpError.of(error, status, id) from None
+            raise HttpError(status, error.message, code=error.code, id=id, data=error.data) from None
         except HttpError as error:
             error.id = id
             raise

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Iterable, Iterator, Mapping, Optional, Union
 
 from ..engine.requests import CancelToken
-from ..errors import INVALID_REQUEST, RpcError
+from ..errors import INVALID_REQUEST
 from ..protocol.messages import Failure, Id, Json, encode
 
 HeaderPairs = Iterable[tuple[str, str]]
@@ -133,11 +133,6 @@ class HttpError(Exception):
         super().__init__(message)
         self.status, self.message, self.headers = status, message, headers
         self.code, self.id, self.data = code, id, data
-
-    @classmethod
-    def of(cls, error: RpcError, status: int, id: Optional[Id]) -> HttpError:
-        """The same for an error of the protocol."""
-        return cls(status, error.message, code=error.code, id=id, data=error.data)
 
     def response(self) -> HttpResponse:
         """The response that says so."""

@@ -99,12 +99,11 @@ class PostResponse(Sink):
 
     def keep_alive(self, seconds: float) -> None:
         """Send a comment if nothing was sent for so long; never waits, never raises."""
-        if self.stream is not None:
-            self.stream.keep_alive(seconds)
-        elif time.monotonic() - self._begun_at >= seconds:
-            stream = self._open()
-            if stream is not None:
-                stream.keep_alive(0)
+        stream = self.stream
+        if stream is None and time.monotonic() - self._begun_at >= seconds:
+            stream, seconds = self._open(), 0
+        if stream is not None:
+            stream.keep_alive(seconds)
 
     def finish(self, line: bytes = b"") -> None:
         """Send the last message, as the whole body if it is the first; or end without one. Never raises."""

@@ -46,16 +46,12 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
         self._ended = False
         self._changed = threading.Condition()
 
-    def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        self._begin(HttpResponse(status, headers, body))
-
-    def begin(self, status: int, headers: list[tuple[str, str]]) -> None:
-        self._begin(HttpResponse(status, headers, self))
-
-    def _begin(self, response: HttpResponse) -> None:
+    def send(self, status: int, headers: list[tuple[str, str]], body: Any = None) -> None:
         with self._changed:
-            self._response = response
+            self._response = HttpResponse(status, headers, self if body is None else body)
             self._changed.notify_all()
+
+    begin = send
 
     def write(self, data: bytes) -> None:
         with self._changed:
