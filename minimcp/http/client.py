@@ -240,6 +240,8 @@ class HttpSession(ClientSession):
     """
 
     in_order = False
+    _endpoint: Optional[str] = None
+    """Where messages are posted; None where that is the URL of the server."""
 
     def __init__(
         self, server: HttpServer, handler: ClientHandler, limits: Limits,
@@ -514,7 +516,7 @@ class HttpSession(ClientSession):
             if not self._resumes:
                 headers[METHOD_HEADER] = message.method
             headers.update(self.mirror.of(message.method, message.params))
-        return self._fetcher.send(http, "POST", headers, line)
+        return self._fetcher.send(http, "POST", headers, line, self._endpoint)
 
     def _session_headers(self) -> dict[str, str]:
         headers = {} if self.handler.era is None else {VERSION_HEADER: self.handler.era.revision.name}
@@ -535,12 +537,10 @@ class HttpSession(ClientSession):
             if response.status == 404 and self._session is not None and not opens:
                 raise self._lose_session(call)
             if response.status >= 300:
-                ending = self.error_of(response)
-                if opens and not (isinstance(ending, Failure) and ending.code in PER_REQUEST_CODES):
-                    self.refused = response.status
-                if isinstance(ending, Exception):
-                    raise ending
-                call.answer = ending
+                self.refused = response.status if opens else None
+                call.answer = error = self.error_of(response)
+                if error.code in PER_REQUEST_CODES:
+                    self.refused = None
                 return
             if opens:
                 session = response.headers.get(SESSION_HEADER)
@@ -563,32 +563,30 @@ class HttpSession(ClientSession):
             what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {one_line(body)}"
             raise ProtocolViolation(f"{self.name}: {call.method} was answered by what is no answer: {what}")
 
-    def error_of(self, response: Response) -> Union[Failure, Exception]:
-        """What a response that is no success means: an error of the protocol, if one is in it."""
+    def error_of(self, response: Response) -> Failure:
+        """The error of the protocol in a response that is no success. Raises McpError: there is none in it."""
         body, status = response.start(ERROR_BYTES), response.status
         text = one_line(body[:SHOWN_BYTES].decode("utf-8", "replace").strip(), SHOWN_BYTES)
         told = f"{self.name}: HTTP {status}" + (f": {text}" if text else ", and nothing more")
         if status in (401, 403):
             challenge = one_line(response.headers.get("WWW-Authenticate", ""))
-            return AuthorizationError(f"{told} ({challenge})" if challenge else told)
+            raise AuthorizationError(f"{told} ({challenge})" if challenge else told)
         if media_type(response.headers.get("Content-Type"))[0] == JSON_TYPE:
             decoded = decode(body.strip())
             if isinstance(decoded, Failure):
                 return decoded
             if isinstance(response.cut, ConnectionLost):
-                return response.cut
+                raise response.cut
         if 300 <= status < 400:
-            where = one_line(response.headers.get("Location", "nowhere"))
-            return ProtocolViolation(
-                f"{told}: it redirects to {where}, and redirects are not followed but to the same origin: name that URL"
-            )
+            told += f": it redirects to {one_line(response.headers.get('Location', 'nowhere'))}, "
+            told += "and redirects are not followed but to the same origin: name that URL"
         if status in (408, 429) or status >= 500:
             after = response.headers.get("Retry-After", "")
             told += f" (Retry-After: {one_line(after, 40)})" if after else ""
             if status == 429 and after.isascii() and after.isdigit() and len(after) < 10:
-                return Busy(told, int(after))
-            return ConnectionLost(told)
-        return ProtocolViolation(told)
+                raise Busy(told, int(after))
+            raise ConnectionLost(told)
+        raise ProtocolViolation(told)
 
     # ------------------------------------------------------------ streams
 

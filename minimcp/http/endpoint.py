@@ -456,9 +456,7 @@ class Endpoint(HttpService):
                     self._reserve(response)
                 if not revision.handshake:
                     writer.on_gone(response.lost)
-                self._start(IncomingRequest(
-                    message, peer, route, response, len(body), self._registry.config, headers
-                ), response, self.pool.run)
+                self._start(message, peer, route, response, len(body), headers, self.pool.run)
             except RpcError as error:
                 response.finish(encode(failure(message.id, error)))
 
@@ -487,21 +485,22 @@ class Endpoint(HttpService):
                     if request.method == "initialize":
                         raise InvalidRequest("initialize stands alone, not in an array")
                     _, peer, route = self._within(request, session, revision)
-                    incoming = IncomingRequest(request, peer, route, response, 0, self._registry.config, headers, batch)
-                    self._start(incoming, response, self.pool.submit)
+                    self._start(request, peer, route, response, 0, headers, self.pool.submit, batch)
                 except RpcError as error:
                     batch.add(request.id, encode(failure(request.id, error)))
             batch.complete()
 
     def _start(
-        self, incoming: IncomingRequest, response: PostResponse, run: Callable[[Callable[[], None]], None]
+        self, request: Request, peer: Peer, route: Route, response: PostResponse, size: int, headers: Headers,
+        run: Callable[[Callable[[], None]], None], batch: Optional[Batch] = None,
     ) -> None:
         """Have a request served: where it wants to be, on this thread, or by `run`."""
+        incoming = IncomingRequest(request, peer, route, response, size, self._registry.config, headers, batch)
         self.requests.add(incoming, key=incoming)  # ids are the client's own, and each POST has its own response
         response.incoming.append(incoming)
-        if incoming.route.start is not None:
-            incoming.route.start(incoming)
-        elif incoming.route.immediate:
+        if route.start is not None:
+            route.start(incoming)
+        elif route.immediate:
             incoming.run()
         else:
             run(incoming.run)
