@@ -208,7 +208,13 @@ class Endpoint(HttpService):
         if request.path != self.path and request.path.partition("?")[0] != self.path:
             raise HttpError(404, f"there is nothing here: the server is at {self.path}", code=None)
         if not post:
-            self._check_verb(request, streams)
+            verbs = ["POST"]
+            if self.options.sessions and not self._has_no_session(headers):
+                with_get = streams and (self._max_streams != 0 or LAST_EVENT_HEADER in headers)
+                verbs = [verb for verb in VERBS if verb != "GET" or with_get]
+            if request.method not in verbs:
+                status = 405 if request.method in METHODS else 501
+                raise HttpError(status, "this is served with POST", (("Allow", ", ".join(verbs)),), code=None)
         if self.closing:
             raise HttpError(503, "the server is closing")
         if post:
@@ -217,16 +223,6 @@ class Endpoint(HttpService):
                 raise HttpError(406, f"the header Accept names {' and '.join(wanted)}")
             self.check_body(headers, known)
             headers.cache[self] = True
-
-    def _check_verb(self, request: HttpRequest, streams: bool) -> None:
-        """Refuse what may not be done here by the client that this comes from."""
-        verbs = ["POST"]
-        if self.options.sessions and not self._has_no_session(request.headers):
-            with_get = streams and (self._max_streams != 0 or LAST_EVENT_HEADER in request.headers)
-            verbs = [verb for verb in VERBS if verb != "GET" or with_get]
-        if request.method not in verbs:
-            status = 405 if request.method in METHODS else 501
-            raise HttpError(status, "this is served with POST", (("Allow", ", ".join(verbs)),), code=None)
 
     # ------------------------------------------------------------ who sends a message
 
@@ -332,7 +328,8 @@ class Endpoint(HttpService):
     ) -> EventStream:
         """An event stream; one that a client may come back for where there is a session."""
         if session is not None and self.store is not None:
-            more.update(store=self.store, name=session.new_stream_name(), primed=revision.polling)
+            name = f"{session.key}.{next(session.stream_numbers)}"
+            more.update(store=self.store, name=name, primed=revision.polling)
         return EventStream(writer, headers=headers, trace=self.trace, **more)
 
     def _sender(
@@ -407,11 +404,13 @@ class Endpoint(HttpService):
             self.store.forget(session.key)
 
     def _end_if_unused(self, session: Session) -> bool:
-        ttl = self.options.session_ttl
-        unused = ttl is not None and time.monotonic() - session.used_at > ttl and not session.busy
-        if unused:
-            self._end(session, "it was not used")
-        return unused
+        ttl, stream = self.options.session_ttl, session.unsolicited
+        if ttl is None or time.monotonic() - session.used_at <= ttl:
+            return False
+        if session.responses or (stream is not None and stream.is_connected()):
+            return False
+        self._end(session, "it was not used")
+        return True
 
     def _end_unused(self) -> None:
         for session in list(self.sessions.values()):

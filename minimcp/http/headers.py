@@ -95,9 +95,6 @@ class HttpRequest:
         self.method, self.path, self.body, self.client = method, path, body, client
         self.headers = headers if isinstance(headers, Headers) else Headers(headers)
 
-    def __repr__(self) -> str:
-        return f"<HttpRequest {self.method} {self.path!r:.80}>"
-
 
 @dataclass(eq=False)
 class HttpResponse:

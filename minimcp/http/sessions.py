@@ -209,21 +209,12 @@ class Session:
         self.pending: list[Line] = []  # what `unsolicited` is to send, or the next one
         self.used_at = time.monotonic()
         self.calls = Calls("http", lambda *_: False, len)  # of all responses, each of which sends its own
-        self._numbers = count(1)
-
-    def new_stream_name(self) -> str:
-        """A name that no other stream of any session has."""
-        return f"{self.key}.{next(self._numbers)}"
+        self.stream_numbers = count(1)
 
     def stream(self, name: str) -> Optional[EventStream]:
         """The stream of this name, as long as it goes on; None where there is none."""
         streams = [self.unsolicited, *(response.stream for response in list(self.responses))]
         return next((each for each in streams if each is not None and each.name == name and not each.done), None)
-
-    @property
-    def busy(self) -> bool:
-        """Whether something runs or is open."""
-        return bool(self.responses) or (self.unsolicited is not None and self.unsolicited.is_connected())
 
     def post(self, line: Line) -> None:
         """Have a notification sent that belongs to no request, as soon as there is a stream for it. Never blocks."""
