@@ -259,16 +259,12 @@ class HostPolicy:
             others.
 
     Raises:
-        TypeError: This is one name, not a sequence of them.
         ValueError: One of them is no host or no origin.
     """
 
     def __init__(
         self, allowed_hosts: Optional[Iterable[str]] = None, allowed_origins: Optional[Iterable[str]] = None
     ) -> None:
-        for option, given in (("allowed_hosts", allowed_hosts), ("allowed_origins", allowed_origins)):
-            if isinstance(given, str):
-                raise TypeError(f"{option} is a sequence of names: did you mean [{given!r}]?")
         hosts, origins = set(LOOPBACK if allowed_hosts is None else allowed_hosts), set(allowed_origins or ())
         self._any_host, self._any_origin = "*" in hosts, "*" in origins
         self._hosts, self._origins = set(), set()
