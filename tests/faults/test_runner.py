@@ -16,8 +16,6 @@ from . import __main__ as runner, mutants, table
 from .catalogue import CLIENT, ROWS
 from .trial import ABSENT, CASES, FAIL, PASS, WARN, Options, Outcome, Subject, run
 
-pytestmark = pytest.mark.figures  # a fault of time is found by the clock
-
 HERE = Path(__file__).resolve().parent
 PATIENT = Options(seed=36, patience=30.0, slack=10.0, mutations=16)
 HASTY = PATIENT._replace(patience=1.2, slack=0.9)

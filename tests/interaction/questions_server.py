@@ -164,7 +164,7 @@ def swallow(ctx: Context) -> str:
 
 def endless(ctx: Context) -> str:
     """Ask for ever."""
-    for number in range(12):
+    for number in range(20):
         ctx.elicit(f"Number {number}?", {"sure": bool})
     return "done"
 
