@@ -163,8 +163,6 @@ class PostResponse(Sink):
             stream.post(line)
 
     def deliver(self, line: bytes, wait: bool) -> None:
-        if not line:
-            return
         if wait or self._thread == threading.get_ident():  # which waits in any case
             self.finish(line)
         else:
