@@ -210,16 +210,12 @@ class ClientSession:
         Raises:
             ConnectionLost: The connection has ended.
         """
-        def make_params(id: Id) -> Result:
-            self.handler.streams[id] = on_message
-            return self.add_envelope(params, id)
-
-        call = self.calls.start(method, make_params)
+        call = self._start(method, params, on_message)
 
         def wait() -> None:
             ending: Outcome
             try:
-                ending = self.result_of(method, self.calls.wait(call, NEVER))
+                ending = self._run(call)
             except Exception as error:
                 ending = error
             self.handler.streams.pop(call.id, None)
@@ -232,6 +228,29 @@ class ClientSession:
             self.calls.end(call, Cancelled("the stream was closed"))
 
         return end
+
+    def _start(self, method: str, params: Params, on_message: OnMessage) -> PendingCall:
+        """Send the request of a stream."""
+        def make_params(id: Id) -> Result:
+            self.handler.streams[id] = on_message
+            return self.add_envelope(params, id)
+
+        return self.calls.start(method, make_params)
+
+    def _run(self, call: PendingCall) -> Result:
+        """Wait for the end of a stream."""
+        return self.result_of(call.method, self.calls.wait(call, NEVER))
+
+    # ------------------------------------------------------------ the server's requests
+
+    def _serve(self, request: IncomingRequest) -> Result:
+        """Answer a question; meanwhile the deadline of the call stands that it belongs to, or those of all calls."""
+        resume = self.calls.pause_all(*getattr(request.sink, "asked_by", ()))
+        request.on_cancel(resume)
+        try:
+            return self.handler.host.serve(request)
+        finally:
+            resume()
 
     # ------------------------------------------------------------ shared by all transports
 
@@ -408,14 +427,3 @@ class ConnectionSession(ClientSession):
 
     def notify(self, method: str, params: Params, deadline: Deadline) -> None:
         self._connection.send(encode(Notification(method, dict(params))), deadline)
-
-    # ------------------------------------------------------------ the server's requests
-
-    def _serve(self, request: IncomingRequest) -> Result:
-        """Answer a question of the server; the deadlines of all requests that wait stand meanwhile."""
-        resume = self.calls.pause_all()
-        request.on_cancel(resume)
-        try:
-            return self.handler.host.serve(request)
-        finally:
-            resume()

@@ -349,9 +349,10 @@ class Calls:
         ended = [call for call in self.waiting() if self.settle(call.id, self._causes[0])]
         return b"".join([_cancellation(call, cause) for call in ended if call.method not in NEVER_CANCELLED])
 
-    def pause_all(self) -> Callable[[], None]:
-        """Let the deadlines of all calls that wait stand, while the host answers a question; returns what ends that."""
-        deadlines = {id(call.deadline): call.deadline for call in self.waiting() if call.deadline is not NEVER}
+    def pause_all(self, *calls: PendingCall) -> Callable[[], None]:
+        """Let the deadlines of these calls, or of all, stand while the host answers a question; returns what ends that.
+        """
+        deadlines = {id(call.deadline): call.deadline for call in calls or self.waiting() if call.deadline is not NEVER}
         for deadline in deadlines.values():
             deadline.pause()
 

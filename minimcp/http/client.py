@@ -139,13 +139,10 @@ class HttpServer:
         if scheme not in ("http", "https") or not host or not port:
             raise ValueError(f"a URL begins with http:// or https:// and names a host, and not so {url[:100]!r}")
         self.url = url.partition("#")[0]
-        self._options: dict[str, Any] = {
-            "headers": dict(headers or {}), "auth": auth, "verify": verify, "cert": cert, "proxies": proxies,
-        }
-
-    def fetcher(self) -> Fetcher:
-        """What sends requests to it."""
-        return Fetcher(self.url, **self._options)
+        self.fetcher = partial(
+            Fetcher, self.url, headers=dict(headers or {}), auth=auth, verify=verify, cert=cert, proxies=proxies
+        )
+        """Makes what sends requests to it."""
 
     def __repr__(self) -> str:
         return f"HttpServer({without_secrets(self.url)!r})"
@@ -211,22 +208,17 @@ class _Call(PendingCall):
     ) -> None:
         super().__init__(request.id, request.method, on_item)
         self.request, self.line, self.deadline, self.http = request, line, deadline, AbortableRequest()
+        self.about = request.params.get("name", request.params.get("uri"))
 
     def end(self, ending: Any) -> None:
         super().end(ending)
         self.http.abort()
 
-    def pause(self) -> Callable[[], None]:
-        """Let the deadline stand; returns what ends that, once."""
-        self.deadline.pause()
-        resume = [self.deadline.resume]
-        return lambda: resume.pop()() if resume else None
-
     def report(self) -> None:
         """Run the callback for progress that has come (the calling thread)."""
         while not self.queue.empty():
             item = self.queue.get()
-            if self.on_item is not None and item is not self:
+            if self.on_item is not None and isinstance(item, dict):
                 self.on_item(item)
 
 
@@ -248,6 +240,8 @@ class HttpSession(ClientSession):
     """
 
     in_order = False
+    _endpoint: Optional[str] = None
+    """Where messages are posted; None where that is the URL of the server."""
 
     def __init__(
         self, server: HttpServer, handler: ClientHandler, limits: Limits,
@@ -260,24 +254,24 @@ class HttpSession(ClientSession):
         self._limits, self._trace = limits, trace
         self._session: Optional[str] = None
         self._gone: Optional[SessionGone] = None
-        self.calls = self._calls = Calls(self.name, self._send, self._tell)
+        self.calls = Calls(self.name, self._send, self._tell)
         self._aside: set[AbortableRequest] = set()
         """HTTP requests of ours that belong to no call."""
         self._asked = RunningRequests(limits)
-        self._sink = _AnswerSink(self, self._asked)
+        handler.serve = self._serve
         self._opened, self._ended = threading.Event(), threading.Event()
         self._lock = threading.RLock()  # a signal handler may cancel a call in the middle of this
         self._sender, self._has_told = Pool(1, f"minimcp-{self.name}-sender"), False
         self._next_look = float("inf")
-        self._forget_look: Callable[[], None] = _nothing
+        self._forget_look: Callable[[], object] = int
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
         """In a forked process the connections are those of another one: let go of them without a word."""
         self._lock, self._session = threading.RLock(), None
-        for call in self._calls.waiting():
+        for call in self.calls.waiting():
             call.http = AbortableRequest()  # type: ignore[attr-defined]  # what is shut down is so in both processes
-        self._calls.close(ConnectionLost(f"{self.name}: this process is a fork of the one that connected"))
+        self.calls.close(ConnectionLost(f"{self.name}: this process is a fork of the one that connected"))
         self._ended.set()
 
     # ------------------------------------------------------------ its beginning and end
@@ -295,8 +289,8 @@ class HttpSession(ClientSession):
             self._opened.wait(deadline.within(GET_SECONDS).wait())
 
     def stop(self, cause: Exception) -> None:
-        for call in self._calls.waiting():
-            self._calls.end(call, self._gone or cause)
+        for call in self.calls.waiting():
+            self.calls.end(call, self._gone or cause)
         self._lose(cause)
 
     def wait_until_ended(self, seconds: Optional[float]) -> bool:
@@ -332,11 +326,11 @@ class HttpSession(ClientSession):
         refusal = SessionGone(f"{self.name}: the server has ended the session")
         refusal.refused = True
         if call is not None:
-            self._calls.settle(call.id, refusal)
+            self.calls.settle(call.id, refusal)
         with self._lock:
             if self._gone is None and self.cause is None:
                 self._gone = SessionGone(str(refusal))
-                timer.after(SESSION_SECONDS if len(self._calls) else 0.0, partial(self._lose, self._gone))
+                timer.after(SESSION_SECONDS if len(self.calls) else 0.0, partial(self._lose, self._gone))
         return refusal
 
     def _lose(self, cause: Exception) -> None:
@@ -344,7 +338,7 @@ class HttpSession(ClientSession):
         with self._lock:
             if self.cause is not None:
                 return
-            self._calls.close(self._gone or cause)
+            self.calls.close(self._gone or cause)
         self._forget_look()
         self._abort_aside()
         self._asked.abandon("the connection has ended")
@@ -365,7 +359,7 @@ class HttpSession(ClientSession):
     ) -> _Call:
         """A request that is ready to be sent. Raises TypeError and ValueError."""
         on_item = None if on_progress is None else progress_reader(on_progress)
-        id = self._calls.new_id()
+        id = self.calls.new_id()
         request = Request(id, method, self.add_envelope(params, id, on_progress))
         try:
             return _Call(request, encode(request), deadline, on_item)
@@ -376,28 +370,27 @@ class HttpSession(ClientSession):
         """Register a call. Raises ConnectionLost."""
         if self._gone is not None:
             raise self._lose_session()
-        self._calls.add(call)
+        self.calls.add(call)
         left = call.deadline.remaining()
         if left is not None:
             self._look_in(left)
         return call
 
-    def _run(self, call: _Call, cancel: Optional[CancelToken] = None) -> Result:
+    def _run(self, call: Any, cancel: Optional[CancelToken] = None) -> Result:
         """Send a request that is registered and read what answers it, on this thread."""
-        forget = _nothing
+        forget: Callable[[], object] = int
         if cancel is not None:
-            token = cancel
-            forget = token.on_cancel(lambda: self._calls.end(call, Cancelled(token.reason or "cancelled")))
+            forget = cancel.on_cancel(lambda: self.calls.end(call, Cancelled(cancel.reason or "cancelled")))
         try:
             with waiting():
                 self._perform(call)
                 if call.answer is not None:
-                    self._calls.settle(call.id, call.answer)
+                    self.calls.settle(call.id, call.answer)
                 call.report()
         except McpError as error:
-            self._calls.settle(call.id, error)  # unless another thread has ended the call before
+            self.calls.settle(call.id, error)  # unless another thread has ended the call before
         except BaseException:
-            self._calls.end(call, Cancelled("the caller gave up"))
+            self.calls.end(call, Cancelled("the caller gave up"))
             raise
         finally:
             forget()
@@ -405,7 +398,6 @@ class HttpSession(ClientSession):
             raise Cancelled(cancel.reason or "cancelled")  # an answer may beat a token that was cancelled before
         if isinstance(call.ending, BaseException):
             raise copy(call.ending) from None
-        assert call.ending is not None
         return self.result_of(call.method, call.ending)
 
     def _look_in(self, seconds: float) -> None:
@@ -419,11 +411,10 @@ class HttpSession(ClientSession):
 
     def _look(self) -> None:
         self._next_look = float("inf")
-        for call in self._calls.waiting():
+        for call in self.calls.waiting():
             left = call.deadline.remaining()
             if call.deadline.expired:
-                params = call.request.params if isinstance(call, _Call) else {}
-                self._calls.time_out(call, params.get("name", params.get("uri")))
+                self.calls.time_out(call, call.about)  # type: ignore[attr-defined]
             elif left is not None:
                 self._look_in(left)
 
@@ -454,31 +445,14 @@ class HttpSession(ClientSession):
         except BaseException:  # such as Ctrl-C: the server need not go on
             list(numbers)
             for call in calls:
-                self._calls.end(call, Cancelled("the caller gave up"))
+                self.calls.end(call, Cancelled("the caller gave up"))
             raise
         return outcomes
 
-    def open_stream(
-        self, method: str, params: Params, on_message: Callable[[Notification], None],
-        on_end: Callable[[Union[Result, Exception]], None],
-    ) -> Callable[[], None]:
+    def _start(self, method: str, params: Params, on_message: Callable[[Notification], None]) -> _Call:
         call = self._add(self._call(method, params, NEVER))
         self.handler.streams[call.id] = on_message
-
-        def read() -> None:
-            ending: Union[Result, Exception]
-            try:
-                ending = self._run(call)
-            except Exception as error:
-                ending = error
-            self.handler.streams.pop(call.id, None)
-            on_end(ending)
-
-        def end() -> None:
-            self._calls.end(call, Cancelled("the stream was closed"))
-
-        threading.Thread(target=read, name=f"minimcp-{self.name}-stream", daemon=True).start()
-        return end
+        return call
 
     # ------------------------------------------------------------ what has no answer
 
@@ -504,7 +478,7 @@ class HttpSession(ClientSession):
         """Send an HTTP request whose response says nothing; what goes wrong is logged."""
         left = deadline.remaining()
         with self._request_aside() as http:
-            forget = _nothing if left is None else timer.after(left, http.abort)
+            forget: Callable[[], object] = int if left is None else timer.after(left, http.abort)
             try:
                 with closing(send(http)) as response:
                     if response.status >= 300:
@@ -542,7 +516,7 @@ class HttpSession(ClientSession):
             if not self._resumes:
                 headers[METHOD_HEADER] = message.method
             headers.update(self.mirror.of(message.method, message.params))
-        return self._fetcher.send(http, "POST", headers, line)
+        return self._fetcher.send(http, "POST", headers, line, self._endpoint)
 
     def _session_headers(self) -> dict[str, str]:
         headers = {} if self.handler.era is None else {VERSION_HEADER: self.handler.era.revision.name}
@@ -563,12 +537,10 @@ class HttpSession(ClientSession):
             if response.status == 404 and self._session is not None and not opens:
                 raise self._lose_session(call)
             if response.status >= 300:
-                ending = self.error_of(response)
-                if opens and not (isinstance(ending, Failure) and ending.code in PER_REQUEST_CODES):
-                    self.refused = response.status
-                if isinstance(ending, Exception):
-                    raise ending
-                call.answer = ending
+                self.refused = response.status if opens else None
+                call.answer = error = self.error_of(response)
+                if error.code in PER_REQUEST_CODES:
+                    self.refused = None
                 return
             if opens:
                 session = response.headers.get(SESSION_HEADER)
@@ -591,32 +563,30 @@ class HttpSession(ClientSession):
             what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {one_line(body)}"
             raise ProtocolViolation(f"{self.name}: {call.method} was answered by what is no answer: {what}")
 
-    def error_of(self, response: Response) -> Union[Failure, Exception]:
-        """What a response that is no success means: an error of the protocol, if one is in it."""
+    def error_of(self, response: Response) -> Failure:
+        """The error of the protocol in a response that is no success. Raises McpError: there is none in it."""
         body, status = response.start(ERROR_BYTES), response.status
         text = one_line(body[:SHOWN_BYTES].decode("utf-8", "replace").strip(), SHOWN_BYTES)
         told = f"{self.name}: HTTP {status}" + (f": {text}" if text else ", and nothing more")
         if status in (401, 403):
             challenge = one_line(response.headers.get("WWW-Authenticate", ""))
-            return AuthorizationError(f"{told} ({challenge})" if challenge else told)
+            raise AuthorizationError(f"{told} ({challenge})" if challenge else told)
         if media_type(response.headers.get("Content-Type"))[0] == JSON_TYPE:
             decoded = decode(body.strip())
             if isinstance(decoded, Failure):
                 return decoded
             if isinstance(response.cut, ConnectionLost):
-                return response.cut
+                raise response.cut
         if 300 <= status < 400:
-            where = one_line(response.headers.get("Location", "nowhere"))
-            return ProtocolViolation(
-                f"{told}: it redirects to {where}, and redirects are not followed but to the same origin: name that URL"
-            )
+            told += f": it redirects to {one_line(response.headers.get('Location', 'nowhere'))}, "
+            told += "and redirects are not followed but to the same origin: name that URL"
         if status in (408, 429) or status >= 500:
             after = response.headers.get("Retry-After", "")
             told += f" (Retry-After: {one_line(after, 40)})" if after else ""
             if status == 429 and after.isascii() and after.isdigit() and len(after) < 10:
-                return Busy(told, int(after))
-            return ConnectionLost(told)
-        return ProtocolViolation(told)
+                raise Busy(told, int(after))
+            raise ConnectionLost(told)
+        raise ProtocolViolation(told)
 
     # ------------------------------------------------------------ streams
 
@@ -723,59 +693,44 @@ class HttpSession(ClientSession):
         decoded = decode(data, max_depth=self._limits.depth)
         for message in decoded if isinstance(decoded, list) else (decoded,):
             if isinstance(message, (Answer, Failure)):
-                self._answered(message, call)
-            elif isinstance(message, Notification):
-                self._notified(message, call)
+                id, ending = message.id, message.result if isinstance(message, Answer) else message
+                if call is not None and id in (None, call.id):
+                    call.answer = call.answer or ending
+                elif call is not None or id is None or not self.calls.settle(id, ending):  # of one on another stream
+                    log.debug("<-- an answer to %s, which nobody waits for here", one_line(id))
             elif isinstance(message, Request):
-                self._serve(message, call, len(data))
-            else:
+                self._admit(message, call, len(data))
+            elif isinstance(message, InvalidMessage):
                 self._refuse(message, data, call)
+            elif message.method == "notifications/progress":
+                if self.calls.progress(message.params) is call and call is not None:
+                    call.report()
+            elif message.method == "notifications/cancelled":
+                self._asked.cancel(message.params)
+            else:
+                self.handler.notified(message)
 
-    def _answered(self, message: Union[Answer, Failure], call: Optional[_Call]) -> None:
-        ending, id = message.result if isinstance(message, Answer) else message, message.id
-        if call is not None and id in (None, call.id):
-            call.answer = call.answer or ending
-        elif call is not None or id is None or not self._calls.settle(id, ending):  # of a call on another stream
-            log.debug("<-- an answer to %s, which nobody waits for here", one_line(id))
-
-    def _notified(self, message: Notification, call: Optional[_Call]) -> None:
-        params = message.params
-        if message.method == "notifications/progress":
-            if self._calls.progress(params) is call and call is not None:
-                call.report()
-        elif message.method == "notifications/cancelled":
-            self._asked.cancel(params)
-        else:
-            self.handler.notified(message)
-
-    def _serve(self, request: Request, call: Optional[_Call], size: int) -> None:
-        """Have the host answer a question; deadlines stand meanwhile: that of the call on whose stream it came."""
+    def _admit(self, request: Request, call: Optional[_Call], size: int) -> None:
+        """Have the host answer a question."""
         try:
             admitted = self.handler.admit(request)
             if admitted is None:
                 return
-            incoming = IncomingRequest(request, *admitted, self._sink, size)
+            incoming = IncomingRequest(request, *admitted, _AnswerSink(self, call), size)
             self._asked.add(incoming)
         except RpcError as error:
             self._tell(encode(failure(request.id, error)))
             return
-        if admitted[1].immediate:
+        if incoming.route.immediate:
             incoming.run()
-            return
-        resume = self._calls.pause_all() if call is None else call.pause()
-        incoming.on_cancel(resume)
-
-        def run() -> None:
-            incoming.run()
-            resume()
-
-        self.handler.host.pool.submit(run)
+        else:
+            self.handler.host.pool.submit(incoming.run)
 
     def _refuse(self, broken: InvalidMessage, data: bytes, call: Optional[_Call]) -> None:
         """Deal with what is no message: it may have been meant as the answer to a call."""
         id = call.id if call is not None and broken.id is None and broken.kind == "response" else broken.id
         violation = ProtocolViolation(broken.reason, data.decode("utf-8", "replace"))
-        if id is not None and broken.kind in ("response", "unknown") and self._calls.settle(id, violation):
+        if id is not None and broken.kind in ("response", "unknown") and self.calls.settle(id, violation):
             return
         if id is not None and broken.kind == "request" and self.handler.takes_requests:
             self._tell(encode(Failure(id, broken.code, broken.reason)))
@@ -784,11 +739,11 @@ class HttpSession(ClientSession):
 
 
 class _AnswerSink(Sink):
-    """Where the answers to questions of the server go: each a POST of its own."""
+    """Where the answer to a question of the server goes: a POST of its own."""
 
-    def __init__(self, session: HttpSession, requests: RunningRequests) -> None:
-        self._session, self.requests = session, requests
-        self.post = session._tell  # type: ignore[assignment]
+    def __init__(self, session: HttpSession, call: Optional[_Call]) -> None:
+        self._session, self.requests = session, session._asked
+        self.asked_by = () if call is None else (call,)
         self.spawn = session.handler.host.pool.spawn  # type: ignore[method-assign]
 
     def deliver(self, line: bytes, wait: bool) -> None:
@@ -802,7 +757,3 @@ def _longer(pause: float, failures: int) -> float:
     """Seconds before the next attempt to get a stream: never less than the server asks for."""
     longer = min(FIRST_PAUSE * 2 ** min(failures, 10), LONGEST_PAUSE) * random.uniform(0.5, 1)
     return max(pause, longer) if failures else pause
-
-
-def _nothing() -> None:
-    pass

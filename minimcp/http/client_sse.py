@@ -20,7 +20,7 @@ from ..client.session import ClientSession
 from ..engine.timer import Deadline
 from ..errors import ConnectionFailed, ConnectionLost, McpError, ProtocolViolation, UnsupportedRevision, one_line
 from ..protocol.sse import MEDIA_TYPE, Event, EventReader
-from .client import ERROR_BYTES, POST_HEADERS, HttpServer, HttpSession
+from .client import ERROR_BYTES, HttpServer, HttpSession
 from .fetch import AbortableRequest, Response, origin
 from .headers import media_type
 
@@ -47,7 +47,6 @@ class SseSession(HttpSession):
         super().__init__(*args)
         self._named = threading.Event()
         """The endpoint is known, or will never be."""
-        self._endpoint = ""
         threading.Thread(target=self._read, name=f"minimcp-{self.name}", daemon=True).start()
 
     def ready(self, deadline: Deadline) -> None:
@@ -92,21 +91,16 @@ class SseSession(HttpSession):
         if not self._endpoint:
             unnamed = f"{self.name}: no endpoint for messages was named within {ENDPOINT_SECONDS:g} s"
             raise self.cause or ConnectionLost(unnamed)
-        if self._trace is not None:
-            self._trace("-->", line.rstrip(b"\n"))
-        return self._fetcher.send(http, "POST", {**POST_HEADERS, **self._session_headers()}, line, self._endpoint)
+        return super()._post(http, line)
 
     def _perform(self, call: Any) -> None:
         """Post a request; its answer comes in the stream."""
         with closing(self._post(call.http, call.line)) as response:
             if response.status >= 300:
                 call.answer = self.error_of(response)
-                if isinstance(call.answer, Exception):
-                    raise call.answer
                 return
             response.start(ERROR_BYTES)
-        params = call.request.params
-        self._calls.wait(call, call.deadline, about=params.get("name", params.get("uri")))
+        self.calls.wait(call, call.deadline, about=call.about)
 
 
 def agree_over_http(

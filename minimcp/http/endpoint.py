@@ -35,6 +35,7 @@ from ..protocol.messages import Failure, InvalidMessage, Notification, Request, 
 from ..protocol.sse import MEDIA_TYPE
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
+from .framing import METHODS
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,
@@ -52,15 +53,12 @@ from .headers import (
     is_json,
 )
 from .options import HttpOptions
-from .sessions import STATUS, MakeHandler, PostResponse, Session, Sessions, Shared
-from .streams import EventStore, EventStream, Trace
+from .sessions import STATUS, MakeHandler, PostResponse, Session
+from .streams import EventStore, EventStream, Pairs, Trace
 
 log = logging.getLogger("minimcp.http")
 
 VERBS = ("POST", "GET", "DELETE")
-KNOWN_VERBS = frozenset({*VERBS, "HEAD", "PUT", "PATCH", "OPTIONS", "TRACE", "CONNECT"})
-"""Of others it is said that they are unknown, of these that they are not served."""
-
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods to the member of their params that the name header repeats."""
 
@@ -180,8 +178,8 @@ class Endpoint(HttpService):
         self.path, self.pool, self._registry, self._offer = path, pool, registry, registry.offer
         self._make_handler, self._limits, self._cap, self._max_streams = make_handler, limits, cap, max_streams
         self._alone = ServerSession(registry.offer)
-        store: Optional[EventStore] = EventStore() if options.event_store is None else options.event_store or None
-        self._shared = Shared(RunningRequests(limits, cap), pool, store, trace)
+        self.store: Optional[EventStore] = EventStore() if options.event_store is None else options.event_store or None
+        self.trace = trace
         periods = [options.keepalive and options.keepalive / 2, options.session_ttl and options.session_ttl / LOOKS]
         self._period = min((seconds for seconds in periods if seconds), default=None)
         self.renew_in_fork()
@@ -189,12 +187,10 @@ class Endpoint(HttpService):
 
     def renew_in_fork(self) -> None:
         """Begin without sessions and streams; in a forked process they are the parent's."""
-        store = self._shared.store
-        if store is not None:
-            store.renew_in_fork()
+        if self.store is not None:
+            self.store.renew_in_fork()
         self.requests = RunningRequests(self._limits, self._cap)
-        self._shared = self._shared._replace(requests=self.requests)
-        self.sessions = Sessions(store, most=self.options.max_sessions, ttl=self.options.session_ttl)
+        self.sessions: dict[str, Session] = {}
         self._responses: dict[PostResponse, None] = {}
         self._streams: dict[ResponseWriter, EventStream] = {}
         """Those that are served by GET now, by where they go."""
@@ -212,7 +208,13 @@ class Endpoint(HttpService):
         if request.path != self.path and request.path.partition("?")[0] != self.path:
             raise HttpError(404, f"there is nothing here: the server is at {self.path}", code=None)
         if not post:
-            self._check_verb(request, streams)
+            verbs = ["POST"]
+            if self.options.sessions and not self._has_no_session(headers):
+                with_get = streams and (self._max_streams != 0 or LAST_EVENT_HEADER in headers)
+                verbs = [verb for verb in VERBS if verb != "GET" or with_get]
+            if request.method not in verbs:
+                status = 405 if request.method in METHODS else 501
+                raise HttpError(status, "this is served with POST", (("Allow", ", ".join(verbs)),), code=None)
         if self.closing:
             raise HttpError(503, "the server is closing")
         if post:
@@ -221,16 +223,6 @@ class Endpoint(HttpService):
                 raise HttpError(406, f"the header Accept names {' and '.join(wanted)}")
             self.check_body(headers, known)
             headers.cache[self] = True
-
-    def _check_verb(self, request: HttpRequest, streams: bool) -> None:
-        """Refuse what may not be done here by the client that this comes from."""
-        verbs = ["POST"]
-        if self.options.sessions and not self._has_no_session(request.headers):
-            with_get = streams and (self._max_streams != 0 or LAST_EVENT_HEADER in request.headers)
-            verbs = [verb for verb in VERBS if verb != "GET" or with_get]
-        if request.method not in verbs:
-            status = 405 if request.method in KNOWN_VERBS else 501
-            raise HttpError(status, "this is served with POST", (("Allow", ", ".join(verbs)),), code=None)
 
     # ------------------------------------------------------------ who sends a message
 
@@ -259,7 +251,7 @@ class Endpoint(HttpService):
             return session, revision, None, None
         except RpcError as error:
             status = 400 if request is None else STATUS.get(error.code, 200) if alone else 200
-            raise HttpError.of(error, status, id) from None
+            raise HttpError(status, error.message, code=error.code, id=id, data=error.data) from None
         except HttpError as error:
             error.id = id
             raise
@@ -325,10 +317,20 @@ class Endpoint(HttpService):
             raise HttpError(400, f"the header {SESSION_HEADER} is missing: initialize opens a session")
         if not _SESSION_ID.fullmatch(id):
             raise HttpError(400, f"the header {SESSION_HEADER} is no id of a session")
-        session = self.sessions.find(id)
-        if session is None:
+        session = self.sessions.get(id)
+        if session is None or self._end_if_unused(session):
             raise HttpError(404, "there is no such session, or not any more: initialize opens a new one")
+        session.used_at = time.monotonic()
         return session
+
+    def make_stream(
+        self, session: Optional[Session], revision: Revision, writer: ResponseWriter, headers: Pairs = (), **more: Any
+    ) -> EventStream:
+        """An event stream; one that a client may come back for where there is a session."""
+        if session is not None and self.store is not None:
+            name = f"{session.key}.{next(session.stream_numbers)}"
+            more.update(store=self.store, name=name, primed=revision.polling)
+        return EventStream(writer, headers=headers, trace=self.trace, **more)
 
     def _sender(
         self, headers: Headers, revision: Optional[Revision], opens: bool
@@ -372,19 +374,47 @@ class Endpoint(HttpService):
         assert admitted is not None
         if opens:
             known, session.peer = session.peer, admitted[0]
-            try:
-                if known is None:
-                    self.sessions.add(session)
-            except InternalError as error:
+            if known is None and not self._has_room_for(session):
                 session.end("there are too many")
-                raise HttpError.of(error, 503, request.id) from None
+                message = f"there are {self.options.max_sessions} sessions already (max_sessions): try again later"
+                raise HttpError(503, message, code=errors.INTERNAL_ERROR, id=request.id)
         return (admitted[0].revision, *admitted)
+
+    def _has_room_for(self, session: Session) -> bool:
+        """Take a new session in, unless there are too many."""
+        most = self.options.max_sessions
+        if most is not None and len(self.sessions) >= most:
+            self._end_unused()
+        with self._changed:
+            if most is None or len(self.sessions) < most:
+                self.sessions[session.id] = session
+        return session.id in self.sessions
 
     def _end_behind(self, session: Session) -> None:
         """A session ends with its last response."""
         session.shut = True
         if not session.responses:
-            self.sessions.end(session, "it was shut down")
+            self._end(session, "it was shut down")
+
+    def _end(self, session: Session, reason: str) -> None:
+        """End a session. Idempotent."""
+        self.sessions.pop(session.id, None)
+        session.end(reason)
+        if self.store is not None:
+            self.store.forget(session.key)
+
+    def _end_if_unused(self, session: Session) -> bool:
+        ttl, stream = self.options.session_ttl, session.unsolicited
+        if ttl is None or time.monotonic() - session.used_at <= ttl:
+            return False
+        if session.responses or (stream is not None and stream.is_connected()):
+            return False
+        self._end(session, "it was not used")
+        return True
+
+    def _end_unused(self) -> None:
+        for session in list(self.sessions.values()):
+            self._end_if_unused(session)
 
     # ------------------------------------------------------------ POST
 
@@ -394,12 +424,12 @@ class Endpoint(HttpService):
             self._get(self._session(headers), headers, writer)
             return
         if request.method == "DELETE":
-            self.sessions.end(self._session(headers), "the client has ended it")
+            self._end(self._session(headers), "the client has ended it")
             writer.send(200, [], b"")
             return
         body = self.body_of(request)
-        if self._shared.trace is not None:
-            self._shared.trace("<--", body)
+        if self.trace is not None:
+            self.trace("<--", body)
         message = decode(body, max_depth=self._limits.depth)
         if isinstance(message, InvalidMessage):
             raise HttpError(400, message.reason, code=message.code, id=message.id)
@@ -425,9 +455,7 @@ class Endpoint(HttpService):
                     self._reserve(response)
                 if not revision.handshake:
                     writer.on_gone(response.lost)
-                self._start(IncomingRequest(
-                    message, peer, route, response, len(body), self._registry.config, headers
-                ), response, self.pool.run)
+                self._start(message, peer, route, response, len(body), headers, self.pool.run)
             except RpcError as error:
                 response.finish(encode(failure(message.id, error)))
 
@@ -456,21 +484,22 @@ class Endpoint(HttpService):
                     if request.method == "initialize":
                         raise InvalidRequest("initialize stands alone, not in an array")
                     _, peer, route = self._within(request, session, revision)
-                    incoming = IncomingRequest(request, peer, route, response, 0, self._registry.config, headers, batch)
-                    self._start(incoming, response, self.pool.submit)
+                    self._start(request, peer, route, response, 0, headers, self.pool.submit, batch)
                 except RpcError as error:
                     batch.add(request.id, encode(failure(request.id, error)))
             batch.complete()
 
     def _start(
-        self, incoming: IncomingRequest, response: PostResponse, run: Callable[[Callable[[], None]], None]
+        self, request: Request, peer: Peer, route: Route, response: PostResponse, size: int, headers: Headers,
+        run: Callable[[Callable[[], None]], None], batch: Optional[Batch] = None,
     ) -> None:
         """Have a request served: where it wants to be, on this thread, or by `run`."""
+        incoming = IncomingRequest(request, peer, route, response, size, self._registry.config, headers, batch)
         self.requests.add(incoming, key=incoming)  # ids are the client's own, and each POST has its own response
         response.incoming.append(incoming)
-        if incoming.route.start is not None:
-            incoming.route.start(incoming)
-        elif incoming.route.immediate:
+        if route.start is not None:
+            route.start(incoming)
+        elif route.immediate:
             incoming.run()
         else:
             run(incoming.run)
@@ -480,7 +509,7 @@ class Endpoint(HttpService):
         self, session: Optional[Session], revision: Revision, writer: ResponseWriter, streams: bool
     ) -> Iterator[PostResponse]:
         """The response to requests, until it is complete."""
-        response = PostResponse(self._shared, session, revision, writer, streams)
+        response = PostResponse(self, session, revision, writer, streams)
         self._responses[response] = None
         if session is not None:
             session.responses.append(response)
@@ -496,8 +525,8 @@ class Endpoint(HttpService):
             if session is not None:
                 session.responses.remove(response)
                 session.used_at = time.monotonic()
-                if session.shut and not session.responses:
-                    self.sessions.end(session, "it was shut down")
+                if session.shut:
+                    self._end_behind(session)
             if self.closing:
                 with self._changed:
                     self._changed.notify_all()
@@ -515,11 +544,11 @@ class Endpoint(HttpService):
         """Serve the stream for what belongs to no request, or go on with a stream that was lost."""
         if not accepts(tuple(headers.all("Accept")), MEDIA_TYPE):
             raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
-        last, peer, store = headers.get(LAST_EVENT_HEADER), session.peer, self._shared.store
+        last, peer, store = headers.get(LAST_EVENT_HEADER), session.peer, self.store
         assert peer is not None
         try:
             if last is None:
-                stream = self._shared.make_stream(session, peer.revision, writer, pending=session.pending)
+                stream = self.make_stream(session, peer.revision, writer, pending=session.pending)
                 with self._changed:
                     before = session.unsolicited
                     if before is not None and before.is_connected():
@@ -554,7 +583,7 @@ class Endpoint(HttpService):
 
     def _look(self) -> None:
         """End unused sessions, and send comments on silent streams."""
-        self.sessions.end_unused()
+        self._end_unused()
         if self.options.keepalive is not None:
             streams: list[Any] = [*self._responses, *self._streams.values()]
             for each in streams:
@@ -579,7 +608,7 @@ class Endpoint(HttpService):
             return
         self.closing = True
         deadline = Deadline(grace)
-        for session in self.sessions:
+        for session in list(self.sessions.values()):
             if session.unsolicited is not None:
                 session.unsolicited.finish()
         for response in list(self._responses):
@@ -594,7 +623,8 @@ class Endpoint(HttpService):
         for response in list(self._responses):
             response.cancel("the server is closing")
             response.finish()
-        self.sessions.close("the server is closing")
+        for session in list(self.sessions.values()):
+            self._end(session, "the server is closing")
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.path} {len(self.sessions)} sessions, {len(self._responses)} running>"

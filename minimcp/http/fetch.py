@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Mapping, Optional, Union
 from urllib.parse import urljoin, urlsplit
 
@@ -109,10 +110,9 @@ class AbortableConnection(_Mixed):
         """Shut the socket down, if this still serves that request."""
         with self._lock:
             if self._owner is request:
-                try:  # not SSLSocket.shutdown, after which bytes would go out in clear
+                with suppress(OSError, TypeError):  # it is not connected, any more or yet
+                    # not SSLSocket.shutdown, after which bytes would go out in clear
                     socket.socket.shutdown(getattr(self._socket, "socket", self._socket), socket.SHUT_RDWR)
-                except (OSError, TypeError):
-                    pass  # it is not connected, any more or yet
 
     def connect(self) -> None:
         """As in `http.client`. Raises NotConnected."""
@@ -142,10 +142,8 @@ class AbortableConnection(_Mixed):
                 self._check()
                 sock.connect(address)
                 return sock
-            except BaseException as error:
+            except OSError as error:
                 sock.close()
-                if not isinstance(error, OSError):
-                    raise
                 failed = error
             self._check()
         raise failed
@@ -208,19 +206,17 @@ class Response:
         if encoding.lower() not in ("", "identity"):
             raise ProtocolViolation(f"{self._where}: the body is compressed ({one_line(encoding)}), unasked")
         try:
-            data: bytes = self._raw.read1(PIECE_BYTES)
-            return data
+            return bytes(self._raw.read1(PIECE_BYTES))
         except Exception as error:
             raise ConnectionLost(f"{self._where}: the body ends too early: {first_words(error)}") from error
 
     def start(self, limit: int) -> bytes:
         """The beginning of the body, for a message or for an error in it; as much as could be read."""
         found = bytearray()  # no list of pieces: a peer may send single bytes, each of which would be an object
+        piece = b"x"
         try:
-            while len(found) < limit:
+            while piece and len(found) < limit:
                 piece = self.read()
-                if not piece:
-                    break
                 found += piece
         except McpError as error:
             self.cut = error
@@ -248,21 +244,17 @@ class Response:
     def read_rest(self, seconds: float) -> None:
         """Read to the end if it comes soon, so that the connection can be kept; what still comes is dropped."""
         until = time.monotonic() + seconds
-        try:
+        with suppress(Exception):  # then it is closed
             sock = self._raw.connection.sock
             sock.settimeout(seconds)
             while self._raw.read1(PIECE_BYTES):
                 sock.settimeout(max(0.001, until - time.monotonic()))
             sock.settimeout(None)
-        except Exception:
-            pass  # then it is closed
 
     def close(self) -> None:
         """Let go of it; a connection whose body was not read to its end is closed. Never raises."""
-        try:
+        with suppress(Exception):  # a peer that has gone, in any of a dozen ways
             self._raw.close()
-        except Exception:  # a peer that has gone, in any of a dozen ways
-            pass
 
 
 class Fetcher:
@@ -290,7 +282,7 @@ class Fetcher:
         except ImportError as error:
             raise ImportError(NEEDS_REQUESTS) from error
         self._no_retries, self._timeout = Retry(False, redirect=False), Timeout(connect=CONNECT_SECONDS, read=None)
-        self.shown = without_secrets(url)
+        self.shown, self._cookies = without_secrets(url), requests.cookies
         self._url, self._auth, self._has_auth_object = url, auth, isinstance(auth, AuthBase)
         self._session, self._adapter = requests.Session(), _adapter()
         for scheme in ("http://", "https://"):
@@ -300,7 +292,6 @@ class Fetcher:
         self._settings = self._session.merge_environment_settings(url, dict(proxies or {}), True, verify, cert)
         self._pools: dict[str, tuple[Any, str]] = {}
         self._moved: dict[str, str] = {}
-        self._close_lock = threading.Lock()
         try:
             authorization = self._prepared("GET", url).headers.get("Authorization")
             self._pool(url)
@@ -360,18 +351,14 @@ class Fetcher:
             return self._sent_by_requests(method, url, headers, body)
         pool, path = self._pools.get(url) or self._pool(url)
         if self._session.cookies:
-            from requests.cookies import get_cookie_header
-
-            cookie = get_cookie_header(self._session.cookies, self._prepared("GET", url))
+            cookie = self._cookies.get_cookie_header(self._session.cookies, self._prepared("GET", url))
             headers = {**headers, "Cookie": cookie} if cookie else headers
         raw = pool.urlopen(
             method, path, body=body, headers=headers, retries=self._no_retries, redirect=False, timeout=self._timeout,
             assert_same_host=False, preload_content=False, decode_content=False,
         )
         if "Set-Cookie" in raw.headers:  # by which a balancer finds the machine again that has the session
-            from requests.cookies import extract_cookies_to_jar
-
-            extract_cookies_to_jar(self._session.cookies, self._prepared("GET", url), raw)
+            self._cookies.extract_cookies_to_jar(self._session.cookies, self._prepared("GET", url), raw)
         return raw
 
     def _sent_by_requests(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]) -> Any:
@@ -413,10 +400,9 @@ class Fetcher:
 
     def close(self) -> None:
         """Close the connections that are kept; those in use close when they are given back. Never waits."""
-        with self._close_lock:  # a pool breaks when two threads close it at once
-            pools, self._pools = self._pools, {}
-        for pool, _ in pools.values():
-            pool.close()
+        with suppress(KeyError):
+            while True:
+                self._pools.popitem()[1][0].close()  # a pool breaks when two threads close it at once
         self._session.close()
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
+from typing import Any, Iterable, Iterator, Mapping, Optional, Union
 
-from ..errors import INVALID_REQUEST, RpcError
+from ..engine.requests import CancelToken
+from ..errors import INVALID_REQUEST
 from ..protocol.messages import Failure, Id, Json, encode
 
 HeaderPairs = Iterable[tuple[str, str]]
@@ -94,9 +95,6 @@ class HttpRequest:
         self.method, self.path, self.body, self.client = method, path, body, client
         self.headers = headers if isinstance(headers, Headers) else Headers(headers)
 
-    def __repr__(self) -> str:
-        return f"<HttpRequest {self.method} {self.path!r:.80}>"
-
 
 @dataclass(eq=False)
 class HttpResponse:
@@ -133,11 +131,6 @@ class HttpError(Exception):
         self.status, self.message, self.headers = status, message, headers
         self.code, self.id, self.data = code, id, data
 
-    @classmethod
-    def of(cls, error: RpcError, status: int, id: Optional[Id]) -> HttpError:
-        """The same for an error of the protocol."""
-        return cls(status, error.message, code=error.code, id=id, data=error.data)
-
     def response(self) -> HttpResponse:
         """The response that says so."""
         if self.code is None:
@@ -147,14 +140,18 @@ class HttpError(Exception):
         return HttpResponse(self.status, [("Content-Type", kind), *self.headers], body)
 
 
-class ResponseWriter:
+class ResponseWriter(CancelToken):
     """Where the response to one request goes: `send` once, or `begin`, any number of `write` and `end`.
+
+    ``on_gone`` has a function called once, on any thread, when the peer has closed before the end; now if it has.
 
     Thread safety: `write`, `has_room`, `end` and `on_gone` may be called by any thread.
     """
 
-    gone: bool
+    gone = False
     """Whether the peer is known to have closed."""
+
+    on_gone = CancelToken.on_cancel
 
     def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         """Send a whole response, in one piece.
@@ -186,10 +183,6 @@ class ResponseWriter:
 
     def end(self) -> None:
         """The body is complete. Never raises."""
-        raise NotImplementedError
-
-    def on_gone(self, callback: Callable[[], None]) -> None:
-        """Have a function called once, on any thread, when the peer has closed before the end; now if it has."""
         raise NotImplementedError
 
     def look(self) -> None:
@@ -266,20 +259,25 @@ class HostPolicy:
             others.
 
     Raises:
-        TypeError: This is one name, not a sequence of them.
         ValueError: One of them is no host or no origin.
     """
 
     def __init__(
         self, allowed_hosts: Optional[Iterable[str]] = None, allowed_origins: Optional[Iterable[str]] = None
     ) -> None:
-        for option, given in (("allowed_hosts", allowed_hosts), ("allowed_origins", allowed_origins)):
-            if isinstance(given, str):
-                raise TypeError(f"{option} is a sequence of names: did you mean [{given!r}]?")
         hosts, origins = set(LOOPBACK if allowed_hosts is None else allowed_hosts), set(allowed_origins or ())
         self._any_host, self._any_origin = "*" in hosts, "*" in origins
-        self._hosts = {_known_host(name) for name in hosts - {"*"}}
-        self._origins = {_known_origin(name) for name in origins - {"*"}}
+        self._hosts, self._origins = set(), set()
+        for name in hosts - {"*"}:
+            found = parse_host(name) or (parse_host(f"[{name}]") if name.count(":") > 1 else None)
+            if found is None:
+                raise ValueError(f"allowed_hosts has names of hosts, with a port or without, not {name!r}")
+            self._hosts.add(found)
+        for name in origins - {"*"}:
+            page = parse_origin(name)
+            if page is None:
+                raise ValueError(f"allowed_origins are like https://example.com or http://localhost:3000, not {name!r}")
+            self._origins.add(page)
         self._judge = lru_cache(_CACHED)(self._refusal)
 
     def check(self, headers: Headers) -> None:
@@ -306,15 +304,3 @@ class HostPolicy:
         return host is not None and (host in self._hosts or (host[0], None) in self._hosts)
 
 
-def _known_host(name: str) -> Authority:
-    found = parse_host(name) or (parse_host(f"[{name}]") if name.count(":") > 1 else None)
-    if found is None:
-        raise ValueError(f"allowed_hosts has names of hosts, with a port or without, not {name!r}")
-    return found
-
-
-def _known_origin(name: str) -> tuple[str, Authority]:
-    found = parse_origin(name)
-    if found is None:
-        raise ValueError(f"allowed_origins are like https://example.com or http://localhost:3000, not {name!r}")
-    return found

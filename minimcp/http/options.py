@@ -54,16 +54,14 @@ class HttpOptions:
     none."""
 
     def __post_init__(self) -> None:
-        for name in ("max_sessions", "max_connections", "body_bytes"):
-            check_number(name, getattr(self, name), least=1)
-        for name in ("session_ttl", "keepalive"):
-            check_number(name, getattr(self, name), whole=False)
-            if getattr(self, name) == 0:
-                raise ValueError(f"{name} is more than 0 seconds")
-        for name in ("sessions", "json_response"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} is True or False, not {getattr(self, name)!r:.60}")
-        for name in ("allowed_hosts", "allowed_origins"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, (list, tuple, set, frozenset)):
+        for name, value in vars(self).items():
+            if name in ("max_sessions", "max_connections", "body_bytes"):
+                check_number(name, value, least=1)
+            elif name in ("session_ttl", "keepalive"):
+                check_number(name, value, whole=False)
+                if value == 0:
+                    raise ValueError(f"{name} is more than 0 seconds")
+            elif name in ("sessions", "json_response") and not isinstance(value, bool):
+                raise TypeError(f"{name} is True or False, not {value!r:.60}")
+            elif name.startswith("allowed_") and not isinstance(value, (list, tuple, set, frozenset, type(None))):
                 raise TypeError(f"{name} is a list or None, not {value!r:.60}")

@@ -97,11 +97,10 @@ class Writer(ResponseWriter):
     """
 
     def __init__(self, connection: Connection, head: Head) -> None:
-        self.gone = self.begun = False
+        self.begun = False
         self._connection, self._head = connection, head
         self._ended = self._keep_alive = self._has_body = False
-        self._callbacks: list[Callable[[], None]] = []
-        self._state_lock = threading.Lock()
+        self._callbacks = {}
         self._write_lock = threading.Lock()  # held while writing, so that no piece comes apart
 
     def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
@@ -192,20 +191,9 @@ class Writer(ResponseWriter):
 
     def lose(self) -> None:
         """The peer is gone: run the callbacks of `on_gone`. Idempotent, from any thread."""
-        with self._state_lock:
-            self.gone = True
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks if not self._ended else ():
-            try:
-                callback()
-            except Exception as error:
-                _log.error("a callback of on_gone raised %r", error, exc_info=error)
-
-    def on_gone(self, callback: Callable[[], None]) -> None:
-        with self._state_lock:
-            self._callbacks.append(callback)
-        if self.gone:
-            self.lose()
+        self.gone = True
+        if not self._ended:
+            self.cancel()
 
     def look(self) -> None:
         sock = self._connection.socket

@@ -13,19 +13,22 @@ import threading
 import time
 from functools import partial
 from itertools import count
-from typing import Any, Callable, Iterator, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Callable, Optional, Union
 
 from .. import errors
 from ..engine.connection import ConnectionHandler
-from ..engine.pool import Job, Pool, waiting
-from ..engine.requests import Calls, IncomingRequest, Line, RunningRequests, Sink
+from ..engine.pool import Job, waiting
+from ..engine.requests import Calls, IncomingRequest, Line, Sink
 from ..engine.timer import NEVER, Deadline
-from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, InternalError, one_line
+from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, one_line
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import Failure, Notification, Response
 from ..protocol.versions import Revision
 from .headers import JSON_TYPE, ResponseWriter
-from .streams import STREAM_HEADERS, EventStore, EventStream, Pairs, Trace
+from .streams import STREAM_HEADERS, EventStream, Pairs
+
+if TYPE_CHECKING:
+    from .endpoint import Endpoint
 
 log = logging.getLogger("minimcp.http")
 
@@ -44,37 +47,13 @@ MakeHandler = Callable[[Callable[[Line], None], Callable[[], None]], ConnectionH
 """Makes what the messages of a session mean, given its way to send notifications, and how to end it."""
 
 
-class Shared(NamedTuple):
-    """What all responses of one server have in common.
-
-    Args:
-        requests: Those that are not answered yet.
-        pool: For what nothing may wait for.
-        store: Keeps events for clients of sessions that come back; None keeps none.
-        trace: Called with ("-->", line) for what is sent; None for no trace.
-    """
-
-    requests: RunningRequests
-    pool: Pool
-    store: Optional[EventStore]
-    trace: Optional[Trace]
-
-    def make_stream(
-        self, session: Optional[Session], revision: Revision, writer: ResponseWriter, headers: Pairs = (), **more: Any
-    ) -> EventStream:
-        """An event stream; one that a client may come back for where there is a session."""
-        if session is not None and self.store is not None:
-            more.update(store=self.store, name=session.new_stream_name(), primed=revision.polling)
-        return EventStream(writer, headers=headers, trace=self.trace, **more)
-
-
 class PostResponse(Sink):
     """The response to one POST with requests, and the sink of everything that belongs to them. Thread-safe.
 
     It is one body if the answer is the first that is sent, else an event stream.
 
     Args:
-        shared: With other responses.
+        endpoint: Whose response it is.
         session: Whose client can be asked; None where there is none.
         revision: That is spoken. After a handshake errors have status 200, and a client that has gone does not cancel
             its request.
@@ -94,9 +73,9 @@ class PostResponse(Sink):
     _decided = False
 
     def __init__(
-        self, shared: Shared, session: Optional[Session], revision: Revision, writer: ResponseWriter, streams: bool
+        self, endpoint: Endpoint, session: Optional[Session], revision: Revision, writer: ResponseWriter, streams: bool
     ) -> None:
-        self._shared, self.requests, self.session, self._revision = shared, shared.requests, session, revision
+        self._endpoint, self.requests, self.session, self._revision = endpoint, endpoint.requests, session, revision
         self._writer, self._streams = writer, streams
         self.incoming: list[IncomingRequest] = []
         self._begun_at, self._thread = time.monotonic(), threading.get_ident()
@@ -106,7 +85,7 @@ class PostResponse(Sink):
         """The event stream that this is from now on; None where it may not be one, or was answered."""
         with self._changed:
             if self.stream is None and self._streams and not self._decided:
-                self.stream = self._shared.make_stream(self.session, self._revision, self._writer, self.headers)
+                self.stream = self._endpoint.make_stream(self.session, self._revision, self._writer, self.headers)
                 self._changed.notify_all()
             return self.stream
 
@@ -120,12 +99,11 @@ class PostResponse(Sink):
 
     def keep_alive(self, seconds: float) -> None:
         """Send a comment if nothing was sent for so long; never waits, never raises."""
-        if self.stream is not None:
-            self.stream.keep_alive(seconds)
-        elif time.monotonic() - self._begun_at >= seconds:
-            stream = self._open()
-            if stream is not None:
-                stream.keep_alive(0)
+        stream = self.stream
+        if stream is None and time.monotonic() - self._begun_at >= seconds:
+            stream, seconds = self._open(), 0
+        if stream is not None:
+            stream.keep_alive(seconds)
 
     def finish(self, line: bytes = b"") -> None:
         """Send the last message, as the whole body if it is the first; or end without one. Never raises."""
@@ -138,8 +116,8 @@ class PostResponse(Sink):
                 status, headers = 200, STREAM_HEADERS
                 if line:
                     headers = [("Content-Type", JSON_TYPE)]
-                    if self._shared.trace is not None:
-                        self._shared.trace("-->", line.rstrip(b"\n"))
+                    if self._endpoint.trace is not None:
+                        self._endpoint.trace("-->", line.rstrip(b"\n"))
                     found = None if self._revision.handshake else _CODE.match(line)
                     status = STATUS.get(int(found[1]), 200) if found else 200
                 self._writer.send(status, [*headers, *self.headers], line)
@@ -185,15 +163,13 @@ class PostResponse(Sink):
             stream.post(line)
 
     def deliver(self, line: bytes, wait: bool) -> None:
-        if not line:
-            return
         if wait or self._thread == threading.get_ident():  # which waits in any case
             self.finish(line)
         else:
             self.spawn(partial(self.finish, line))
 
     def spawn(self, job: Job) -> None:
-        self._shared.pool.spawn(job)
+        self._endpoint.pool.spawn(job)
 
     def release(self, seconds: float) -> bool:
         stream = self._open()
@@ -202,7 +178,7 @@ class PostResponse(Sink):
     def asking(self) -> Calls:
         if self.session is None or not self._streams:
             raise CapabilityNotSupported("the client cannot be asked on the way that this request came")
-        return self.session.calls(self._ask, self.post)
+        return self.session.calls.through(self._ask, self.post)
 
     def _ask(self, lines: bytes, deadline: Deadline = NEVER) -> bool:
         stream = self._open()
@@ -223,7 +199,6 @@ class Session:
     unsolicited: Optional[EventStream] = None
     """The stream for what belongs to no request."""
     ended = shut = False
-    _calls: Optional[Calls] = None  # of all responses, made with the first question
 
     def __init__(self, make_handler: MakeHandler, end: Callable[[Session], None]) -> None:
         self.id, self.key = secrets.token_urlsafe(32), secrets.token_hex(6)
@@ -231,21 +206,13 @@ class Session:
         self.responses: list[PostResponse] = []
         self.pending: list[Line] = []  # what `unsolicited` is to send, or the next one
         self.used_at = time.monotonic()
-        self._numbers, self._lock = count(1), threading.Lock()
-
-    def new_stream_name(self) -> str:
-        """A name that no other stream of any session has."""
-        return f"{self.key}.{next(self._numbers)}"
+        self.calls = Calls("http", lambda *_: False, len)  # of all responses, each of which sends its own
+        self.stream_numbers = count(1)
 
     def stream(self, name: str) -> Optional[EventStream]:
         """The stream of this name, as long as it goes on; None where there is none."""
         streams = [self.unsolicited, *(response.stream for response in list(self.responses))]
         return next((each for each in streams if each is not None and each.name == name and not each.done), None)
-
-    @property
-    def busy(self) -> bool:
-        """Whether something runs or is open."""
-        return bool(self.responses) or (self.unsolicited is not None and self.unsolicited.is_connected())
 
     def post(self, line: Line) -> None:
         """Have a notification sent that belongs to no request, as soon as there is a stream for it. Never blocks."""
@@ -254,22 +221,13 @@ class Session:
         if stream is not None:
             stream.wake()
 
-    def calls(self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]) -> Calls:
-        """Questions to the client that go this way; it answers those of all responses by POST."""
-        with self._lock:
-            if self._calls is None:
-                self._calls = Calls("http", lambda *_: False, len)  # nothing is sent this way
-                if self.ended:
-                    self._calls.close(ConnectionLost("http: the session has ended"))
-        return self._calls.through(send, post)
-
     # ------------------------------------------------------------ what is no request
 
     def take(self, message: Union[Notification, Response, Failure]) -> None:
         """The client answers a question, cancels a request or notifies."""
         if not isinstance(message, Notification):
             ending = message.result if isinstance(message, Response) else message
-            if message.id is None or self._calls is None or not self._calls.settle(message.id, ending):
+            if message.id is None or not self.calls.settle(message.id, ending):
                 log.debug("<-- an answer to %s, which nobody waits for", one_line(message.id))
         elif message.method == "notifications/cancelled":
             self._cancel(message.params.get("requestId"), message.params.get("reason"))
@@ -297,11 +255,8 @@ class Session:
         """Let go of everything. Idempotent."""
         if self.ended:
             return
-        cause = ConnectionLost(f"http: {reason}")
-        with self._lock:
-            self.ended = True
-        if self._calls is not None:
-            self._calls.close(cause)
+        self.ended, cause = True, ConnectionLost(f"http: {reason}")
+        self.calls.close(cause)
         for response in list(self.responses):
             response.cancel(reason)
             response.spawn(response.finish)
@@ -311,66 +266,3 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<Session {self.key} {len(self.responses)} running>"  # never the id: who knows it is let in
-
-
-class Sessions:
-    """All sessions of one server. Thread-safe.
-
-    Args:
-        store: Forgets what it keeps of a session that has ended; None keeps nothing.
-        most: How many there may be; None means no limit.
-        ttl: Seconds after which one that is not used ends; None means never.
-    """
-
-    def __init__(self, store: Optional[EventStore], *, most: Optional[int], ttl: Optional[float]) -> None:
-        self._store, self._most, self._ttl = store, most, ttl
-        self._sessions: dict[str, Session] = {}
-        self._lock = threading.Lock()
-
-    def add(self, session: Session) -> None:
-        """Take a new session in. Raises InternalError: there are too many."""
-        if self._most is not None and len(self._sessions) >= self._most:
-            self.end_unused()
-        with self._lock:
-            if self._most is not None and len(self._sessions) >= self._most:
-                raise InternalError(f"there are {self._most} sessions already (max_sessions): try again later")
-            self._sessions[session.id] = session
-
-    def find(self, id: str) -> Optional[Session]:
-        """The session of this id, which is used now; None where there is none."""
-        session = self._sessions.get(id)
-        if session is None or self._end_if_unused(session):
-            return None
-        session.used_at = time.monotonic()
-        return session
-
-    def end(self, session: Session, reason: str) -> None:
-        """End a session. Idempotent."""
-        with self._lock:
-            self._sessions.pop(session.id, None)
-        session.end(reason)
-        if self._store is not None:
-            self._store.forget(session.key)
-
-    def _end_if_unused(self, session: Session) -> bool:
-        unused = self._ttl is not None and time.monotonic() - session.used_at > self._ttl and not session.busy
-        if unused:
-            self.end(session, "it was not used")
-        return unused
-
-    def end_unused(self) -> None:
-        """End those that are not used."""
-        for session in self:
-            self._end_if_unused(session)
-
-    def close(self, reason: str) -> None:
-        """End them all."""
-        for session in self:
-            self.end(session, reason)
-
-    def __iter__(self) -> Iterator[Session]:
-        """Those that there are now."""
-        return iter(list(self._sessions.values()))
-
-    def __len__(self) -> int:
-        return len(self._sessions)

@@ -175,9 +175,13 @@ class EventStream:
                 self._write(format_event(each, id=f"{self.name}/{self._last}" if self.name else None))
 
     def _write(self, data: bytes, retry: int = RETRY_MS) -> None:
-        """Write, if the client is there; with a store it may come back for what is kept (write lock held)."""
+        """Begin and write, if the client is there; with a store it may come back for what is kept (write lock held)."""
         try:
-            self._begin(retry)
+            if self.writer is not None and not self._begun:
+                self._begun = True
+                self.writer.begin(200, [*STREAM_HEADERS, *self._headers])
+                if self._primed:
+                    self.writer.write(format_event(b"", id=f"{self.name}/0", retry=retry))
             if self.writer is not None and data:
                 self.writer.write(data)
                 self._wrote_at = time.monotonic()
@@ -185,13 +189,6 @@ class EventStream:
             self.writer = None
             if self._store is None:
                 raise
-
-    def _begin(self, retry: int = RETRY_MS) -> None:
-        if self.writer is not None and not self._begun:
-            self._begun = True
-            self.writer.begin(200, [*STREAM_HEADERS, *self._headers])
-            if self._primed:
-                self.writer.write(format_event(b"", id=f"{self.name}/0", retry=retry))
 
     def keep_alive(self, seconds: float) -> None:
         """Send a comment if nothing was sent for so long; never waits for another writer or the peer, never raises."""
@@ -218,8 +215,9 @@ class EventStream:
                 try:
                     if line:
                         self.event(line)
+                    if not self.done:
+                        self._write(b"")
                     if self.writer is not None and not self.done:
-                        self._begin()
                         self.writer.end()
                 finally:
                     self.done = True  # not before: who is in `serve` takes the response for complete then

@@ -39,24 +39,19 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
     """
 
     def __init__(self, patience: Optional[float]) -> None:
-        self.gone = False
+        super().__init__()
         self._patience = patience
         self._response: Optional[HttpResponse] = None
         self._pieces: deque[bytes] = deque()
         self._ended = False
-        self._callbacks: list[Callable[[], None]] = []
         self._changed = threading.Condition()
 
-    def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        self._begin(HttpResponse(status, headers, body))
-
-    def begin(self, status: int, headers: list[tuple[str, str]]) -> None:
-        self._begin(HttpResponse(status, headers, self))
-
-    def _begin(self, response: HttpResponse) -> None:
+    def send(self, status: int, headers: list[tuple[str, str]], body: Any = None) -> None:
         with self._changed:
-            self._response = response
+            self._response = HttpResponse(status, headers, self if body is None else body)
             self._changed.notify_all()
+
+    begin = send
 
     def write(self, data: bytes) -> None:
         with self._changed:
@@ -75,13 +70,6 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-
-    def on_gone(self, callback: Callable[[], None]) -> None:
-        with self._changed:
-            if not self.gone:
-                self._callbacks.append(callback)
-                return
-        callback()
 
     # ------------------------------------------------------------ the reader
 
@@ -103,10 +91,8 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
         """Nobody reads this any more. Idempotent."""
         with self._changed:
             self.gone = True
-            callbacks, self._callbacks = self._callbacks, []
             self._changed.notify_all()
-        for callback in callbacks:
-            callback()
+        self.cancel()
 
 
 def respond(server: Endpoint, request: HttpRequest, *, stream: bool, patience: Optional[float]) -> HttpResponse:

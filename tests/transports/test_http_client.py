@@ -603,7 +603,7 @@ def test_a_value_is_unwrapped_though_its_session_was_begun_anew_for_the_call() -
         return a + b
 
     with server.start_http() as running, minimcp.connect(running.url, revision="handshake", timeout=WAIT) as client:
-        server._listening[0]._http.sessions.close("forgotten")
+        server._listening[0]._http.sessions.clear()
         assert client.call_tool("add", {"a": 1, "b": 2}).value == 3
     server.close()
 

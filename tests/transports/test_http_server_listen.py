@@ -101,7 +101,7 @@ def test_a_get_whose_client_has_gone_leaves_room_for_the_next(server: Server, st
         assert writer.status == 0
     stream = listening(client)
     assert stream.writer.status == 200
-    session = list(core.sessions._sessions.values())[0]
+    session = list(core.sessions.values())[0]
     assert not session.responses and session.unsolicited is not None and session.stream("another") is None
     assert session.stream(session.unsolicited.name) is session.unsolicited
     client.delete()
@@ -319,7 +319,7 @@ def test_a_store_of_events_is_bounded_and_forgets_sessions_that_end(server: Serv
     assert serve(core, client.get(Last_Event_ID=events[0].id)).status == 400
     assert len(serve(core, client.get(Last_Event_ID=events[2].id)).messages) == 2
     client.delete()
-    assert "EventStore 0 events" in repr(core._shared.store)
+    assert "EventStore 0 events" in repr(core.store)
     core.close()
     core.renew_in_fork()  # as in a forked process
     assert client.request("ping").status == 404 and "0 sessions" in repr(core)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -294,11 +295,11 @@ def test_sessions_are_limited(server: Server) -> None:
 @requirement("SHTTP-67", "SHTTP-22")
 def test_sessions_that_are_not_used_end(server: Server, stage: Stage) -> None:
     core = core_of(server, session_ttl=0.05, keepalive=None)
-    core.sessions._ttl = 2 * WAIT  # until they are there
+    core.options = replace(core.options, session_ttl=2 * WAIT)  # until they are there
     idle, busy = Shaken(core), Shaken(core)
     held = busy.begin("tools/call", called("hold"))
     assert stage.entered.wait(WAIT)
-    core.sessions._ttl = 0.05
+    core.options = replace(core.options, session_ttl=0.05)
     assert eventually(lambda: len(core.sessions) == 1)
     assert idle.request("ping").status == 404 and busy.request("ping").status == 200
     stage.go.set()

@@ -195,8 +195,6 @@ def test_two_hosts_or_two_origins_are_not_one_and_a_refusal_names_the_setting() 
 
 
 def test_bad_settings_are_refused_at_once() -> None:
-    with pytest.raises(TypeError, match=r"did you mean \['localhost'\]"):
-        HostPolicy("localhost")
     with pytest.raises(ValueError, match="allowed_hosts"):
         HostPolicy(["http://localhost"])
     with pytest.raises(ValueError, match="allowed_origins"):
