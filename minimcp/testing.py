@@ -191,7 +191,7 @@ class _ScriptedAsker(Asker):
     def _answer(self, asked: Asked) -> Any:
         peer, kind = self._incoming.peer, KINDS[asked.question.method]
         parts = peer.capabilities[kind.capability]
-        request, write = kind.read(asked.question.sealed(asked.params), parts, peer.revision)
+        request, write = kind.read(asked.params, parts, peer.revision)
         question = Question(asked.key, kind.handler, request)
         self._questions.append(question)
         answer: Any = self._script

@@ -6,10 +6,11 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/comple
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
 
 from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, one_line
@@ -108,7 +109,7 @@ def read_texts(
         near = nearest(str(name), completers)
         hint = f": did you mean {near!r}?" if near else ""
         raise ValueError(f"{owner}: complete= speaks of {name!r}, which is no argument of it{hint}")
-    return Texts(owner, signature, required(options.get("requires", ()), owner), completers)
+    return Texts(owner, signature, required(options, owner), completers)
 
 
 def _completer_of(function: Any, parameter: Field, given: Any, owner: str) -> Optional[Completer]:
@@ -145,28 +146,21 @@ def value_of(text: str, kind: Kind) -> Json:
 
     A text that fits as it is stays text: "5" for ``Union[int, str]``.
     """
-    for value in _readings(text):
+    readings: list[Json] = [text]
+    if text.lower() in _WORDS:
+        readings.append(_WORDS[text.lower()])
+    elif text[0] in "-0123456789[{" and text[-1] in "0123456789]}":  # without the blanks that JSON would allow
+        with suppress(ValueError, RecursionError):
+            readings.append(json.loads(text))
+    for value in readings:
         if type(value) in kind.accepts:
-            try:
+            with suppress(Mismatch):
                 kind.read(value)
-            except Mismatch:
-                continue
-            return value
+                return value
     return text
 
 
 _WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None, "": None}
-
-
-def _readings(text: str) -> Iterator[Json]:
-    yield text
-    if text.lower() in _WORDS:
-        yield _WORDS[text.lower()]
-    elif text[0] in "-0123456789[{" and text[-1] in "0123456789]}":  # without the blanks that JSON would allow
-        try:
-            yield json.loads(text)
-        except (ValueError, RecursionError):
-            pass
 
 
 def choices_of(schema: Mapping[str, Any]) -> Optional[list[str]]:
@@ -215,11 +209,7 @@ class Completions:
     """
 
     def __init__(
-        self,
-        config: ServerConfig,
-        prompts: Table[Any],
-        templates: Table[Any],
-        find_template: Callable[[str], Any],
+        self, config: ServerConfig, prompts: Table[Any], templates: Table[Any], find_template: Callable[[str], Any]
     ) -> None:
         self._tables = (prompts, templates)
         self._route = route_to(self._serve, config.executor)

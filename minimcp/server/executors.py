@@ -15,8 +15,7 @@ from types import SimpleNamespace
 from typing import Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
-from ..engine.pool import here
-from ..engine.requests import CancelToken, Handler, IncomingRequest, Route, current_request
+from ..engine.requests import CancelToken, Handler, IncomingRequest, Route
 from ..errors import RpcError
 
 log = logging.getLogger("minimcp.executors")
@@ -46,44 +45,32 @@ class Job:
         watch: Told of the wait; None tells nobody.
     """
 
-    def __init__(self, incoming: IncomingRequest, queue: dict[Job, None], watch: Optional[Watch]) -> None:
-        self.requests = [incoming]
-        """The request, until somebody takes it."""
-        self._queue = queue
+    def __init__(self, incoming: IncomingRequest, queue: dict[Job, bool], watch: Optional[Watch]) -> None:
+        self.incoming, self._queue = incoming, queue
         self._waited = watch(incoming) if watch is not None else None
 
-    def take(self) -> Optional[IncomingRequest]:
-        """The request, for the first who asks; None for others."""
-        try:
-            incoming = self.requests.pop()
-        except IndexError:
-            return None
-        self._queue.pop(self, None)
-        if self._waited is not None:
+    def _take(self) -> bool:
+        """Whether the request is still in the queue; it is so only for the first who asks."""
+        taken = self._queue.pop(self, False)
+        if taken and self._waited is not None:
             self._waited()
-        return incoming
+        return taken
 
     def run(self) -> bool:
         """Serve the request on this thread, or answer that it was cancelled; False when it was run before."""
-        incoming = self.take()
-        if incoming is None:
+        if not self._take():
             return False
-        outer = current_request()  # a handler may pump for another server
-        try:
-            incoming.run()
-        finally:
-            here.request = outer
-        if incoming.interrupted and threading.current_thread() is threading.main_thread():
+        self.incoming.run()
+        if self.incoming.interrupted and threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt  # Ctrl-C struck in the handler, which was answered with an error
         return True
 
     def fail(self, error: BaseException) -> None:
         """Answer with an error, unless the request was run."""
-        incoming = self.take()
-        if incoming is None:
+        if self._take():
+            self.incoming.refuse(error)
+        else:
             log.error("an executor failed after its job had been run: %r", error, exc_info=error)
-            return
-        incoming.refuse(error)
 
 
 class Executor:
@@ -94,7 +81,7 @@ class Executor:
 
     def renew(self) -> None:
         """Begin anew in a forked process: its parent's requests and threads are not there."""
-        self._queue: dict[Job, None] = {}
+        self._queue: dict[Job, bool] = {}
         self._changed = threading.Condition()
 
     def start(self, incoming: IncomingRequest, watch: Optional[Watch] = None) -> None:
@@ -112,11 +99,11 @@ class Executor:
         incoming.server.executors.add(self)
         job = Job(incoming, self._queue, watch)
         with self._changed:
-            self._queue[job] = None
-            self._arrived(job, incoming)
+            self._queue[job] = True
+            self._arrived(job)
         CancelToken.on_cancel(incoming, job.run)  # by the thread that cancels: whoever waits all the same is answered
 
-    def _arrived(self, job: Job, incoming: IncomingRequest) -> None:
+    def _arrived(self, job: Job) -> None:
         """There is one more in the queue (`_changed` is held)."""
         raise NotImplementedError
 
@@ -143,8 +130,8 @@ class Serial(Executor):
         self._users: WeakSet[Any] = WeakSet()
         self._thread = SimpleNamespace(runs=False, ends=False)  # shared with the thread, which does not keep this alive
 
-    def _arrived(self, job: Job, incoming: IncomingRequest) -> None:
-        self._users.add(incoming.server)
+    def _arrived(self, job: Job) -> None:
+        self._users.add(job.incoming.server)
         self._thread.ends = False
         if not self._thread.runs:
             self._thread.runs = True
@@ -165,21 +152,20 @@ class Serial(Executor):
             self._changed.notify_all()
 
 
-def _serve_queue(queue: dict[Job, None], changed: threading.Condition, thread: SimpleNamespace) -> None:
+def _serve_queue(queue: dict[Job, bool], changed: threading.Condition, thread: SimpleNamespace) -> None:
     """The thread of a `Serial`: serves its queue in order, until it is empty and the thread is to end."""
     while True:
         with changed:
             changed.wait_for(lambda: queue or thread.ends)
-            if not queue:
+            jobs = list(queue)[:1]
+            if thread.ends and not jobs:
                 thread.runs = False
                 return
-            job = next(iter(queue))
-            del queue[job]
         try:
-            job.run()
+            while jobs:  # none when it was cancelled just now; a thread that waits keeps nothing of what it did
+                jobs.pop().run()
         except BaseException as error:  # those behind it are still served
             log.error("minimcp-serial: %s", error, exc_info=error)
-        del job  # a thread that waits keeps nothing of what it did
 
 
 class Submitting(Executor):
@@ -203,11 +189,11 @@ class Submitting(Executor):
         self._arrivals: deque[Job] = deque()
         self._submits = False
 
-    def _arrived(self, job: Job, incoming: IncomingRequest) -> None:
+    def _arrived(self, job: Job) -> None:
         self._arrivals.append(job)
         if not self._submits:
             self._submits = True
-            incoming.sink.spawn(self._submit_all)
+            job.incoming.sink.spawn(self._submit_all)
 
     def _submit_all(self) -> None:
         while True:
@@ -249,11 +235,11 @@ class Main(Executor):
         self._stops = 0
         self._pumping: set[int] = set()
 
-    def _arrived(self, job: Job, incoming: IncomingRequest) -> None:
+    def _arrived(self, job: Job) -> None:
         self._changed.notify_all()
         if self._on_needed is not None and not self._told:
             self._told = True
-            incoming.sink.spawn(self._tell_author)
+            job.incoming.sink.spawn(self._tell_author)
 
     def _tell_author(self) -> None:
         try:
@@ -286,8 +272,7 @@ class Main(Executor):
         except KeyboardInterrupt:
             with self._changed:  # the author is told of the rest
                 for job in list(self._queue)[:1]:
-                    for incoming in list(job.requests):
-                        self._arrived(job, incoming)
+                    self._arrived(job)
             raise
         finally:
             self._pumping.discard(me)
@@ -308,8 +293,7 @@ class Main(Executor):
     def clear(self, reason: str) -> None:
         """Cancel what waits, and let those go who wait for it."""
         for job in list(self._queue):
-            for incoming in list(job.requests):
-                incoming.cancel(reason)
+            job.incoming.cancel(reason)
         self._stops += 1
         self.wake()
 
@@ -328,8 +312,6 @@ def executor_of(given: Any, known: set[Executor]) -> Optional[Executor]:
     choices = "executor is None, 'main', an object with submit(), such as a Serial(), or a callable"
     if given is None:
         return None
-    if given == "pool":
-        raise ValueError("executor='pool' is gone: the pool of workers is the default, leave it out")
     if isinstance(given, str) and given != "main":
         raise ValueError(f"{choices}, not {given!r}")
     submit = getattr(given, "submit", given)

@@ -81,7 +81,10 @@ class ReplayAsker(Asker):
             with self._lock:
                 pinned, answer = self._answered.get(each.key, (None, None))
             if answer is not None and pinned not in (None, _digest_of(each)):
-                self._report_change(each)
+                problem = f"{each.key!r} was asked in other words when the handler ran before"
+                if self._strict:
+                    self._fail(f"check_replay: {problem}: {_KEEP}")
+                log.warning("%s: %s, and is asked again: %s", _name(self._incoming), one_line(problem), _KEEP)
             elif answer is not None:
                 if isinstance(answer, Exception):
                     raise copy(answer)
@@ -104,12 +107,6 @@ class ReplayAsker(Asker):
         if missing:
             raise Suspend
         return found
-
-    def _report_change(self, each: Asked) -> None:
-        problem = f"{each.key!r} was asked in other words when the handler ran before"
-        if self._strict:
-            self._fail(f"check_replay: {problem}: {_KEEP}")
-        log.warning("%s: %s, and is asked again: %s", _name(self._incoming), one_line(problem), _KEEP)
 
     def _fail(self, fault: str) -> None:
         self.fault = fault
@@ -150,7 +147,8 @@ class ReplayAsker(Asker):
 
 
 def _digest_of(asked: Asked) -> str:
-    return digest([asked.question.method, asked.params])
+    said = {name: value for name, value in asked.params.items() if name != "elicitationId"}  # new each time
+    return digest([asked.question.method, said])
 
 
 def asker_of(incoming: IncomingRequest) -> Asker:
@@ -346,8 +344,7 @@ class States:
                 raise ValueError("another request's, or another user's")
             if claims["exp"] is not None and not self._clock() < claims["exp"]:
                 raise ValueError("expired")
-            maps = {name: dict(claims[name]) for name in ("asked", "ans", "steps")}
-            return {"r": int(claims["r"]), "cid": str(claims["cid"]), **maps}
+            return {name: claims[name] for name in ("r", "cid", "asked", "ans", "steps")}
         except Exception as error:
             log.warning("the requestState of %s is refused: %s", incoming.request.method, one_line(str(error)))
         raise errors.InvalidParams("Invalid or expired requestState", {"reason": errors.STATE_REJECTED})
@@ -361,12 +358,11 @@ class States:
         if _PREFIX + _to_base64(raw) != text:  # each state has one spelling
             raise ValueError("no base64url")
         signature, payload = raw[:_MAC], raw[_MAC:]
-        if not any(_is_same(_mac(key, payload), signature) for key in self._keys):
+        import hmac
+
+        if not any(hmac.compare_digest(_mac(key, payload), signature) for key in self._keys):
             raise ValueError("a wrong signature, or an unknown key")
         return payload
-
-    def __repr__(self) -> str:
-        return f"<States of {self._audience!r} with {len(self._keys)} keys>"
 
 
 def canonical(value: Json) -> bytes:
@@ -392,12 +388,6 @@ def _mac(key: bytes, payload: bytes) -> bytes:
     import hmac  # brings OpenSSL in, which few servers need
 
     return hmac.new(key, _LABEL + payload, "sha256").digest()
-
-
-def _is_same(expected: bytes, found: bytes) -> bool:
-    import hmac
-
-    return hmac.compare_digest(expected, found)
 
 
 def _to_base64(raw: bytes) -> str:

@@ -148,9 +148,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
         ((bool,), "True or False"),
     ),
     **dict.fromkeys(("meta", "extensions"), ((Mapping, _NONE), "a mapping or None")),
-    **dict.fromkeys(
-        ("input_schema", "output_schema"), ((Mapping, _NONE), "a JSON Schema, which is a dict, or None")
-    ),
+    **dict.fromkeys(("input_schema", "output_schema"), ((Mapping, _NONE), "a JSON Schema, which is a dict, or None")),
     "icons": ((Iterable, _NONE), "a list of Icon objects or None"),
     "structured": ((bool, _NONE), "True, False or None"),
     "complete": ((Mapping, _NONE), 'a mapping such as {"city": ["Oslo"]} or None'),
@@ -202,13 +200,14 @@ OPEN = ("tasks", "experimental")
 """Capabilities whose parts anybody may name, as in ``experimental.x``."""
 
 
-def required(given: Union[str, Sequence[str]], owner: str) -> tuple[str, ...]:
+def required(options: Options, owner: str) -> tuple[str, ...]:
     """The client capabilities that ``requires=`` names; one may stand alone.
 
     Raises:
         TypeError: A name is no text.
         ValueError: No client can declare such a thing, or what stands behind ``ext:`` is no identifier of an extension.
     """
+    given = options.get("requires", ())
     if not isinstance(given, Iterable):
         raise TypeError(f"{owner}: requires is the name of a capability, or a list of names, not {given!r:.60}")
     names = (given,) if isinstance(given, str) else tuple(given)

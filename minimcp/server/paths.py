@@ -80,18 +80,11 @@ def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathL
     fault = _fault(text)
     if fault is None:
         top = os.path.realpath(root)
-        found = os.path.realpath(os.path.join(top, text))
-        if _is_inside(top, found):
-            return Path(found)
+        found = Path(os.path.realpath(os.path.join(top, text)))
+        if found.is_relative_to(top):
+            return found
         fault = "it leads outside"
     raise ResourceAccessDenied(f"Access denied: the path is refused, because {fault}")
-
-
-def _is_inside(top: str, found: str) -> bool:
-    try:
-        return os.path.commonpath([top, found]) == top
-    except ValueError:  # pragma: no cover - two drives have nothing in common, and only Windows has drives
-        return False
 
 
 def _fault(text: str) -> Optional[str]:

@@ -27,7 +27,6 @@ from ..protocol.messages import Failure, Json, to_json
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.forms import Schema, form_of
-from ..schema.mismatch import quoted
 
 log = logging.getLogger("minimcp.questions")
 
@@ -56,10 +55,6 @@ class Question:
             CapabilityNotSupported: The client did not declare what this needs, or its revision does not have it.
         """
         raise NotImplementedError
-
-    def sealed(self, params: dict[str, Json]) -> dict[str, Json]:
-        """The params as they are sent: with what is new each time."""
-        return params
 
     def read(self, result: dict[str, Json]) -> Any:
         """What the handler gets for a client's result.
@@ -106,9 +101,6 @@ class Elicit(Question):
         content = result.get("content")
         return types.Answer(action, self.form.read({} if content is None else content))
 
-    def __repr__(self) -> str:
-        return f"<Elicit {quoted(self.message)} {', '.join(self.form.names)}>"
-
 
 class ElicitUrl(Question):
     """Asks the user to open a URL, as for a login or a payment. An acceptance is consent, not completion.
@@ -132,17 +124,11 @@ class ElicitUrl(Question):
         self._need(peer, "elicitation.url", "url" in peer.revision.elicitation_modes)
         params = {"mode": "url", "message": self.message, "url": self.url}
         if peer.revision.elicitation_ids:
-            params["elicitationId"] = self.elicitation_id or ""
+            params["elicitationId"] = self.elicitation_id or os.urandom(16).hex()
         return params
-
-    def sealed(self, params: dict[str, Json]) -> dict[str, Json]:
-        return {**params, "elicitationId": os.urandom(16).hex()} if params.get("elicitationId") == "" else params
 
     def read(self, result: dict[str, Json]) -> types.Answer:
         return types.Answer(_action(result))
-
-    def __repr__(self) -> str:
-        return f"<ElicitUrl {quoted(self.message)} {self.url}>"
 
 
 Message = Union[str, types.SamplingMessage, Mapping[str, Json]]
@@ -223,16 +209,13 @@ class Sample(Question):
             params["tools"] = [{name: value for name, value in wire.items() if name in members} for wire in wires]
             if self._choice is not None:
                 params["toolChoice"] = self._choice.to_wire()
-        if self._context is not None and self._may_say_context(peer):
+        others = self._context not in (None, "none")
+        if others and revision.sampling_tools and not peer.supports("sampling.context"):
+            # it may ignore the word anyway, so that is left out rather than refused
+            log.warning("includeContext %r is left out: the client declares no sampling.context", self._context)
+        elif self._context is not None:
             params["includeContext"] = self._context
         return params
-
-    def _may_say_context(self, peer: Peer) -> bool:
-        """Whether the client knows the word; it may ignore it anyway, so it is left out rather than refused."""
-        if self._context == "none" or not peer.revision.sampling_tools or peer.supports("sampling.context"):
-            return True
-        log.warning("includeContext %r is left out: the client declares no sampling.context", self._context)
-        return False
 
     def _said(self, revision: Revision) -> list[Json]:
         wire = []
@@ -249,10 +232,6 @@ class Sample(Question):
     def read(self, result: dict[str, Json]) -> types.SampleResult:
         return types.SampleResult.from_wire(result)
 
-    def __repr__(self) -> str:
-        said = "\n".join(message.text for message in self._messages)
-        return f"<Sample {quoted(said)} {self._max_tokens} tokens>"
-
 
 class ListRoots(Question):
     """Asks in which directories the server may work. Guidance, not access control."""
@@ -268,9 +247,6 @@ class ListRoots(Question):
         if not isinstance(roots, list):
             raise ValueError("roots is a list")
         return [types.Root.from_wire(root) for root in roots]
-
-    def __repr__(self) -> str:
-        return "<ListRoots>"
 
 
 def _action(result: Mapping[str, Json]) -> str:
@@ -407,7 +383,7 @@ def ask_now(incoming: IncomingRequest, asked: list[Asked]) -> list[dict[str, Jso
         RpcError: The client answered one with another error; ``from_peer`` is true.
         Exception: As `IncomingRequest.ask`.
     """
-    questions = [(each.question.method, each.question.sealed(each.params)) for each in asked]
+    questions = [(each.question.method, each.params) for each in asked]
     outcome = incoming.ask(questions, incoming.server.limits.ask_timeout)
     if not isinstance(outcome, Failure):
         return outcome

@@ -69,6 +69,7 @@ class ServerConfig:
 
     def __post_init__(self) -> None:
         self.hints = {"ttlMs": int(self.list_ttl * 1000), "cacheScope": self.list_cache_scope}
+        self.guide = {} if self.instructions is None else {"instructions": self.instructions}
         self._stamp = {SERVER_KEY: dict(self.info)}
         self.closing = {True: f',"resultType":"complete","_meta":{to_json(self._stamp)}}}', False: "}"}
         """What ends a result that is JSON text, by ``Revision.result_type``."""
@@ -115,7 +116,9 @@ class Registered:
 
     def _find_route(self) -> None:
         handle = partial(serve_checked, self.handle) if self.config.check_replay else self.handle
-        self.route = route_to(handle, self.executor, None if self.timeout is None else self._begin_wait)
+        # a queue that nobody takes the request out of does not keep the client waiting either
+        watch = None if self.timeout is None else lambda incoming: self._countdown("begin", incoming).stop
+        self.route = route_to(handle, self.executor, watch)
 
     def offered_by(self: R, config: ServerConfig, prefix: str) -> R:
         """A copy for a server that mounts this one.
@@ -146,7 +149,8 @@ class Registered:
             incoming.timeout = self._countdown("finish", incoming)
         returned = False
         try:
-            value = self._run_all(incoming) if any(self.middleware) else self.call(incoming)
+            call = partial(self.call, incoming)
+            value = self.run(Context(incoming), call) if any(self.middleware) else call()
             returned = True
             result = self.result(value, incoming)
         except BaseException as error:
@@ -158,9 +162,6 @@ class Registered:
             if incoming.timeout is not None:
                 incoming.timeout.stop()
         return result if incoming.asker is None else end_round(incoming, result)
-
-    def _run_all(self, incoming: IncomingRequest) -> Any:
-        return self.run(Context(incoming), partial(self.call, incoming))
 
     def run(self, context: Context, call: CallNext) -> Any:
         """What the outermost middleware returns or raises; what is registered meanwhile counts for later requests."""
@@ -186,15 +187,7 @@ class Registered:
         """
         raise error
 
-    def listed(self, revision: Revision) -> dict[str, Json]:
-        """How a revision lists it."""
-        raise NotImplementedError
-
     # ------------------------------------------------------------ its time
-
-    def _begin_wait(self, incoming: IncomingRequest) -> Callable[[], None]:
-        """A queue that nobody takes the request out of does not keep the client waiting either."""
-        return self._countdown("begin", incoming).stop
 
     def _countdown(self, what: str, incoming: IncomingRequest) -> Timeout:
         """Answers when the time is over, unless it is stopped."""

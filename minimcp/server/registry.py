@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, Mapping, Optional, Union
+from typing import Any, Callable, Mapping, Optional, Union
 
 from ..engine.connection import ConnectionHandler
 from ..engine.requests import IncomingRequest, Line, Route, Sink
@@ -42,6 +42,10 @@ _DECLARED: Mapping[str, Mapping[str, Json]] = {
     "tools": {"listChanged": True},
 }
 """What stands in the capabilities for each kind that is offered."""
+
+_MAKERS: Mapping[str, Callable[..., Union[RegisteredTool, Readable, RegisteredPrompt]]] = {
+    "tool": make_tool, "prompt": make_prompt, "resource": make_resource
+}  # fmt: skip
 
 CHANGING = ("tools", "prompts", "resources", "methods")
 """What an author registers."""
@@ -140,16 +144,13 @@ class Registry:
     def _initialize(self, incoming: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, incoming.peer.revision
         info = {name: value for name, value in config.info.items() if name in revision.implementation_members}
-        result = {"protocolVersion": revision.name, "capabilities": self.capabilities(revision), "serverInfo": info}
-        return result if config.instructions is None else {**result, "instructions": config.instructions}
+        capabilities = self.capabilities(revision)
+        return {"protocolVersion": revision.name, "capabilities": capabilities, "serverInfo": info, **config.guide}
 
     def _discover(self, incoming: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, incoming.peer.revision
-        capabilities = self.capabilities(revision)
-        result = {"supportedVersions": list(self.offer.names), "capabilities": capabilities, **config.hints}
-        if config.instructions is not None:
-            result["instructions"] = config.instructions
-        return config.closed(result, revision)
+        result = {"supportedVersions": list(self.offer.names), "capabilities": self.capabilities(revision)}
+        return config.closed({**result, **config.hints, **config.guide}, revision)
 
     # ------------------------------------------------------------ what is offered
 
@@ -171,29 +172,23 @@ class Registry:
             declared["extensions"] = self.config.extensions
         return declared
 
-    def add(self, kind: str, function: Callable[..., Any], options: Any, uri: str = "") -> str:
+    def add(self, kind: str, function: Callable[..., Any], options: Any, *uri: str) -> str:
         """Register a function as a tool, a resource or a prompt; returns what requests name it by.
 
         Args:
             kind: "tool", "resource" or "prompt".
             function: What the author wrote.
             options: What he said of it.
-            uri: Of the resource, or the template of URIs.
+            uri: Of the resource, or the template of URIs; others have none.
 
         Raises:
             TypeError, ValueError, ImportError: As `Server.tool`, `Server.resource` and `Server.prompt`.
         """
         check_names(options, kind, where(function))
         replace = options.get("replace", False)
-        made: Union[RegisteredTool, Readable, RegisteredPrompt]
-        if kind == "tool":
-            made = make_tool(self.config, function, options)
-        elif kind == "prompt":
-            made = make_prompt(self.config, function, options)
-        else:
-            made = make_resource(self.config, function, uri, options)
-            if not replace:
-                self.resources.check_reached(made)
+        made = _MAKERS[kind](self.config, function, options, *uri)
+        if isinstance(made, Readable) and not replace:
+            self.resources.check_reached(made)
         table = self._tables[made.kind]
         table.add(made, replace=replace)
         if not made.shown.description:
@@ -257,7 +252,7 @@ class Registry:
             ValueError: A name is taken; or the other server mounts this one, or is this one.
         """
         with changing:
-            if other is self or self in other._below():
+            if other is self or other in self._above():
                 raise ValueError("a server cannot be mounted into itself")
             pairs = [
                 (mine, other._tables[kind], prefix + SEPARATOR if kind in ("tool", "prompt") else "")
@@ -271,12 +266,6 @@ class Registry:
             other._mounted_by = [each for each in other._mounted_by if each() is not None] + [weakref.ref(self)]
         for group in other._offered.intersection(CHANGING):
             other._changed(group, "completions" in other._offered)
-
-    def _below(self) -> Iterator[Registry]:
-        """The servers that this one mounts, and those that they mount."""
-        for each in self._mounted:
-            yield each
-            yield from each._below()
 
     def _above(self) -> list[Registry]:
         """The servers that mount this one, and those that mount them; each once, the nearest first."""
@@ -314,7 +303,6 @@ class ServerRole(ConnectionHandler):
     def __init__(
         self,
         registry: Registry,
-        *,
         later: Optional[Callable[[Line], None]] = None,
         end: Callable[[], None] = lambda: None,
         on_end: Callable[[ServerRole], None] = lambda role: None,

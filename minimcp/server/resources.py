@@ -163,7 +163,6 @@ class Resources:
     """
 
     def __init__(self, config: ServerConfig) -> None:
-        self._config = config
         self.table: Table[Readable] = Table("resource", "resources")
         self.templates: Table[Readable] = Table("resource template", "resources")
         self._matching = route_to(self._match, config.executor)
@@ -233,9 +232,7 @@ class Resources:
         return self.templates.items.get(uri) or next(self._families(uri), None)
 
 
-def make_resource(
-    config: ServerConfig, function: Callable[..., Any], uri: str, options: ResourceOptions
-) -> Readable:
+def make_resource(config: ServerConfig, function: Callable[..., Any], options: ResourceOptions, uri: str) -> Readable:
     """A function as a resource, or as a template of them, which is not registered yet.
 
     Raises:

@@ -28,7 +28,7 @@ from weakref import WeakSet
 from ..engine.connection import Connection
 from ..engine.limits import Limits
 from ..engine.pool import Pool
-from ..engine.requests import Line, current_request
+from ..engine.requests import current_request
 from ..engine.transport import Transport, tracer
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
@@ -140,9 +140,7 @@ class Server:
     ) -> None:
         given = dict(locals())
         _check_given(given)
-        info = Implementation(
-            name, version, title=title, description=description, website_url=website_url, icons=icons
-        )
+        info = Implementation(name, version, title=title, description=description, website_url=website_url, icons=icons)
         self.name, self.version = name, version
         self._limits = limits = limits or Limits()
         self._http, self._trace = http, tracer(trace)
@@ -162,6 +160,8 @@ class Server:
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         self._registry = Registry(self._config, offer)
+        self._endpoints: dict[str, Endpoint] = {}
+        self._apps: WeakSet[Endpoint] = WeakSet()
         self._begin()
         _servers.add(self)
         self.add(*handlers)
@@ -175,8 +175,6 @@ class Server:
         self._closing_http = threading.Lock()
         self._connections: dict[ServerRole, Connection] = {}
         self._runs: list[Run] = []
-        self._endpoints: dict[str, Endpoint] = {}
-        self._apps: WeakSet[Endpoint] = WeakSet()
         self._listening: list[RunningHttp] = []
 
     @classmethod
@@ -191,8 +189,6 @@ class Server:
         Raises:
             TypeError, ValueError: As `add`.
         """
-        if isinstance(handlers, type):
-            raise TypeError(f"{handlers.__name__} is a class: give an instance of it, {handlers.__name__}()")
         return cls(type(handlers).__name__.lower() if name is None else name, handlers, version=version or "0")
 
     # ------------------------------------------------------------ what it offers: tools
@@ -602,9 +598,7 @@ class Server:
         """
         from ..http.wsgi import WsgiApp
 
-        changes = {"max_streams": max_streams, "allowed_hosts": allowed_hosts, "allowed_origins": allowed_origins}
-        kept = {name: value for name, value in changes.items() if value is not None or name == "max_streams"}
-        endpoint = self._endpoint(path, **kept)
+        endpoint = self._endpoint(path, max_streams, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
         self._apps.add(endpoint)
         return WsgiApp(endpoint, patience=self._limits.write_timeout)
 
@@ -623,7 +617,7 @@ class Server:
         with self._state_lock:
             endpoint = self._endpoints.get(path)
             if endpoint is None:
-                endpoint = self._endpoints[path] = self._endpoint(path)
+                endpoint = self._endpoints[path] = self._endpoint(path, self._limits.streams)
         return respond(endpoint, request, stream=stream, patience=self._limits.write_timeout)
 
     def start_http(
@@ -651,36 +645,29 @@ class Server:
         from ..http.options import HttpOptions
         from ..http.server import RunningHttp
 
-        options = self._http or HttpOptions()
+        options, limits = self._http or HttpOptions(), self._limits
         running = RunningHttp(
-            self._endpoint(path) if newer else None,
-            SseServer(self.connect, options, self._limits.streams) if older else None,
-            options,
-            path=path,
-            host=host,
-            port=port,
-            write_timeout=self._limits.write_timeout,
-            drain_grace=self._limits.drain_grace,
+            self._endpoint(path, limits.streams) if newer else None,
+            SseServer(self.connect, options, limits.streams) if older else None,
+            options, path=path, host=host, port=port,
+            write_timeout=limits.write_timeout, drain_grace=limits.drain_grace,
         )
         self._listening = [*(each for each in self._listening if not each.ended), running]
         return running
 
-    def _endpoint(self, path: str, **changes: Any) -> Endpoint:
-        """What serves one path, with sessions of its own."""
+    def _endpoint(self, path: str, max_streams: Optional[int], **changes: Any) -> Endpoint:
+        """What serves one path, with sessions of its own; a change that is None takes the server's own option."""
         from ..http.endpoint import Endpoint
         from ..http.options import HttpOptions
 
         if not path.startswith("/"):
             raise ValueError(f"a path begins with /, unlike {path!r}")
 
-        def role(later: Callable[[Line], None], end: Callable[[], None]) -> ServerRole:
-            return ServerRole(self._registry, later=later, end=end)
-
-        streams = changes.pop("max_streams", self._limits.streams)
-        options = replace(self._http or HttpOptions(), **changes)
+        given = {name: value for name, value in changes.items() if value is not None}
         return Endpoint(
-            self._registry, role, path=path, options=options, limits=self._limits,
-            pool=self._pool, cap=self._cap, max_streams=streams, trace=self._trace,
+            self._registry, partial(ServerRole, self._registry), path=path,
+            options=replace(self._http or HttpOptions(), **given), limits=self._limits,
+            pool=self._pool, cap=self._cap, max_streams=max_streams, trace=self._trace,
         )
 
     # ------------------------------------------------------------ the end
@@ -696,10 +683,9 @@ class Server:
         for run in list(self._runs):
             run.wake()
         with self._state_lock:
-            closing: list[Callable[[], None]] = [partial(each.close, grace) for each in self._connections.values()]
-            kept = [*self._endpoints.values(), *self._apps]
-        closing += [partial(each.close, grace) for each in self._listening]
-        closing += [partial(self._close_endpoint, each) for each in kept]
+            served: tuple[Union[Connection, RunningHttp], ...] = (*self._connections.values(), *self._listening)
+            closing: list[Callable[[], None]] = [partial(each.close, grace) for each in served]
+            closing += [partial(self._close_endpoint, each) for each in (*self._endpoints.values(), *self._apps)]
         incoming = current_request()
         threads = [threading.Thread(target=each, name="minimcp-close", daemon=True) for each in closing]
         for thread in threads:
@@ -719,10 +705,8 @@ class Server:
 
     def _renew(self) -> None:
         """Begin anew in a forked process: its parent's connections and threads are not there, locks may be held."""
-        endpoints, apps, listening = dict(self._endpoints), list(self._apps), self._listening
+        listening = self._listening
         self._begin()
-        self._endpoints.update(endpoints)
-        self._apps.update(apps)
         for executor in self._config.executors:
             executor.renew()
         self._registry.subscriptions.renew()
@@ -739,8 +723,7 @@ def _renew_all() -> None:
         server._renew()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_all)
+getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_renew_all)  # Windows has no fork
 
 
 def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:

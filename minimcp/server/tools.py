@@ -296,17 +296,10 @@ def make_tool(config: ServerConfig, function: Callable[..., Any], options: ToolO
         annotations=hints,
         **listing(options, signature.description),
     )
+    executor, requires = executor_of(options.get("executor"), config.executors), required(options, owner)
+    check_input = None if given_input is None else compile_check(dict(shown.input_schema), where=f"{name} input")
+    check_output = None if given_output is None else compile_check(dict(given_output), where=f"{name} output")
     return RegisteredTool(
-        config,
-        function,
-        name,
-        shown,
-        executor_of(options.get("executor"), config.executors),
-        options.get("timeout"),
-        signature,
-        kind,
-        structured,
-        None if given_input is None else compile_check(dict(shown.input_schema), where=f"{name} input"),
-        None if given_output is None else compile_check(dict(given_output), where=f"{name} output"),
-        required(options.get("requires", ()), owner),
+        config, function, name, shown, executor, options.get("timeout"), signature, kind, structured,
+        check_input, check_output, requires,
     )

@@ -97,18 +97,6 @@ def test_nothing_is_asked_that_was_not_declared(question: Question, declared: An
         assert str(caught.value) == f"{question.method} needs a client with {name}"
 
 
-def test_a_question_says_what_it_is() -> None:
-    for question, shown in (
-        (Elicit("How many?", {"n": int, "m": str}), "<Elicit 'How many?' n, m>"),
-        (ElicitUrl("Pay", "https://x.y/1"), "<ElicitUrl 'Pay' https://x.y/1>"),
-        (Sample("hi"), "<Sample 'hi' 1000 tokens>"),
-        (Sample(["hi", SamplingMessage("assistant", "ho")], 5), "<Sample 'hi\\nho' 5 tokens>"),
-        (ListRoots(), "<ListRoots>"),
-    ):
-        assert repr(question) == shown
-    assert len(repr(Sample("x" * 1000))) < 120
-
-
 def test_an_extension_that_is_missing() -> None:
     assert lacks("ext:com.example/x", "it").data == {"requiredCapabilities": {"extensions": {"com.example/x": {}}}}
 
@@ -121,13 +109,10 @@ def test_a_list_of_choices_needs_a_revision_that_has_them() -> None:
 @pytest.mark.requirement("ELIC-23", "M:ELI-9", "ELIC-24")
 def test_a_url_of_2025_11_25_has_an_id_of_its_own_each_time() -> None:
     question = ElicitUrl("m", "https://x.y")
-    params = question.params(peer(R4))
-    ids = {question.sealed(params)["elicitationId"] for _ in range(100)}
-    assert len(ids) == 100 and params["elicitationId"] == ""
+    assert len({question.params(peer(R4))["elicitationId"] for _ in range(100)}) == 100
     named = ElicitUrl("m", "https://x.y", elicitation_id="mine")
-    assert named.sealed(named.params(peer(R4)))["elicitationId"] == "mine"
-    assert "elicitationId" not in question.sealed(question.params(peer(R5)))
-    assert Sample("m").sealed({"a": 1}) == {"a": 1}
+    assert named.params(peer(R4))["elicitationId"] == "mine"
+    assert "elicitationId" not in question.params(peer(R5))
 
 
 @pytest.mark.requirement("ELIC-23", "M:ELI-9", "M:ELI-13")

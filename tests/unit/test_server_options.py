@@ -35,7 +35,7 @@ WRONG_TYPES = [
 WRONG_VALUES = [
     ("page_size", 0, "page_size is at least 1, not 0"), ("list_ttl", -1, "list_ttl is at least 0, not -1"),
     *[("list_ttl", wrong, "list_ttl is a number of seconds, not") for wrong in (math.nan, math.inf, -math.inf)],
-    ("executor", "elsewhere", "executor is None, 'main'"), ("executor", "pool", "executor='pool' is gone"),
+    ("executor", "elsewhere", "executor is None, 'main'"), ("executor", "pool", "not 'pool'"),
     ("list_cache_scope", "secret", 'list_cache_scope is "private" or "public"'),
     ("capabilities", {"roots"}, "capabilities are tools, .* not roots"),
     ("revisions", ["1999-01-01"], "1999-01-01"), ("revisions", [], "name one of"),
