@@ -167,7 +167,8 @@ def test_a_cancel_races_the_answer_2_000_times() -> None:
         def race(index: int) -> None:
             for n in range(number // workers):
                 token, text = CancelToken(), f"{index}/{n}"
-                tokens.append(token)
+                if n % 10:  # the others are answered, however late that is
+                    tokens.append(token)
                 try:
                     assert client.call_tool("echo", {"text": text}, cancel=token).text == text
                     outcomes.append("answered")
