@@ -126,7 +126,7 @@ WRONG: Dict[str, Any] = {
     "ends too early: Incomp": lambda heard, wire: wire.raw(
         b'HTTP/1.1 400 No\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"jsonrpc":'
     ) or wire.cut(),
-    "HTTP 204 with": lambda heard, wire: wire.raw(b"HTTP/1.1 204 No\r\n\r\n") or wire.cut(),
+    "HTTP 204 with": lambda heard, wire: wire.raw(b"HTTP/1.1 204 No\r\nConnection: close\r\n\r\n") or wire.cut(),
     "the connection broke": lambda heard, wire: wire.cut(),
     "the connection broke.*BadStatusLine": lambda heard, wire: wire.raw(b"SSH-2.0 hello\r\n\r\n") or wire.cut(),
     "ends too early.*base 16": lambda heard, wire: wire.raw(
