@@ -131,7 +131,7 @@ def serve(core: Endpoint, request: HttpRequest, **options: Any) -> Recording:
 
 def core_of(server: Server, **changes: Any) -> Endpoint:
     """The HTTP side of a server, without sockets."""
-    return server._endpoint("/mcp", **changes)
+    return server._endpoint("/mcp", **{"max_streams": server._limits.streams, **changes})
 
 
 def post(body: Any, headers: Optional[Mapping[str, str]] = None, **instead: Any) -> HttpRequest:
