@@ -50,7 +50,7 @@ log = logging.getLogger("minimcp.requests")
 NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
 """Methods of calls that are given up without telling the peer."""
 
-SHORTEST_WAIT = 0.01
+SHORTEST_WAIT = 0.001
 """Seconds for which an answer is waited for in one go, at least, if there is any time left."""
 
 Result = dict[str, Json]

@@ -60,6 +60,7 @@ class RegisteredPrompt(TextHandler):
         return incoming.server.closed(wire, revision)
 
     def listed(self, revision: Revision) -> dict[str, Json]:
+        """As it stands in a list of a revision."""
         wire = only(self.shown.to_wire(), revision.prompt_members)
         wire["arguments"] = [only(each, revision.argument_members) for each in wire["arguments"]]
         return wire

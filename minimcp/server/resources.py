@@ -116,6 +116,7 @@ class Readable(TextHandler):
         return made
 
     def listed(self, revision: Revision) -> dict[str, Json]:
+        """As it stands in a list of a revision."""
         members = revision.resource_members if self.template is None else revision.template_members
         wire = only(self.shown.to_wire(), members)
         if "annotations" in wire:

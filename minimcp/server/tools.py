@@ -247,6 +247,7 @@ class RegisteredTool(Registered):
         return error_result(told, revision, config)
 
     def listed(self, revision: Revision) -> dict[str, Json]:
+        """As it stands in a list of a revision."""
         wire: dict[str, Json] = self.shown.to_wire()
         output = wire.get("outputSchema")
         if output is not None and revision.structured == "object":
