@@ -110,6 +110,7 @@ def test_c32_a_signal_lets_running_calls_finish_within_the_grace(
 
 
 @pytest.mark.parametrize("number", STOPS[:2])
+@pytest.mark.figures  # it ends by itself after 1.4 s
 def test_c32_a_second_signal_ends_it_at_once(serve: Serve, number: int) -> None:
     server = serve("2025-06-18", limits={"drain_grace": 600})
     server.begin_call("never", id=1)
