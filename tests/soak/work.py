@@ -66,7 +66,7 @@ class Work:
             minimcp.connect(self._server, revision="handshake", **options),
             *(self._web.connect(way, **options) for way in WAYS),
         ]
-        self.pids = {"": os.getpid(), "server": _session(self._child)._transport.pid, "web server": self._web.pid}
+        self.pids = {"": os.getpid(), "server": _session(self._child).transport.pid, "web server": self._web.pid}
         """The processes that live as long as this, by name; this one has none."""
         for client in self._clients:  # a thread for callbacks comes with the first one
             self._subscribe(client, "soak://begin")
@@ -207,7 +207,7 @@ class Work:
         """A server that is killed and started anew."""
         with self._restarting:
             session = _session(self.doomed)
-            os.kill(session._transport.pid, signal.SIGKILL)
+            os.kill(session.transport.pid, signal.SIGKILL)
             assert session.wait_until_ended(WAIT)
             tag = str(dice.random())
             assert self.doomed.call_tool("echo", {"tag": tag, "size": 0}).text == padded(tag, 0)
