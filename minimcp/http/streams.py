@@ -176,14 +176,15 @@ class EventStream:
 
     def _write(self, data: bytes, retry: int = RETRY_MS) -> None:
         """Begin and write, if the client is there; with a store it may come back for what is kept (write lock held)."""
+        writer = self.writer  # `leave` may take it away at any moment
         try:
-            if self.writer is not None and not self._begun:
+            if writer is not None and not self._begun:
                 self._begun = True
-                self.writer.begin(200, [*STREAM_HEADERS, *self._headers])
+                writer.begin(200, [*STREAM_HEADERS, *self._headers])
                 if self._primed:
-                    self.writer.write(format_event(b"", id=f"{self.name}/0", retry=retry))
-            if self.writer is not None and data:
-                self.writer.write(data)
+                    writer.write(format_event(b"", id=f"{self.name}/0", retry=retry))
+            if writer is not None and data:
+                writer.write(data)
                 self._wrote_at = time.monotonic()
         except ConnectionLost:
             self.writer = None
@@ -195,7 +196,8 @@ class EventStream:
         if not self._write_lock.acquire(blocking=False):
             return
         try:
-            if self.done or self.writer is None or not self.writer.has_room():
+            writer = self.writer
+            if self.done or writer is None or not writer.has_room():
                 return
             if sum(SHORT_BYTES if callable(line) else len(line) for line in self._pending) < SHORT_BYTES:
                 self._flush()
@@ -217,8 +219,9 @@ class EventStream:
                         self.event(line)
                     if not self.done:
                         self._write(b"")
-                    if self.writer is not None and not self.done:
-                        self.writer.end()
+                    writer = self.writer
+                    if writer is not None and not self.done:
+                        writer.end()
                 finally:
                     self.done = True  # not before: who is in `serve` takes the response for complete then
         except ConnectionLost as error:
@@ -251,9 +254,9 @@ class EventStream:
             if not self._primed or self.done:
                 return False
             self._write(b"retry: %d\n\n" % retry if self._begun else b"", retry)
-            if self.writer is not None:
-                self.writer.end()
-                self.writer = None
+            writer, self.writer = self.writer, None
+            if writer is not None:
+                writer.end()
         return True
 
     def resume(self, writer: ResponseWriter, number: int) -> bool:
@@ -262,9 +265,9 @@ class EventStream:
             missed = [] if number == self._last or self._store is None else self._store.after(self.name, number)
             if missed is None:
                 return False
-            if self.writer is not None:
-                self.writer.end()
-            self.writer, self._begun = writer, True
+            before, self.writer, self._begun = self.writer, writer, True
+            if before is not None:
+                before.end()
             try:
                 writer.begin(200, [*STREAM_HEADERS, *self._headers])
                 for at, line in missed:
