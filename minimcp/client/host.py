@@ -295,16 +295,16 @@ class Host:
 
         return answer
 
-    def serve(self, exchange: IncomingRequest) -> Result:
+    def serve(self, incoming: IncomingRequest) -> Result:
         """Answer a question that came as a request.
 
         Raises:
             RpcError: Whatever the server is told.
         """
         here.request = None  # a host's handler is no server's handler: it has no context
-        method = exchange.request.method
+        method = incoming.request.method
         try:
-            return self.read(method, exchange.request.params, exchange.peer, exchange)()
+            return self.read(method, incoming.request.params, incoming.peer, incoming)()
         except HandlerFailed:
             raise InternalError("the host's handler failed") from None
         except Refused as error:
@@ -364,7 +364,7 @@ class ClientHandler(ConnectionHandler):
         self.streams: dict[Id, Callable[[Notification], None]] = {}
         self.listeners: dict[object, Callable[[Notification], None]] = {}
         self.ended = CancelToken()
-        self._ping = Route(lambda exchange: {}, immediate=True)
+        self._ping = Route(lambda incoming: {}, immediate=True)
         host.dispatcher.open()
 
     def admit(self, request: Request) -> Optional[tuple[Peer, Route]]:
