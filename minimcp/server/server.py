@@ -557,6 +557,7 @@ class Server:
         role.end = partial(channel.close, self._limits.drain_grace)
         with self._state_lock:
             self._connections[role] = channel
+        self._pool.spawn(bool)  # its thread waits for a request then: none can start any more when the interpreter ends
         return channel.open()
 
     def pump(self, timeout: Optional[float] = 0) -> int:
