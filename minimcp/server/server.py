@@ -38,7 +38,7 @@ from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
 from .input_rounds import States
-from .options import check_names, check_options, decorated, has_marks, marked, positions
+from .options import check_options, decorated, has_marks, marked, positions
 from .registered import Middleware, ServerConfig
 from .registry import Registry, ServerRole
 from .run import FOR_A_PERSON, Run, Served, log
@@ -197,14 +197,14 @@ class Server:
     def tool(self, function: F, /) -> F: ...
     @overload
     def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-    def tool(self, function: Any = None, /, *misplaced: Any, **options: Any) -> Any:  # type: ignore[misc]
+    def tool(self, *given: Any, **options: Any) -> Any:
         """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or ``server.tool(function)``.
 
         The parameters' annotations become the input schema, the return annotation the output schema, the docstring
         the description. A parameter annotated `Context` receives the request's.
 
         Args:
-            function: The function or bound method; it is returned as it is.
+            given: The function or bound method; it is returned as it is.
             name: None takes the function's.
             title: For people; None sends none.
             description: For the model; None takes the docstring.
@@ -229,7 +229,7 @@ class Server:
             ValueError: The name is taken or empty, a schema is invalid, or no client can declare what it requires.
             ImportError: A schema needs ``jsonschema``, which is not installed.
         """
-        return decorated(self.add_tool, "server.tool", function, misplaced, options)
+        return decorated(self.add_tool, "server.tool", given, options)
 
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """`tool` as a plain call, also while connections are open: they are told that the list has changed."""
@@ -245,7 +245,7 @@ class Server:
 
     # ------------------------------------------------------------ resources
 
-    def resource(self, uri: str, *misplaced: NoReturn, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+    def resource(self, uri: str, *given: NoReturn, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
         """Register a function as a resource: ``@server.resource("notes://all")``, ``("notes://{number}")``.
 
         A URI with variables in braces (RFC 6570) is a template: each variable is a parameter of the function, given as
@@ -278,22 +278,14 @@ class Server:
         """
         if not isinstance(uri, str):
             raise TypeError('the URI comes first: @server.resource("notes://all")')
-        if misplaced:
-            extra: Any = misplaced[0]
-            hint = f"server.add_resource(function, {uri!r})" if callable(extra) else f"name={extra!r}"
-            raise TypeError(f"server.resource({uri!r}, {extra!r:.60}): did you mean {hint}?")
-        check_names(options, "resource", f"resource {uri!r}")
-
-        def register(function: F) -> F:
-            self._registry.add("resource", function, options, uri)
-            return function
-
-        return register
+        decorator: Callable[[F], F] = decorated(
+            lambda function, **options: self._registry.add("resource", function, options, uri),
+            "server.resource", given, options,
+        )
+        return decorator
 
     def add_resource(self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]) -> None:
         """`resource` as a plain call, also for templates; open connections are told that the list has changed."""
-        if not callable(function) or not isinstance(uri, str):
-            raise TypeError("the function comes first: server.add_resource(function, uri)")
         self._registry.add("resource", function, options, uri)
 
     def remove_resource(self, uri: str) -> None:
@@ -323,7 +315,7 @@ class Server:
     def prompt(self, function: F, /) -> F: ...
     @overload
     def prompt(self, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-    def prompt(self, function: Any = None, /, *misplaced: Any, **options: Any) -> Any:  # type: ignore[misc]
+    def prompt(self, *given: Any, **options: Any) -> Any:
         """Register a function as a prompt: ``@server.prompt``, ``@server.prompt(...)`` or ``server.prompt(function)``.
 
         Its parameters become the prompt's arguments, those without a default required, described by the docstring. On
@@ -333,7 +325,7 @@ class Server:
         says who speaks; or it returns a whole `GetPromptResult`.
 
         Args:
-            function: The function or bound method; it is returned as it is.
+            given: The function or bound method; it is returned as it is.
             name: None takes the function's.
             title: For people; None sends none.
             description: What it is for; None takes the docstring.
@@ -347,7 +339,7 @@ class Server:
             TypeError: This cannot be a prompt; the message says what to write instead.
             ValueError: The name is taken or empty, ``complete`` names no argument, or ``requires`` no capability.
         """
-        return decorated(self.add_prompt, "server.prompt", function, misplaced, options)
+        return decorated(self.add_prompt, "server.prompt", given, options)
 
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
         """`prompt` as a plain call; open connections are told that the list has changed."""
