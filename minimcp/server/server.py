@@ -27,7 +27,7 @@ from weakref import WeakSet
 
 from ..engine.connection import Connection
 from ..engine.limits import Limits
-from ..engine.pool import Pool
+from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import current_request
 from ..engine.transport import Transport, tracer
 from ..protocol.lifecycle import Offer
@@ -62,9 +62,6 @@ CONFIGURED = (
     "check_replay",
 )  # fmt: skip
 """Options that the features read from the `ServerConfig` as they are given."""
-
-_servers: WeakSet[Server] = WeakSet()
-
 
 class Server:
     """A server of the Model Context Protocol. Thread-safe; no connection, so it may be built before a fork.
@@ -162,20 +159,23 @@ class Server:
         self._registry = Registry(self._config, offer)
         self._endpoints: dict[str, Endpoint] = {}
         self._apps: WeakSet[Endpoint] = WeakSet()
-        self._begin()
-        _servers.add(self)
+        self._pool = Pool(limits.workers, f"minimcp-{name}")
+        self._listening: list[RunningHttp] = []
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
         self.add(*handlers)
 
-    def _begin(self) -> None:
-        """No connection, nothing that listens: at first, and anew in a forked process, whose parent has them."""
+    def renew_in_fork(self) -> None:
+        """Begin without a connection, as at first: in a forked process they are the parent's. Python calls this."""
+        for running in self._listening:
+            running.renew()
+        self._listening = []
         self._state_lock = threading.Lock()
-        self._pool = Pool(self._limits.workers, f"minimcp-{self.name}")
         most = self._limits.requests
         self._cap = None if most is None else threading.Semaphore(most)
         self._closing_http = threading.Lock()
         self._connections: dict[ServerRole, Connection] = {}
         self._runs: list[Run] = []
-        self._listening: list[RunningHttp] = []
 
     @classmethod
     def of(cls, handlers: Any, *, name: Optional[str] = None, version: Optional[str] = None) -> Server:
@@ -478,7 +478,17 @@ class Server:
             ValueError: There is no such transport, or other machines reach the host and ``allowed_hosts`` is not given.
             OSError: It cannot listen there.
         """
-        if transport in ("http", "streamable-http", "sse"):
+        if transport == "stdio":
+            from ..stdio.streams import StandardStreams
+
+            if os.isatty(0):
+                log.warning(FOR_A_PERSON)
+            streams = StandardStreams.take(self._limits.message_bytes)
+            try:
+                self._run(lambda run: self.connect(streams, name=self.name, on_end=run.wake), with_parent=True)
+            finally:
+                streams.restore()
+        elif transport in ("http", "streamable-http", "sse"):
             newer, older = transport != "sse", legacy_sse or transport == "sse"
 
             def start(run: Run) -> RunningHttp:
@@ -489,25 +499,13 @@ class Server:
                 return running
 
             self._run(start, with_parent=False)
-            return
-        if transport != "stdio":
+        else:
             raise ValueError(f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'")
-        from ..stdio.streams import StandardStreams
-
-        if os.isatty(0):
-            log.warning(FOR_A_PERSON)
-        streams = StandardStreams.take(self._limits.message_bytes)
-        try:
-            self._run(lambda run: self.connect(streams, name=self.name, on_end=run.wake), with_parent=True)
-        finally:
-            streams.restore()
 
     def _run(self, start: Callable[[Run], Served], *, with_parent: bool) -> None:
         executors = self._config.executors
         run = Run(
-            self._config.main,
-            self._limits.drain_grace,
-            with_parent=with_parent,
+            self._config.main, self._limits.drain_grace, with_parent=with_parent,
             is_busy=lambda: any(isinstance(each, Submitting) and each.running for each in list(executors)),
         )
         self._runs.append(run)
@@ -696,27 +694,9 @@ class Server:
             endpoint.close(self._limits.drain_grace)
             endpoint.renew_in_fork()
 
-    def _renew(self) -> None:
-        """Begin anew in a forked process: its parent's connections and threads are not there, locks may be held."""
-        listening = self._listening
-        self._begin()
-        for executor in self._config.executors:
-            executor.renew()
-        self._registry.subscriptions.renew()
-        for running in listening:
-            running.renew()
-
     def __repr__(self) -> str:
         tools = len(self._registry.tools.items)
         return f"<Server {self.name!r} {tools} tools, {len(self._connections)} connections>"
-
-
-def _renew_all() -> None:
-    for server in list(_servers):
-        server._renew()
-
-
-getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_renew_all)  # Windows has no fork
 
 
 def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
@@ -726,24 +706,20 @@ def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
         TypeError, ValueError: As `Server.of` and `Server.run`; or an option is none of theirs.
     """
     others = [name for name in options if name not in (Server.run.__kwdefaults__ or ())]
-    if others and others[0] in (Server.__init__.__kwdefaults__ or ()):
-        made = f"Server('name', {type(handlers).__name__}(...), {others[0]}=...)"
-        raise TypeError(f"serve(...) has no option {others[0]}=, a server has it: {made}.run()")
     if others:
         refuse_options("serve(...)", others, Server.run)
     Server.of(handlers).run(transport, **options)
 
 
 def _check_given(given: Mapping[str, Any]) -> None:
-    """Refuse what `Server` was given, if a name or a value is wrong; say where an option is now that it once had."""
-    name, limits, http = given["name"], given["limits"], given["http"]
+    """Refuse what `Server` was given, if a name or a value is wrong."""
+    name, http = given["name"], given["http"]
     for option in given["unknown"]:
         from ..http.options import HttpOptions
 
         for cls, keyword in ((Limits, "limits"), (HttpOptions, "http")):
-            for now in (option, option[4:] if option.startswith("max_") else option):
-                if now in cls.__dataclass_fields__:
-                    raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({now}=...)")
+            if option in cls.__dataclass_fields__:
+                raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({option}=...)")
         refuse_options("Server(...)", [option], Server.__init__)
     if not isinstance(name, str):
         way = ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
@@ -751,8 +727,6 @@ def _check_given(given: Mapping[str, Any]) -> None:
     if not name:
         raise ValueError("the name of a server is not empty")
     check_options(given)
-    if limits is not None and not isinstance(limits, Limits):
-        raise TypeError(f"limits is a Limits(...) or None, not {limits!r:.60}")
     if http is not None and type(http).__name__ != "HttpOptions":  # which is not imported where nothing serves HTTP
         raise TypeError(f"http is an HttpOptions(...) or None, not {http!r:.60}")
 

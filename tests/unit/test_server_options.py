@@ -40,11 +40,9 @@ WRONG_VALUES = [
 ]  # fmt: skip
 
 MOVED = [
-    ("max_workers", "limits=Limits(workers=...)"), ("max_message_bytes", "limits=Limits(message_bytes=...)"),
-    ("max_streams", "limits=Limits(streams=...)"), ("max_rounds", "limits=Limits(rounds=...)"),
+    ("workers", "limits=Limits(workers=...)"),
     ("ask_timeout", "limits=Limits(ask_timeout=...)"), ("drain_grace", "limits=Limits(drain_grace=...)"),
     ("sessions", "http=HttpOptions(sessions=...)"), ("allowed_hosts", "http=HttpOptions(allowed_hosts=...)"),
-    ("max_body_bytes", "http=HttpOptions(body_bytes=...)"),
 ]  # fmt: skip
 
 
