@@ -130,7 +130,7 @@ def test_nothing_undeclared_is_asked(revision: str) -> None:
             assert client.call(tool, **arguments) == lacking(name, method, revision)
         assert client.asked == []
     with serving(revision, capabilities={}) as client:
-        assert client.call("needs") == (-32021 if revision == R5 else ["needs needs a client with sampling"])
+        assert client.call("needs") == (-32021 if revision == R5 else ["tool 'needs' needs a client with sampling"])
         if revision == R5:
             message = client.once("tools/call", name="pay", arguments={})
             assert message["error"]["data"] == {"requiredCapabilities": {"elicitation": {"url": {}}}}
