@@ -98,7 +98,7 @@ class Cache:
     def keep(self, key: Key, result: Result, mark: int) -> None:
         """Keep a result that has come now, if it says that it stays true, and nothing was evicted since the mark."""
         ttl: Any = result.get("ttlMs")
-        if type(ttl) not in (int, float) or not ttl > 0:
+        if type(ttl) not in (int, float) or not ttl > 0 or self._max_bytes == 0:
             return
         try:
             text = json.dumps(result, separators=(",", ":"))
