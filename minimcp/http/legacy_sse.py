@@ -153,8 +153,8 @@ class SseServer(HttpService):
             raise HttpError(404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one")
         return transport
 
-    def close(self) -> None:
-        """Take no more requests, and end all streams."""
+    def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
+        """Take no more requests, and end all streams; what `Endpoint.close` is given means nothing here."""
         self.closing = True
         for transport in list(self._transports.values()):
             transport.close()
