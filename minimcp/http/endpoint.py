@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Callable, Iterator, Optional, Union
+from typing import Any, Callable, Iterator, Optional
 
 from .. import errors
 from ..engine.limits import Limits
@@ -31,7 +31,7 @@ from ..errors import (
     one_line,
 )
 from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
-from ..protocol.messages import Failure, InvalidMessage, Notification, Request, Response, decode, encode, failure
+from ..protocol.messages import Failure, InvalidMessage, Message, Notification, Request, decode, encode, failure
 from ..protocol.sse import MEDIA_TYPE
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
@@ -53,8 +53,8 @@ from .headers import (
     is_json,
 )
 from .options import HttpOptions
-from .sessions import STATUS, MakeHandler, PostResponse, Session
-from .streams import EventStore, EventStream, Pairs, Trace
+from .sessions import MakeHandler, Session
+from .streams import STATUS, EventStore, Response, Trace
 
 log = logging.getLogger("minimcp.http")
 
@@ -72,7 +72,6 @@ _PIECE_BYTES = 64 * 1024
 _EVENT_ID = re.compile(r"([0-9a-f]{1,32}\.[0-9]{1,15})/([0-9]{1,15})")
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
-Sent = Union[Request, Notification, Response, Failure]
 Admitted = tuple[Optional[Session], Revision, Optional[Peer], Optional[Route]]
 """Whose a message is, None where there is no session; what is spoken; who sends a request, and who serves it."""
 
@@ -191,11 +190,8 @@ class Endpoint(HttpService):
             self.store.renew_in_fork()
         self.requests = RunningRequests(self._limits, self._cap)
         self.sessions: dict[str, Session] = {}
-        self._responses: dict[PostResponse, None] = {}
-        self._streams: dict[ResponseWriter, EventStream] = {}
-        """Those that are served by GET now, by where they go."""
-        self._listening: set[object] = set()
-        """What holds a stream of change notifications open."""
+        self._open: dict[ResponseWriter, Response] = {}
+        """What is served now, by where it goes."""
         self._changed = threading.Condition()
         self._forget_look: Optional[Callable[[], None]] = None
         self.closing = False
@@ -226,7 +222,7 @@ class Endpoint(HttpService):
 
     # ------------------------------------------------------------ who sends a message
 
-    def _admit(self, message: Sent, headers: Headers) -> Admitted:
+    def _admit(self, message: Message, headers: Headers) -> Admitted:
         """Find out about a message before anything is done about it.
 
         Raises:
@@ -287,7 +283,7 @@ class Endpoint(HttpService):
         return None, peer.revision, peer, route
 
     def _admit_without_envelope(
-        self, message: Sent, version: Optional[str], revision: Optional[Revision]
+        self, message: Message, version: Optional[str], revision: Optional[Revision]
     ) -> Admitted:
         """The header names a revision without a handshake or none that there is, or no handshake is served."""
         if version is None and not (isinstance(message, Request) and message.method == "initialize"):
@@ -322,15 +318,6 @@ class Endpoint(HttpService):
             raise HttpError(404, "there is no such session, or not any more: initialize opens a new one")
         session.used_at = time.monotonic()
         return session
-
-    def make_stream(
-        self, session: Optional[Session], revision: Revision, writer: ResponseWriter, headers: Pairs = (), **more: Any
-    ) -> EventStream:
-        """An event stream; one that a client may come back for where there is a session."""
-        if session is not None and self.store is not None:
-            name = f"{session.key}.{next(session.stream_numbers)}"
-            more.update(store=self.store, name=name, primed=revision.polling)
-        return EventStream(writer, headers=headers, trace=self.trace, **more)
 
     def _sender(
         self, headers: Headers, revision: Optional[Revision], opens: bool
@@ -490,7 +477,7 @@ class Endpoint(HttpService):
             batch.complete()
 
     def _start(
-        self, request: Request, peer: Peer, route: Route, response: PostResponse, size: int, headers: Headers,
+        self, request: Request, peer: Peer, route: Route, response: Response, size: int, headers: Headers,
         run: Callable[[Callable[[], None]], None], batch: Optional[Batch] = None,
     ) -> None:
         """Have a request served: where it wants to be, on this thread, or by `run`."""
@@ -507,10 +494,9 @@ class Endpoint(HttpService):
     @contextmanager
     def _response(
         self, session: Optional[Session], revision: Revision, writer: ResponseWriter, streams: bool
-    ) -> Iterator[PostResponse]:
+    ) -> Iterator[Response]:
         """The response to requests, until it is complete."""
-        response = PostResponse(self, session, revision, writer, streams)
-        self._responses[response] = None
+        response = self._open[writer] = Response(self, session, revision, writer, streams)
         if session is not None:
             session.responses.append(response)
         if self._forget_look is None:
@@ -518,10 +504,9 @@ class Endpoint(HttpService):
         try:
             yield response
             if not response.done:
-                response.wait()
+                response.serve()
         finally:
-            self._listening.discard(response)
-            self._responses.pop(response, None)
+            self._open.pop(writer, None)
             if session is not None:
                 session.responses.remove(response)
                 session.used_at = time.monotonic()
@@ -531,12 +516,15 @@ class Endpoint(HttpService):
                 with self._changed:
                     self._changed.notify_all()
 
-    def _reserve(self, holder: object) -> None:
+    def _reserve(self, response: Response) -> None:
         """Count a stream of change notifications. Raises InternalError: there are too many."""
         with self._changed:
-            if self._max_streams is not None and len(self._listening) >= self._max_streams:
+            if self._max_streams is not None and self._listening() >= self._max_streams:
                 raise InternalError(f"no more than {self._max_streams} streams may be open here (Limits.streams)")
-            self._listening.add(holder)
+            response.listens = True
+
+    def _listening(self) -> int:
+        return sum(each.listens for each in list(self._open.values()))
 
     # ------------------------------------------------------------ GET
 
@@ -544,35 +532,41 @@ class Endpoint(HttpService):
         """Serve the stream for what belongs to no request, or go on with a stream that was lost."""
         if not accepts(tuple(headers.all("Accept")), MEDIA_TYPE):
             raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
-        last, peer, store = headers.get(LAST_EVENT_HEADER), session.peer, self.store
+        last, peer = headers.get(LAST_EVENT_HEADER), session.peer
         assert peer is not None
+        stream: Optional[Response]
         try:
             if last is None:
-                stream = self.make_stream(session, peer.revision, writer, pending=session.pending)
+                stream = Response(self, session, peer.revision, writer, pending=session.pending)
+                stream.open()
                 with self._changed:
                     before = session.unsolicited
                     if before is not None and before.is_connected():
                         raise HttpError(409, "this session has such a stream already")
-                    self._reserve(writer)
-                    session.unsolicited = stream
+                    self._reserve(stream)
+                    session.unsolicited = self._open[writer] = stream
                 if before is not None:
-                    before.abandon()
+                    before.lost()
             else:
                 found = _EVENT_ID.fullmatch(last)
                 name = found[1] if found is not None and found[1].startswith(session.key + ".") else ""
-                stream = session.stream(name) or EventStream(None, store=store, name=name)
-                if not (found and name and store is not None and stream.resume(writer, int(found[2]))):
+                stream = session.stream(name)
+                if stream is None:
+                    stream = Response(self, session, peer.revision, None)
+                    stream.name = name
+                if not (found and name and self.store is not None and stream.resume(writer, int(found[2]))):
                     raise HttpError(400, "no event of this session has this id, or not any more (event_store)")
+                self._open[writer] = stream
             writer.on_gone(partial(stream.leave, writer))
-            self._streams[writer] = stream
             if self._forget_look is None:
                 self._order_look()
             stream.serve(writer)
         except InternalError as error:
             raise HttpError(503, error.message) from None
         finally:
-            self._streams.pop(writer, None)
-            self._listening.discard(writer)
+            self._open.pop(writer, None)
+            with self._changed:
+                self._changed.notify_all()
 
     # ------------------------------------------------------------ the timer, and the end
 
@@ -585,12 +579,11 @@ class Endpoint(HttpService):
         """End unused sessions, and send comments on silent streams."""
         self._end_unused()
         if self.options.keepalive is not None:
-            streams: list[Any] = [*self._responses, *self._streams.values()]
-            for each in streams:
+            for each in list(self._open.values()):
                 each.keep_alive(self.options.keepalive / 2)
         with self._changed:
             self._forget_look = None
-        if self._responses or self._streams or self.sessions:
+        if self._open or self.sessions:
             self._order_look()
 
     def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
@@ -611,23 +604,23 @@ class Endpoint(HttpService):
         for session in list(self.sessions.values()):
             if session.unsolicited is not None:
                 session.unsolicited.finish()
-        for response in list(self._responses):
+        for response in list(self._open.values()):
             self._registry.subscriptions.end_streams(response)
             for request in response.incoming if reason is not None else ():
                 request.cancel(reason)
         with self._changed:
-            self._changed.wait_for(lambda: not self._responses, deadline.wait())
-            self._changed.wait_for(lambda: not self._listening & set(self._responses), STREAM_SECONDS)
+            self._changed.wait_for(lambda: not self._open, deadline.wait())
+            self._changed.wait_for(lambda: not self._listening(), STREAM_SECONDS)
             if self._forget_look is not None:
                 self._forget_look()
-        for response in list(self._responses):
+        for response in list(self._open.values()):
             response.cancel("the server is closing")
             response.finish()
         for session in list(self.sessions.values()):
             self._end(session, "the server is closing")
 
     def __repr__(self) -> str:
-        return f"<Endpoint {self.path} {len(self.sessions)} sessions, {len(self._responses)} running>"
+        return f"<Endpoint {self.path} {len(self.sessions)} sessions, {len(self._open)} running>"
 
 
 def _one(headers: Headers, name: str) -> Optional[str]:

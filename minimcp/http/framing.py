@@ -199,7 +199,7 @@ class RequestParser:
     body: Optional[bytes] = None
 
     def __init__(self, *, body_bytes: Optional[int]) -> None:
-        self._bytes, self._body_bytes = bytearray(), body_bytes
+        self._bytes, self._most = bytearray(), float("inf") if body_bytes is None else body_bytes
         self._chunks = bytearray()  # decoded, of a body that has not come whole
         self._heads: dict[tuple[bytes, bytes], Head] = {}
         requests = self._requests()
@@ -241,8 +241,9 @@ class RequestParser:
                 yield from self._decode_chunks()
                 self.body = bytes(self._chunks)
                 self._chunks.clear()
+            elif length > self._most:
+                raise self._too_long()
             else:
-                self._check_length(length)
                 while len(data) < length:
                     data += yield BODY
                 self.body = bytes(data[:length])
@@ -266,9 +267,8 @@ class RequestParser:
         headers = Headers.of({**known.headers.lists, "content-length": [found[1].decode()]}, known.headers.cache)
         return known._replace(headers=headers, length=int(found[1]))
 
-    def _check_length(self, length: int) -> None:
-        if self._body_bytes is not None and length > self._body_bytes:
-            raise BadRequest(413, f"a body has at most {self._body_bytes} bytes (HttpOptions.body_bytes)")
+    def _too_long(self) -> BadRequest:
+        return BadRequest(413, f"a body has at most {self._most} bytes (HttpOptions.body_bytes)")
 
     def _decode_chunks(self) -> Generator[str, bytes, None]:
         data, body, excess, missing = self._bytes, self._chunks, 0, -1
@@ -283,7 +283,8 @@ class RequestParser:
             if excess > _CHUNK_EXCESS:
                 raise BadRequest(400, "the chunks are too small")
             end = len(body) + missing
-            self._check_length(end)
+            if end > self._most:
+                raise self._too_long()
             while len(body) < end:
                 if not data:
                     data += yield BODY

@@ -272,16 +272,12 @@ class Connection:
             awaited, until = self.advance(b""), time.monotonic() + LINGER_SECONDS
             while awaited in (IDLE, HEAD, BODY) and time.monotonic() < until:
                 # A long body that has not come is left to the server's thread, which counts it.
-                data = b"" if self.long or server.closing or len(server.lent) > CROWD else self.receive(0)
+                long = awaited == BODY and parser.buffered > _PIECE_BYTES
+                data = b"" if long or server.closing or len(server.lent) > CROWD else self.receive(0)
                 if data == b"":
                     break
                 awaited = self.advance(data)
         return awaited
-
-    @property
-    def long(self) -> bool:
-        """Whether much has come of a body that has not come whole."""
-        return self.parser.body is None and self.parser.buffered > _PIECE_BYTES
 
     def refuse(self, refusal: HttpError) -> str:
         """Send the last response, as far as the peer takes it at once; what is awaited then. Never raises."""
@@ -562,7 +558,8 @@ class RunningHttp:
             if not kept:
                 self._kept.add(connection)
                 self._selector.register(connection.socket, selectors.EVENT_READ, partial(self._read, connection))
-        if awaited == BODY and connection.long and most is not None and self._half_bytes() > HALF_BODIES * most:
+        long = awaited == BODY and connection.parser.buffered > _PIECE_BYTES
+        if long and most is not None and self._half_bytes() > HALF_BODIES * most:
             message = f"{HALF_BODIES} long bodies are on their way (HttpOptions.body_bytes)"
             self._move(connection, connection.refuse(BadRequest(503, message)))
 
