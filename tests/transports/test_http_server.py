@@ -524,14 +524,14 @@ def test_a_request_is_served_until_its_answer_is_sent(server: Server, core: Endp
     thread = threading.Thread(target=core.serve, args=(call("elsewhere"), writer))
     thread.start()
     assert sending.wait(WAIT)
-    for response in core._responses:
+    for response in core._open.values():
         with response._changed:
             response._changed.notify_all()  # who waits looks again
     thread.join(0.05)
     assert thread.is_alive()
     go.set()
     thread.join(WAIT)
-    assert writer.ended and not core._responses
+    assert writer.ended and not core._open
 
 
 def test_closing_waits_for_what_runs_and_refuses_what_comes(server: Server, core: Endpoint, stage: Stage) -> None:

@@ -190,7 +190,7 @@ def test_a_request_is_taken_back_by_a_notification(core: Endpoint, stage: Stage)
 def test_the_same_id_at_once_is_answered_twice(core: Endpoint, stage: Stage) -> None:
     client, other = Shaken(core), Shaken(core)
     held = [each.begin("tools/call", called("hold")) for each in (client, client, other)]
-    assert eventually(lambda: len(core._responses) == 3)
+    assert eventually(lambda: len(core._open) == 3)
     assert client.request("tools/call", called("add", {"a": 1, "b": 2})).json["result"]["content"][0]["text"] == "3"
     client.send(message("notifications/cancelled", {"requestId": 1}, None))  # it names none of the two
     stage.go.set()
