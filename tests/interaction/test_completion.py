@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 
 import minimcp
 from minimcp import CapabilityNotSupported, Completion, InternalError, InvalidParams, RpcError, Server
 
-from ..answering import R1, R2, R3, R4, R5
+from ..answering import R2, R3
 from .shelf import Link
 
 WEATHER = "weather://{city}/{days}"
@@ -117,13 +117,3 @@ def test_what_goes_wrong(shelf: Link, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(RpcError, match="nine") as own:
         shelf.client.complete("own", "", prompt="briefing")
     assert own.value.code == 9
-
-
-def test_what_is_announced() -> None:
-    soon = Server("soon", capabilities=["completions", "prompts"])
-    wanted: Dict[str, bool] = {R1: False, R2: True, R4: True, R5: True}
-    for revision, declared in wanted.items():
-        with minimcp.connect(soon, revision=revision) as client:
-            assert ("completions" in client.capabilities) is declared
-            with pytest.raises(InvalidParams, match="there is no x"):
-                client.complete("a", "", prompt="x")

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import re
-import threading
 from contextlib import ExitStack
 from queue import SimpleQueue
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 import pytest
 
 import minimcp
-from minimcp import Audio, CancelToken, Client, EmbeddedResource, Image, ResourceLink, Server, Text
+from minimcp import Audio, Client, EmbeddedResource, Image, ResourceLink, Server, Text
 
 from ..answering import R1, R2, R3, R4, R5, REVISIONS
-from ..support import WAIT, eventually, outlives_the_test
+from ..support import WAIT, outlives_the_test
 from .links import LINKS, served
 from .tools_server import NAMES, PICTURE, SOUND
 
@@ -264,6 +263,7 @@ def test_errors_of_ones_own_are_errors_of_the_protocol(client: Client) -> None:
         assert url == {"content": [words("open it")], "isError": True}, "the code is no other revision's"
 
 
+@pytest.mark.requirement("M:ERR-10")
 def test_masked_errors_keep_their_words(opened: Open, link: Link, caplog: pytest.LogCaptureFixture) -> None:
     client = opened(mask_errors=True)
     caplog.set_level(logging.ERROR, "minimcp")
@@ -377,10 +377,6 @@ def test_a_tool_that_takes_too_long(client: Client) -> None:
     assert client.call_tool("quick").text == "in time"
 
 
-def test_a_tool_with_a_worker_of_its_own(client: Client) -> None:
-    assert [client.call_tool("pooled").text for _ in range(3)] == ["pooled"] * 3
-
-
 # ---------------------------------------------------------------- what a handler sees
 
 
@@ -401,79 +397,7 @@ def test_a_session_keeps_its_dict(client: Client, opened: Open, link: Link) -> N
     assert numbers == ([1, 2, 1] if link.handshake else [0, 0, 0])
 
 
-@pytest.mark.requirement("PROG-03", "PROG-04", "M:PROG-1")
-def test_progress_comes_before_the_result_in_order(client: Client) -> None:
-    reports: List[Any] = []
-    assert client.call_tool("report", on_progress=reports.append).text == "done"
-    text: Callable[[int], Optional[str]] = lambda step: None if client.revision == R1 else f"step {step}"  # noqa: E731
-    assert [(each.progress, each.total, each.message) for each in reports] == [(n, 3, text(n)) for n in (1, 2, 3)]
-    assert client.call_tool("report").text == "done", "nobody listens"
-
-
-LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-
-
-@pytest.mark.requirement("LOG-02", "LOG-04", "M:LOG-1")
-def test_log_messages_by_level(opened: Open) -> None:
-    heard: "SimpleQueue[Any]" = SimpleQueue()
-    client = opened({"on_log": heard.put})
-
-    def said() -> List[str]:
-        client.call_tool("talk")
-        messages = []
-        while not messages or messages[-1].logger != "bell":
-            messages.append(heard.get(timeout=WAIT))
-        assert messages[-1].data == {"end": True}
-        return [message.level for message in messages[:-1]]
-
-    assert said() == LEVELS[1:], "until the client names a level the server sends from info on"
-    for level in ("warning", "debug", "emergency"):
-        client.set_log_level(level)
-        assert said() == LEVELS[LEVELS.index(level):]
-    assert heard.empty()
-    with pytest.raises(ValueError, match="loud"):
-        client.set_log_level("loud")
-    assert "loud" in client.call_tool("shout", raise_on_error=False).text
-
-
-def test_a_server_without_logging(opened: Open) -> None:
-    heard: List[Any] = []
-    client = opened({"on_log": heard.append}, logging=False)
-    assert "logging" not in client.capabilities
-    with pytest.raises(minimcp.CapabilityNotSupported):
-        client.set_log_level("debug")
-    assert client.call_tool("talk").text == "said" and heard == []
-
-
-def noted(client: Client, key: str) -> List[str]:
-    """What the tool `wait` noted when it was cancelled."""
-    found: List[str] = json.loads(client.call_tool("seen", {"key": key}).text)
-    return found
-
-
-@pytest.mark.requirement("CANC-01", "M:CAN-1")
-def test_a_cancelled_handler_is_woken(client: Client, link: Link) -> None:
-    token, key = CancelToken(), f"{link.transport}-{link.revision}"
-    with pytest.raises(minimcp.Cancelled, match="enough"):
-        client.call_tool("wait", {"key": key}, cancel=token, on_progress=lambda report: token.cancel("enough"))
-    assert eventually(lambda: len(noted(client, key)) == 5), noted(client, key)
-    assert noted(client, key) == ["Cancelled"] * 4 + ["True"]
-    with pytest.raises(minimcp.Cancelled):
-        client.call_tool("text", cancel=token)
-
-
 # ---------------------------------------------------------------- lists
-
-
-@pytest.mark.requirement("PAGE-01", "PAGE-02", "M:TOOL-3")
-def test_a_list_in_pages(opened: Open) -> None:
-    client = opened(page_size=7)
-    assert [tool.name for tool in client.list_tools()] == NAMES
-    first = client.request("tools/list")
-    assert len(first["tools"]) == 7 and "nextCursor" in first
-    for cursor in ("", "x", "dG9vbHM6MA==", "cHJvbXB0czox", "dG9vbHM6OTk5OQ==", 5, "dG9vbHM6MDE="):
-        with pytest.raises(minimcp.InvalidParams, match="cursor"):
-            client.request("tools/list", {"cursor": cursor})
 
 
 def test_tools_come_and_go_while_connected(opened: Open, link: Link) -> None:
@@ -504,48 +428,6 @@ def test_what_the_client_knows_of_the_server(opened: Open, link: Link) -> None:
     assert client.instructions == "Use them." and client.revision == link.revision
     assert set(client.capabilities) == {"tools", "logging"}
     assert 0 <= client.ping() < WAIT
-
-
-def test_many_calls_at_once(client: Client) -> None:
-    names = ["text", "fail", "number", "nobody"] * 20
-    calls = [(name, {"how": "tool"} if name == "fail" else None) for name in names]
-    outcomes = client.call_tools(calls, return_exceptions=True)
-    for name, outcome in zip(names, outcomes):
-        if name == "fail":
-            assert isinstance(outcome, minimcp.ToolError)
-        elif name == "nobody":
-            assert isinstance(outcome, minimcp.InvalidParams)
-        else:
-            assert outcome.text == {"text": "plain", "number": "2.5"}[name]
-    with pytest.raises(minimcp.ToolError):
-        client.call_tools(iter(calls))  # type: ignore[arg-type]
-    assert [each.text for each in client.call_tools([("text", None)] * 2)] == ["plain"] * 2
-    assert client.call_tools([]) == []
-    token = CancelToken()
-    token.cancel()
-    with pytest.raises(minimcp.Cancelled):
-        client.call_tools([("text", None)], cancel=token)
-
-
-def test_calls_in_the_background(opened: Open, link: Link) -> None:
-    client, key = opened(), f"future-{link.transport}-{link.revision}"
-    reports: List[Any] = []
-    future = client.submit(client.call_tool, "report", {"steps": 2}, on_progress=reports.append)
-    assert future.result(WAIT).text == "done" and [each.progress for each in reports] == [1, 2]
-    assert not future.running() and future.cancel() is False
-    failing = client.submit(client.call_tool, "fail", {"how": "tool"})
-    assert isinstance(failing.exception(WAIT), minimcp.ToolError)
-
-    begun, token = threading.Event(), CancelToken()
-    running = client.submit(
-        client.call_tool, "wait", {"key": key}, on_progress=lambda report: begun.set(), cancel=token
-    )
-    assert begun.wait(WAIT) and running.running()
-    assert running.cancel() and running.cancelled() and not token.cancelled, "the token may serve other calls"
-    assert eventually(lambda: len(noted(client, key)) == 5)
-    with_token = client.submit(client.call_tool, "wait", {"key": f"{key}-token"}, cancel=token)
-    token.cancel("enough")
-    assert isinstance(with_token.exception(WAIT), minimcp.Cancelled)
 
 
 def test_no_tools_at_all() -> None:

@@ -165,15 +165,6 @@ def by_schema(size: int = 0, word: str = "") -> str:
     return f"{size!r} {word!r}"
 
 
-
-
-
-
-def pooled(ctx: Context) -> str:
-    """Runs on a worker of its own."""
-    return "pooled"
-
-
 def endless(ctx: Context) -> str:
     """Longer than it may."""
     ctx.sleep(60)
@@ -184,7 +175,6 @@ def careless(ctx: Context) -> str:
     """Does not notice that its time is over until it has returned."""
     waiting_for_the_end(ctx)
     return "too late"
-
 
 
 def waiting_for_the_end(ctx: Context) -> None:
@@ -219,59 +209,6 @@ def count(ctx: Context) -> int:
         return 0
     ctx.session["count"] = ctx.session.get("count", 0) + 1
     return int(ctx.session["count"])
-
-
-def report(ctx: Context, steps: int = 3) -> str:
-    """Report progress."""
-    for step in range(1, steps + 1):
-        ctx.progress(step, steps, f"step {step}")
-    ctx.progress(1, steps)  # does not increase
-    return "done"
-
-
-def talk(ctx: Context) -> str:
-    """Say something on every level."""
-    for level in ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"):
-        getattr(ctx, level)(level)
-    ctx.log("emergency", {"end": True}, "bell")
-    return "said"
-
-
-def shout(ctx: Context) -> str:
-    """Use a level that there is not."""
-    ctx.log("loud", "x")
-    return "never"
-
-
-cancels: Dict[str, List[str]] = {}
-
-
-def wait(ctx: Context, key: str) -> str:
-    """Wait until it is cancelled, and note what was seen then."""
-    seen = cancels.setdefault(key, [])
-    called = threading.Event()
-    ctx.on_cancel(called.set)
-    ctx.progress(1)
-    try:
-        ctx.sleep(60)
-    except Exception as error:
-        seen.append(type(error).__name__)
-        for ask in (ctx.check, lambda: ctx.progress(2), lambda: ctx.info("x")):
-            try:
-                ask()
-            except Exception as later:
-                seen.append(type(later).__name__)
-        late = threading.Event()
-        ctx.on_cancel(late.set)
-        seen.append(str(called.wait(20) and late.wait(20) and ctx.cancelled))
-        raise
-    return "never"
-
-
-def seen(key: str) -> List[str]:
-    """What `wait` noted."""
-    return cancels.get(key, [])
-
 
 
 def grow(ctx: Context) -> str:
@@ -311,8 +248,8 @@ OPTIONS: Dict[str, Dict[str, Any]] = {
 }
 
 TOOLS = (
-    *(tool for name, tool in GIVING.items() if name != "added"), fail, forecast, by_schema, pooled, endless, careless,
-    about, count, report, talk, shout, wait, seen, grow, shrink,
+    *(tool for name, tool in GIVING.items() if name != "added"), fail, forecast, by_schema, endless, careless, about,
+    count, grow, shrink,
 )
 NAMES = [tool.__name__ for tool in TOOLS]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import random
 import socket
 import ssl
 import threading
 import time
 import zlib
 from concurrent.futures import as_completed
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Dict, List
@@ -182,23 +179,6 @@ def test_answers_to_other_requests_are_nobodys() -> None:
 
     with Peer({"tools/call": confuse}) as peer, connect(peer) as client:
         assert client.call_tool("t").text == "done"
-
-
-def test_two_calls_at_once_get_their_own_answers_though_the_peer_swaps_ids() -> None:
-    held: List[Wire] = []
-
-    def swap(heard: Heard, wire: Wire) -> None:
-        held.append(wire)
-        assert eventually(lambda: len(held) == 2)
-        other = next(each for each in held if each is not wire)
-        wire.stream()
-        wire.event({"id": other.id, "result": {"content": [], "resultType": "complete"}})
-        wire.answer({"resultType": "complete", "content": [{"type": "text", "text": heard.headers["mcp-name"]}]})
-        wire.end()
-
-    with Peer({"tools/call": swap}) as peer, connect(peer) as client:
-        results = client.call_tools([("a", {}), ("b", {})])
-        assert [result.text for result in results] == ["a", "b"]
 
 
 def test_bodies_and_events_of_the_limit_are_taken_and_longer_ones_refused() -> None:
@@ -594,20 +574,6 @@ def test_a_session_that_was_ended_is_begun_anew_and_only_what_was_refused_is_sen
         assert client.call_tool("t").text == "done"
 
 
-def test_a_value_is_unwrapped_though_its_session_was_begun_anew_for_the_call() -> None:
-    server = minimcp.Server("test")
-
-    @server.tool
-    def add(a: int, b: int) -> int:
-        """Add."""
-        return a + b
-
-    with server.start_http() as running, minimcp.connect(running.url, revision="handshake", timeout=WAIT) as client:
-        server._listening[0]._http.sessions.clear()
-        assert client.call_tool("add", {"a": 1, "b": 2}).value == 3
-    server.close()
-
-
 def test_a_server_that_knows_no_session_is_not_asked_for_ever_and_what_may_be_wrong_is_said() -> None:
     gone = {"tools/call": lambda heard, wire: wire.whole(404)}
     with Peer(gone, handshake=True) as peer, connect(peer) as client:
@@ -766,25 +732,6 @@ def test_an_auth_that_fails() -> None:
         assert not peer.heard
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_leaves_the_connections_of_its_parent_alone() -> None:
-    done = threading.Event()
-
-    def wait(heard: Heard, wire: Wire) -> None:
-        assert done.wait(WAIT)
-        wire.result(DONE)
-
-    with Peer({"tools/call": wait}) as peer, connect(peer) as client:
-        running = client.submit(client.call_tool, "t")
-        peer.wait_for("tools/call")
-        child = os.fork()
-        if not child:
-            os._exit(not isinstance(client.loss, minimcp.ConnectionLost))
-        assert os.waitpid(child, 0)[1] == 0
-        done.set()
-        assert running.result(WAIT).text == "done"
-
-
 def test_a_proxy_is_asked() -> None:
     with Peer() as peer:
         with minimcp.connect("http://example.invalid/mcp", proxies={"http": peer.url}, timeout=WAIT):
@@ -835,31 +782,3 @@ def test_tls_and_what_it_is_checked_by() -> None:
             client.close()  # wakes a thread that reads through TLS
             with pytest.raises(minimcp.ConnectionLost):
                 future.result(WAIT)
-
-
-MUTATIONS = (
-    b"", b"\r\n", b"\x00", b"\xff\xfe", b"0", b"-1", b"99999999999999999999", b":", b"{", b"]", b"data: ", b"\n\n",
-)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_no_response_whatever_hangs_or_raises_what_is_not_ours(seed: int) -> None:
-    chance = random.Random(seed)
-
-    def mangled(heard: Heard, wire: Wire) -> None:
-        body, kind = b'{"jsonrpc":"2.0","id":%d,"result":{"resultType":"complete","content":[]}}' % wire.id, b"json"
-        if chance.random() < 0.5:
-            body, kind = b": c\nid: 1\nretry: 1\ndata: " + body + b"\n\n", b"event-stream"
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: %s/%s\r\nContent-Length: %d\r\n\r\n"
-        data = bytearray(head % (b"text" if kind == b"event-stream" else b"application", kind, len(body)) + body)
-        for _ in range(chance.randrange(4)):
-            at = chance.randrange(len(data))
-            data[at : at + chance.randrange(5)] = chance.choice(MUTATIONS)
-        wire.raw(bytes(data))
-        wire.cut()
-
-    with Peer({"tools/call": mangled}) as peer, connect(peer) as client:
-        for _ in range(60):
-            with suppress(minimcp.ConnectionLost, minimcp.ProtocolViolation, minimcp.RpcError):
-                client.call_tool("t")
-

@@ -14,20 +14,7 @@ from minimcp.http.framing import RequestParser
 from minimcp.http.headers import HttpRequest
 
 from ..support import WAIT, eventually
-from .http_app import (
-    NEWEST,
-    Recording,
-    Served,
-    Shaken,
-    Stage,
-    alone,
-    call,
-    core_of,
-    message,
-    post,
-    serve,
-    stage_server,
-)  # fmt: skip
+from .http_app import NEWEST, Recording, Served, Shaken, Stage, alone, call, core_of, message, post, serve, stage_server
 
 requirement = pytest.mark.requirement
 

@@ -312,39 +312,3 @@ def test_a_token_that_was_cancelled_before_or_after_says_nothing(talking_both: B
             call()
     client.call_tool("echo")
     assert server.methods() == ["tools/call"] * 2
-
-
-@pytest.mark.requirement("CANC-02", "M:CAN-2")
-def test_one_token_serves_many_calls(talking: Talking) -> None:
-    server, client = talking("handshake")
-    token = minimcp.CancelToken()
-    told: List[str] = []
-    token.on_cancel(lambda: told.append("told"))
-    calls = [InThread(client.call_tool, "hold", timeout=NEVER, cancel=token) for _ in range(5)]
-    server.heard("tools/call", 5)
-    other = InThread(client.call_tool, "reverse", {"calls": 7, "number": 1}, timeout=NEVER)
-    server.heard("tools/call", 6)
-    token.cancel()
-    token.cancel()
-    assert [type(call.ended()) for call in calls] == [minimcp.Cancelled] * 5
-    server.heard(CANCELLED, 5)
-    assert client.call_tool("reverse", {"calls": 2, "number": 2}, timeout=NEVER).text == "2"
-    assert other.ended().text == "1" and told == ["told"]
-    cancelled = {message["params"]["requestId"] for message in server.messages(CANCELLED)}
-    assert cancelled == {message["id"] for message in server.messages("tools/call")[:5]}
-
-
-@pytest.mark.requirement("CANC-07", "M:CAN-12")
-def test_a_cancel_and_an_answer_may_cross(talking: Talking) -> None:
-    _, client = talking("handshake")
-    ends: List[str] = []
-    for _ in range(200):
-        token = minimcp.CancelToken()
-        canceller = InThread(token.cancel)
-        try:
-            ends.append(client.call_tool("echo", timeout=NEVER, cancel=token).text)
-        except minimcp.Cancelled:
-            ends.append("cancelled")
-        canceller.ended()
-    assert client.call_tool("echo", {"text": "usable"}).text == "usable"
-    assert set(ends) <= {"well", "cancelled"}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import random
-import re
 import resource
 import select
 import socket
@@ -532,40 +530,6 @@ def test_a_pipelining_peer_is_not_taken_for_one_that_left(
     assert held.lost == []
 
 
-def test_many_peers_that_leave_leave_nothing(endpoint: Endpoint, running: RunningHttp) -> None:
-    """200 in the middle of a response, half of them without a word."""
-    ended = threading.Semaphore(0)
-
-    def stream(request: HttpRequest, writer: ResponseWriter) -> None:
-        gone = threading.Event()
-        writer.on_gone(gone.set)
-        try:
-            writer.begin(200, TEXT)
-            while not gone.is_set():
-                writer.write(b"x" * 100)
-                gone.wait(0.002)
-        except ConnectionLost:
-            pass
-        finally:
-            ended.release()
-
-    endpoint.paths["/stream"] = stream
-    threads, files = threading.active_count(), len(open_descriptors())
-    for number in range(20):
-        peers = [Peer(running.port).get("/stream") for _ in range(10)]
-        for place, peer in enumerate(peers):
-            peer.more()
-            if place % 2:
-                peer.reset()
-            else:
-                peer.close()
-        assert all(ended.acquire(timeout=WAIT) for _ in peers), number
-    assert eventually(lambda: is_quiet(running))
-    assert eventually(lambda: len(open_descriptors()) == files)
-    assert eventually(lambda: threading.active_count() <= threads + 20)  # idle workers
-    probe(running)
-
-
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_peer_that_takes_nothing_is_lost(endpoint: Endpoint, whole: bool) -> None:
     outcome: List[BaseException] = []
@@ -904,66 +868,6 @@ def test_a_forked_process_closes_its_descriptors_alone(running: RunningHttp) -> 
         assert os.waitpid(pid, 0)[1] == 0
         assert peer.get().response().status == 200
         probe(running)
-
-
-# ------------------------------------------------------------ damaged requests
-
-
-DAMAGED = [
-    b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n{\"id\":\"ab\"}",
-    POST + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6;x\r\n world\r\n0\r\nT: u\r\n\r\n",
-    b"POST /mcp HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc",
-    b"HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-    b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-    b"DELETE http://a/mcp HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n",
-]
-WORDS = [
-    b"\r\n", b"\n", b"\r", b" ", b":", b"\x00", b"\xff", b"0", b"-1", b"chunked", b"Content-Length: 5\r\n", b"HTTP/1.1",
-    b"Transfer-Encoding: chunked\r\n", b"Host: b\r\n", b"\r\n\r\n", b"A" * 300, b"Expect: 100-continue\r\n",
-    b"Connection: close\r\n", b"ffffffff\r\n", b"0\r\n\r\n",
-]  # fmt: skip
-STATUSES = re.compile(rb"HTTP/1\.1 ([0-9]{3}) [A-Z]")
-EXPECTED = {b"100", b"200", b"400", b"413", b"414", b"417", b"431", b"501", b"505"}
-
-
-def damaged(rng: random.Random) -> bytes:
-    """One request or a few, with some damage or none."""
-    data = bytearray(b"".join(rng.choice(DAMAGED) for _ in range(rng.choice((1, 1, 2, 3)))))
-    for _ in range(rng.choice((0, 1, 1, 2, 3, 6))):
-        at, other = rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)
-        data[at : at + rng.choice((0, 0, 1, 10))] = rng.choice(
-            (b"", rng.choice(WORDS), rng.choice(WORDS), bytes([rng.randrange(256)]), data[other : other + 30])
-        )
-    return bytes(data)
-
-
-@pytest.mark.parametrize("seed", os.environ.get("MINIMCP_FUZZ_SEEDS", "1").split(","))
-def test_damaged_requests_are_answered_or_refused(
-    endpoint: Endpoint, seed: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """No hang, no fault of ours, nothing left behind. MINIMCP_FUZZ_COUNT is the number of requests."""
-    rng, count, batch = random.Random(int(seed)), int(os.environ.get("MINIMCP_FUZZ_COUNT", "500")), 50
-    endpoint.paths["/stream"] = stream_of(b"one")
-    with serving(endpoint) as running:
-        files = len(open_descriptors())
-        for _ in range(0, count, batch):
-            with ExitStack() as stack:
-                peers = [stack.enter_context(Peer(running.port)) for _ in range(batch)]
-                sent = [damaged(rng) for _ in peers]
-                for peer, data in zip(peers, sent):
-                    size = rng.choice((len(data), len(data) // 3 + 1, 40))
-                    with suppress(OSError):  # the server may have closed in the middle
-                        for at in range(0, len(data), size):
-                            peer.send(data[at : at + size])
-                for peer, data in zip(peers, sent):
-                    peer.finish_quietly()
-                    answer = peer.rest()
-                    assert set(STATUSES.findall(answer)) <= EXPECTED and b"Trace" not in answer, (seed, data, answer)
-        assert eventually(lambda: is_quiet(running)) and eventually(lambda: len(open_descriptors()) == files)
-    assert all(re.fullmatch(r"[!-~]+", path) for path in endpoint.served + endpoint.checked)
-    assert [record for record in caplog.records if record.levelname != "DEBUG"] == []
 
 
 # ------------------------------------------------------------ a server of MCP

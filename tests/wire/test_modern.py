@@ -24,7 +24,7 @@ from .messages import (
     modern,
     notification,
     request,
-)  # fmt: skip
+)
 
 UNSUPPORTED = -32022
 CALL = {"name": "echo", "arguments": {"text": "x"}}
@@ -140,7 +140,7 @@ def test_a_known_version_that_is_switched_off(serve: Serve, session: str) -> Non
         assert error["data"] == {"requested": MODERN, "supported": list(reversed(HANDSHAKES))}
 
 
-@pytest.mark.requirement("M:BASE-11", "M:BASE-14", "M:VER-S4", "M:VER-S16")
+@pytest.mark.requirement("M:BASE-11", "M:BASE-13", "M:BASE-14", "M:VER-S4", "M:VER-S16")
 def test_an_earlier_request_decides_nothing(newer: RawServer) -> None:
     def about(**change: Any) -> Any:
         reply = ask(newer, "tools/call", modern({"name": "about", "arguments": {}}, **change))

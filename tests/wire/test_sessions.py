@@ -27,7 +27,7 @@ from .messages import (
     modern,
     notification,
     request,
-)  # fmt: skip
+)
 
 NEWEST = HANDSHAKES[-1]
 ENDS = ("2024-11-05", "2025-11-25")
