@@ -209,6 +209,26 @@ def test_what_a_tool_must_not_return(client: Client, name: str, advice: str) -> 
     assert "structuredContent" not in result
 
 
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_text_is_utf_8_and_json_for_a_model_shows_it(revision: str) -> None:
+    """Nothing is escaped or blown up on the wire, but for what some clients take for the end of a line."""
+    server, lines = Server("text"), []
+
+    @server.tool
+    def take(city: str) -> Dict[str, str]:
+        """Give it back."""
+        return {"city": city}
+
+    with minimcp.connect(server, revision=revision, trace=lambda *told: lines.append(told[-1])) as client:
+        long = "\u6f22" * 100_000
+        assert client.call_tool("take", {"city": long}).text == f'{{"city":"{long}"}}'
+        for odd, back in (("a\u0085b\u2028c\u2029d\r\ne", None), ("\ud800 half", "\ufffd half")):
+            result = client.call_tool("take", {"city": odd})
+            assert result.structured_content == json.loads(result.text) == {"city": back or odd}
+    assert 300_000 < max(len(line.encode()) for line in lines) < 601_000, "once as text, once as structured content"
+    assert all(len(line.splitlines()) == 1 for line in lines)
+
+
 # ---------------------------------------------------------------- errors
 
 

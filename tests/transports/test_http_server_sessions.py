@@ -14,6 +14,7 @@ from minimcp.http.headers import HttpRequest
 from minimcp.http.options import HttpOptions
 
 from ..support import WAIT, eventually
+from ..wire.messages import hello
 from .http_app import NEWEST, Served, Shaken, Stage, alone, core_of, message, post, serve, stage_server
 
 requirement = pytest.mark.requirement
@@ -46,6 +47,27 @@ def test_a_session_is_served(core: Endpoint) -> None:
     assert client.request("ping").json["result"] == {}
     late = client.send({"jsonrpc": "2.0", "id": 99, "result": {}})
     assert late.status == 202 and late.body == b""
+
+
+@requirement("LIFE-31")
+def test_a_second_initialize_opens_the_session_anew(server: Server, core: Endpoint) -> None:
+    """Bridges send it that open one session for several clients."""
+
+    @server.tool
+    def about(ctx: Context) -> str:
+        """Say what is known of the session."""
+        assert ctx.session is not None
+        ctx.session["calls"] = ctx.session.get("calls", 0) + 1
+        return f"{ctx.revision} {ctx.client.supports('sampling')} {ctx.session['calls']}"
+
+    def said() -> Any:
+        return client.request("tools/call", called("about")).json["result"]["content"][0]["text"]
+
+    client = Shaken(core)
+    assert [said(), said()] == ["2025-11-25 False 1", "2025-11-25 False 2"]
+    again = client.request("initialize", hello("2025-06-18", sampling={}))
+    assert again.json["result"]["protocolVersion"] == "2025-06-18" and len(core.sessions) == 1
+    assert said() == "2025-06-18 True 1"
 
 
 @requirement("SHTTP-65")
@@ -90,8 +112,7 @@ def test_the_header_of_the_version(core: Endpoint, version: Any, status: int) ->
 
 @requirement("SHTTP-85")
 def test_initialize_does_not_mind_its_header(core: Endpoint) -> None:
-    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    response = serve(core, post(message("initialize", params), {"MCP-Protocol-Version": "2024-11-05"}))
+    response = serve(core, post(message("initialize", hello("2025-06-18")), {"MCP-Protocol-Version": "2024-11-05"}))
     assert response.status == 200 and response.json["result"]["protocolVersion"] == "2025-06-18"
 
 
@@ -282,8 +303,7 @@ def test_accept_batches_takes_them_always(stage: Stage) -> None:
 def test_sessions_are_limited(server: Server) -> None:
     core = core_of(server, max_sessions=2)
     clients = [Shaken(core) for _ in range(2)]
-    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    refused = serve(core, post(message("initialize", params)))
+    refused = serve(core, post(message("initialize", hello("2025-06-18"))))
     assert refused.status == 503 and "max_sessions" in refused.json["error"]["message"]
     assert len(server._registry.subscriptions._sessions) == 2
     clients[0].delete()
