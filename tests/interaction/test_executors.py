@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Cancelled, CancelToken, Client, Context, Limits, Serial, Server, StdioServer, ToolError
+from minimcp import Cancelled, CancelToken, Client, Limits, Serial, Server, StdioServer, ToolError
 
 from ..scripted import Task, dumps, request, wait_for
 from ..support import ROOT, WAIT, eventually
@@ -127,33 +127,6 @@ def test_nobody_pumps() -> None:
     server.close()
 
 
-def test_what_waits_counts_against_the_limits() -> None:
-    server = Server("full", limits=Limits(requests=2, drain_grace=0.01), executor="main")
-    server.add_tool(echo)
-    with minimcp.connect(server, timeout=WAIT) as client:
-        waiting = [client.submit(client.call_tool, "echo") for _ in range(2)]
-        assert eventually(lambda: repr(server._config.main) == "<Main 2 waiting>")
-        with pytest.raises(minimcp.RpcError, match="more than 2 requests run already"):
-            client.call_tool("echo")
-        assert server.pump() == 2 and [future.result(WAIT).text for future in waiting] == ["0", "0"]
-        assert client.submit(client.call_tool, "echo") and server.pump(WAIT) == 1
-    server.close()
-
-
-@pytest.mark.parametrize("how", ["server", "client"])
-def test_the_end_clears_the_queue(how: str) -> None:
-    server = Server("closing", executor="main")
-    server.add_tool(echo)
-    with minimcp.connect(server, timeout=WAIT) as client:
-        call = client.submit(client.call_tool, "echo")
-        assert eventually(lambda: repr(server._config.main) == "<Main 1 waiting>")
-        (server if how == "server" else client).close()
-        with pytest.raises((minimcp.RpcError, minimcp.ConnectionLost)):
-            call.result(WAIT)
-        assert eventually(lambda: repr(server._config.main) == "<Main 0 waiting>") and server.pump() == 0
-    server.close()
-
-
 @pytest.mark.parametrize("executor", ["main", "serial", "callable"])
 def test_the_servers_executor_is_that_of_every_handler(executor: str) -> None:
     """Tools, resources, templates, prompts and completers."""
@@ -187,30 +160,6 @@ def test_the_servers_executor_is_that_of_every_handler(executor: str) -> None:
         assert client.complete("text", "d", prompt="note").values == ["d"]
     loop.end()
     assert len(threads) == 1
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-@pytest.mark.parametrize("executor", ["main", "serial"])
-def test_a_question_keeps_the_thread_or_comes_again(revision: str, executor: str) -> None:
-    threads: List[int] = []
-
-    def make(**options: Any) -> Server:
-        server = Server("asking", executor=Serial() if executor == "serial" else executor, **options)
-
-        @server.tool
-        def ask(ctx: Context) -> str:
-            """Ask for a name."""
-            threads.append(threading.get_ident())
-            return str(ctx.elicit("Who?", {"type": "object", "properties": {"name": {"type": "string"}}}).content)
-
-        return server
-
-    loop = Loop(make)
-    answered = {"name": "Ada"}
-    with minimcp.connect(loop.server, revision=revision, elicit=lambda request: answered, timeout=WAIT) as client:
-        assert client.call_tool("ask").text == str(answered)
-    loop.end()
-    assert len(threads) == (2 if revision == "2026-07-28" else 1) and len(set(threads)) == 1
 
 
 # ---------------------------------------------------------------- a process, and signals

@@ -20,7 +20,7 @@ from minimcp.engine.connection import Connection
 from minimcp.engine.timer import Deadline
 from minimcp.engine.transport import memory_pair
 
-from ..scripted import ScriptedPipe, ScriptedRole, Task, open_channel, result, wait_for
+from ..scripted import ScriptedPipe, ScriptedRole, Task, result, wait_for
 from ..support import ROOT, WAIT, eventually
 from .threads_server import make_server
 
@@ -88,35 +88,6 @@ def test_a_reply_that_beats_the_write() -> None:
             assert call.ending is not None
             assert channel.calls.wait(call, Deadline(WAIT)) == {"n": call.id}
         assert len(channel.calls) == 0
-
-
-def test_nobody_holds_a_lock_while_a_peer_does_not_read() -> None:
-    """One writer waits for the peer; everything that only changes state goes on."""
-    with open_channel(room=0) as (channel, pipe, _):
-        assert channel.send(b"x" * 100_000 + b"\n")
-        assert pipe.stuck.wait(WAIT)
-        calls = [Task(channel.calls.start, "work", lambda id: {}).result() for _ in range(100)]
-        assert [channel.calls.end(call, Cancelled("enough")) for call in calls] == [True] * 100
-        pipe.give(*[result(n) for n in range(200)])
-        assert eventually(lambda: pipe.frames.empty())
-        pipe.take(None)
-        assert eventually(lambda: pipe.sent.count(b"\n") == 201)
-
-
-def test_20_000_reports_in_order_on_the_callers_thread_before_the_return(target: Any) -> None:
-    number = 20_000
-    seen: List[float] = []
-    threads = set()
-
-    def report(progress: Any) -> None:
-        seen.append(progress.progress)
-        threads.add(threading.get_ident())
-
-    with minimcp.connect(target, timeout=LONG) as client:
-        assert client.call_tool("count", {"n": number}, on_progress=report).text == str(number)
-        assert len(seen) == number
-        assert seen == sorted(seen)
-    assert threads == {threading.get_ident()}
 
 
 def lose(target: Any, client: Any) -> None:

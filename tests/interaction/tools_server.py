@@ -13,11 +13,10 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Callable, Dict, List, NamedTuple, Optional, TypedDict, Union
+from typing import Annotated, Any, Callable, Dict, List, NamedTuple, TypedDict
 
 from minimcp import (
     Audio,
-    CallToolResult,
     ConnectionLost,
     Context,
     EmbeddedResource,
@@ -29,7 +28,6 @@ from minimcp import (
     Text,
     ToolError,
     UrlElicitationRequired,
-    current_context,
 )
 from minimcp.errors import error_from_peer
 from minimcp.types import Annotations, Icon, TextResourceContents
@@ -71,25 +69,17 @@ def giving(name: str, kind: Any, value: Any, description: str) -> Callable[[], A
     return tool
 
 
-WHOLE = CallToolResult(
-    [Text("whole"), Audio(SOUND, "audio/wav")], structured_content={"a": 1}, meta={"example.com/x": 1}
-)
-
 GIVING = {
     name: giving(name, kind, value, description)
     for name, kind, value, description in (
         ("text", str, "plain", "Some text."),
         ("annotated", Annotated[str, "words"], "words", "Some text, annotated."),
         ("forced", str, "forced", "Some text as structured content."),
-        ("unstructured", Dict[str, int], {"a": 1}, "A dict as text only."),
         ("block", Text, Text("in a block", annotations=Annotations(priority=1)), "One block."),
         ("picture", Image, Image(PICTURE, "image/png"), "A picture."),
         ("sound", Audio, Audio(SOUND, "audio/wav", annotations=Annotations(audience=["user"])), "A sound."),
         ("link", ResourceLink, LINK, "A link."),
         ("embedded", EmbeddedResource, EmbeddedResource(TextResourceContents("file:///a.txt", "inside")), "Embedded."),
-        ("several", List[Union[str, Image, Text]], ["first", Image(PICTURE, "image/png"), Text("last")], "Blocks."),
-        ("no_blocks", List[Text], [], "A list of blocks that is empty."),
-        ("no_picture", Optional[Image], None, "No picture."),
         ("day", Day, Day("Monday"), "A dataclass."),
         ("typed", Typed, {"count": 3}, "A TypedDict."),
         ("pair", Pair, Pair(1, "x"), "A NamedTuple."),
@@ -104,11 +94,7 @@ GIVING = {
         ("loose", ..., {"loose": True}, "A dict that nobody announced."),
         ("anything", Any, ["any"], "A list that nobody announced."),
         ("by_hand", Dict[str, Any], {"even": 2}, "Its output schema is written by hand, and is no object's."),
-        ("whole", CallToolResult, WHOLE, "A whole result."),
-        ("whole_list", CallToolResult, CallToolResult([Text("list")], structured_content=[1]), "Bare content."),
-        ("whole_bare", CallToolResult, CallToolResult([Text("no")], is_error=True), "Nothing but a failure."),
         ("liar", int, "one", "Promises a number."),
-        ("any_blocks", List[Any], [Text("a block"), ResourceLink("a:b", "b")], "Promises a list of anything."),
         ("blocks_for_a_list", List[int], [Text("a block")], "Promises a list of values."),
         ("raw", ..., b"raw", "Bytes."),
         ("hinted", str, "", "All that a tool can say about itself."),
@@ -183,26 +169,6 @@ def waiting_for_the_end(ctx: Context) -> None:
     over.wait(20)
 
 
-def about(ctx: Context) -> Dict[str, Any]:
-    """What a handler sees."""
-    current = current_context()
-    info = ctx.client.info
-    return {
-        "revision": ctx.revision,
-        "id": ctx.request_id,
-        "method": ctx.method,
-        "name": ctx.params["name"],
-        "meta": {key: value for key, value in ctx.meta.items() if key.startswith("example.com/")},
-        "session": ctx.session is not None,
-        "server": ctx.server.name,
-        "client": None if info is None else [info.name, info.version],
-        "capabilities": sorted(ctx.client.capabilities),
-        "extension": ctx.client.supports("ext:com.example/x"),
-        "cancelled": ctx.cancelled,
-        "same": current.request_id == ctx.request_id and repr(current) == repr(ctx),
-    }
-
-
 def count(ctx: Context) -> int:
     """Count the calls of a session."""
     if ctx.session is None:
@@ -225,7 +191,6 @@ def shrink(ctx: Context) -> str:
 
 OPTIONS: Dict[str, Dict[str, Any]] = {
     "forced": {"structured": True},
-    "unstructured": {"structured": False},
     "by_hand": {"output_schema": {"$ref": "#/definitions/even", "definitions": {"even": {"required": ["even"]}}}},
     "by_schema": {
         "input_schema": {
@@ -248,7 +213,7 @@ OPTIONS: Dict[str, Dict[str, Any]] = {
 }
 
 TOOLS = (
-    *(tool for name, tool in GIVING.items() if name != "added"), fail, forecast, by_schema, endless, careless, about,
+    *(tool for name, tool in GIVING.items() if name != "added"), fail, forecast, by_schema, endless, careless,
     count, grow, shrink,
 )
 NAMES = [tool.__name__ for tool in TOOLS]

@@ -380,9 +380,7 @@ def test_a_session(revision: str, session: Any) -> None:
     lambda heard, wire: wire.whole(400), lambda heard, wire: wire.whole(200, b"<html>", "text/html"),
     lambda heard, wire: wire.whole(500), lambda heard, wire: wire.cut(), lambda heard, wire: wire.sock.recv(1),
 ])
-def test_every_odd_answer_to_get_and_delete_is_borne_and_silence_too(
-    say: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_odd_answer_to_get_and_delete_is_borne_and_silence_too(say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GET_SECONDS", "CLOSE_SECONDS"):
         monkeypatch.setattr(http_client, name, 0.5)
     with Peer({"GET": say, "DELETE": say}, handshake=True) as peer:

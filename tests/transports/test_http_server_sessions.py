@@ -277,13 +277,10 @@ def test_the_requests_of_an_array_run_at_the_same_time() -> None:
     server.close()
 
 
-@pytest.mark.parametrize(
-    ("revision", "items"),
-    [
-        ("2025-06-18", [message("ping")]), ("2025-03-26", []),
-        ("2025-03-26", [message("ping", id=n) for n in range(101)]),
-    ],
-)
+@pytest.mark.parametrize(("revision", "items"), [
+    ("2025-06-18", [message("ping")]), ("2025-03-26", []),
+    ("2025-03-26", [message("ping", id=n) for n in range(101)]),
+])
 def test_arrays_that_are_refused(core: Endpoint, revision: str, items: Any) -> None:
     response = Shaken(core, revision=revision).send(items)
     assert response.status == 400 and response.json["error"]["code"] == -32600

@@ -140,9 +140,7 @@ def test_an_interrupt_cancels_the_call_that_waits_and_no_more(talking_both: Both
 
 @pytest.mark.requirement("PING-01", "PING-02", "PING-08", "LIFE-17", "CANC-03", "M:VER-C11", "LOG-07", "M:LOG-3")
 @pytest.mark.parametrize("revision, method", [(HANDSHAKE, "ping"), (MODERN, "server/discover")])
-def test_ping_takes_the_time_and_in_the_new_era_is_not_cancelled(
-    scripted: Script, revision: str, method: str
-) -> None:
+def test_ping_takes_the_time_and_in_the_new_era_is_not_cancelled(scripted: Script, revision: str, method: str) -> None:
     server = scripted(discover=["modern", "modern", "silent"])
     with server.connect(revision) as client:
         assert 0 < client.ping() < WAIT

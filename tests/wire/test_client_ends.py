@@ -6,7 +6,6 @@ C65 to C69 of the fault catalogue; with calls under way, from callbacks, in a fo
 from __future__ import annotations
 
 import gc
-import signal
 import sys
 import threading
 import warnings
@@ -17,9 +16,8 @@ import pytest
 
 import minimcp
 from minimcp import ConnectionLost, Context, Limits, Server
-from minimcp.client import connect as connecting
 
-from ..support import ROOT, WAIT, eventually
+from ..support import WAIT, eventually
 from .clients import ERAS, NEVER, Both, InThread, Script, make_scripted  # noqa: F401
 from .harness import PLAIN
 
@@ -119,50 +117,6 @@ def in_threads(number: int, work: Callable[[int], Any]) -> None:
             raise outcome
 
 
-LOG = {"level": "error", "data": "x"}
-
-
-@pytest.mark.requirement("PROG-04")
-def test_c67_callbacks_may_call_the_client(target: Any) -> None:
-    seen: List[Any] = []
-    logged, grown = threading.Event(), threading.Event()
-
-    def on_log(message: Any) -> None:
-        seen.append(client.call_tool("echo", {"text": "from on_log"}).text)
-        logged.set()
-
-    def on_tools_changed() -> None:
-        seen.append(len(client.list_tools()))
-        grown.set()
-
-    def on_progress(progress: Any) -> None:
-        seen.append(client.call_tool("echo", {"text": f"from on_progress {progress.progress}"}).text)
-
-    with minimcp.connect(target, revision="2025-06-18", on_log=on_log, on_tools_changed=on_tools_changed) as client:
-        assert client.call_tool("count", {"n": 3}, on_progress=on_progress).text == "3"
-        client.call_tool("log", LOG)
-        client.call_tool("grow", {"name": "another"})
-        assert logged.wait(WAIT) and grown.wait(WAIT)
-    assert [text for text in seen if "progress" in str(text)] == [f"from on_progress {n}" for n in (1, 2, 3)]
-
-
-def test_c67_a_callback_that_raises_or_blocks_delays_no_call(target: Any) -> None:
-    free, inside = threading.Event(), threading.Event()
-
-    def on_log(message: Any) -> None:
-        inside.set()
-        free.wait(WAIT)
-        raise RuntimeError("on purpose")
-
-    with minimcp.connect(target, revision="2025-06-18", on_log=on_log) as client:
-        client.call_tool("log", LOG)
-        assert inside.wait(WAIT)
-        for n in range(20):
-            assert client.call_tool("echo", {"text": str(n)}).text == str(n)
-        free.set()
-        assert client.call_tool("echo", {"text": "after"}).text == "after"
-
-
 # ---------------------------------------------------------------- close
 
 
@@ -211,51 +165,6 @@ def test_c68_close_ends_every_waiter_and_races_calls_that_begin(target: Any, beg
     assert sorted(ended) == list(range(20))
 
 
-@pytest.mark.parametrize("where", ["on_log", "on_tools_changed", "on_progress"])
-def test_c68_close_from_a_callback(target: Any, where: str) -> None:
-    """A call ends: with the loss, or with its answer where that had come already."""
-    done = threading.Event()
-
-    def close(*ignored: Any) -> None:
-        client.close()
-        done.set()
-
-    options: Any = {} if where == "on_progress" else {where: close}
-    client = minimcp.connect(target, revision="2025-06-18", **options)
-    try:
-        if where == "on_progress":
-            assert client.call_tool("count", {"n": 1000}, on_progress=close).text == "1000"
-        client.call_tool("log", LOG)
-        client.call_tool("grow", {"name": "more"})
-    except ConnectionLost:
-        pass
-    assert done.wait(WAIT)
-    client.close()
-
-
-def test_c68_close_from_a_signal_handler(target: Any) -> None:
-    client = minimcp.connect(target)
-    before = signal.signal(signal.SIGALRM, lambda number, frame: client.close())
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        with pytest.raises(ConnectionLost):
-            client.call_tool("slow", {"seconds": 60})
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        client.close()
-
-
-def test_an_exception_in_the_block_closes_and_passes(scripted: Script) -> None:
-    server = scripted()
-    with pytest.raises(ZeroDivisionError):
-        with server.connect() as client:
-            raise ZeroDivisionError
-    with pytest.raises(ConnectionLost):
-        client.ping()
-    server.happened("eof")
-
-
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_client_that_is_collected_while_open_warns(scripted: Script, closed: bool) -> None:
     server = scripted()
@@ -270,60 +179,3 @@ def test_a_client_that_is_collected_while_open_warns(scripted: Script, closed: b
         assert eventually(lambda: bool(server.journal("eof")))
     kinds = [one.category for one in caught if "close" in str(one.message) or "Client" in str(one.message)]
     assert kinds == [ResourceWarning] * (not closed)
-
-
-# ---------------------------------------------------------------- both are ours
-
-PARTING = """
-import sys, minimcp
-server = minimcp.Server("parting", limits=minimcp.Limits(drain_grace=600, message_bytes=100_000))
-
-def note(text):
-    with open(sys.argv[1], "a") as journal:
-        journal.write(text + "\\n")
-
-@server.tool
-def sleep(ctx: minimcp.Context) -> None:
-    "Sleep as a tool should."
-    note("asleep")
-    try:
-        ctx.sleep(600)
-    except minimcp.Cancelled:
-        note("cancelled")
-        raise
-
-@server.tool
-def length(size: int) -> str:
-    "Give a text of this length."
-    return "x" * size
-
-server.run()
-note("done")
-"""
-
-
-@pytest.mark.parametrize("revision", ERAS)
-def test_a_server_of_ours_ends_when_its_client_closes_and_limits_are_errors_at_once(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, revision: str
-) -> None:
-    monkeypatch.setattr(connecting, "CLOSE_SECONDS", NEVER)  # it has to go by itself
-    (tmp_path / "journal").touch()
-    command = minimcp.StdioServer([sys.executable, "-S", "-c", PARTING, str(tmp_path / "journal")], cwd=str(ROOT))
-    client = minimcp.connect(command, revision=revision, timeout=NEVER, limits=Limits(message_bytes=200_000))
-    with pytest.raises(minimcp.InternalError, match="100000 bytes.*Limits.message_bytes"):
-        client.call_tool("length", {"size": 100_001})
-    with pytest.raises(minimcp.InvalidRequest, match="100000 bytes.*Limits.message_bytes"):
-        client.call_tool("length", {"size": 1, "more": "x" * 100_000})
-    with minimcp.connect(command, revision=revision, timeout=NEVER, limits=Limits(message_bytes=10_000)) as narrow:
-        with pytest.raises(minimcp.ProtocolViolation, match="10000 bytes.*Limits.message_bytes"):
-            narrow.call_tool("length", {"size": 50_000})
-        assert narrow.call_tool("length", {"size": 1000}).text == "x" * 1000
-
-    def notes() -> List[str]:
-        return (tmp_path / "journal").read_text("utf-8").split()
-
-    calls = [InThread(client.call_tool, "sleep") for _ in range(3)]
-    assert eventually(lambda: notes() == ["done"] + ["asleep"] * 3)
-    client.close()
-    assert {type(call.ended()) for call in calls} == {ConnectionLost}
-    assert notes() == ["done"] + ["asleep"] * 3 + ["cancelled"] * 3 + ["done"]

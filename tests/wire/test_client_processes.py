@@ -62,9 +62,7 @@ def test_k20_a_server_that_ignores_the_end_of_its_input_is_told_by_a_signal_then
 
 
 @pytest.mark.requirement("STDIO-01", "STDIO-09", "M:STD-18")
-def test_k23_a_server_gets_its_environment_and_no_descriptor_of_ours(
-    scripted: Script, tmp_path: Path
-) -> None:
+def test_k23_a_server_gets_its_environment_and_no_descriptor_of_ours(scripted: Script, tmp_path: Path) -> None:
     server = scripted()
     held = os.open(os.devnull, os.O_RDONLY)
     try:

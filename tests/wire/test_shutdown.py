@@ -67,16 +67,6 @@ def test_c31_refusals_are_answers_too(serve: Serve, line: bytes, code: int) -> N
     assert [message["error"]["code"] for message in last_words(server)] == [code]
 
 
-@pytest.mark.requirement("STDIO-11", "M:STD-10")
-@pytest.mark.parametrize("tool", ["slow", "never"])
-def test_c31_the_grace_ends_it(serve: Serve, tool: str) -> None:
-    server = serve("2025-06-18", limits={"drain_grace": 0.1})
-    server.begin_call(tool, {"seconds": 30} if tool == "slow" else {}, id=1)
-    server.text("echo", {"text": "x"})
-    server.close_input()
-    assert len(last_words(server)) <= 1
-
-
 # ---------------------------------------------------------------- C32: signals
 
 
