@@ -313,46 +313,6 @@ def test_a_header_that_is_missing_is_found_in_a_new_list_and_one_that_cannot_be_
         assert len(peer.methods) == 7
 
 
-def test_what_the_stream_before_still_brings_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams are connections of their own: what was sent before the next one began may come after that.
-
-    What is not subscribed to any more is not told, whichever stream brings it.
-    """
-    monkeypatch.setattr("minimcp.client.subscriptions.OVERLAP_SECONDS", WAIT)
-    streams: List[Wire] = []
-    over = threading.Event()
-
-    def listen(heard: Heard, wire: Wire) -> None:
-        wire.stream()
-        streams.append(wire)
-        wire.event(_about(wire, "subscriptions/acknowledged", notifications=heard.message["params"]["notifications"]))
-        over.wait(WAIT)
-
-    told: List[str] = []
-    discovered = {**DISCOVERED, "capabilities": {"resources": {"subscribe": True}}}
-    said: Any = {"subscriptions/listen": listen, "server/discover": lambda heard, wire: wire.result(discovered)}
-    with Peer(said) as peer, connect(peer, on_resource_updated=told.append) as client:
-        for uri in ("a:1", "a:2", "a:3"):
-            client.subscribe(uri)
-        client.unsubscribe("a:3")
-        first, _, third, last = streams
-        for wire, uri in ((last, "a:1"), (first, "a:2"), (third, "a:2")):
-            told.clear()
-            wire.event(_about(wire, "resources/updated", uri=uri))
-            assert eventually(lambda uri=uri: uri in told)  # at least once, whichever stream brings it
-        told.clear()
-        for uri in ("a:3", "a:3/below", "a:1/below"):
-            third.event(_about(third, "resources/updated", uri=uri))
-        assert eventually(lambda: told) and told == ["a:1/below"]
-        over.set()
-
-
-def _about(wire: Wire, method: str, **params: Any) -> Any:
-    """A notice on a stream."""
-    meta = {"io.modelcontextprotocol/subscriptionId": wire.id}
-    return {"method": f"notifications/{method}", "params": {**params, "_meta": meta}}
-
-
 # ------------------------------------------------------------ with a handshake
 
 
@@ -592,18 +552,6 @@ def test_of_many_calls_only_what_was_refused_is_sent_again() -> None:
         sent = sorted(heard.message["params"]["name"] for heard in peer.all("tools/call"))
         assert sent in (["hang", *"tttt"], ["hang", *"ttttt"])  # a call known to be refused is not sent before
         assert len(peer.all("initialize")) == 2
-
-
-def test_a_session_that_is_never_known_is_begun_anew_once() -> None:
-    said, alive = _sessions()
-    with Peer(said, handshake=True) as peer, connect(peer) as client:
-        peer._said["initialize"] = lambda heard, wire: wire.result(INITIALIZED, Mcp_Session_Id="stale")
-        alive.append("another")
-        for _ in range(2):
-            found = client.call_tools([("t", {}), ("t", {})], return_exceptions=True)
-            assert all(isinstance(each, minimcp.ConnectionLost) for each in found)
-            assert client._sessions.newest.session.wait_until_ended(WAIT)
-        assert len(peer.all("initialize")) == 1 + 1 + 2
 
 
 def test_a_call_of_a_session_that_was_replaced_begins_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,19 +68,6 @@ def test_progress_only_grows_may_be_a_fraction_and_needs_no_total(server: RawSer
     assert all("total" not in one and "message" not in one for one in found)
 
 
-@pytest.mark.requirement("PROG-02", "PROG-04", "PROG-08", "PROG-09", "M:PROG-2")
-def test_every_report_is_sent_in_order_before_the_answer_under_its_own_token(server: RawServer) -> None:
-    ids = [server.begin_call("count", {"n": 200}, token=n) for n in range(10)]
-    seen: dict[Any, list[Any]] = {n: [] for n in range(10)}
-    while len(ids) > sum(each[-1:] == ["answered"] for each in seen.values()):
-        message = server.message()
-        if "id" in message:
-            seen[ids.index(message["id"])].append("answered")
-        else:
-            seen[message["params"]["progressToken"]].append(message["params"]["progress"])
-    assert seen == {n: [*range(1, 201), "answered"] for n in range(10)}
-
-
 @pytest.mark.requirement("PROG-11", "M:PROG-4", "M:PROG-2")
 @every
 def test_nothing_comes_after_the_answer(server: RawServer) -> None:
@@ -165,16 +152,6 @@ def test_c18_a_cancellation_of_nothing_is_ignored(server: RawServer) -> None:
         server.notify("notifications/cancelled", {"requestId": "done"})
 
 
-@pytest.mark.requirement("CANC-13")
-@for_each("wrong", ["7", 7.0, True, None])
-def test_c18_an_id_of_another_type_cancels_nothing(older: RawServer, wrong: Any) -> None:
-    older.begin_call("hold", {"name": f"type {wrong!r}"}, id=7)
-    older.notify("notifications/cancelled", {"requestId": wrong})
-    assert older.fence() == []
-    older.text("release", {"name": f"type {wrong!r}"})
-    assert older.answer(7)["result"]["content"][0]["text"] == "released"
-
-
 @pytest.mark.requirement("CANC-04", "CANC-13", "M:STD-7", "M:STD-8", "M:STD-17", "M:CAN-1", "M:CAN-3", "M:CAN-10")
 @pytest.mark.requirement("PROG-11", "M:CAN-11", "M:PROG-4")
 @every
@@ -194,17 +171,6 @@ def test_c19_the_handler_sees_it_and_nothing_is_answered(server: RawServer) -> N
     assert server.text("wait_for", {"name": "late", "what": "end"}) == "cancelled"
 
 
-@pytest.mark.requirement("CANC-04", "M:CAN-11")
-def test_c19_a_deaf_handler_ends_unheard(server: RawServer) -> None:
-    server.begin_call("hold", {"name": "deaf"}, id="deaf")
-    server.text("wait_for", {"name": "deaf", "what": "begin"})
-    server.notify("notifications/cancelled", {"requestId": "deaf"})
-    assert server.fence() == []
-    server.text("release", {"name": "deaf"})
-    assert server.fence() == []
-    assert server.call("echo", {"text": "again"}, id="deaf")["content"][0]["text"] == "again"
-
-
 def test_c19_a_cancelled_call_that_waits_for_a_worker_never_starts(serve: Serve, tmp_path: Path) -> None:
     server = serve("2025-06-18", limits={"workers": 2})
     gates = {name: tmp_path / name for name in ("a", "b")}
@@ -220,18 +186,6 @@ def test_c19_a_cancelled_call_that_waits_for_a_worker_never_starts(serve: Serve,
         assert server.answer(name)["result"]["content"][0]["text"] == "released"
     assert server.answer("behind")["result"]["content"][0]["text"] == "behind it"
     assert "ghost" not in [tool["name"] for tool in server.result("tools/list")["tools"]]
-
-
-# ---------------------------------------------------------------- C28 to C30: what a handler does
-
-
-@pytest.mark.requirement("BASE-07", "M:BASE-7", "M:ERR-6")
-def test_an_error_of_the_authors_own_choice(server: RawServer) -> None:
-    for kind, error in (
-        ("Own", {"code": 1234, "message": "my own", "data": {"x": [1]}}),
-        ("InvalidParams", {"code": PARAMS, "message": "not these"}),
-    ):
-        assert server.ask("tools/call", {"name": "raiser", "arguments": {"kind": kind}})["error"] == error
 
 
 # ---------------------------------------------------------------- C23, C37: only messages reach the wire
@@ -251,13 +205,3 @@ def test_c23_stray_output_goes_to_stderr_and_a_tool_reads_no_input(serve: Serve,
     server.close_input()
     assert server.rest() == [] and server.exit() == 0
     assert [way for way in WAYS if f"stray {way}" not in server.stderr()] == []
-
-
-@pytest.mark.requirement("STDIO-04")
-def test_c37_a_child_process_inherits_no_wire(serve: Serve) -> None:
-    server = serve("2025-06-18")
-    found = dict(line.split(" ", 1) for line in server.text("child_descriptors").splitlines())
-    assert server.process.stdin is not None and server.process.stdout is not None
-    assert sorted(found) == ["0", "1", "2"], found
-    wire = {os.readlink(f"/proc/self/fd/{stream.fileno()}") for stream in (server.process.stdin, server.process.stdout)}
-    assert not wire & set(found.values()), found

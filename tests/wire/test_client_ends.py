@@ -17,8 +17,9 @@ import pytest
 import minimcp
 from minimcp import ConnectionLost, Context, Limits, Server
 
+from ..scripted import Task
 from ..support import WAIT, eventually
-from .clients import ERAS, NEVER, Both, InThread, Script, make_scripted  # noqa: F401
+from .clients import ERAS, NEVER, Both, Script
 from .harness import PLAIN
 
 STDIO = [sys.executable, "-S", str(PLAIN), '{"limits": {"drain_grace": 0.2}}']
@@ -112,7 +113,7 @@ def target(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 def in_threads(number: int, work: Callable[[int], Any]) -> None:
     """Run `work(0)` to `work(number - 1)` at once and wait for all; the first exception is raised here."""
-    for outcome in [each.ended() for each in [InThread(work, index) for index in range(number)]]:
+    for outcome in [each.ended() for each in [Task(work, index) for index in range(number)]]:
         if isinstance(outcome, BaseException):
             raise outcome
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import threading
 from pathlib import Path
 from typing import Any, List
@@ -18,19 +17,9 @@ import pytest
 import minimcp
 from minimcp.stdio import child
 
+from ..scripted import Task
 from ..support import WAIT, child_processes, eventually
-from .clients import (  # noqa: F401
-    ERAS,
-    NEVER,
-    PATIENCE,
-    InThread,
-    Script,
-    cpu_below,
-    lives,
-    make_scripted,
-    memory_below,
-    wall_below,
-)
+from .clients import ERAS, NEVER, Script, lives
 from .messages import MODERN
 
 LIMITED = minimcp.Limits(message_bytes=1 << 20)
@@ -71,9 +60,9 @@ def test_k01_a_server_that_dies_in_a_call_ends_all_at_once_with_the_same_cause(
         monkeypatch.setattr(child, "SETTLE_SECONDS", 0.05)  # it lives on, until its input ends
     server = scripted()
     with server.connect(revision) as client:
-        waiting = [InThread(client.call_tool, "hold", timeout=NEVER) for _ in range(20)]
+        waiting = [Task(client.call_tool, "hold", timeout=NEVER) for _ in range(20)]
         server.heard("tools/call", 20)
-        ends = [call.ended() for call in (*waiting, InThread(client.call_tool, tool, timeout=NEVER))]
+        ends = [call.ended() for call in (*waiting, Task(client.call_tool, tool, timeout=NEVER))]
         assert {type(end) for end in ends} == {minimcp.ConnectionLost}
         if exit_code is not None:
             assert {end.exit_code for end in ends} == {exit_code}
@@ -98,31 +87,6 @@ def test_k01_half_a_line_and_silence_is_a_timeout_and_no_line_feed_is_needed_at_
 
 
 # ---------------------------------------------------------------- K05, K06, K08, K09: floods
-
-
-@pytest.mark.requirement("LOG-10", "LOG-06")
-def test_k05_a_flood_of_notifications_and_a_handler_that_does_not_return(scripted: Script) -> None:
-    server = scripted()
-    entered, release, last = threading.Event(), threading.Event(), threading.Event()
-    taken: List[int] = []
-
-    def on_log(message: Any) -> None:
-        taken.append(message.data)
-        if message.data == 19_999:
-            last.set()
-        entered.set()
-        release.wait(WAIT)
-
-    try:
-        with server.connect("handshake", on_log=on_log) as client:
-            assert client.call_tool("note-flood", timeout=NEVER).text == "after the flood"
-            assert entered.wait(WAIT)
-            lives(client)
-            release.set()
-            assert last.wait(WAIT)
-    finally:
-        release.set()
-    assert taken == sorted(taken)  # in wire order, whatever was dropped
 
 
 def test_k08_a_line_above_the_limit_is_skipped_and_an_answer_above_it_is_lost(scripted: Script) -> None:
@@ -161,31 +125,6 @@ def test_k09_stderr_goes_where_it_is_asked_to(scripted: Script, tmp_path: Path) 
     assert (tmp_path / "err").read_bytes() == b"Traceback: out of luck\n"
 
 
-# ---------------------------------------------------------------- K10: a server that does not read
-
-MANY = "x" * 5_000_000
-
-
-@pytest.mark.requirement("LIFE-19", "M:CAN-8", "STDIO-12", "M:STD-14", "CANC-02")
-@pytest.mark.parametrize("revision", ERAS)
-def test_k10_a_call_half_written_when_its_time_is_over_is_finished_and_cancelled(
-    scripted: Script, revision: str
-) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        for seconds in PATIENCE:
-            client.call_tool("pause", {"seconds": 2 * seconds}, timeout=NEVER)
-            with pytest.raises(minimcp.RequestTimeout):
-                client.call_tool("hold", {"text": MANY}, timeout=seconds)
-            lives(client)
-            if any(record["length"] > len(MANY) for record in server.journal("line")):
-                break
-        cancelled = server.heard("notifications/cancelled")
-    whole = [record for record in server.journal("line") if record["length"] > len(MANY)]
-    assert len(whole) == 1 and len(cancelled) == 1
-    assert f'"id":{cancelled[0]["params"]["requestId"]},' in whole[0]["text"].replace(" ", "")
-
-
 # ---------------------------------------------------------------- restart
 
 
@@ -221,7 +160,7 @@ def test_a_server_that_dies_in_a_call(scripted: Script, tool: str, monkeypatch: 
         monkeypatch.setattr(child, "SETTLE_SECONDS", 0.05)  # it lives on, until its input ends
     server = scripted()
     with server.connect(MODERN, restart=True, timeout=WAIT) as client:
-        held = [InThread(client.call_tool, "hold") for _ in range(3)]
+        held = [Task(client.call_tool, "hold") for _ in range(3)]
         server.heard("tools/call", 3)
         with pytest.raises(minimcp.ConnectionLost):
             client.call_tool(tool)
@@ -235,33 +174,10 @@ def test_a_server_that_dies_in_a_call(scripted: Script, tool: str, monkeypatch: 
 
 
 @pytest.mark.requirement("M:STD-12")
-def test_a_server_that_dies_at_each_start(scripted: Script, tmp_path: Path) -> None:
-    server = scripted()
-    broken = tmp_path / "broken"
-    begin = (
-        "import os, sys\n"
-        f"if os.path.exists({str(broken)!r}): sys.exit('no database')\n"
-        "os.execv(sys.executable, [sys.executable] + sys.argv[1:])"
-    )
-    server.command = [sys.executable, "-S", "-c", begin, *server.command[1:]]
-    with server.connect(MODERN, restart=True, timeout=WAIT) as client:
-        lives(client)
-        broken.touch()
-        kill(client, server.journal("start")[-1]["pid"])
-        for call in (lambda: client.call_tool("echo"), lambda: client.call_tool("echo"), client.list_tools):
-            with pytest.raises(minimcp.ConnectionFailed, match="no database") as caught:
-                call()
-            assert caught.value.exit_code == 1
-        broken.unlink()
-        lives(client)
-        assert len(server.journal("start")) == 2
-
-
-@pytest.mark.requirement("M:STD-12")
 def test_many_callers_at_once_start_one_server(scripted: Script) -> None:
     server = scripted(discover=["modern", "slow"])
     with server.connect(MODERN, restart=True, timeout=WAIT) as client:
         lives(client)
         kill(client, server.journal("start")[-1]["pid"])
-        assert [call.ended() for call in [InThread(lives, client) for _ in range(20)]] == [None] * 20
+        assert [call.ended() for call in [Task(lives, client) for _ in range(20)]] == [None] * 20
     assert len(server.journal("start")) == 2 and len(server.messages("tools/call")) == 21

@@ -14,7 +14,7 @@ import pytest
 import minimcp
 from minimcp.stdio.child import ChildTransport
 
-from .clients import ERAS, HANDSHAKE, NEVER, Script, ScriptedServer, make_scripted  # noqa: F401
+from .clients import ERAS, Script, ScriptedServer
 
 # ---------------------------------------------------------------- K20, K21: the end of a server
 

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import resource
+import select
 import socket
 import sys
 import threading
@@ -526,6 +527,32 @@ def test_whether_a_peer_takes_something_can_be_seen(endpoint: Endpoint, running:
 # ------------------------------------------------------------ slow peers, and many
 
 
+CHUNKS = POST + b"Transfer-Encoding: chunked\r\n\r\nffff\r\n"
+
+
+@pytest.mark.requirement("SEC-06")
+@pytest.mark.parametrize("begins", [b"GET /", POST + b"Content-Length: 100000\r\n\r\n", CHUNKS])
+def test_a_peer_that_drips_is_told_that_its_time_is_over(begins: bytes) -> None:
+    with serving(Endpoint(), timeouts=Timeouts(head=0.5, body=0.5, idle=WAIT, leave=0.2)) as running:
+        with Peer(running.port) as peer:
+            peer.send(begins)
+
+            def drip() -> bool:
+                probe(running)
+                with suppress(ConnectionError):  # it has been shed this moment
+                    peer.send(b"x")
+                return bool(select.select([peer.socket], (), (), 0)[0])
+
+            assert eventually(drip) and peer.rest().startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("begins", [b"", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"])
+def test_a_peer_that_is_idle_is_let_go(begins: bytes) -> None:
+    with serving(Endpoint(), timeouts=Timeouts(head=0.4, body=WAIT, idle=0.4, leave=0.2)) as running:
+        with Peer(running.port) as peer:
+            assert peer.send(begins).rest().partition(b"\r\n\r\n")[2] in (b"", b"GET / ")
+
+
 def test_what_came_while_the_server_stood_still_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its deadline is over when it is looked at: by then the server has looked at what came before."""
     sent, move = threading.Event(), RunningHttp._move
@@ -542,19 +569,6 @@ def test_what_came_while_the_server_stood_still_is_read(monkeypatch: pytest.Monk
         sent.set()
         assert peer.response().body == b"GET / "
         monkeypatch.undo()
-
-
-def test_deadlines_are_looked_at_at_intervals(endpoint: Endpoint, running: RunningHttp) -> None:
-    """However many requests come, and not once for each of them."""
-    sweeps: List[float] = []
-    sweep = running._sweep
-    running._sweep = lambda now: (sweeps.append(now), sweep(now))[1]  # type: ignore[method-assign, func-returns-value]
-    with Peer(running.port) as peer:
-        while len(sweeps) < 3:
-            for _ in range(50):
-                assert peer.get(more="Connection: keep-alive\r\n").response().status == 200
-    gaps = [after - before for before, after in zip(sweeps, sweeps[1:])]
-    assert min(gaps) >= server_module.SWEEP_SECONDS
 
 
 def test_beyond_the_most_connections(endpoint: Endpoint, running: RunningHttp) -> None:

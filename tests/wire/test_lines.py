@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from ..rows import for_each
-from ..support import eventually
 from .conftest import Serve, every, speaking
 from .harness import RawServer
 from .messages import EVERY, HANDSHAKES, METHOD, MODERN, PARAMS, PARSE, REQUEST, encode, hello, modern, request
@@ -100,14 +99,6 @@ SHAPES: list[tuple[Any, int]] = [
 @for_each("message, code", SHAPES)
 def test_c10_a_wrong_shape_is_answered_with_its_id(server: RawServer, message: Any, code: int) -> None:
     assert server.error(message, "s") == code
-
-
-@pytest.mark.requirement("BASE-16")
-@for_each("more", [{"result": {}}, {"error": {"code": 1, "message": ""}}])
-def test_c10_a_request_that_is_a_response_too_is_answered_once(older: RawServer, more: Any) -> None:
-    """Served, as an unknown member is no harm, or refused: never silence."""
-    older.write(ping(**more))
-    older.answer("s")
 
 
 # ---------------------------------------------------------------- C11: where a line ends
@@ -212,20 +203,6 @@ def sized(id: object, size: int, tool: str = "echo") -> bytes:
     return encode(request(id, "tools/call", {"name": tool, "arguments": {"text": "x" * size}}))
 
 
-GIVES_BACK = {"MALLOC_MMAP_THRESHOLD_": "16384", "MALLOC_ARENA_MAX": "1"}
-"""Have the C library hand every larger block back when it is freed, so that a process is as big as what it holds."""
-
-
-def test_c12_nothing_of_a_large_message_is_kept(serve: Serve) -> None:
-    """A connection that waits for the next message has let go of the last one, in the reader and in the workers."""
-    server = serve("2025-06-18", env=GIVES_BACK)
-    server.call("length", {"text": ""})
-    base = server.status("VmRSS")
-    server.send(sized(1, 10 * MEGABYTE, "length"))
-    assert server.answer(1)["result"]["content"][0]["text"] == str(10 * MEGABYTE)
-    assert eventually(lambda: (server.status("VmRSS") - base) * 1024 < MEGABYTE)
-
-
 def test_c13_the_limit_is_met_exactly(serve: Serve) -> None:
     limit = 10_000
     server = serve("2025-06-18", limits={"message_bytes": limit})
@@ -237,13 +214,4 @@ def test_c13_the_limit_is_met_exactly(serve: Serve) -> None:
     server.send(b"x" * 50_000)  # a line that is too long and never ends
     server.close_input()
     assert [message["error"]["code"] for message in server.rest()] == [REQUEST]
-    assert server.exit() == 0
-
-
-@pytest.mark.parametrize("cut, allowed", [(-1, [["last"]]), (30, [[], [-32700]])])
-def test_c14_a_last_line_without_a_line_feed_is_answered_as_what_it_is(serve: Serve, cut: int, allowed: Any) -> None:
-    server = serve("2025-06-18")
-    server.send(sized("last", 3)[:cut])
-    server.close_input()
-    assert [one["id"] if "result" in one else one["error"]["code"] for one in server.rest()] in allowed
     assert server.exit() == 0
