@@ -215,6 +215,7 @@ NAMES: List[Tuple[str, str]] = [
 ]
 
 
+@pytest.mark.requirement("BASE-08")
 def test_a_wrong_call_says_where_what_was_expected_and_what_came(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("travel", instructions="Travel.")
     for function in (book, broken):
