@@ -22,8 +22,7 @@ round; then the median, and the least and the most of the rounds. "itself": the 
 Ratios are good to about 20 %; "close" is over the target by less than that. One call at a time is mostly the
 machine's own wake-up, so the CPU per call with 64 in flight is the undistorted figure."""
 
-NOISE = 1.2
-"""Ratios are trusted to about 20 %, so a target missed by less is told apart."""
+NOISE = 1.2  # ratios are trusted to about 20 %, so a target missed by less is told apart
 COLUMNS = ("metric", "unit", "limit", "minimcp", "times limit (least-most)", "target", "verdict", "sdk")
 
 

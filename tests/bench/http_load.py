@@ -16,18 +16,12 @@ from .load import Broken, Measured, median
 
 CONNECTIONS = 32
 STREAMS = 200
-END = b"\r\n0\r\n\r\n"
-"""What the last event of a stream of chunks is followed by."""
+END = b"\r\n0\r\n\r\n"  # what the last event of a stream of chunks is followed by
 WAIT = 20.0
 
 
 class Connection:
-    """One connection with a session.
-
-    Args:
-        child: The subject.
-        url: Where it listens.
-    """
+    """One connection with a session."""
 
     def __init__(self, child: Child, url: str) -> None:
         host, _, port = url.partition("//")[2].partition("/")[0].rpartition(":")
@@ -238,13 +232,7 @@ def streams(child: load.Child, count: int) -> Measured:
 
 
 class Client(load.Child):
-    """A client under test, with a hand-written server of its own that it calls.
-
-    Args:
-        server: The command of the server.
-        client: Gives the command of the client of a URL.
-        environment: Of both.
-    """
+    """A client under test, with a hand-written server of its own that it calls."""
 
     def __init__(
         self, server: Sequence[str], client: Callable[[str], Sequence[str]], environment: Mapping[str, str]

@@ -18,8 +18,7 @@ import time
 from typing import Any, Mapping, Optional, Sequence
 
 PIPE_BYTES = 262144
-PATIENCE = 120
-"""Seconds that a subject may live; one that takes longer hangs, and is killed."""
+PATIENCE = 120  # seconds that a subject may live; one that takes longer hangs, and is killed
 SET_PIPE_SIZE = 1031
 WINDOW = 64
 TEXT = "x" * 100
@@ -37,13 +36,7 @@ class Broken(Exception):
 
 
 class Child:
-    """A subject's process with its pipes, its stderr in a file, and a timer that kills it when it hangs.
-
-    Args:
-        command: The argument list.
-        environment: The whole environment.
-        modern: Whether calls carry the 2026-07-28 envelope.
-    """
+    """A subject's process with its pipes, its stderr in a file, and a timer that kills it when it hangs."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], modern: bool = False) -> None:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)

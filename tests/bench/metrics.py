@@ -18,28 +18,18 @@ from .subjects import Subject, environment, limit
 class Metric(NamedTuple):
     """One row.
 
-    Args:
-        key: Its name for ``--only`` and in what the load functions return.
-        label: Its name for people.
-        unit: Of the printed value.
-        scale: Factor from base units (seconds, bytes, 1/s) to that unit.
-        target: The ratio to hold; None is told without a verdict.
-        more: Whether more is better (a rate): the ratio is then turned round.
-        own: The target is for minimcp's value itself, in the printed unit, not for its ratio to the limit.
-        versus: The column that the target compares with; its ratio is told where that column is.
-
     The target of ``linear`` is relative on purpose: ten times the bytes take the limit 12 to 19 times as long on
     one machine, because 1 MB fits its cache; a quadratic buffer would double that.
     """
 
-    key: str
-    label: str
-    unit: str = "us"
-    scale: float = 1e6
-    target: Optional[float] = None
-    more: bool = False
-    own: bool = False
-    versus: str = "limit"
+    key: str  # its name for ``--only`` and in what the load functions return
+    label: str  # its name for people
+    unit: str = "us"  # of the printed value
+    scale: float = 1e6  # factor from base units (seconds, bytes, 1/s) to that unit
+    target: Optional[float] = None  # the ratio to hold; None is told without a verdict
+    more: bool = False  # whether more is better (a rate): the ratio is then turned round
+    own: bool = False  # the target is for minimcp's value itself, in the printed unit, not for its ratio to the limit
+    versus: str = "limit"  # the column that the target compares with; its ratio is told where that column is
 
 
 METRICS = (
@@ -80,23 +70,14 @@ Probe = Callable[[Subject, Optional[Child], int], Measured]
 
 
 class Measurement(NamedTuple):
-    """One way of loading that fills some rows.
+    """One way of loading that fills some rows."""
 
-    Args:
-        keys: The rows.
-        mode: The kind of process that it needs; "none" starts its own.
-        size: Calls per slice; a quick run makes a third of them.
-        slices: Per round.
-        run: Makes one slice.
-        whole: Whether a quick run makes as many.
-    """
-
-    keys: tuple[str, ...]
-    mode: str
-    size: int
-    slices: int
-    run: Probe
-    whole: bool = False
+    keys: tuple[str, ...]  # the rows
+    mode: str  # the kind of process that it needs; "none" starts its own
+    size: int  # calls per slice; a quick run makes a third of them
+    slices: int  # per round
+    run: Probe  # makes one slice
+    whole: bool = False  # whether a quick run makes as many
 
 
 def _start(subject: Subject, child: Optional[Child], size: int) -> Measured:
@@ -187,13 +168,7 @@ def _open(subject: Subject, mode: str) -> Child:
 
 
 class Round:
-    """One round over all subjects: `values` maps subject and key to the round's median, `faults` what broke.
-
-    Args:
-        subjects: In the order of the columns.
-        wanted: Keys of the rows to fill.
-        size: Factor on the calls per slice.
-    """
+    """One round over all subjects: `values` maps subject and key to the round's median, `faults` what broke."""
 
     def __init__(self, subjects: list[Subject], wanted: set[str], size: float) -> None:
         self.subjects, self.size = subjects, size

@@ -17,18 +17,11 @@ CHECKOUT = HERE.parent.parent
 
 
 class Subject(NamedTuple):
-    """One column of the table.
+    """One column of the table."""
 
-    Args:
-        name: The column.
-        python: The interpreter that runs its scripts.
-        version: Shown above the table.
-        imports: The statement whose import time is measured; empty for one that is a client over HTTP and no more.
-    """
-
-    name: str
-    python: str
-    version: str
+    name: str  # the column
+    python: str  # the interpreter that runs its scripts
+    version: str  # shown above the table
     imports: str = ""
 
     def server(self, mode: str) -> list[str]:
@@ -67,11 +60,7 @@ def _run(*command: str) -> str:
 
 
 def sdk() -> Subject:
-    """The official SDK, version 2 or later, installed on first use.
-
-    Raises:
-        LookupError: There is none and none could be installed; the message says why.
-    """
+    """The official SDK, version 2 or later, installed on first use."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "minimcp-bench" / "sdk-{}.{}".format(*sys.version_info)
     python = str(folder / "bin" / "python")

@@ -90,12 +90,7 @@ def request(number: int, method: str, params: Dict[str, Any], era: str) -> Dict[
 
 
 def walk_of_server(exchange: Callable[[Dict[str, Any]], Any], era: str) -> List[str]:
-    """Ask a measured server for its walk.
-
-    Args:
-        exchange: Sends a message and returns the answer; None for a notification.
-        era: The revision that is spoken.
-    """
+    """Ask a measured server for its walk."""
     if era != "2026-07-28":
         params = {"protocolVersion": era, "capabilities": {}, "clientInfo": {"name": "walk", "version": "0"}}
         exchange(request(0, "initialize", params, era))

@@ -93,11 +93,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
 
 
 def rows(only: "str | None") -> List[str]:
-    """The rows to try.
-
-    Raises:
-        SystemExit: One has a name that no row has.
-    """
+    """The rows to try."""
     chosen = only.split(",") if only else list(ROWS)
     unknown = [id for id in chosen if id not in ROWS]
     if unknown:
@@ -111,8 +107,7 @@ def shown(outcome: Outcome) -> str:
     return f"{outcome.id:4} {outcome.verdict:<4} {outcome.seconds:6.1f} s  {what}"
 
 
-LONGEST = 250.0
-"""Seconds after which a row has hung, whatever its own bounds, and the mutants' more for those."""
+LONGEST = 250.0  # seconds after which a row has hung, whatever its own bounds, and the mutants' more for those
 
 
 def hang(id: str) -> None:

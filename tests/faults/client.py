@@ -53,24 +53,14 @@ class Command:
         self.done.set()
 
     def wait(self, seconds: float) -> Reply:
-        """Wait for the end.
-
-        Raises:
-            AssertionError: It did not come in time.
-        """
+        """Wait for the end."""
         assert self.done.wait(seconds), f"the client hung for {seconds:g} s"
         assert self.reply is not None
         return self.reply
 
 
 class Client:
-    """A client adapter, started.
-
-    Args:
-        command: The adapter.
-        patience: Seconds after which a wait beyond a command's own timeout is a hang.
-        env: Laid over this process's environment.
-    """
+    """A client adapter, started."""
 
     def __init__(self, command: Sequence[str], patience: float, env: Optional[Dict[str, str]] = None) -> None:
         self.patience = patience
@@ -126,11 +116,7 @@ class Client:
         return command
 
     def do(self, do: str, **more: Any) -> Reply:
-        """Give a command and wait for its end, at most its own `timeout` and the patience.
-
-        Raises:
-            AssertionError: It did not come.
-        """
+        """Give a command and wait for its end, at most its own `timeout` and the patience."""
         return self.begin(do, **more).wait(more.get("timeout", 0.0) + self.patience)
 
     def script(self, **script: Any) -> List[str]:
@@ -152,11 +138,7 @@ class Client:
         return self.do("open", command=target, timeout=timeout or max(6.0, 3 * self.never), **ours)
 
     def opened(self, timeout: Optional[float] = None, **more: Any) -> "Client":
-        """As `open`, which must go well.
-
-        Raises:
-            AssertionError: It did not.
-        """
+        """As `open`, which must go well."""
         reply = self.open(timeout, **more)
         assert reply.ok, f"open: {reply.error}: {reply.message}"
         return self
@@ -171,11 +153,7 @@ class Client:
         return self.do("call", tool=tool, arguments=arguments, timeout=timeout or self.never)
 
     def alive(self) -> None:
-        """Show that the connection still works.
-
-        Raises:
-            AssertionError: It does not.
-        """
+        """Show that the connection still works."""
         reply = self.call("echo", text="alive")
         assert reply.text == "alive", f"a call afterwards: {reply.error or reply.text}: {reply.message}"[:200]
 

@@ -9,8 +9,7 @@ from typing import Any, Dict, Iterator, Tuple
 from .client import Client
 from .trial import Trial, case
 
-HANDSHAKE: Dict[str, Any] = {"discover": [{"error": -32601}]}
-"""A script of a server that knows handshakes only."""
+HANDSHAKE: Dict[str, Any] = {"discover": [{"error": -32601}]}  # a script of a server that knows handshakes only
 
 ERAS: Tuple[Dict[str, Any], ...] = (HANDSHAKE, {})
 

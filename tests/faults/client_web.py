@@ -11,8 +11,7 @@ from .hostile.web_server import Hostile
 from .trial import Missing, Trial, case
 
 WAYS = ("json", "event")
-LIMIT = 64 * 1024 * 1024
-"""Bytes of the longest message that a client takes."""
+LIMIT = 64 * 1024 * 1024  # bytes of the longest message that a client takes
 
 
 def hostile(t: Trial, **how: Any) -> Hostile:
@@ -22,11 +21,7 @@ def hostile(t: Trial, **how: Any) -> Hostile:
 
 
 def opened(client: Client, web: Hostile, timeout: Optional[float] = None, **more: Any) -> Reply:
-    """Have it connect.
-
-    Raises:
-        Missing: It cannot do that over HTTP.
-    """
+    """Have it connect."""
     reply = client.open(timeout, url=web.url, **more)
     if reply.error == "unsupported":
         raise Missing("the adapter has no HTTP")
@@ -34,11 +29,7 @@ def opened(client: Client, web: Hostile, timeout: Optional[float] = None, **more
 
 
 def visitor(t: Trial, web: Hostile, **more: Any) -> Client:
-    """A new client that is connected.
-
-    Raises:
-        AssertionError: It is not.
-    """
+    """A new client that is connected."""
     client = t.client()
     reply = opened(client, web, **more)
     assert reply.ok, f"open: {reply.error}: {reply.message}"[:300]

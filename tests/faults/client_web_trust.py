@@ -151,11 +151,7 @@ def odd(t: Trial) -> None:
 
 
 class Legacy:
-    """A server that speaks HTTP+SSE alone.
-
-    Args:
-        endpoint: Where it wants to have messages.
-    """
+    """A server that speaks HTTP+SSE alone."""
 
     def __init__(self, t: Trial, endpoint: str) -> None:
         self.endpoint = endpoint

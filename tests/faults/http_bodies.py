@@ -20,13 +20,7 @@ HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
 
 
 class Posted:
-    """Takes the place of a `raw.Server` in the cases of `server_lines`: each line is the body of a POST.
-
-    Args:
-        trial: The case.
-        session: Whose requests they are.
-        tools: What the server has.
-    """
+    """Takes the place of a `raw.Server` in the cases of `server_lines`: each line is the body of a POST."""
 
     def __init__(self, trial: Trial, session: Session, tools: FrozenSet[str]) -> None:
         self.trial, self.session, self.tools = trial, session, tools
@@ -65,12 +59,7 @@ class Posted:
 
 
 class BodyTrial(Trial):
-    """A trial whose servers are `Posted`.
-
-    Args:
-        trial: On which all of it is charged.
-        site: The server.
-    """
+    """A trial whose servers are `Posted`."""
 
     def __init__(self, trial: Trial, site: Site) -> None:
         subject = trial.subject._replace(revisions=trial.subject.http_revisions, tools=trial.subject.http_tools)

@@ -16,8 +16,7 @@ from .trial import Trial, case
 
 AT_ONCE = 20
 
-IDLE = 10.0
-"""Seconds that a thread of a pool may wait for work before it leaves."""
+IDLE = 10.0  # seconds that a thread of a pool may wait for work before it leaves
 
 
 @case("C47")

@@ -21,8 +21,7 @@ FOREIGN: Tuple[Tuple[str, str], ...] = (
 )  # fmt: skip
 
 
-MANY = 4
-"""After so many hangs a case does not try the rest."""
+MANY = 4  # after so many hangs a case does not try the rest
 
 
 @on_site("C42")

@@ -172,12 +172,7 @@ def _at_once(t: Trial, site: Site, session: Session, count: int) -> None:
 
 
 class Crowd:
-    """Connections that begin together, for one thread.
-
-    Args:
-        site: The server.
-        calls: What each sends, and the text that is to come.
-    """
+    """Connections that begin together, for one thread."""
 
     def __init__(self, site: Site, calls: List[Tuple[bytes, str]]) -> None:
         self._site, self._calls = site, calls

@@ -25,50 +25,24 @@ _URL = re.compile(r"http://(127\.0\.0\.1|localhost|0\.0\.0\.0|\[::1\]):(\d+)(/[^
 
 
 class Terms(NamedTuple):
-    """What an HTTP server grants: seconds, bytes and counts. The usual values are those of the catalogue.
+    """What an HTTP server grants: seconds, bytes and counts. The usual values are those of the catalogue."""
 
-    Attributes:
-        head: For the head of a request.
-        body: For its body.
-        idle: Between two requests.
-        write: To take a piece of a response.
-        keepalive: Of silence on a stream, before a comment comes.
-        grace: For what runs when the server is told to end.
-        session_ttl: That a session lives without use.
-        connections: At once.
-        sessions: At once.
-        streams: Of notices, at once.
-        body_bytes: Of a body.
-        workers: Handlers at once.
-    """
-
-    head: float = 10.0
-    body: float = 30.0
-    idle: float = 5.0
-    write: float = 30.0
-    keepalive: float = 15.0
-    grace: float = 5.0
-    session_ttl: float = 1800.0
-    connections: int = 1000
-    sessions: int = 1000
-    streams: int = 256
-    body_bytes: int = 4 * 1024 * 1024
-    workers: int = 64
+    head: float = 10.0  # for the head of a request
+    body: float = 30.0  # for its body
+    idle: float = 5.0  # between two requests
+    write: float = 30.0  # to take a piece of a response
+    keepalive: float = 15.0  # of silence on a stream, before a comment comes
+    grace: float = 5.0  # for what runs when the server is told to end
+    session_ttl: float = 1800.0  # that a session lives without use
+    connections: int = 1000  # at once
+    sessions: int = 1000  # at once
+    streams: int = 256  # of notices, at once
+    body_bytes: int = 4 * 1024 * 1024  # of a body
+    workers: int = 64  # handlers at once
 
 
 class Site(Server):
-    """An HTTP server command, started, and listening.
-
-    Args:
-        command: The command; "{port}" in it becomes a free port. Without, it has to say where it is on stdout or
-            stderr, as http://127.0.0.1:PORT/PATH.
-        patience: Seconds after which a wait is a hang.
-        terms: What it grants.
-        told: What of these it is told in its environment.
-        starting: Seconds for its start.
-        env: Of its environment.
-        port: Where it will be; 0 if it has to say so, or is told a free one.
-    """
+    """An HTTP server command, started, and listening."""
 
     def __init__(
         self,
@@ -175,11 +149,7 @@ class Site(Server):
         return statistics.median(found), max(found)
 
     def alive(self, bound: float = 1.0) -> float:
-        """Show that it still works, by a call in each era; seconds that the slower took.
-
-        Raises:
-            AssertionError: It does not, or took longer than `bound` seconds.
-        """
+        """Show that it still works, by a call in each era; seconds that the slower took."""
         slowest = 0.0
         for revision in {max(self.revisions), min(self.revisions)}:
             session = self.session(revision)
@@ -194,15 +164,7 @@ class Site(Server):
 
 
 class Session:
-    """A client in raw HTTP: of a handshake, or one whose requests stand alone.
-
-    Args:
-        site: The server.
-        revision: Which is spoken.
-
-    Raises:
-        AssertionError: The server does not shake hands.
-    """
+    """A client in raw HTTP: of a handshake, or one whose requests stand alone."""
 
     def __init__(self, site: Site, revision: str) -> None:
         self.site, self.revision = site, revision
@@ -250,11 +212,7 @@ class Session:
         return last(self.site.exchange(self.request(method, params, **more)))
 
     def text(self, tool: str, arguments: Any = None) -> str:
-        """What a tool says.
-
-        Raises:
-            AssertionError: It fails.
-        """
+        """What a tool says."""
         return text_of(self.site.exchange(self.call(tool, arguments)))
 
     def ping(self) -> float:
@@ -275,12 +233,7 @@ def _headers(given: Mapping[str, str]) -> Dict[str, Optional[str]]:
 
 
 def wire(method: str, path: str, port: int, body: bytes = b"", **instead: Optional[str]) -> bytes:
-    """The bytes of a request.
-
-    Args:
-        method, path, port, body: Of it.
-        instead: Headers beside or instead of those that it needs, with "_" for "-"; None leaves one out.
-    """
+    """The bytes of a request."""
     headers: Dict[str, Optional[str]] = {"host": f"127.0.0.1:{port}"}
     if method == "POST":
         headers.update(content_type="application/json", accept="application/json, text/event-stream")
@@ -313,11 +266,7 @@ def _value(line: bytes) -> bytes:
 
 
 def last(response: Response) -> Dict[str, Any]:
-    """The answer in a response, which may have notifications before it.
-
-    Raises:
-        AssertionError: There is none.
-    """
+    """The answer in a response, which may have notifications before it."""
     found = [one for one in messages(response) if isinstance(one, dict) and "method" not in one]
     assert len(found) == 1, f"{len(found)} answers in a response of status {response.status}: {shown(response.body)}"
     answer: Dict[str, Any] = found[0]
@@ -325,11 +274,7 @@ def last(response: Response) -> Dict[str, Any]:
 
 
 def text_of(response: Response) -> str:
-    """What a tool says in its response.
-
-    Raises:
-        AssertionError: It says nothing, or fails.
-    """
+    """What a tool says in its response."""
     found = last(response)
     assert "result" in found and not found["result"].get("isError"), f"a call was answered by {shown(found)}"
     return str(found["result"]["content"][0]["text"])

@@ -346,14 +346,7 @@ def _stream(site: Site, session: Session) -> Visitor:
 
 
 class Old:
-    """A client of HTTP+SSE: a stream down, whose first event says where to post.
-
-    Args:
-        site: The server.
-
-    Raises:
-        Missing: It does not serve that.
-    """
+    """A client of HTTP+SSE: a stream down, whose first event says where to post."""
 
     def __init__(self, site: Site) -> None:
         self.site, self.visitor = site, site.visitor()

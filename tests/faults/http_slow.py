@@ -14,16 +14,11 @@ from .http_raw import Session, Site, Visitor, events
 from .raw import shown
 from .trial import Missing, Trial, case, on_site
 
-HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
-"""What a slow head begins with; it goes on for ever."""
+HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: "  # what a slow head begins with; it goes on for ever
 
 
 def make_room(descriptors: int) -> None:
-    """Have this process, and what it starts, open so many files.
-
-    Raises:
-        Missing: The system does not allow it.
-    """
+    """Have this process, and what it starts, open so many files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = descriptors + 200
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -38,16 +33,7 @@ PACE = 0.01
 
 
 class Slow:
-    """Connections of one kind.
-
-    Args:
-        name: Of the kind.
-        deadline: Seconds that they have.
-        begins: What each sends at once.
-        drips: What each sends again and again.
-        whole: Whether what it sends is a request: its response is waited for, so that the crowd grows no faster than
-            the server serves.
-    """
+    """Connections of one kind."""
 
     def __init__(self, name: str, deadline: float, begins: bytes, drips: bytes = b"", *, whole: bool = False) -> None:
         self.name, self.deadline, self.begins, self.drips, self.whole = name, deadline, begins, drips, whole
@@ -195,8 +181,7 @@ def idle_make_room(t: Trial, site: Site, ping: bytes) -> None:
         t.warn(f"idle connections make no room: {refused:g} of 5 are not served")
 
 
-SIZE, EVENTS = 10_000, 1_500
-"""15 MB of events: more than the buffers of the system between the two ends."""
+SIZE, EVENTS = 10_000, 1_500  # 15 MB of events: more than the buffers of the system between the two ends
 
 
 @case("C49")
@@ -227,8 +212,7 @@ def slow_readers(t: Trial) -> None:
     t.calm(site)
 
 
-NOTICES = 20_000
-"""More than the buffers of the system hold."""
+NOTICES = 20_000  # more than the buffers of the system hold
 
 
 def unread_notices(t: Trial, site: Site, session: Session) -> None:

@@ -9,24 +9,17 @@ from .http_bodies import CHUNKED, chunked, headless, payload_of
 from .http_raw import Session, Site
 from .trial import Trial, on_site
 
-MANY = 20
-"""After so many faults nothing that waits is tried any more."""
+MANY = 20  # after so many faults nothing that waits is tried any more
 
 _ANSWER = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9]) ")
 
 
 class Vector(NamedTuple):
-    """A request that must not be served.
+    """A request that must not be served."""
 
-    Args:
-        name: In words.
-        make: Its bytes, from a session.
-        grave: Whether two programs could read it in two ways; else serving it is merely lax.
-    """
-
-    name: str
-    make: Callable[[Session], bytes]
-    grave: bool = True
+    name: str  # in words
+    make: Callable[[Session], bytes]  # its bytes, from a session
+    grave: bool = True  # whether two programs could read it in two ways; else serving it is merely lax
 
 
 def _length(*values: str) -> Callable[[Session], bytes]:

@@ -14,13 +14,7 @@ _STATUS = re.compile(r"HTTP/1\.[01] ([1-5][0-9][0-9])(?: .*)?")
 
 
 class Visitor(Peer):
-    """One connection; each wait is bounded as a whole.
-
-    Args:
-        port: Of this machine.
-        patience: Seconds for each thing that is waited for.
-        taking: Bytes that its end of the connection buffers; None leaves that to the system.
-    """
+    """One connection; each wait is bounded as a whole."""
 
     def __init__(self, port: int, patience: float, *, taking: Optional[int] = None) -> None:
         self.patience = patience
@@ -52,11 +46,7 @@ class Visitor(Peer):
         return taken
 
     def send(self, data: bytes) -> "Visitor":
-        """Send all of this.
-
-        Raises:
-            AssertionError: The server closed, or does not take it.
-        """
+        """Send all of this."""
         assert self.push(data) == len(data), "the server does not take a request"
         return self
 
@@ -118,11 +108,7 @@ class Visitor(Peer):
             yield piece
 
     def closes(self, seconds: Optional[float] = None) -> bytes:
-        """What comes until the server closes.
-
-        Raises:
-            AssertionError: It does not, within this time.
-        """
+        """What comes until the server closes."""
         self.wait(seconds)
         return self.rest()
 

@@ -18,8 +18,7 @@ from .raw import Server, shown
 from .trial import Trial, case
 
 BATCH = 500
-SHOWN = 5
-"""How many mutants that were answered wrongly are looked for and printed."""
+SHOWN = 5  # how many mutants that were answered wrongly are looked for and printed
 
 Key = Tuple[str, str]
 """What came for a mutant: its id as JSON, or "" for none; and "result", "error", or with no id the error's code."""
@@ -240,14 +239,7 @@ def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Ver
 
 
 def exchange(server: Server, lines: List[bytes], fence: str, patience: float) -> Verdict:
-    """Send lines and a ping, and judge what comes. What a handler answers may come after the ping's answer.
-
-    Args:
-        patience: Seconds that an answer that somebody waits for may take.
-
-    Raises:
-        AssertionError: Something was said that is no message, or the ping was not answered.
-    """
+    """Send lines and a ping, and judge what comes. What a handler answers may come after the ping's answer."""
     wants = [expected(line) for line in lines]
     method, params = ("server/discover", modern()) if server.revision == MODERN else ("ping", None)
     server.send(b"".join(line + b"\n" for line in lines) + encode(request(fence, method, params)))

@@ -32,14 +32,7 @@ def signs(log: str) -> List[str]:
 
 
 class Server(RawServer):
-    """A server command, started.
-
-    Args:
-        command: The command.
-        revision: As for `RawServer`.
-        patience: Seconds after which a wait is a hang.
-        others: `stdin`, `stdout`, `stderr`, `env` as for `RawServer`.
-    """
+    """A server command, started."""
 
     def __init__(self, command: Sequence[str], revision: Optional[str], patience: float, **others: Any) -> None:
         self.patience = patience
@@ -91,11 +84,7 @@ class Server(RawServer):
         return found
 
     def alive(self, bound: float = 1.0) -> float:
-        """Show that it still works; seconds that took.
-
-        Raises:
-            AssertionError: It does not, or took longer than `bound` seconds.
-        """
+        """Show that it still works; seconds that took."""
         took = self.ping(max(self.patience, bound))
         if "echo" in self.tools:
             begun = time.monotonic()

@@ -21,8 +21,7 @@ PATIENT = Options(seed=36, patience=30.0, slack=10.0, mutations=16)
 HASTY = PATIENT._replace(patience=1.2, slack=0.9)
 """For faults that show in a wait: the others must not fail because the machine is busy."""
 
-SLUGGISH = HASTY._replace(slack=0.15)
-"""For one that is a little too slow, and always."""
+SLUGGISH = HASTY._replace(slack=0.15)  # for one that is a little too slow, and always
 
 WAITED_FOR = {
     "hangs", "slow", "forgets", "stays", "stubborn", "waits", "dies", "abandons", "endless", "credulous", "agrees",
@@ -97,8 +96,7 @@ ADAPTERS: Tuple[Tuple[str, str, str, str], ...] = (
 AGREEING = our_http(sys.executable, "-E", "-S", str(HERE / "bad_proxy.py"))
 """Our server, behind a proxy that makes a success of each refusal."""
 
-REFUSALS = ("C39", "C41", "C42", "C43", "C44", "C51", "C53", "C54")
-"""Rows over HTTP in which a refusal is right."""
+REFUSALS = ("C39", "C41", "C42", "C43", "C44", "C51", "C53", "C54")  # rows over HTTP in which a refusal is right
 
 LIED_TO = sorted({row.id for row in ROWS.values() if row.role == CLIENT} - {"K12", "K17", "K20", "K21", "K22"})
 """Rows that a client fails which says that all went well, and does nothing; the others would take long to see it."""

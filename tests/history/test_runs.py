@@ -71,12 +71,11 @@ def _doubled(send: Callable[..., bool]) -> Callable[..., bool]:
     return lambda wire, way, data: send(wire, way, data * 2 if b"tools/call" in data else data)
 
 
-PLANTED = {
+PLANTED = {  # what the line does without a word in the record, and the rule that sees it
     "has its own payload": _swapped,
     "what was delivered is not lost": _lost,
     "each copy is answered once": _doubled,
 }
-"""What the line does without a word in the record, and the rule that sees it."""
 
 
 @pytest.mark.parametrize("rule", PLANTED)

@@ -8,8 +8,7 @@ from http.client import HTTPConnection, HTTPResponse
 from typing import Any, Iterable, Iterator, NamedTuple, Union
 from urllib.parse import urlsplit
 
-BODY_BYTES = 100_000
-"""The longest body that the site takes."""
+BODY_BYTES = 100_000  # the longest body that the site takes
 
 SECONDS = 60.0
 KINDS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

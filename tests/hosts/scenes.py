@@ -26,11 +26,7 @@ ONE = Host("gunicorn", gunicorn())
 
 
 def until_true(condition: Callable[[], object]) -> None:
-    """Wait for something.
-
-    Raises:
-        AssertionError: It did not come to be.
-    """
+    """Wait for something."""
     until = time.monotonic() + SECONDS
     while not condition():
         if time.monotonic() > until:
@@ -39,11 +35,7 @@ def until_true(condition: Callable[[], object]) -> None:
 
 
 def error_of(call: Callable[[], object]) -> minimcp.McpError:
-    """What a call raises.
-
-    Raises:
-        AssertionError: Nothing.
-    """
+    """What a call raises."""
     try:
         got = call()
     except minimcp.McpError as error:
@@ -98,11 +90,7 @@ def children(process: int) -> list[int]:
 
 
 def connected(visit: Visit) -> list[minimcp.Client]:
-    """Clients with a token each, served by two processes.
-
-    Raises:
-        AssertionError: All of very many are served by one.
-    """
+    """Clients with a token each, served by two processes."""
     clients: list[minimcp.Client] = []
     while len(clients) < 6 or len(set(map(home, clients))) < 2:
         clients.append(visit.connect(auth=f"token-{len(clients)}"))

@@ -11,8 +11,7 @@ R1, R2, R3, R4, R5 = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "20
 UNICODE = "Grüße, 世界 \U0001f600 \u2028 \x7f end"
 ROOTS = ["file:///interop/one", "file:///interop/tw%C3%B6"]
 PARALLEL = 20
-SECONDS = 15.0
-"""How long one call may take."""
+SECONDS = 15.0  # how long one call may take
 
 
 class Host:
@@ -60,11 +59,7 @@ class Host:
             self._changed.notify_all()
 
     def wait_heard(self, enough: Callable[[list[Any]], Any]) -> list[Any]:
-        """Return what was told as soon as it is enough.
-
-        Raises:
-            AssertionError: It was not enough in time.
-        """
+        """Return what was told as soon as it is enough."""
         with self._changed:
             if not self._changed.wait_for(lambda: enough(self.heard), SECONDS):
                 raise AssertionError(f"heard only {self.heard!r:.300}")

@@ -99,8 +99,7 @@ finally:
     manager.shutdown_kernel(now=True)
 """
 
-PROGRAMS = {"web.py": FLASK, "tasks.py": CELERY, "notebook": JUPYTER}
-"""A block of README.rst, and what runs it."""
+PROGRAMS = {"web.py": FLASK, "tasks.py": CELERY, "notebook": JUPYTER}  # a block of README.rst, and what runs it
 
 
 def write_blocks(folder: Path) -> None:

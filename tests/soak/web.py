@@ -19,8 +19,7 @@ WAYS = {"alone": "auto", "session": "handshake", "older": "handshake"}
 
 INFO = {"name": "soak", "version": "1"}
 
-STEPS = 50
-"""Of a call that somebody leaves in the middle: it takes about 0.1 s."""
+STEPS = 50  # of a call that somebody leaves in the middle: it takes about 0.1 s
 
 
 class WebServer:

@@ -21,8 +21,7 @@ from .web import WAYS, WebServer
 
 SERVER = minimcp.StdioServer(COMMAND, cwd=ROOT)
 
-SHORT = 0.01
-"""Seconds that calls get which shall run out of time."""
+SHORT = 0.01  # seconds that calls get which shall run out of time
 
 
 def _elicit(request: Any) -> Dict[str, str]:
@@ -42,11 +41,7 @@ def _session(client: Client) -> Any:
 
 
 class Work:
-    """Clients that live as long as this, and what is done with them. Thread-safe.
-
-    Args:
-        seed: Decides what each thread does.
-    """
+    """Clients that live as long as this, and what is done with them. Thread-safe."""
 
     def __init__(self, seed: int) -> None:
         self.done: "Counter[str]" = Counter()
@@ -56,8 +51,7 @@ class Work:
         self._server, self._web = make(), WebServer()
         self._web_rest = descriptors_of(self._web.pid)
         self._restarting = threading.Lock()  # one at a time kills it and calls it
-        self._heard: Dict[str, threading.Event] = {}
-        """By URI: somebody waits to hear of it."""
+        self._heard: Dict[str, threading.Event] = {}  # by URI: somebody waits to hear of it
         options: Dict[str, Any] = {"elicit": _elicit, "on_resource_updated": self._hear, "timeout": WAIT}
         self._child = minimcp.connect(SERVER, stderr=lambda line: None, **options)
         self.doomed = minimcp.connect(SERVER, stderr=lambda line: None, restart=True, **options)

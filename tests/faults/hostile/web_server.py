@@ -19,14 +19,7 @@ def one_gigabyte() -> bytes:
 
 
 class Hostile(Peer):
-    """One server, from its making until `dispose`.
-
-    Args:
-        said: What it does by method or verb, where it is not what the name of the tool says.
-        handshake: Which era it speaks.
-        session: The id of the session that it opens; None opens none.
-        tls: How it proves who it is; None speaks without TLS.
-    """
+    """One server, from its making until `dispose`."""
 
     def __init__(
         self,

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 Tool = Callable[["Hostile", Heard, Wire], Any]
 
 MEGABYTE = 1 << 20
-TICK = 0.02
-"""Seconds between two bytes of what drips."""
+TICK = 0.02  # seconds between two bytes of what drips
 
 JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 EVENT_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -259,8 +258,7 @@ def status(number: int, body: bytes = b"", kind: Any = "text/html", **headers: s
     return lambda web, heard, wire: wire.whole(number, body, kind, **headers)
 
 
-PAGE = b"<html><h1>Sorry</h1>" + b"~" * 100_000
-"""Far more than anybody wants to see in a message."""
+PAGE = b"<html><h1>Sorry</h1>" + b"~" * 100_000  # far more than anybody wants to see in a message
 
 SHAPES = {
     "error-not-object": '{"jsonrpc":"2.0","id":ID,"error":"boom"}',

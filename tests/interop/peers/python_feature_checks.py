@@ -14,8 +14,7 @@ from python_host import ROOTS, dump, refused, types
 TEXT = "alle: å"
 URL = "https://example.com/open?a=1"
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-SEAL = 20
-"""Where in a state of our server its signature stands."""
+SEAL = 20  # where in a state of our server its signature stands
 
 CHANGES = {f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
 UPDATED = "notifications/resources/updated"
@@ -325,13 +324,12 @@ async def check_rounds_by_hand(peer: Peer) -> None:
 
 HANDSHAKE, MODERN = ("2024-11-05", "2025-11-25"), ("2026-07-28", "2026-07-28")
 FORMS, URLS = ("2025-06-18", "2026-07-28"), ("2025-11-25", "2026-07-28")
-SPANS = {
+SPANS = {  # the first revision and the last one of checks that not every revision has something for
     **dict.fromkeys(("list changes", "subscriptions"), HANDSHAKE),
     **dict.fromkeys(("cache", "listen", "rounds by hand"), MODERN),
     **dict.fromkeys(("form", "form wrong", "many", "twice", "asking prompt", "choices", "asking resource"), FORMS),
     **dict.fromkeys(("url", "url error", "sampling tools"), URLS),
 }
-"""The first revision and the last one of checks that not every revision has something for."""
 
 FEATURES = {name: (each, SPANS.get(name, ("2024-11-05", "2026-07-28"))) for name, each in checks_of(globals()).items()}
 """The checks in order, in which the cache comes before changes: the SDK may throw kept lists away after those."""
