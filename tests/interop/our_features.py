@@ -104,7 +104,12 @@ def add_resources(server: Server, pixel: bytes) -> None:
 def add_prompts(server: Server, pixel: bytes) -> None:
     @server.prompt(complete={"name": names, "tone": TONES})
     def greet(name: str, tone: str = "plain") -> str:
-        """Greet somebody."""
+        """Greet somebody.
+
+        Args:
+            name: Who.
+            tone: How it sounds.
+        """
         return f"Greet {name} in a {tone} tone"
 
     @server.prompt

@@ -7,8 +7,8 @@ import threading
 from functools import lru_cache
 from typing import Any, Dict, List, Optional
 
-from ...support import WAIT
-from ...web import Heard, Peer, Say, Wire
+from ..support import WAIT
+from ..web import Heard, Peer, Say, Wire
 from . import web_tools
 
 

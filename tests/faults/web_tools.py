@@ -12,7 +12,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 
-from ...web import Heard, Wire
+from ..web import Heard, Wire
 
 if TYPE_CHECKING:
     from .web_server import Hostile
