@@ -38,7 +38,6 @@ class Recorder:
         self.found: Dict[Tuple[str, str], None] = {}
 
     def install(self) -> None:
-        """Begin with this thread and those to come."""
         threading.setprofile(self._note)
         sys.setprofile(self._note)
 
@@ -55,7 +54,6 @@ class Recorder:
             self.found["generated", name] = None
 
     def walk(self) -> List[str]:
-        """The functions in the order in which they were first crossed."""
         return [f"{file}:{name.rpartition(':')[0] or name}" for file, name in list(self.found)]
 
 
@@ -83,7 +81,6 @@ def measured_server(recorder: Recorder) -> Server:
 
 
 def request(number: int, method: str, params: Dict[str, Any], era: str) -> Dict[str, Any]:
-    """A request as a client of this era sends it."""
     if era == "2026-07-28":
         params = {**params, "_meta": META}
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}

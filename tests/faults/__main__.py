@@ -40,7 +40,6 @@ OUR_ADAPTER = (sys.executable, str(TESTS / "faults" / "ours" / "adapter.py"))
 
 
 def our_name() -> str:
-    """The name and version of what is tried when nothing is named; read, not imported."""
     text = (TESTS.parent / "minimcp" / "__init__.py").read_text("utf-8")
     found = re.search(r'^__version__ = "(.+)"', text, re.M)
     return f"minimcp {found[1] if found else ''}".strip()
@@ -99,7 +98,6 @@ BEGINS, ENDS = ".. faults table begins", ".. faults table ends"
 
 
 def section(name: str, outcomes: Sequence[Outcome], options: argparse.Namespace) -> str:
-    """All that stands between the marks of the README."""
     how = f"seed {options.seed}, {options.mutations:,} mutants, bounds in seconds times {options.slack:g}"
     begin = f"* {name}, {time.strftime('%Y-%m-%d')}, Python {platform.python_version()}: {counted(outcomes)}"
     return f"{begin}\n  ({how}).\n\n{table(name, outcomes)}"

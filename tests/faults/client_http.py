@@ -22,7 +22,6 @@ LIMIT = 64 * 1024 * 1024  # bytes of the longest message that a client takes
 
 
 def hostile(t: Trial, **how: Any) -> Hostile:
-    """A server for this case; arguments as `Hostile`."""
     web: Hostile = t.keep(Hostile(**how))
     return web
 
@@ -264,9 +263,6 @@ def cut(t: Trial) -> None:
     t.note("slowest", slow["slowest"], "s")
 
 
-# ------------------------------------------------------------ coming back (K17)
-
-
 def cut_after(id: str, retry: int = 1) -> Any:
     """The stream of a call that ends after an event with an id."""
 
@@ -363,7 +359,6 @@ class Sessions:
             Hostile.tool(self.web, heard, wire)
 
     def restart(self) -> None:
-        """As a process that ends and starts again on the same port."""
         self.alive.append("another process")
         self.web.drop_all()
 
@@ -470,9 +465,6 @@ def downgrade(t: Trial) -> None:
     t.expect(plain.heard == [], f"a redirect from https to http was followed: {plain.heard[:3]}")
 
 
-# ------------------------------------------------------------ what wants too much (K14)
-
-
 @case("K14")
 def greedy(t: Trial) -> None:
     other = hostile(t)
@@ -524,9 +516,6 @@ def retries(t: Trial, client: Client) -> None:
         t.below("retry: 1000000000 resumed after", reply.seconds, 65)
 
 
-# ------------------------------------------------------------ what is no answer (K15)
-
-
 @case("K15")
 def odd(t: Trial) -> None:
     slow: Dict[str, float] = {}
@@ -539,9 +528,6 @@ def odd(t: Trial) -> None:
             t.expect(reply.message.count("~") <= 200, f"{tool}: {len(reply.message)} characters of error")
         client.alive()
     t.note("slowest", slow["slowest"], "s")
-
-
-# ------------------------------------------------------------ HTTP+SSE (K18)
 
 
 class Legacy:
@@ -596,8 +582,6 @@ def endpoints(t: Trial) -> None:
         t.expect(posted == [], f"{endpoint[:40]!r}: posted to {posted[:2]}")
     t.expect(other.heard == [], f"messages went to another origin: {other.heard[:3]}")
 
-
-# ------------------------------------------------------------ session ids (K19)
 
 BAD_IDS = (
     "a b", " ", "a\tb", "a\x01b", "a\x7f", "a\x00b", "\xe4", "\xff", "", "a\r\n b", "x" * 60_000, "a\x85b",

@@ -25,7 +25,6 @@ MEGABYTE = 1 << 20
 
 
 def clients(t: Trial, **script: Any) -> Iterator[Client]:
-    """A client of a server of each era."""
     for era in ERAS:
         yield t.client().opened(**era, **script)
 
@@ -344,7 +343,6 @@ HERE = Path(__file__).resolve().parent
 
 
 def pair(t: Trial, env: Optional[Dict[str, str]] = None) -> Client:
-    """The client adapter, connected to the server under trial."""
     if "echo" not in t.subject.tools:
         raise Missing("no tool echo")
     return t.client(env=env).opened(command=t.subject.server)
@@ -498,7 +496,6 @@ def at_the_timeout(t: Trial) -> None:
 
 @case("C70")
 def hostile_scheduling(t: Trial) -> None:
-    """For Python subjects; others run as ever."""
     path = os.pathsep.join(filter(None, (str(HERE / "hostile"), os.environ.get("PYTHONPATH"))))
     hostile: Dict[str, Any] = {"FAULTS_SWITCH_INTERVAL": "1e-6", "PYTHONPATH": path}
     crowd(t, pair(t, hostile), t.count(1_024, 32_000))

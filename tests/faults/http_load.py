@@ -244,13 +244,11 @@ def unread_notices(t: Trial, site: Site, session: Session) -> None:
 
 
 def pouring(site: Site, session: Session) -> Visitor:
-    """A connection with a small buffer, on which a call sends many events."""
     visitor = site.visitor(taking=32768)
     return visitor.send(pour(session, EVENTS))
 
 
 def pour(session: Session, count: int) -> bytes:
-    """A call that sends so many events."""
     level = {"io.modelcontextprotocol/logLevel": "debug"}
     return session.call("pour", {"events": count, "size": SIZE}, _meta=level)
 
@@ -395,8 +393,6 @@ def second_is_refused(t: Trial, session: Session, first: Visitor) -> None:
     t.expect(not first.has_closed(), "a second stream of a session ended the first")
 
 
-# ------------------------------------------------------------ C50
-
 TRACES = ("Traceback (most recent", 'File "')
 
 
@@ -440,9 +436,6 @@ def told(t: Trial, response: Response, what: str) -> None:
 
 
 CODES = (0, -signal.SIGTERM, -signal.SIGINT, 130, 143)
-
-
-# ------------------------------------------------------------ the end
 
 
 def ends(t: Trial, site: Site, what: str, bound: float, *, number: int = signal.SIGTERM, quiet: bool = True) -> None:
@@ -536,11 +529,7 @@ def _told_in_flight(t: Trial, seconds: int, bound: float, twice: bool) -> None:
             t.expect(text_of(visitor.answer()) == "slept", "a call of 1 s was not answered before the end")
 
 
-# ------------------------------------------------------------ many clients
-
-
 def at(part: float, values: List[float]) -> float:
-    """The value that this part of them does not exceed."""
     return sorted(values)[max(0, int(len(values) * part + 0.999999) - 1)]
 
 
@@ -667,9 +656,6 @@ def _burst(t: Trial, site: Site) -> None:
     t.expect(ready >= BACKLOG, f"of {BACKLOG} connections at once {ready} found room in the backlog")
     for sock in held:
         sock.close()
-
-
-# ------------------------------------------------------------ the log
 
 
 def hostile(site: Site, session: Session, dice: random.Random) -> List[bytes]:

@@ -55,7 +55,6 @@ class Visitor(Peer):
         return taken
 
     def send(self, data: bytes) -> "Visitor":
-        """Send all of this."""
         assert self.push(data) == len(data), "the server does not take a request"
         return self
 
@@ -117,7 +116,6 @@ class Visitor(Peer):
             yield piece
 
     def closes(self, seconds: Optional[float] = None) -> bytes:
-        """What comes until the server closes."""
         self.wait(seconds)
         return self.rest()
 
@@ -137,7 +135,6 @@ class Visitor(Peer):
 
     @property
     def came(self) -> bytes:
-        """What has come and was not looked at."""
         return self._rest
 
 
@@ -218,7 +215,6 @@ class Site(Server):
         return True
 
     def stderr(self) -> str:
-        """What it has written to stdout and stderr."""
         return os.pread(self._output.fileno(), 1 << 26, 0).decode("utf-8", "replace")
 
     def dispose(self) -> None:
@@ -241,7 +237,6 @@ class Site(Server):
     # Speaking to it.
 
     def visitor(self, patience: Optional[float] = None, **others: Any) -> "Visitor":
-        """A new connection; `others` as for `Visitor`."""
         return Visitor(self.port, self.patience if patience is None else patience, **others)
 
     def wire(self, method: str, body: bytes = b"", path: Optional[str] = None, **instead: Optional[str]) -> bytes:
@@ -254,7 +249,6 @@ class Site(Server):
             return visitor.answer(method)
 
     def session(self, revision: Optional[str] = None) -> "Session":
-        """Speak a revision, the newest that the server speaks if none is named; with a handshake where it has one."""
         return Session(self, revision or max(self.revisions))
 
     def probe(self) -> float:
@@ -323,18 +317,15 @@ class Session:
         return self.post(request(id, method, modern(params)), **{**mirrored, **instead})
 
     def call(self, tool: str, arguments: Any = None, *, id: Any = ABSENT, **params: Any) -> bytes:
-        """A call of a tool as a POST; `params` beside its name and arguments."""
         return self.request("tools/call", {"name": tool, "arguments": arguments or {}, **params}, id)
 
     def listen(self, **instead: Optional[str]) -> bytes:
         return self.site.wire("GET", accept="text/event-stream", **{**_headers(self.headers), **instead})
 
     def ask(self, method: str, params: Any = None, **more: Any) -> Dict[str, Any]:
-        """The answer to a request, on a connection of its own."""
         return last(self.site.exchange(self.request(method, params, **more)))
 
     def text(self, tool: str, arguments: Any = None) -> str:
-        """What a tool says."""
         return text_of(self.site.exchange(self.call(tool, arguments)))
 
     def ping(self) -> float:
@@ -345,7 +336,6 @@ class Session:
         return time.monotonic() - begun
 
     def end(self) -> None:
-        """DELETE the session, if there is one."""
         if "mcp-session-id" in self.headers:
             self.site.exchange(self.site.wire("DELETE", **_headers(self.headers)), "DELETE")
 
@@ -396,7 +386,6 @@ def last(response: Response) -> Dict[str, Any]:
 
 
 def text_of(response: Response) -> str:
-    """What a tool says in its response."""
     found = last(response)
     assert "result" in found and not found["result"].get("isError"), f"a call was answered by {shown(found)}"
     return str(found["result"]["content"][0]["text"])

@@ -16,7 +16,6 @@ from .trial import CASES, Missing, Trial, on_site
 
 MB = 1 << 20
 
-# ------------------------------------------------------------ C39: the lines of C01 to C10, as bodies
 
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
 """What a server may say first of a request that stands alone: headers and the envelope come before the rest."""
@@ -100,8 +99,6 @@ def bodies(t: Trial, site: Site) -> None:
 assert server_lines  # its cases are run above
 
 
-# ------------------------------------------------------------ C40: size
-
 SIZE, CHUNKS = 50_000_000, 1_000_000
 
 
@@ -125,7 +122,6 @@ def payload_of(session: Session) -> bytes:
 
 
 def chunked(body: bytes, size: int) -> bytes:
-    """A body in chunks of this size."""
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
@@ -251,7 +247,6 @@ def media_types(t: Trial, site: Site) -> None:
 
 
 def unsupported(t: Trial, response: Response, what: str) -> None:
-    """It is refused, and rightly with status 415."""
     t.expect(400 <= response.status < 500, f"{what}: status {response.status}")
     if response.status != 415 and 400 <= response.status < 500:
         t.warn(f"{what}: status {response.status}")
@@ -461,7 +456,6 @@ def _chunks(body: Callable[[bytes], bytes]) -> Callable[[Session], bytes]:
 
 
 def _sized(pattern: bytes, end: bytes = b"\r\n") -> Callable[[Session], bytes]:
-    """One chunk whose size is written so; H becomes the true one."""
     return _chunks(lambda true: pattern.replace(b"H", b"%x" % len(true)) + end + true + b"\r\n0\r\n\r\n")
 
 

@@ -39,7 +39,6 @@ def hasty(t: Trial, **terms: float) -> Site:
 
 
 def served(response: Response) -> bool:
-    """Whether a response has a result in it."""
     return any(isinstance(one, dict) and "result" in one for one in messages(response))
 
 
@@ -63,7 +62,6 @@ def refused(t: Trial, response: Response, name: str, *statuses: int) -> None:
 
 
 def life(session: Session) -> str:
-    """The method of a sign of life."""
     return "server/discover" if session.revision == MODERN else "ping"
 
 
@@ -78,9 +76,6 @@ def paths(t: Trial, site: Site) -> None:
             found = site.exchange(session.request(life(session), path=path))
             if not served(found):
                 (t.fail if path == site.path else t.warn)(f"{path} got status {found.status}")
-
-
-# ------------------------------------------------------------ ids of sessions
 
 
 def keeping(t: Trial, site: Site) -> Session:
@@ -180,11 +175,7 @@ def _together(t: Trial, site: Site, sessions: List[Session]) -> float:
     return slowest[0]
 
 
-# ------------------------------------------------------------ headers that repeat the body
-
-
 def encoded(text: str) -> str:
-    """A value in the form for what is no plain ASCII."""
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
@@ -226,11 +217,7 @@ def mirrored(t: Trial, site: Site) -> None:
     t.note("a name where none belongs: status", listing.status, "")
 
 
-# ------------------------------------------------------------ how many, how large, how long
-
-
 def opened(visitor: Visitor, site: Site, revision: str) -> "tuple[int, str]":
-    """The status of an initialize, and the id that it gives."""
     data = site.wire("POST", _line(request(1, "initialize", hello(revision))))
     response = visitor.send(data).answer()
     return response.status, response.headers.get("mcp-session-id", "")
@@ -344,9 +331,6 @@ def _stream(site: Site, session: Session) -> Visitor:
     return visitor
 
 
-# ------------------------------------------------------------ HTTP+SSE
-
-
 class Old:
     """A client of HTTP+SSE: a stream down, whose first event says where to post."""
 
@@ -374,7 +358,6 @@ class Old:
         return self.site.exchange(data).status
 
     def said(self) -> List[Any]:
-        """All messages that have come, with the endpoint taken away."""
         return list(events(self._came.partition(b"\n\n")[2]))
 
     def answer(self, id: Any) -> Any:
@@ -506,9 +489,6 @@ def _forge(t: Trial, site: Site, session: Session) -> None:
         t.expect(response.status < 500, f"a forged word got status {response.status}")
 
 
-# ------------------------------------------------------------ coming back
-
-
 class Event(NamedTuple):
     id: str
     message: Any
@@ -527,7 +507,6 @@ def parsed(body: bytes) -> List[Event]:
 
 
 def counting(session: Session, steps: int) -> bytes:
-    """A call that reports so many steps."""
     return session.call("count", {"n": steps}, id="counted", _meta={"progressToken": "p"})
 
 
@@ -548,7 +527,6 @@ def until(visitor: Visitor, wanted: int) -> List[Event]:
 
 
 def resume(session: Session, id: str) -> bytes:
-    """The GET of a client that has seen events up to this one."""
     return session.listen(last_event_id=id)
 
 
@@ -641,9 +619,6 @@ def _bounded(t: Trial, site: Site, session: Session) -> None:
     refused(t, glance(site, resume(session, first), "GET"), "an event that was forgotten", 400, 404)
 
 
-# ------------------------------------------------------------ what stands in between
-
-
 @case("C63")
 def proxies(t: Trial) -> None:
     site = hasty(t, keepalive=0.3) if t.subject.tunable else t.site()
@@ -694,7 +669,6 @@ def _through(t: Trial, site: Site, proxy: ToyProxy, text: str) -> None:
 
 
 def _plain(response: Response) -> Response:
-    """With what a proxy has compressed read."""
     if response.headers.get("content-encoding") != "gzip":
         return response
     return response._replace(body=gzip.decompress(response.body))

@@ -165,12 +165,10 @@ def expected(line: bytes) -> Expected:
 
 
 def _half(id: str) -> bool:
-    """Whether an id, written as JSON, has half of a surrogate pair in it."""
     return any("\ud800" <= one <= "\udfff" for one in json.loads(id))
 
 
 def _refused_under(message: Dict[str, Any]) -> FrozenSet[Key]:
-    """The refusals under any id that a message has."""
     ids = [message.get("id"), *message.get("\0doubled", ())]
     return frozenset((key(id), "error") for id in ids if id is not None)
 
@@ -273,7 +271,6 @@ class Hunt:
         self.open: Set[Key] = set()
 
     def batch(self, numbers: range) -> None:
-        """Send the mutants of these numbers, and judge them as one."""
         why = self._try(self._lines(numbers))
         if why is not None:
             self._narrow(numbers, why)

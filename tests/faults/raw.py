@@ -27,7 +27,6 @@ def shown(data: Any, limit: int = 60) -> str:
 
 
 def signs(log: str) -> List[str]:
-    """What in a server's stderr says that a thread or the interpreter died."""
     return [sign for sign in BAD_SIGNS if sign in log]
 
 
@@ -43,7 +42,6 @@ class Server(RawServer):
         return super().send(data, reading=reading, wait=self.patience if wait is None else wait)
 
     def message(self, wait: Optional[float] = None) -> Any:
-        """The next message: strict JSON, an object or an array, and no more than that."""
         found = decode(self.line(self.patience if wait is None else wait))
         assert isinstance(found, (dict, list)), f"stdout carried what is no message: {shown(found)}"
         return found

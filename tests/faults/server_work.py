@@ -27,7 +27,6 @@ PRINTED = ("print", "os.write", "child", "system")
 
 @each_era("C23", "prints")
 def prints(t: Trial, server: Server) -> None:
-    """A line that is no message fails by itself, wherever it is read."""
     for kind in PRINTED:
         reply = server.ask("tools/call", {"name": "prints", "arguments": {"kind": kind}})
         t.expect("result" in reply, f"a tool that writes by {kind}: {shown(reply)}")
@@ -314,7 +313,6 @@ NOISE = ("Traceback", "Exception ignored")
 
 
 def calm(t: Trial, server: Server, what: str) -> None:
-    """Nothing on stderr says that the end was an accident."""
     for sign in NOISE:
         if sign in server.stderr():
             t.warn(f"{what}: {sign} on stderr")
@@ -543,7 +541,6 @@ def starved(t: Trial) -> None:
 
 
 def _limit(server: Server, what: int, soft: int) -> int:
-    """Set one of a server's limits, the soft one, which may be raised again; what it was before."""
     before, hard = resource.prlimit(server.process.pid, what)
     resource.prlimit(server.process.pid, what, (soft, hard))
     return before

@@ -98,13 +98,11 @@ class Trial:
         self.metrics[what] = (round(value, 3), unit)
 
     def count(self, usual: int, full: int) -> int:
-        """How many of something: the usual number or the catalogue's."""
         found = full if self.options.full else usual
         self.note("tried", found, "")
         return found
 
     def at_once(self, *works: Callable[[], None]) -> None:
-        """Do these beside one another: it is all waiting."""
         with ThreadPoolExecutor(len(works)) as pool:
             for found in [pool.submit(work) for work in works]:
                 found.result()
@@ -168,7 +166,6 @@ class Trial:
         self.expect(worst <= 5 * bound * self.options.slack, f"{what}: {worst:.2f} s once")
 
     def calm(self, site: Site) -> None:
-        """No traceback in its log, and no thread died."""
         log = site.stderr()
         self.expect("Traceback" not in log, f"a traceback in the log: {log.rpartition('Traceback')[2][-200:]!r}")
 
@@ -181,7 +178,6 @@ class Trial:
         return client
 
     def keep(self, started: Any) -> Any:
-        """Have something else ended with the case: it has `stderr()` and `dispose()`."""
         self._started.append(started)
         return started
 
@@ -335,7 +331,6 @@ def start_http(
     env: Optional[Dict[str, str]] = None,
     port: int = 0,
 ) -> Site:
-    """Start the HTTP server of a subject."""
     site = Site(subject.http, options.patience, terms, told=told, env=env, port=port)
     site.revisions, site.tools = subject.http_revisions, subject.http_tools
     return site

@@ -14,7 +14,6 @@ from . import web_tools
 
 @lru_cache(maxsize=None)
 def one_gigabyte() -> bytes:
-    """It is the same for each case."""
     return web_tools.bomb(1024)
 
 

@@ -30,16 +30,12 @@ OPEN = '{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","content":[' 
 """The beginning of an answer; ID becomes the request's."""
 
 
-# ------------------------------------------------------------ what is said rightly
-
-
 def arguments(heard: Heard) -> Dict[str, Any]:
     found: Dict[str, Any] = heard.message["params"].get("arguments") or {}
     return found
 
 
 def answer(heard: Heard, text: str = "", id: Any = ..., **more: Any) -> bytes:
-    """The answer with this text, or what the caller asked for."""
     content = [{"type": "text", "text": text or arguments(heard).get("text", "well")}]
     result = {"resultType": "complete", "content": content, **more}
     return json.dumps({"jsonrpc": "2.0", "id": heard.message["id"] if id is ... else id, "result": result}).encode()
@@ -65,7 +61,6 @@ def echo(web: Hostile, heard: Heard, wire: Wire) -> None:
 
 
 def raw(text: str) -> Tool:
-    """Answer by this alone; ID in it becomes the request's id."""
     return lambda web, heard, wire: say(heard, wire, text.replace("ID", json.dumps(heard.message["id"])).encode())
 
 
@@ -76,9 +71,6 @@ def first(data: bytes) -> Tool:
         say(heard, wire, data.replace(b"ID", json.dumps(heard.message["id"]).encode()), answer(heard))
 
     return tool
-
-
-# ------------------------------------------------------------ ids (K03)
 
 
 def strange(id: Any) -> Tuple[Any, ...]:
@@ -101,7 +93,6 @@ def odd_id(web: Hostile, heard: Heard, wire: Wire) -> None:
 
 
 def one_other_id(web: Hostile, heard: Heard, wire: Wire) -> None:
-    """Nothing but the answer to somebody else."""
     say(heard, wire, answer(heard, "not yours", heard.message["id"] + 1000))
 
 
@@ -114,9 +105,6 @@ def swapped(web: Hostile, heard: Heard, wire: Wire) -> None:
     ids = web.meet(heard)
     other = next((id for id in ids if id != heard.message["id"]), None)
     say(heard, wire, answer(heard, "not yours", other), answer(heard, "yours"))
-
-
-# ------------------------------------------------------------ much (K05, K06, K08, K12)
 
 
 def flood(web: Hostile, heard: Heard, wire: Wire) -> None:
@@ -188,9 +176,6 @@ def exploding(status: int, kind: str) -> Tool:
     return tool
 
 
-# ------------------------------------------------------------ slow and cut (K11, K16)
-
-
 def drip(head: bytes, byte: bytes = b" ") -> Tool:
     """A byte now and then, for ever."""
 
@@ -249,9 +234,6 @@ def cut_stream(how: str) -> Tool:
         wire.cut()
 
     return tool
-
-
-# ------------------------------------------------------------ other statuses (K13 to K15)
 
 
 def status(number: int, body: bytes = b"", kind: Any = "text/html", **headers: str) -> Tool:

@@ -46,7 +46,6 @@ class Story:
         self.calls = [event.call for event in events if event.kind == "begin"]
 
     def all(self, call: str, kind: str, what: str = "") -> List[Tuple[int, Event]]:
-        """The events of a call of one kind, with their places."""
         return [(n, event) for n, event in self.of[call] if event.kind == kind and what in ("", event.what)]
 
     def count(self, call: str, kind: str, what: str = "") -> int:
@@ -60,7 +59,6 @@ class Story:
         )
 
     def connections(self, call: str) -> Set[int]:
-        """Those over which a call was sent."""
         return {event.on for _, event in self.all(call, "sent", "request")}
 
 
@@ -200,7 +198,6 @@ def _each_copy_is_answered_once(story: Story, call: str) -> Iterator[str]:
 
 
 def _grace_was_over(story: Story, on: Set[int]) -> bool:
-    """Whether a server that was at the end of its input went before all had been answered."""
     at = {event.what or event.kind: event.at for _, event in story.of[""] if event.on in on}
     return at.get("over", 0.0) - at.get("finish", float("inf")) >= GRACE
 
@@ -281,8 +278,6 @@ RULES: Dict[str, Rule] = {  # what holds for every call
     "what came before a quiet end is not lost": _what_came_before_a_quiet_end_is_not_lost,
 }
 
-
-# ------------------------------------------------------------ over HTTP
 
 WEB_BREAKS = {"drop", "cut", "half", "restart"}  # faults that end a connection, and what is under way on it
 

@@ -57,7 +57,6 @@ class Record:
             self._events.append(Event(time.monotonic(), kind, call, what, value, payload, on))
 
     def events(self, others: Iterable[Event] = ()) -> List[Event]:
-        """All of them in order, with those that another process wrote down."""
         with self._lock:
             return sorted([*self._events, *others], key=lambda event: event.at)
 

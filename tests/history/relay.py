@@ -199,7 +199,6 @@ class _Way:
         self._wire.finish(self._name)
 
     def stop(self) -> None:
-        """Write what waits, then end; what is read from now on is dropped."""
         with self._changed:
             self._over = True
             self._changed.notify()

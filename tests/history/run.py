@@ -64,7 +64,6 @@ class Plan(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What runs it again."""
         return str(self.seed)
 
     def __str__(self) -> str:
@@ -99,7 +98,6 @@ class WebPlan(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What runs it again."""
         return f"h{self.seed}"
 
     def __str__(self) -> str:
@@ -162,7 +160,6 @@ class Callers:
         return what
 
     def finish(self) -> None:
-        """Wait for what was submitted; what does not end has no ending in the record."""
         for noted in self._submitted:
             noted.wait(WAIT)
 

@@ -25,12 +25,10 @@ ECHOES = Plan(9, False, "handshake", False, {}, [[("echo", 1, False)] * 3] * 2, 
 
 
 def web_echoes(revision: str) -> WebPlan:
-    """The same over HTTP."""
     return WebPlan(9, False, revision, 0.0, [[("echo", 1, False)] * 3] * 2, False, False)
 
 
 def rules(outcome: Outcome) -> "set[str]":
-    """Those that were broken."""
     return {wrong.rule for wrong in outcome.wrong}
 
 
@@ -54,9 +52,6 @@ def test_seeds_over_http_are_plans_of_every_kind() -> None:
     assert {(bool(plan.restarts), plan.closes, plan.patient) for plan in plans} == {
         (False, False, False), (False, False, True), (False, True, False), (True, False, False), (True, True, False),
     }
-
-
-# ------------------------------------------------------------ a line that is not as it says
 
 
 def _swapped(send: Callable[..., bool]) -> Callable[..., bool]:
@@ -94,9 +89,6 @@ def test_what_is_left_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     over.set()
     kept.join()
     assert [str(wrong) for wrong in outcome.wrong] == ["leaves nothing behind: all: ['kept'] Counter()"]
-
-
-# ------------------------------------------------------------ clients and servers over HTTP that are not
 
 
 @pytest.fixture(params=["handshake", "2026-07-28"])
@@ -169,8 +161,6 @@ def test_the_command_prints_seed_and_record_of_what_fails(
     assert out.startswith(f"seed {name}: ") and "begin     1-1" in out
     assert said in err and f"--seed {name}" in err
 
-
-# ------------------------------------------------------------ the relay of HTTP
 
 STREAM = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -60,5 +60,4 @@ def padded(size: int) -> tuple[bytes, dict[str, str]]:
 
 
 def sums(answer: Answer) -> Any:
-    """What a call of `add` has returned."""
     return json.loads(answer.body)["result"]["structuredContent"]

@@ -144,7 +144,6 @@ class Place:
         return self._stack.enter_context(running(command, port, variables, self.log))
 
     def accesses(self) -> list[str]:
-        """What nginx was asked for: method, session, status and upstreams."""
         return (self.folder / "nginx.access").read_text().splitlines()
 
     def logged(self) -> str:
@@ -213,7 +212,6 @@ def nginx() -> str:
 
 
 def readme_commands() -> list[list[str]]:
-    """The command lines that README has for hosts of its ``wsgi.py``."""
     found = re.findall(r"``((?:gunicorn|waitress-serve|cheroot) [^`]*wsgi:application[^`]*)``", README)
     assert len(found) == 3, found
     return [command.split() for command in found]

@@ -44,11 +44,7 @@ def error_of(call: Callable[[], object]) -> minimcp.McpError:
 
 
 def stay(place: Place, port: int, revision: str, **more: Any) -> Visit:
-    """A visit of what listens at a port."""
     return Visit(f"http://127.0.0.1:{port}/mcp", revision, place.folder, True, 1, **more)
-
-
-# ------------------------------------------------------------ several processes
 
 
 def keys(place: Place) -> Iterator[Step]:
@@ -76,7 +72,6 @@ def keys(place: Place) -> Iterator[Step]:
 
 
 def pair(place: Place, host: Host, **options: Any) -> tuple[list[Any], list[int]]:
-    """Two processes of one host, each at a port of its own."""
     ports = [free_port(), free_port()]
     return [place.serve(host, port, **options) for port in ports], ports
 
@@ -99,7 +94,6 @@ def connected(visit: Visit) -> list[minimcp.Client]:
 
 
 def in_both(check: Callable[[Visit], None], *visits: Visit) -> None:
-    """Check something in each of two eras."""
     for visit in visits:
         check(visit)
 
@@ -199,9 +193,6 @@ def readme(place: Place) -> Iterator[Step]:
         yield command[0], partial(visit, command)
 
 
-# ------------------------------------------------------------ streams of notices
-
-
 def notices(place: Place) -> Iterator[Step]:
     """Two streams of notices in a host of WSGI that is told to allow two."""
     port = free_port()
@@ -227,8 +218,6 @@ def notices(place: Place) -> Iterator[Step]:
     for client in clients:
         client.close()
 
-
-# ------------------------------------------------------------ a proxy that buffers
 
 IMPATIENT = """
 server {

@@ -32,7 +32,6 @@ class Visit(NamedTuple):
 
     @property
     def modern(self) -> bool:
-        """Whether it is the era without a handshake."""
         return self.revision == "auto"
 
     def connect(self, **more: Any) -> minimcp.Client:
@@ -103,7 +102,6 @@ def check_question(visit: Visit) -> None:
 
 
 def check_coming_back(visit: Visit) -> None:
-    """Who is let go in mid-call comes back for the answer."""
     with visit.connect() as client:
         expect(client.call_tool("later").value, visit.sessions)
 
@@ -226,7 +224,6 @@ class OpenCall:
 
 
 def check_page(visit: Visit) -> None:
-    """The host's own pages are served as before."""
     with urllib.request.urlopen(visit.url.replace("/mcp", "/"), timeout=SECONDS) as response:
         expect(response.read().decode(), visit.page)
 

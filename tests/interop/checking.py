@@ -131,7 +131,6 @@ class Checks:
         expect(seen, [(i, n, threading.current_thread()) for i in range(1, n + 1)])
 
     def expect_parallel(self, argument: str, said: str = "{}") -> None:
-        """Many calls of `echo` at once, each of which has its own answer."""
         texts = [f"text {i}" for i in range(PARALLEL)]
         results = self.client.call_tools([("echo", {argument: text}) for text in texts], timeout=SECONDS)
         expect([result.text for result in results], [said.format(text) for text in texts])

@@ -103,7 +103,6 @@ PROGRAMS = {"web.py": FLASK, "tasks.py": CELERY, "notebook": JUPYTER}  # a block
 
 
 def write_blocks(folder: Path) -> None:
-    """Put the files of README.rst into a folder."""
     for _, name, text in BLOCK.findall((ROOT / "README.rst").read_text("utf-8")):
         (folder / name).write_text(re.sub("^    ", "", text, flags=re.M), "utf-8")
 

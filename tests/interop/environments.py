@@ -74,7 +74,6 @@ class Environment:
 
     @property
     def folder(self) -> Path:
-        """Where the environment stands or will stand."""
         return cache_folder() / self.name
 
     def ready(self) -> None:
@@ -90,18 +89,15 @@ class Environment:
             stamp.write_text(wanted, "utf-8")
 
     def works(self) -> bool:
-        """Return whether what the environment stands on is still there."""
         return True
 
     def make(self) -> None:
         raise NotImplementedError
 
     def command(self, script: str) -> list[str]:
-        """Return the argument list that runs a script."""
         raise NotImplementedError
 
     def variables(self) -> Mapping[str, str]:
-        """Return what is laid over the environment variables of a process that runs in here."""
         return {}
 
 

@@ -36,7 +36,6 @@ def logged(heard: list[Any], word: str = "") -> list[Any]:
 
 class Everything(Basics):
     def _raw_result(self, tool: str, **arguments: Any) -> Any:
-        """What the server says it got from the client."""
         return json.loads(self.call(tool, arguments).content[-1].text.split("Raw result: ", 1)[1])
 
     def list(self) -> None:

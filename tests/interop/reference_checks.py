@@ -28,7 +28,6 @@ class Reference(Basics):
     tools: tuple[str, ...] = ()
 
     def list(self) -> None:
-        """It has these tools, each with a schema, and no others."""
         tools = self.client.list_tools()
         expect(sorted(tool.name for tool in tools), sorted(self.tools))
         expect({tool.input_schema["type"] for tool in tools}, {"object"})

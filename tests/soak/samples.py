@@ -30,7 +30,6 @@ class Verdict(NamedTuple):
 
     @property
     def allowed(self) -> float:
-        """How much more the last quarter might have had."""
         return max(self.kind.allowed, self.kind.share * self.second)
 
     @property
@@ -63,7 +62,6 @@ def status_of(pid: int, field: str) -> int:
 
 
 def descriptors_of(pid: int) -> int:
-    """How many files a process has open."""
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
@@ -124,10 +122,8 @@ class Series:
         self.values: List[List[float]] = [[] for _ in self.kinds]
 
     def sample(self, blocks: int) -> None:
-        """Look at the process now. How many blocks its Python holds only itself can tell."""
         for kind, values in zip(KINDS, self.values):
             values.append(READERS[kind.name](self._pid) if kind.name in READERS else blocks / 1000)
 
     def verdicts(self) -> List[Verdict]:
-        """What became of each. Raises ValueError as `judge`."""
         return [judge(kind, values) for kind, values in zip(self.kinds, self.values)]

@@ -117,8 +117,6 @@ class Work:
         with self._lock:
             self.done[name] += 1
 
-    # ------------------------------------------------------------ what is done
-
     def call(self, dice: random.Random, client: Any = None) -> None:
         """Calls that are answered, in every way, one after the other and at once."""
         client = client or dice.choice(self._clients)
@@ -140,7 +138,6 @@ class Work:
         assert dice.choice(self._clients).call_tool("ask", {"tag": tag, "size": 0}).text == tag
 
     def run_out_of_time(self, dice: random.Random) -> None:
-        """A call that nobody answers in time."""
         client = dice.choice(self._clients)
         arguments = {"tag": "late", "size": 0}
         _expect(minimcp.RequestTimeout, lambda: client.call_tool("hold", arguments, timeout=SHORT))
@@ -156,7 +153,6 @@ class Work:
         assert eventually(other.done)
 
     def connect(self, dice: random.Random) -> None:
-        """A connection in memory that comes and goes, sometimes with calls under way."""
         with minimcp.connect(self._server, revision=dice.choice(["auto", "handshake"]), elicit=_elicit) as client:
             self._use_and_leave(client, dice)
 
