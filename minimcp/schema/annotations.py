@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from ..types import Wire
 from . import introspection, kinds
-from .checker import compile_validator
+from .checker import compile_check
 from .introspection import Member, Scope, is_union
 from .kinds import CLASSES, JSON_TYPES, OBJECTS, SCALARS, Convert, Field, Kind
 from .mismatch import NOTHING, Mismatch, no_class, no_type
@@ -279,11 +279,13 @@ class Builder:
         """A pydantic model: its own schema decides what fits, then the model builds the object."""
         adapter = sys.modules["pydantic"].TypeAdapter(cls)
         schema = adapter.json_schema(mode="serialization" if self.writing else "validation")
-        validate = compile_validator(schema, where=cls.__qualname__)
+        check = compile_check(schema, where=cls.__qualname__)
         label = f"an object ({cls.__name__})" if accepts is OBJECTS else f"a value ({cls.__name__})"
 
         def read(value: Any) -> Any:
-            validate(value)
+            misfit = check(value)
+            if misfit is not None:
+                raise misfit
             try:
                 return adapter.validate_python(value)
             except ValueError as error:
@@ -432,17 +434,16 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
             raise TypeError(f"no value is at least {least} and at most {most}")
     if not words:
         return kind
-    validate = compile_validator(words, where="Annotated")
+    check = compile_check(words, where="Annotated")
 
     def limited(convert: Convert, writing: bool) -> Convert:
         def converted(value: Any) -> Any:
             result = convert(value)
             in_json, in_python = (result, value) if writing else (value, result)
-            try:
-                validate(in_python if kind.writes is Decimal else in_json)
-            except Mismatch as error:
+            error = check(in_python if kind.writes is Decimal else in_json)
+            if error is not None:
                 error.value = error.value if error.path else in_json
-                raise
+                raise error
             return result
 
         return converted

@@ -124,7 +124,7 @@ def anything(write: Convert) -> Kind:
 # ------------------------------------------------------------ classes of the standard library
 
 
-def _as_text(
+def as_text(
     cls: type,
     label: str,
     read: Callable[[re.Match[str]], Any],
@@ -192,16 +192,16 @@ def _write_duration(value: Any) -> Any:
 
 _ISO = operator.methodcaller("isoformat")
 CLASSES: dict[type, Kind] = {
-    datetime.date: _as_text(
+    datetime.date: as_text(
         datetime.date, "a date such as 1969-07-20", lambda found: datetime.date.fromisoformat(found[0]),
         _DATE, _ISO, format="date",
     ),
-    datetime.datetime: _as_text(
+    datetime.datetime: as_text(
         datetime.datetime, "a date and time such as 1969-07-20T09:30:00Z",
         lambda found: datetime.datetime.fromisoformat(_in_one_form(found)), f"({_DATE}[T ]){_TIME}", _ISO,
         format="date-time",
     ),
-    datetime.time: _as_text(
+    datetime.time: as_text(
         datetime.time, "a time such as 09:30:00", lambda found: datetime.time.fromisoformat(_in_one_form(found)),
         _TIME, _ISO, format="time",
     ),
@@ -209,7 +209,7 @@ CLASSES: dict[type, Kind] = {
         {"type": "number", "minimum": _LEAST_SECONDS, "maximum": _MOST_SECONDS, "description": "seconds"},
         _read_duration, _write_duration, "a number of seconds", NUMBER.accepts, writes=datetime.timedelta,
     ),
-    UUID: _as_text(
+    UUID: as_text(
         UUID, "a UUID such as 123e4567-e89b-12d3-a456-426614174000", lambda found: UUID(found[0]),
         "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", format="uuid",
     ),
@@ -245,7 +245,7 @@ def of_base(cls: type, *, writing: bool) -> Optional[Kind]:
     if issubclass(cls, Enum):
         return enumeration(cls)
     if issubclass(cls, PurePath):
-        return _as_text(cls, "a path", lambda found: cls(found[0]))
+        return as_text(cls, "a path", lambda found: cls(found[0]))
     return decimal(cls, writing=writing) if issubclass(cls, Decimal) else None
 
 

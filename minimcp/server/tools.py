@@ -53,7 +53,7 @@ ODD_NAME = "has a name that not every client takes: use 1 to 128 of A-Z a-z 0-9 
 _AT_THE_ROOT = ("$defs", "definitions", "$schema")
 """Words that stay where references from inside look for them."""
 
-Check = Callable[[Any], Optional[str]]
+Check = Callable[[Any], Optional[Mismatch]]
 """Tells what is wrong with a value; None when nothing is."""
 
 
@@ -138,7 +138,7 @@ class RegisteredTool(Registered):
             else:
                 problem = self.check_input(arguments)
                 if problem is not None:
-                    raise Mismatch("", instead=problem)
+                    raise problem
                 keywords = dict(arguments)
         except Mismatch as error:
             if incoming.server.strict_arguments and not incoming.peer.revision.argument_errors_are_results:
@@ -176,7 +176,7 @@ class RegisteredTool(Registered):
             written = write_any(value) if self.output_kind is None else self.output_kind.write(value)
             problem = None if self.check_output is None else self.check_output(written)
             if problem is not None:
-                raise ValueError(problem)
+                raise problem
         except ValueError:
             if blocks is None:
                 raise
