@@ -9,12 +9,13 @@ from __future__ import annotations
 import datetime
 import logging
 import re
+from functools import partial
 from typing import Any, Mapping, Optional, TypedDict, Union
 
 from ..errors import one_line
 from .annotations import kind_of, write_any
 from .checker import LABELS, compile_check
-from .kinds import CLASSES, JSON_TYPES, Convert, Field, Kind, as_text, record_reader
+from .kinds import CLASSES, JSON_TYPES, Convert, Field, Kind, class_of, matched, record_reader
 from .mismatch import Mismatch, listed
 
 log = logging.getLogger("minimcp.forms")
@@ -23,8 +24,8 @@ Schema = Union[Mapping[str, Any], type]
 """What an author gives as a form."""
 
 _FORMATS: dict[str, Kind] = {
-    "email": as_text(str, "an email address", str, r"[^@\s]+@[^@\s]+"),
-    "uri": as_text(str, "a URI with its scheme", str, r"[A-Za-z][A-Za-z0-9+.-]*:\S+"),
+    "email": class_of(str, "an email address", partial(matched, r"[^@\s]+@[^@\s]+")),
+    "uri": class_of(str, "a URI with its scheme", partial(matched, r"[A-Za-z][A-Za-z0-9+.-]*:\S+")),
     "date": CLASSES[datetime.date],
     "date-time": CLASSES[datetime.datetime],
 }
