@@ -225,24 +225,16 @@ def read_docstring(text: Optional[str]) -> tuple[str, dict[str, str]]:
     parameters: dict[str, list[str]] = {}
     section, underlined, margin = "", False, -1
     entry: list[str] = []  # the names that the line before told about
-    fence = ""
-    for index, line in enumerate(lines):
+    for line, after in zip(lines, [*lines[1:], ""]):
         heads = bool(line.strip()) and not line.startswith(" ")
-        next_is_underline = index + 1 < len(lines) and bool(_UNDERLINE.match(lines[index + 1]))
-        mark = line.strip()[:3]
-        if mark in ("```", "~~~") and (heads or not section):
-            closed = any(later.strip().startswith(mark) for later in lines[index + 1 :])
-            fence = "" if fence == mark else mark if closed and not fence else fence
-        found = _SPHINX.match(line) if heads and not fence else None
-        if found:
-            section, underlined, margin, entry = "params", False, -1, []
-            if found[1] and found[2]:
+        next_is_underline = bool(_UNDERLINE.match(after))
+        found = _SPHINX.match(line) if heads else None
+        title = "params" if found else _section_at(line, next_is_underline) if heads else ""
+        if title:
+            section, underlined, margin, entry = title, next_is_underline and not found, -1, []
+            if found and found[1] and found[2]:
                 entry = [found[2].split()[-1].lstrip("*")]
                 parameters[entry[0]] = [found[3]]
-            continue
-        title = _section_at(line, next_is_underline) if heads and not fence else ""
-        if title:
-            section, underlined, margin, entry = title, next_is_underline, -1, []
             continue
         if section and underlined and _UNDERLINE.match(line):
             continue
