@@ -165,7 +165,7 @@ class OutputSchemas:
 
     def __init__(self) -> None:
         self._schemas: dict[str, Optional[dict[str, Any]]] = {}
-        self._checks: dict[str, Callable[[Any], Optional[str]]] = {}
+        self._checks: dict[str, Callable[[Any], Optional[schema.Mismatch]]] = {}
 
     def remember(self, tools: Iterable[Tool]) -> None:
         """Take in a fresh list of tools."""
@@ -205,7 +205,7 @@ class OutputSchemas:
             result.value = result.text
         return True
 
-    def _compiled(self, name: str, shape: dict[str, Any]) -> Callable[[Any], Optional[str]]:
+    def _compiled(self, name: str, shape: dict[str, Any]) -> Callable[[Any], Optional[schema.Mismatch]]:
         try:
             check = schema.compile_peer_check(shape, where=f"{name} output")
         except (ImportError, ValueError) as error:

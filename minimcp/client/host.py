@@ -28,7 +28,7 @@ from ..errors import (
 from ..protocol.lifecycle import Handshake, Peer, PerRequest
 from ..protocol.messages import Json, Notification
 from ..protocol.versions import Revision
-from ..schema.mismatch import nearest
+from ..schema.mismatch import Mismatch, nearest
 from ..schema.signature import refuse_async
 from ..types import Change, LogMessage, Root
 from ..types.meta import check_extensions
@@ -44,7 +44,7 @@ Rootlike = Union[str, "os.PathLike[str]", Root]
 
 Era = Union[Handshake, PerRequest]
 Result = dict[str, Json]
-Check = Callable[[Any], Optional[str]]
+Check = Callable[[Any], Optional[Mismatch]]
 Asked = Union[IncomingRequest, CancelToken]
 
 
@@ -413,7 +413,7 @@ def _fitting_defaults(request: types.ElicitRequest, fits: Check) -> Result:
     given = _without_null(request.defaults, (), fits)
     faults = {name: fault for name, value in given.items() for fault in [fits({name: value})] if fault is not None}
     if faults:
-        told = one_line("; ".join(faults.values()))
+        told = one_line("; ".join(map(str, faults.values())))
         log.warning("a form with defaults that do not fit, which are left out: %s", told)
         schema: Json = request.schema
         properties = {

@@ -344,7 +344,7 @@ ROWS: List[Row] = [
     Row("dt.time", {**TEXT, "format": "time"}, [("09:30", "dt.time(9, 30)", "09:30:00"), ("09:30:01.5+02:00", "dt.time(9, 30, 1, 500000, dt.timezone(dt.timedelta(hours=2)))", "09:30:01.500000+02:00")], wrong("expected a time such as 09:30:00", 1, "24:00", "9:30", "noon"), looser=True),
     Row("dt.timedelta", SECONDS, [(90, "dt.timedelta(seconds=90)"), (0.5, "dt.timedelta(milliseconds=500)"), (-1, "dt.timedelta(-1, 86399)")], [
         *wrong("expected a number of seconds", "PT1H", True, None),
-        *wrong("expected a number of seconds between -86399999913600 and 86399999913599", 1e+300, -1e+300),
+        *wrong("expected a number of seconds", 1e+300, -1e+300),
     ]),
     Row("uuid.UUID", UUID, [(ID, "uuid.UUID('123e4567-e89b-12d3-a456-426614174000')")], wrong("expected a UUID such as 123e4567-e89b-12d3-a456-426614174000", "x", "123e4567e89b12d3a456426614174000", 1), looser=True),
     Row("Decimal", union(NUM, DIGITS), [("1.50", "Decimal('1.50')"), (1.1, "Decimal('1.1')", "1.1"), (3, "Decimal(3)", "3"), ("1E+2", "Decimal('1E+2')")], wrong("expected a number, or a string of digits", "x", "", "1e99999", "Infinity", None, True), out=DIGITS),
