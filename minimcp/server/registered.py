@@ -20,7 +20,7 @@ from ..schema.mismatch import described, nearest
 from ..schema.signature import read_signature
 from .context import Context
 from .executors import Executor, Main, executor_of, route_to
-from .input_rounds import end_round, resume, serve_checked
+from .input_rounds import end_round, resume, url_required
 from .options import check_options, name_of, required, where
 
 if TYPE_CHECKING:
@@ -126,10 +126,9 @@ class Registered:
         return f"{self.kind} {self.key!r}"
 
     def _find_route(self) -> None:
-        handle = partial(serve_checked, self.handle) if self.config.check_replay else self.handle
         # a queue that nobody takes the request out of does not keep the client waiting either
         watch = None if self.timeout is None else lambda incoming: self._countdown("begin", incoming).stop
-        self.route = route_to(handle, self.executor, watch)
+        self.route = route_to(self.handle, self.executor, watch)
 
     def offered_by(self: R, config: ServerConfig, prefix: str) -> R:
         """A copy for a server that mounts this one.
@@ -158,7 +157,7 @@ class Registered:
             resume(incoming)
         if self.timeout is not None:
             incoming.timeout = self._countdown("finish", incoming)
-        returned = False
+        result, left, returned = None, None, False
         try:
             call = partial(self.call, incoming)
             value = self.run(Context(incoming), call) if any(self.middleware) else call()
@@ -166,13 +165,16 @@ class Registered:
             result = self.result(value, incoming)
         except BaseException as error:
             try:
+                url_required(incoming, error)
                 result = self.failed(error, incoming, returned)
-            except BaseException as left:
-                return end_round(incoming, None, left)
+            except BaseException as other:
+                left = other
         finally:
             if incoming.timeout is not None:
                 incoming.timeout.stop()
-        return result if incoming.asker is None else end_round(incoming, result)
+        if left is None and incoming.asker is None:
+            return result
+        return end_round(incoming, self.handle, result, left)
 
     def run(self, context: Context, call: CallNext) -> Any:
         """What the outermost middleware returns or raises; what is registered meanwhile counts for later requests."""

@@ -34,7 +34,6 @@ from ..types import (
 )
 from ..types.tool import WRAPPED
 from .context import Context
-from .input_rounds import url_required
 from .options import annotated
 from .registered import RegisteredFunction, ServerConfig, only
 
@@ -230,8 +229,6 @@ class RegisteredTool(RegisteredFunction):
             if incoming.asker is not None and incoming.asker.pending:
                 raise error  # it has a question to ask: that comes first
             if isinstance(error, errors.RpcError) and not error.from_peer:
-                if isinstance(error, errors.UrlElicitationRequired) and not revision.handshake:
-                    url_required(incoming, error)
                 if _is_known(error, revision):
                     raise error
                 return error_result(str(error), revision, config)
