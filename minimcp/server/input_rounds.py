@@ -55,12 +55,10 @@ class ReplayAsker(Asker):
         responses: Optional[Mapping[str, Json]] = None,
     ) -> None:
         super().__init__(incoming)
-        self._rounds = None if incoming.peer.revision.handshake else incoming.server.limits.rounds
         self._strict = incoming.server.check_replay
         """Whether a run has to ask what the runs before it asked."""
         self._answered: dict[str, Any] = {}
         """By key: the digest of the question that was asked, None when it is not known, and the answer."""
-        self._steps: dict[str, Json] = {}
         asked: Optional[Mapping[str, str]] = None
         if state is not None:
             self.round, self.call_id, asked = state["r"] + 1, state["cid"], state["asked"]
@@ -89,8 +87,9 @@ class ReplayAsker(Asker):
                 except ValueError as error:
                     log.info("%s is asked again, its answer does not fit: %s", one_line(each.key), one_line(str(error)))
         missing = {each.key: each for each in asked if each.key not in found}
-        if missing and self._rounds is not None and self.round > self._rounds:
-            raise errors.ToolError(f"the client was asked {self._rounds} times, and there are questions left")
+        most = None if self._incoming.peer.revision.handshake else self._incoming.server.limits.rounds
+        if missing and most is not None and self.round > most:
+            raise errors.ToolError(f"the client was asked {most} times, and there are questions left")
         with self._lock:
             self.pending.update(missing)
             for each in asked:
@@ -105,11 +104,6 @@ class ReplayAsker(Asker):
         """What is wrong with a checked run that did not ask all that the run before it asked; empty when it did."""
         left = min(self._expected - self._used, default=None)
         return f"check_replay: {left!r} was asked when the handler ran before, and is not asked now" if left else ""
-
-    def _result_of(self, key: str, function: Callable[[], Any]) -> Any:
-        if key not in self._steps:  # whose key is claimed: no other thread is here
-            self._steps[key] = super()._result_of(key, function)
-        return deepcopy(self._steps[key])  # what the handler does with it is no part of the state
 
     def ask_again(self, questions: Mapping[str, Question]) -> None:
         """Ask, whatever was answered before; returns if one of the answers was no.

@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import threading
+from copy import deepcopy
 from itertools import count
 from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
@@ -93,11 +94,10 @@ class Elicit(Question):
         return {**mode, "message": self.message, "requestedSchema": self.form.to_wire(full=revision.full_forms)}
 
     def read(self, result: dict[str, Json]) -> types.Answer:
-        action = _action(result)
-        if action != "accept":
-            return types.Answer(action)
-        content = result.get("content")
-        return types.Answer(action, self.form.read({} if content is None else content))
+        answer, content = _answer(result), result.get("content")
+        if answer:
+            answer.content = self.form.read({} if content is None else content)
+        return answer
 
 
 class ElicitUrl(Question):
@@ -131,7 +131,7 @@ class ElicitUrl(Question):
         return {**params, "elicitationId": id} if peer.revision.elicitation_ids else params
 
     def read(self, result: dict[str, Json]) -> types.Answer:
-        return types.Answer(_action(result))
+        return _answer(result)
 
 
 Message = Union[str, types.SamplingMessage, Mapping[str, Json]]
@@ -238,11 +238,8 @@ class ListRoots(Question):
         return [types.Root.from_wire(root) for root in roots]
 
 
-def _action(result: Mapping[str, Json]) -> str:
-    action = result.get("action")
-    if not isinstance(action, str) or action not in types.ACTIONS:
-        raise ValueError(f"action is one of {', '.join(types.ACTIONS)}")
-    return action
+def _answer(result: Mapping[str, Json]) -> types.Answer:
+    return types.Answer(result.get("action"))  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------ who asks
@@ -272,6 +269,7 @@ class Asker:
         self._lock = threading.Lock()  # guards what this remembers; never held while anything of an author's runs
         self._used: set[str] = set()
         self._stepped: set[str] = set()
+        self._steps: dict[str, Json] = {}
         self._unnamed, self._called = count(1), count(1)
         self.pending: dict[str, Asked] = {}
         self.fault = ""
@@ -322,14 +320,13 @@ class Asker:
             raise TypeError(f"the key of a step is a str, not {type(key).__name__}")
         self._claim(self._stepped, [key], "the key of two steps: give each its own")
         try:
-            return self._result_of(key, function)
+            if key not in self._steps:  # the same in the first round, and in every revision
+                self._steps[key] = json.loads(to_json(write_any(function())))
         except BaseException:  # it was not done: the handler may try again
             with self._lock:
                 self._stepped.discard(key)
             raise
-
-    def _result_of(self, key: str, function: Callable[[], Any]) -> Any:
-        return json.loads(to_json(write_any(function())))  # the same in the first round, and in every revision
+        return deepcopy(self._steps[key])  # what the handler does with it is no part of the state
 
 
 def ask_now(incoming: IncomingRequest, asked: list[Asked]) -> list[dict[str, Json]]:

@@ -7,7 +7,7 @@ import threading
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Iterator, Mapping, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Mapping, Optional, TypeVar
 
 from ..engine.limits import Limits
 from ..engine.requests import IncomingRequest, Route
@@ -313,12 +313,8 @@ class Table(Generic[R]):
             ValueError: The name is taken, and `replace` is false.
         """
         with changing:
-            taken = None if replace else self.items.get(thing.key)
-            if taken is not None:
-                raise ValueError(
-                    f"the {self.kind} {thing.key!r} exists: {where(taken.function)}; now {where(thing.function)}. "
-                    "Give one another name, or say replace=True"
-                )
+            if not replace:
+                self.refuse_taken(thing.key, thing, ". Give one another name, or say replace=True")
             self._own[thing.key] = thing
             self.refresh()
 
@@ -358,19 +354,16 @@ class Table(Generic[R]):
             raise InvalidParams(f"arguments is an object, not {described(arguments)}")
         return thing.route
 
-    def check_mount(self, other: Table[R], prefix: str) -> None:
-        """Refuse a table of another server that has a name of this one.
+    def refuse_taken(self, name: str, thing: R, advice: str = "") -> None:
+        """Refuse something under a name that something else has here.
 
         Raises:
             ValueError: It has; the message names both.
         """
-        for name, thing in other.items.items():
-            taken = self.items.get(prefix + name)
-            if taken is not None and taken.origin is not thing.origin:
-                raise ValueError(
-                    f"the {self.kind} {prefix + name!r} exists: {where(taken.function)}; "
-                    f"mounted would be {where(thing.function)}"
-                )
+        taken = self.items.get(name)
+        if taken is not None and taken.origin is not thing.origin:
+            both = f"{where(taken.function)}; now {where(thing.function)}"
+            raise ValueError(f"the {self.kind} {name!r} exists: {both}{advice}")
 
     def refresh(self) -> None:
         """Something was registered or removed, here or in a table that is mounted (`changing` is held)."""
@@ -392,6 +385,8 @@ class Table(Generic[R]):
     def serve_page(self, incoming: IncomingRequest) -> str:
         """Serve it, by JSON text that is made once for each revision until something changes.
 
+        Cursors are the same on every connection and in every process.
+
         https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
 
         Raises:
@@ -400,21 +395,15 @@ class Table(Generic[R]):
         config, revision, cursor = incoming.server, incoming.peer.revision, incoming.request.params.get("cursor")
         pages = self._pages  # a change meanwhile begins new ones
         if (revision.name, None) not in pages:
-            pages.update(self._make_pages(revision, config.page_size))
-        text = pages.get((revision.name, cursor)) if cursor is None or type(cursor) is str else None
-        if text is None:
+            items = [each.listed(revision) for each in list(self.items.values())]
+            size = config.page_size or len(items) or 1
+            for start in reversed(range(0, len(items) or 1, size)):  # who sees the first page sees all
+                text = f'{{"{self._member}":{to_json(items[start : start + size])}'
+                if start + size < len(items):
+                    text += f',"nextCursor":"{self._member}:{start + size}"'
+                pages[revision.name, f"{self._member}:{start}" if start else None] = text
+        page = pages.get((revision.name, cursor)) if cursor is None or type(cursor) is str else None
+        if page is None:
             raise InvalidParams("the cursor is none of this server's")
         hints = f",{to_json(config.hints)[1:-1]}" if revision.cache_hints else ""
-        return f"{text}{hints}{config.closing[revision.result_type]}"
-
-    def _make_pages(
-        self, revision: Revision, page_size: Optional[int]
-    ) -> Iterator[tuple[tuple[str, Optional[str]], str]]:
-        """All pages by their cursors, which are the same on every connection and in every process."""
-        items = [each.listed(revision) for each in list(self.items.values())]
-        size = page_size or len(items) or 1
-        for start in range(0, len(items) or 1, size):
-            text = f'{{"{self._member}":{to_json(items[start : start + size])}'
-            if start + size < len(items):
-                text += f',"nextCursor":"{self._member}:{start + size}"'
-            yield (revision.name, f"{self._member}:{start}" if start else None), text
+        return f"{page}{hints}{config.closing[revision.result_type]}"

@@ -34,7 +34,7 @@ TAKEN = frozenset().union(*(each.requests_to_server | each.requests_to_client fo
 KEPT_FREE = ("rpc.", "notifications/", "tasks/")
 """What names of an author's methods must not begin with: JSON-RPC's own, no requests, or an extension's."""
 
-_DECLARED: Mapping[str, Mapping[str, Json]] = {
+DECLARED: Mapping[str, Mapping[str, Json]] = {
     "logging": {},
     "completions": {},
     "prompts": {"listChanged": True},
@@ -161,8 +161,8 @@ class Registry:
     def capabilities(self, revision: Revision) -> dict[str, Json]:
         """What is declared to a client of this revision: nothing that is not served, but for what the author adds."""
         announced = self.config.capabilities
-        declared = {name: value for name, value in announced.items() if name not in _DECLARED}
-        for kind, members in _DECLARED.items():
+        declared = {name: value for name, value in announced.items() if name not in DECLARED}
+        for kind, members in DECLARED.items():
             if self.offers(kind) and (kind != "completions" or revision.completions_capability):
                 more = announced.get(kind)
                 declared[kind] = {**(more if isinstance(more, Mapping) else {}), **members}
@@ -254,7 +254,8 @@ class Registry:
                 for kind, mine in self._tables.items()
             ]
             for mine, theirs, start in pairs:
-                mine.check_mount(theirs, start)
+                for name, thing in theirs.items.items():
+                    mine.refuse_taken(start + name, thing)
             for mine, theirs, start in pairs:
                 mine.mounts.append((theirs, start, self.config))
             self._mounted.append(other)

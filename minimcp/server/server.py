@@ -38,9 +38,9 @@ from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
 from .input_rounds import States
-from .options import check_options, decorated, has_marks, marked, positions
+from .options import check_names, check_options, decorated, has_marks, marked, positions
 from .registered import Middleware, ServerConfig
-from .registry import Registry, ServerRole
+from .registry import DECLARED, Registry, ServerRole
 from .run import FOR_A_PERSON, Run, Served, log
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
 
-KINDS = ("tools", "resources", "prompts", "completions", "logging")
 CONFIGURED = (
     "instructions", "logging", "mask_errors", "strict_arguments", "page_size", "list_ttl", "list_cache_scope",
     "check_replay",
@@ -151,7 +150,7 @@ class Server:
             executors=executors,
             executor=executor_of(executor, executors),
             states=States(name, state_keys, lifetime=limits.ask_timeout),
-            capabilities=_announced(capabilities),
+            capabilities=capabilities if isinstance(capabilities, Mapping) else dict.fromkeys(capabilities or (), {}),
             extensions=check_extensions(extensions) or {},
             **{option: value for option, value in given.items() if option in CONFIGURED},
         )
@@ -727,15 +726,8 @@ def _check_given(given: Mapping[str, Any]) -> None:
     if not name:
         raise ValueError("the name of a server is not empty")
     check_options(given)
+    if not isinstance(given["capabilities"], Mapping):
+        check_names(given["capabilities"] or (), DECLARED, "capabilities: no server declares", error=ValueError)
     if http is not None and type(http).__name__ != "HttpOptions":  # which is not imported where nothing serves HTTP
         raise TypeError(f"http is an HttpOptions(...) or None, not {http!r:.60}")
 
-
-def _announced(given: Union[Iterable[str], Mapping[str, Json], None]) -> Mapping[str, Json]:
-    """Capabilities as an object, from their names or from one. Raises ValueError for a name that is none."""
-    if isinstance(given, Mapping):
-        return given
-    unknown = set(given or ()).difference(KINDS)
-    if unknown:
-        raise ValueError(f"capabilities are {', '.join(KINDS)}, not {', '.join(sorted(map(str, unknown)))}")
-    return {kind: {} for kind in given or ()}
