@@ -199,9 +199,7 @@ class Completions:
         if not isinstance(chosen, dict) or not all(isinstance(each, str) for each in chosen.values()):
             raise InvalidParams("context is an object, and its arguments an object of strings")
         completer = owner.completers[name] or (lambda text, chosen: Completion([], 0, False))
-        found = owner.run(Context(incoming), lambda: completer(text, chosen))
-        if any(owner.middleware):
-            found = fit(found, f"middleware round completing {name!r}")
+        found = fit(owner.run(Context(incoming), lambda: completer(text, chosen)), f"completing {name!r}")
         closed: dict[str, Json] = incoming.server.closed(found.to_wire(), incoming.peer.revision)
         return closed
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
 
@@ -280,8 +281,6 @@ class Context:
             Cancelled: The request was cancelled.
             Exception: What the resource's function raises, as it is.
         """
-        if not isinstance(uri, str):
-            raise TypeError(f"a URI is a str, not {type(uri).__name__}")
         incoming = self._incoming
         incoming.check()
         prefix = asker_of(incoming).inner(self._prefix + uri)  # its questions are not this handler's
@@ -447,9 +446,8 @@ class LogHandler(logging.Handler):
 
 def _json(value: Any) -> Json:
     """A value that JSON can write; its repr stands for any other."""
-    try:
+    with suppress(Exception):
         written = write_any(value)
         to_json(written)
-    except Exception:
-        return repr(value)
-    return written
+        return written
+    return repr(value)

@@ -22,7 +22,7 @@ from ..engine.requests import Handler, IncomingRequest
 from ..errors import one_line
 from ..protocol.lifecycle import INPUT_REQUIRED
 from ..protocol.messages import Json
-from .questions import CARRIERS, Asked, Asker, ElicitUrl, Question, ask_now, read_result
+from .questions import CARRIERS, Asked, Asker, ElicitUrl, ask_now, read_result
 
 log = logging.getLogger("minimcp.rounds")
 
@@ -105,16 +105,16 @@ class ReplayAsker(Asker):
         left = min(self._expected - self._used, default=None)
         return f"check_replay: {left!r} was asked when the handler ran before, and is not asked now" if left else ""
 
-    def ask_again(self, questions: Mapping[str, Question]) -> None:
-        """Ask, whatever was answered before; returns if one of the answers was no.
+    def ask_for_urls(self, wanted: Sequence[Mapping[str, str]]) -> None:
+        """Ask to open URLs, whatever was answered before; returns if one of the answers was no.
 
         Raises:
             Suspend: The client is asked.
         """
         with self._lock:
-            answers = [self._answered.pop(key, (None, {}))[1] for key in questions]
+            answers = [self._answered.pop(each["elicitationId"], (None, {}))[1] for each in wanted]
         if not any(answer.get("action") in ("decline", "cancel") for answer in answers):
-            self.ask_all(questions)
+            self.ask_all({each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted})
 
     def claims(self) -> dict[str, Json]:
         """What the next round has to know."""
@@ -230,13 +230,11 @@ def url_required(incoming: IncomingRequest, error: BaseException) -> None:
     if not isinstance(error, errors.UrlElicitationRequired) or error.from_peer or incoming.peer.revision.handshake:
         return
     asker = asker_of(incoming)
-    wanted = error.data["elicitations"] if error.data else []
-    if not wanted or not isinstance(asker, ReplayAsker):
-        return
-    try:
-        asker.ask_again({each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted})
-    except (errors.ToolError, RuntimeError, ValueError) as problem:
-        log.warning("%s: %s", _name(incoming), problem)
+    if error.data and error.data["elicitations"] and isinstance(asker, ReplayAsker):
+        try:
+            asker.ask_for_urls(error.data["elicitations"])
+        except (errors.ToolError, RuntimeError, ValueError) as problem:
+            log.warning("%s: %s", _name(incoming), problem)
 
 
 # ------------------------------------------------------------ the state between rounds
