@@ -95,10 +95,7 @@ def _completer_of(function: Any, given: Any, kind: Kind, owner: str) -> Optional
         return lambda text, chosen: fit([value for value in values if value.startswith(text)], owner)
     code = None if hasattr(complete, "__func__") else getattr(complete, "__code__", None)
     if code is not None and code.co_varnames[: code.co_argcount][:1] == ("self",):
-        raise TypeError(
-            f"{owner}, {where(complete)}, begins with self, and no object is known for it: give the method of an "
-            "object, or in a class a method of the same class by its name, beside the handler"
-        )
+        raise TypeError(f"{owner}, {where(complete)}, begins with self: give the method of an object")
     if positions(complete, owner, ("value", "arguments"), least=1) == 2:
         return lambda text, chosen: fit(complete(text, dict(chosen)), owner)
     return lambda text, chosen: fit(complete(text), owner)
@@ -197,14 +194,12 @@ class Completions:
         name, text = _member(argument, "name", str), _member(argument, "value", str)
         if name not in owner.completers:
             raise InvalidParams(f"Unknown argument: {one_line(name)}")
-        context = _member(params, "context", dict) if params.get("context") else {}
-        chosen = _member(context, "arguments", dict, "context.") if context.get("arguments") else {}
-        for each in chosen:
-            _member(chosen, each, str, "context.arguments: ")
+        context = params.get("context") or {}
+        chosen = context.get("arguments") or {} if isinstance(context, dict) else None
+        if not isinstance(chosen, dict) or not all(isinstance(each, str) for each in chosen.values()):
+            raise InvalidParams("context is an object, and its arguments an object of strings")
         completer = owner.completers[name] or (lambda text, chosen: Completion([], 0, False))
-        found = owner.run(Context(incoming), lambda: completer(text, chosen))
-        if any(owner.middleware):
-            found = fit(found, f"middleware round completing {name!r}")
+        found = fit(owner.run(Context(incoming), lambda: completer(text, chosen)), f"completing {name!r}")
         closed: dict[str, Json] = incoming.server.closed(found.to_wire(), incoming.peer.revision)
         return closed
 
@@ -221,8 +216,8 @@ class Completions:
         return owner
 
 
-def _member(of: Mapping[str, Json], name: str, kind: type, where: str = "") -> Any:
+def _member(of: Mapping[str, Json], name: str, kind: type) -> Any:
     value = of.get(name)
     if not isinstance(value, kind):
-        raise InvalidParams(f"{where}{one_line(name)} is {'an object' if kind is dict else 'a string'}")
+        raise InvalidParams(f"{name} is {'an object' if kind is dict else 'a string'}")
     return value

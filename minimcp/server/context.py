@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from functools import partialmethod
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
 
 from ..engine.requests import IncomingRequest, current_request
 from ..errors import Cancelled, ConnectionLost
-from ..protocol.lifecycle import LOG_LEVELS, Peer
+from ..protocol.lifecycle import LOG_LEVELS
 from ..protocol.messages import Id, Json, Notification, encode, to_json
 from ..schema.annotations import write_any
 from ..schema.forms import Schema
@@ -26,32 +27,17 @@ if TYPE_CHECKING:
     from ..types import ReadResourceResult
 
 
-class Caller:
-    """Who asks, by its own words: trust none of them.
+class Caller(NamedTuple):
+    """Who asks, by its own words: trust none of them."""
 
-    Args:
-        peer: What it said.
-    """
+    info: Optional[Implementation]
+    """How it describes itself; None when it does not."""
 
-    def __init__(self, peer: Peer) -> None:
-        self._peer = peer
+    capabilities: Mapping[str, Json]
+    """What it declares, as it came."""
 
-    @property
-    def info(self) -> Optional[Implementation]:
-        """How it describes itself; None when it does not."""
-        return Implementation.of_peer(self._peer.info)
-
-    @property
-    def capabilities(self) -> Mapping[str, Json]:
-        """What it declares, as it came."""
-        return self._peer.capabilities
-
-    def supports(self, name: str) -> bool:
-        """Whether it declares a capability, by its dotted name: ``"elicitation.url"``, ``"ext:com.example/x"``."""
-        return self._peer.supports(name)
-
-    def __repr__(self) -> str:
-        return f"<Caller {self._peer!r}>"
+    supports: Callable[[str], bool]
+    """Whether it declares a capability, by its dotted name: ``"elicitation.url"``, ``"ext:com.example/x"``."""
 
 
 class Context:
@@ -70,8 +56,6 @@ class Context:
         incoming: The request; handlers are given their Context and never make one.
         prefix: What the keys of questions and steps begin with, in a handler that another one calls.
     """
-
-    __slots__ = ("_incoming", "_prefix")
 
     def __init__(self, incoming: IncomingRequest, prefix: str = "") -> None:
         self._incoming, self._prefix = incoming, prefix
@@ -297,8 +281,6 @@ class Context:
             Cancelled: The request was cancelled.
             Exception: What the resource's function raises, as it is.
         """
-        if not isinstance(uri, str):
-            raise TypeError(f"a URI is a str, not {type(uri).__name__}")
         incoming = self._incoming
         incoming.check()
         prefix = asker_of(incoming).inner(self._prefix + uri)  # its questions are not this handler's
@@ -343,7 +325,8 @@ class Context:
     @property
     def client(self) -> Caller:
         """Who asks: ``info``, ``capabilities``, ``supports("elicitation.url")``. Its own words: trust none of them."""
-        return Caller(self._incoming.peer)
+        peer = self._incoming.peer
+        return Caller(Implementation.of_peer(peer.info), peer.capabilities, peer.supports)
 
     @property
     def revision(self) -> str:
@@ -463,9 +446,8 @@ class LogHandler(logging.Handler):
 
 def _json(value: Any) -> Json:
     """A value that JSON can write; its repr stands for any other."""
-    try:
+    with suppress(Exception):
         written = write_any(value)
         to_json(written)
-    except Exception:
-        return repr(value)
-    return written
+        return written
+    return repr(value)

@@ -198,8 +198,7 @@ class Main(Executor):
     """``executor="main"``: requests wait until a thread of the author pumps.
 
     Args:
-        on_needed: Called on another thread when there is something to pump and nobody was told since the last `pump`;
-            None calls nothing.
+        on_needed: Called on another thread when the queue turns non-empty, or is so after a `pump`; None calls nothing.
     """
 
     submit = "main"
@@ -212,14 +211,12 @@ class Main(Executor):
 
     def renew_in_fork(self) -> None:
         super().renew_in_fork()
-        self._told = False
         self._stops = 0
         self._pumping: set[int] = set()
 
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
         self._changed.notify_all()
-        if self._on_needed is not None and not self._told:
-            self._told = True
+        if self._on_needed is not None and len(self._queue) == 1 and not self._pumping:
             incoming.sink.spawn(self._tell_author)
 
     def _tell_author(self) -> None:
@@ -244,18 +241,16 @@ class Main(Executor):
             raise RuntimeError("pump is running on this thread already: what it runs cannot call it")
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._stops != stops or over(), timeout)
-            self._told = False
             keys = list(self._queue)  # what comes now is for the next time
-        self._pumping.add(me)
+            self._pumping.add(me)
         try:
             return sum(self._run(key) for key in keys)
-        except KeyboardInterrupt:
-            with self._changed:  # the author is told of the rest
-                for key, (incoming, _) in list(self._queue.items())[:1]:
-                    self._arrived(key, incoming)
-            raise
         finally:
-            self._pumping.discard(me)
+            with self._changed:
+                self._pumping.discard(me)
+                left = list(self._queue.values())
+            if left and self._on_needed is not None:  # what came meanwhile, or is left after Ctrl-C
+                left[0][0].sink.spawn(self._tell_author)
 
     def pump_until(self, over: Callable[[], bool]) -> None:
         """Pump on this thread until `over` says so, which is asked again after each `wake`."""

@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from base64 import b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from copy import copy, deepcopy
 from typing import Any, Callable, Mapping, Optional, Sequence
 
@@ -22,7 +22,7 @@ from ..engine.requests import Handler, IncomingRequest
 from ..errors import one_line
 from ..protocol.lifecycle import INPUT_REQUIRED
 from ..protocol.messages import Json
-from .questions import CARRIERS, Asked, Asker, ElicitUrl, Question, ask_now, read_result
+from .questions import CARRIERS, Asked, Asker, ElicitUrl, ask_now, read_result
 
 log = logging.getLogger("minimcp.rounds")
 
@@ -55,84 +55,66 @@ class ReplayAsker(Asker):
         responses: Optional[Mapping[str, Json]] = None,
     ) -> None:
         super().__init__(incoming)
-        self._rounds = None if incoming.peer.revision.handshake else incoming.server.limits.rounds
         self._strict = incoming.server.check_replay
         """Whether a run has to ask what the runs before it asked."""
         self._answered: dict[str, Any] = {}
         """By key: the digest of the question that was asked, None when it is not known, and the answer."""
-        self._steps: dict[str, Json] = {}
-        self._expected: set[str] = set()
-        asked: Mapping[str, str] = {}
+        asked: Optional[Mapping[str, str]] = None
         if state is not None:
             self.round, self.call_id, asked = state["r"] + 1, state["cid"], state["asked"]
             self._answered, self._steps = dict(state["ans"]), dict(state["steps"])
-            if self._strict:
-                self._expected = {*asked, *(key for key, (pinned, _) in self._answered.items() if pinned is not None)}
         for key, answer in (responses or {}).items():
-            if state is None:  # what was asked is not known: the key alone says what it answers
-                self._answered[key] = (None, answer)
-            elif key in asked:
-                self._answered[key] = (asked[key], answer)
+            if asked is None or key in asked:  # without a state the key alone says what it answers
+                self._answered[key] = (asked[key] if asked else None, answer)
+        known = [key for key, (pinned, _) in self._answered.items() if pinned is not None]
+        self._expected = {*known, *(asked or ())} if self._strict else set()
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
         found = {}
-        missing: list[Asked] = []
         for each in asked:
-            with self._lock:
-                pinned, answer = self._answered.get(each.key, (None, None))
+            pinned, answer = self._answered.get(each.key, (None, None))
             if answer is not None and pinned not in (None, _digest_of(each)):
                 problem = f"{each.key!r} was asked in other words when the handler ran before"
                 if self._strict:
-                    self._fail(f"check_replay: {problem}: {_KEEP}")
+                    self.fault = f"check_replay: {problem}: {_KEEP}"
+                    raise RuntimeError(self.fault)
                 log.warning("%s: %s, and is asked again: %s", _name(self._incoming), one_line(problem), _KEEP)
+            elif isinstance(answer, Exception):
+                raise copy(answer)
             elif answer is not None:
-                if isinstance(answer, Exception):
-                    raise copy(answer)
                 try:
                     found[each.key] = each.question.read(deepcopy(answer))  # the handler's own, no part of the state
-                    continue
                 except ValueError as error:
                     log.info("%s is asked again, its answer does not fit: %s", one_line(each.key), one_line(str(error)))
-            missing.append(each)
-        if missing:
-            if self._rounds is not None and self.round > self._rounds:
-                raise errors.ToolError(f"the client was asked {self._rounds} times, and there are questions left")
-            self._fail(self.silence())
+        missing = {each.key: each for each in asked if each.key not in found}
+        most = None if self._incoming.peer.revision.handshake else self._incoming.server.limits.rounds
+        if missing and most is not None and self.round > most:
+            raise errors.ToolError(f"the client was asked {most} times, and there are questions left")
         with self._lock:
+            self.pending.update(missing)
             for each in asked:
-                self._answered[each.key] = (_digest_of(each), self._answered.get(each.key, (None, None))[1])
-            for each in missing:
-                del self._answered[each.key]
-                self.pending[each.key] = each
+                _, answer = self._answered.pop(each.key, (None, None))
+                if each.key in found:
+                    self._answered[each.key] = (_digest_of(each), answer)
         if missing:
             raise Suspend
         return found
 
-    def _fail(self, fault: str) -> None:
-        self.fault = fault
-        if fault:
-            raise RuntimeError(fault)
-
-    def silence(self) -> str:
+    def unasked(self) -> str:
         """What is wrong with a checked run that did not ask all that the run before it asked; empty when it did."""
         left = min(self._expected - self._used, default=None)
         return f"check_replay: {left!r} was asked when the handler ran before, and is not asked now" if left else ""
 
-    def _result_of(self, key: str, function: Callable[[], Any]) -> Any:
-        if key not in self._steps:  # whose key is claimed: no other thread is here
-            self._steps[key] = super()._result_of(key, function)
-        return deepcopy(self._steps[key])  # what the handler does with it is no part of the state
-
-    def ask_again(self, questions: Mapping[str, Question]) -> None:
-        """Ask, whatever was answered before; returns if one of the answers was no.
+    def ask_for_urls(self, wanted: Sequence[Mapping[str, str]]) -> None:
+        """Ask to open URLs, whatever was answered before; returns if one of the answers was no.
 
         Raises:
             Suspend: The client is asked.
         """
         with self._lock:
-            answers = [self._answered.pop(key, (None, {}))[1] for key in questions]
+            answers = [self._answered.pop(each["elicitationId"], (None, {}))[1] for each in wanted]
         if not any(answer.get("action") in ("decline", "cancel") for answer in answers):
-            self.ask_all(questions)
+            self.ask_all({each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted})
 
     def claims(self) -> dict[str, Json]:
         """What the next round has to know."""
@@ -155,8 +137,8 @@ def asker_of(incoming: IncomingRequest) -> Asker:
     """Who answers what the handler of a request asks; made with the first question."""
     with _making:
         if incoming.asker is None:
-            replays = incoming.request.method in CARRIERS and not incoming.peer.revision.handshake
-            incoming.asker = ReplayAsker(incoming) if replays else Asker(incoming)
+            again = incoming.server.check_replay or not incoming.peer.revision.handshake
+            incoming.asker = (ReplayAsker if again and incoming.request.method in CARRIERS else Asker)(incoming)
         asker: Asker = incoming.asker
         return asker
 
@@ -180,25 +162,21 @@ def resume(incoming: IncomingRequest) -> None:
     incoming.asker = ReplayAsker(incoming, state, responses)
 
 
-def end_round(incoming: IncomingRequest, result: Any, error: Optional[BaseException] = None) -> Any:
+def end_round(incoming: IncomingRequest, again: Handler, result: Any, error: Optional[BaseException]) -> Any:
     """The result of a run: the questions that it left unanswered win over what it returned or raised.
 
     Args:
         incoming: The request.
+        again: Serves it once more: with a handshake and ``check_replay`` this asks the client meanwhile.
         result: Of a run that returned.
         error: What it raised in its place; None when it returned.
 
     Raises:
         BaseException: That error.
     """
-    if isinstance(error, errors.UrlElicitationRequired) and not incoming.peer.revision.handshake:
-        try:
-            url_required(incoming, error)
-        except Suspend as suspend:
-            error = suspend
     asker, config = incoming.asker, incoming.server
-    if error is None and isinstance(asker, ReplayAsker) and not asker.pending:
-        asker.fault = asker.fault or asker.silence()
+    if isinstance(asker, ReplayAsker) and (error is None or isinstance(error, Suspend)):
+        asker.fault = asker.fault or asker.unasked()
     if asker is not None and asker.fault:
         raise errors.InternalError(asker.fault)
     if asker is None or not asker.pending:
@@ -209,7 +187,8 @@ def end_round(incoming: IncomingRequest, result: Any, error: Optional[BaseExcept
         did = "went on" if error is None else f"raised {error!r}"
         log.warning("%s %s while a question waits: it must let Suspend pass", _name(incoming), did)
     if incoming.peer.revision.handshake:
-        return {}  # `serve_checked` asks them
+        incoming.asker = ReplayAsker(incoming, asker.claims(), _asked_now(incoming, list(asker.pending.values())))
+        return again(incoming)
     requests = {
         key: {"method": each.question.method, **({"params": each.params} if each.params else {})}
         for key, each in asker.pending.items()
@@ -219,27 +198,18 @@ def end_round(incoming: IncomingRequest, result: Any, error: Optional[BaseExcept
     return config.closed(asking, incoming.peer.revision)
 
 
-def serve_checked(serve: Handler, incoming: IncomingRequest) -> Any:
-    """Serve with ``check_replay``: by running again after each question, though the client could be asked meanwhile."""
-    if not incoming.peer.revision.handshake or incoming.request.method not in CARRIERS:
-        return serve(incoming)
-    state = None
-    while True:
-        asker = incoming.asker = ReplayAsker(incoming, state)
-        result = serve(incoming)
-        if not asker.pending:
-            return result
-        state, asked = asker.claims(), list(asker.pending.values())
-        answers: list[Any]
-        try:
-            answers = list(ask_now(incoming, asked))
-            for each, answer in zip(asked, answers):
-                read_result(each, answer)
-        except (errors.Cancelled, errors.ConnectionLost):
-            raise
-        except Exception as error:
-            answers = [error] * len(asked)  # which the handler gets where it asks
-        state["ans"].update({each.key: (_digest_of(each), answer) for each, answer in zip(asked, answers)})
+def _asked_now(incoming: IncomingRequest, asked: list[Asked]) -> dict[str, Any]:
+    """The answers of a client that can be asked meanwhile; or an error, which the handler gets where it asks."""
+    answers: list[Any]
+    try:
+        answers = list(ask_now(incoming, asked))
+        for each, answer in zip(asked, answers):
+            read_result(each, answer)
+    except (errors.Cancelled, errors.ConnectionLost):
+        raise
+    except Exception as error:
+        answers = [error] * len(asked)
+    return {each.key: answer for each, answer in zip(asked, answers)}
 
 
 def _name(incoming: IncomingRequest) -> str:
@@ -247,38 +217,37 @@ def _name(incoming: IncomingRequest) -> str:
     return f"{incoming.request.method} {one_line(target)}"
 
 
-def url_required(incoming: IncomingRequest, error: errors.UrlElicitationRequired) -> None:
-    """What that error of another revision means here: the client is asked to have its user open the URLs.
+def url_required(incoming: IncomingRequest, error: BaseException) -> None:
+    """What `UrlElicitationRequired` of another revision means here: the client is asked to have its user open the URLs.
 
-    Returns if the user said no, if there were too many rounds, or if the error names no URL that can be opened.
+    Returns for any other error, if the user said no, if there were too many rounds, or if it names no URL that can be
+    opened.
 
     Raises:
         Suspend: The client is asked.
         CapabilityNotSupported: It cannot be.
     """
-    asker = asker_of(incoming)
-    wanted = error.data["elicitations"] if error.data else []
-    if not wanted or not isinstance(asker, ReplayAsker):
+    if not isinstance(error, errors.UrlElicitationRequired) or error.from_peer or incoming.peer.revision.handshake:
         return
-    try:
-        asker.ask_again({each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted})
-    except (errors.ToolError, RuntimeError, ValueError) as problem:
-        log.warning("%s: %s", _name(incoming), problem)
+    asker = asker_of(incoming)
+    if error.data and error.data["elicitations"] and isinstance(asker, ReplayAsker):
+        try:
+            asker.ask_for_urls(error.data["elicitations"])
+        except (errors.ToolError, RuntimeError, ValueError) as problem:
+            log.warning("%s: %s", _name(incoming), problem)
 
 
 # ------------------------------------------------------------ the state between rounds
 
-_PREFIX = "v1."
 _LABEL = b"minimcp requestState v1"
-_MAC = 32
 
 
 class States:
     """Makes and takes back what clients of one server carry between rounds. Thread-safe.
 
-    A state is ``v1.`` and base64url of HMAC-SHA256 and JSON. It is signed, not encrypted: the client can read
-    what it carries, the results of ``ctx.step`` included. A signature is no single use: a state may come back as often
-    as it likes until it expires.
+    A state is ``v1.``, base64url of JSON, a dot and its HMAC-SHA256 in hexadecimal. It is signed, not encrypted: the
+    client can read what it carries, the results of ``ctx.step`` included. A signature is no single use: a state may
+    come back as often as it likes until it expires.
 
     Args:
         audience: The server's name: another server's states are refused.
@@ -300,16 +269,12 @@ class States:
         lifetime: Optional[float] = 600,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if isinstance(keys, (bytes, bytearray, str)):
-            raise TypeError("state_keys is a list of keys: put the one into a list")
         given = [os.urandom(SHORTEST_KEY)] if keys is None else keys
-        if not given:
-            raise ValueError("state_keys has at least one key")
-        for key in given:
-            if not isinstance(key, (bytes, bytearray)):
-                raise TypeError(f"a state key is bytes, such as os.urandom(32), not {type(key).__name__}")
-            if len(key) < SHORTEST_KEY:
-                raise ValueError(f"a state key has {SHORTEST_KEY} bytes or more, not {len(key)}")
+        what = f"state_keys is a list of secrets of {SHORTEST_KEY} bytes or more, such as [os.urandom({SHORTEST_KEY})]"
+        if isinstance(given, (bytes, str)) or not all(isinstance(key, (bytes, bytearray)) for key in given):
+            raise TypeError(what)
+        if min(map(len, given), default=0) < SHORTEST_KEY:
+            raise ValueError(what)
         self._keys = [bytes(key) for key in given]
         self._audience, self._lifetime, self._clock = audience, lifetime, clock
 
@@ -319,11 +284,9 @@ class States:
         Raises:
             InternalError: It would be too long.
         """
-        now = self._clock()
-        exp = None if self._lifetime is None else now + self._lifetime
-        state = {"iat": int(now), "exp": exp, "aud": self._audience, "bind": binding(incoming), **claims}
-        payload = canonical(state)
-        text = _PREFIX + _to_base64(_mac(self._keys[0], payload) + payload)
+        exp = None if self._lifetime is None else self._clock() + self._lifetime
+        state = {"exp": exp, "aud": self._audience, "bind": binding(incoming), **claims}
+        text = _signed(self._keys[0], urlsafe_b64encode(canonical(state)).decode())
         if len(text) > LONGEST:
             what = f"the answers and steps of {incoming.request.method} are too much for a requestState"
             raise errors.InternalError(f"{what}: {len(text)} characters, and {LONGEST} is the most")
@@ -336,8 +299,15 @@ class States:
             InvalidParams: It is not one that this server made for this request, or its time is over. Which of these
                 it is stands in the log only.
         """
+        from hmac import compare_digest
+
         try:
-            claims = json.loads(self._verified(text))
+            if not isinstance(text, str) or len(text) > LONGEST:
+                raise ValueError("no text, or too long")
+            payload = text.partition(".")[2].partition(".")[0]
+            if not any(compare_digest(_signed(key, payload).encode(), text.encode()) for key in self._keys):
+                raise ValueError("a wrong signature, or an unknown key")
+            claims = json.loads(urlsafe_b64decode(payload))
             if claims["aud"] != self._audience:
                 raise ValueError("another server's")
             if claims["bind"] != binding(incoming):
@@ -348,21 +318,6 @@ class States:
         except Exception as error:
             log.warning("the requestState of %s is refused: %s", incoming.request.method, one_line(str(error)))
         raise errors.InvalidParams("Invalid or expired requestState", {"reason": errors.STATE_REJECTED})
-
-    def _verified(self, text: Json) -> bytes:
-        if not isinstance(text, str) or not text.startswith(_PREFIX):
-            raise ValueError("no state of this kind")
-        if len(text) > LONGEST:
-            raise ValueError("too long")
-        raw = b64decode(text[len(_PREFIX) :] + "==", altchars=b"-_")
-        if _PREFIX + _to_base64(raw) != text:  # each state has one spelling
-            raise ValueError("no base64url")
-        signature, payload = raw[:_MAC], raw[_MAC:]
-        import hmac
-
-        if not any(hmac.compare_digest(_mac(key, payload), signature) for key in self._keys):
-            raise ValueError("a wrong signature, or an unknown key")
-        return payload
 
 
 def canonical(value: Json) -> bytes:
@@ -384,11 +339,7 @@ def binding(incoming: IncomingRequest) -> str:
     return digest([incoming.request.method, *target, params.get("arguments") or {}, incoming.peer.principal])
 
 
-def _mac(key: bytes, payload: bytes) -> bytes:
+def _signed(key: bytes, payload: str) -> str:
     import hmac  # brings OpenSSL in, which few servers need
 
-    return hmac.new(key, _LABEL + payload, "sha256").digest()
-
-
-def _to_base64(raw: bytes) -> str:
-    return urlsafe_b64encode(raw).decode().rstrip("=")
+    return f"v1.{payload}.{hmac.new(key, _LABEL + payload.encode(), 'sha256').hexdigest()}"

@@ -7,23 +7,10 @@ of the same names on a `Server` say, and is acted on when an object of the class
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    TypedDict,
-    TypeVar,
-    Union,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, TypeVar, Union, overload
 
 from ..engine.limits import Limits, check_number
 from ..protocol.messages import Json
@@ -152,8 +139,12 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "limits": ((Limits, _NONE), "a Limits(...) or None"),
 }
 """Of options that no object of `types` checks: what may be given, and that in words."""
-_SECONDS = {"timeout": True, "ttl": False, "list_ttl": False}
-"""Options that are seconds, and whether None may stand for them."""
+_NUMBERS: Mapping[str, Mapping[str, Any]] = {
+    "timeout": {"whole": False},
+    "page_size": {"least": 1},
+    **dict.fromkeys(("ttl", "list_ttl"), {"whole": False, "optional": False}),
+}
+"""Options that are numbers, with what `check_number` is told of them."""
 
 
 def check_options(options: Mapping[str, Any], owner: str = "") -> None:
@@ -168,12 +159,10 @@ def check_options(options: Mapping[str, Any], owner: str = "") -> None:
         ValueError: A number is too small, or none.
     """
     for name, value in options.items():
-        if name in _SECONDS:
-            check_number(f"{owner}{name}", value, whole=False, optional=_SECONDS[name])
+        if name in _NUMBERS:
+            check_number(f"{owner}{name}", value, **_NUMBERS[name])
             if name == "timeout" and value == 0:
                 raise ValueError(f"{owner}{name} is more than 0, not {value}")
-        elif name == "page_size":
-            check_number(f"{owner}{name}", value, least=1)
         elif name in _TYPES:
             types, what = _TYPES[name]
             if not isinstance(value, types):

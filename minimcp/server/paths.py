@@ -89,8 +89,6 @@ def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathL
 
 def _fault(text: str) -> Optional[str]:
     """Why a path is refused by how it is written; None when it is not."""
-    if len(text) > LONGEST_PATH:  # before anything takes time
-        return "it is too long"
     try:
         if len(text.encode("utf-8")) > LONGEST_PATH:
             return "it is too long"

@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import threading
+from copy import deepcopy
 from itertools import count
 from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
@@ -33,8 +34,6 @@ log = logging.getLogger("minimcp.questions")
 CARRIERS = ("tools/call", "prompts/get", "resources/read")
 """Methods whose handlers may ask, in every revision."""
 
-CONTEXTS = ("none", "thisServer", "allServers")
-_SAMPLED = ("text", "image", "audio", "tool_use", "tool_result")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _REFUSED = re.compile(r"\b(refus|reject|declin|denied)", re.IGNORECASE)
 
@@ -84,7 +83,7 @@ class Elicit(Question):
     kind, method = "elicit", "elicitation/create"
 
     def __init__(self, message: str, schema: Schema) -> None:
-        self.message, self.form = _text("message", message), form_of(schema)
+        self.message, self.form = types.ElicitRequest(message).message, form_of(schema)
 
     def params(self, peer: Peer) -> dict[str, Json]:
         revision = peer.revision
@@ -95,11 +94,10 @@ class Elicit(Question):
         return {**mode, "message": self.message, "requestedSchema": self.form.to_wire(full=revision.full_forms)}
 
     def read(self, result: dict[str, Json]) -> types.Answer:
-        action = _action(result)
-        if action != "accept":
-            return types.Answer(action)
-        content = result.get("content")
-        return types.Answer(action, self.form.read({} if content is None else content))
+        answer, content = _answer(result), result.get("content")
+        if answer:
+            answer.content = self.form.read({} if content is None else content)
+        return answer
 
 
 class ElicitUrl(Question):
@@ -117,18 +115,23 @@ class ElicitUrl(Question):
     kind, method = "url", "elicitation/create"
 
     def __init__(self, message: str, url: str, *, elicitation_id: Optional[str] = None) -> None:
-        self.message, self.url = _text("message", message), _checked_url(url)
-        self.elicitation_id = elicitation_id if elicitation_id is None else _text("elicitation_id", elicitation_id)
+        self._request = types.ElicitRequest(message, mode="url", url=url, elicitation_id=elicitation_id)
+        if any(character <= " " or character == "\x7f" for character in url):
+            raise ValueError("a URL has neither blanks nor control characters")
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"a user opens http or https URLs, with a host, unlike {url!r:.80}")
+        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            log.warning("a user is to open %s: use https", one_line(url))
 
     def params(self, peer: Peer) -> dict[str, Json]:
         self._need(peer, "elicitation.url", "url" in peer.revision.elicitation_modes)
-        params = {"mode": "url", "message": self.message, "url": self.url}
-        if peer.revision.elicitation_ids:
-            params["elicitationId"] = self.elicitation_id or os.urandom(16).hex()
-        return params
+        params = self._request.to_wire()
+        id = params.pop("elicitationId", None) or os.urandom(16).hex()
+        return {**params, "elicitationId": id} if peer.revision.elicitation_ids else params
 
     def read(self, result: dict[str, Json]) -> types.Answer:
-        return types.Answer(_action(result))
+        return _answer(result)
 
 
 Message = Union[str, types.SamplingMessage, Mapping[str, Json]]
@@ -172,54 +175,40 @@ class Sample(Question):
         metadata: Optional[Mapping[str, Json]] = None,
     ) -> None:
         check_number("max_tokens", max_tokens, least=1, optional=False)
-        if include_context is not None and include_context not in CONTEXTS:
-            raise ValueError(f"include_context is one of {', '.join(CONTEXTS)}, not {include_context!r}")
-        if isinstance(stop_sequences, str):
-            raise TypeError(f"stop_sequences is a list of texts: did you mean [{stop_sequences!r}]?")
-        if isinstance(temperature, bool) or not isinstance(temperature, (int, float, type(None))):
-            raise TypeError(f"temperature is a number, not {temperature!r}")
-        self._messages, self._max_tokens, self._context = _conversation(messages), max_tokens, include_context
-        self._tools = None if tools is None else list(tools)
-        for tool in self._tools or ():
-            if not isinstance(tool, types.Tool):
-                raise TypeError(f"tools are a list of Tool, not of {type(tool).__name__}")
-        self._choice = types.ToolChoice(tool_choice) if isinstance(tool_choice, str) else tool_choice
-        stops = None if stop_sequences is None else [_text("a stop sequence", each) for each in stop_sequences]
+        if isinstance(tool_choice, str):
+            tool_choice = types.ToolChoice(tool_choice)
         if isinstance(model_preferences, str):
             model_preferences = [model_preferences]
         if not isinstance(model_preferences, (types.ModelPreferences, type(None))):
             model_preferences = types.ModelPreferences(model_preferences)
-        self._options: dict[str, Json] = {
-            "modelPreferences": None if model_preferences is None else model_preferences.to_wire(),
-            "systemPrompt": system if system is None else _text("system", system),
-            "temperature": temperature,
-            "stopSequences": stops,
-            "metadata": None if metadata is None else dict(metadata),
-        }
+        several: Iterable[Any] = [messages] if isinstance(messages, (str, types.SamplingMessage, Mapping)) else messages
+        self._request = request = types.SampleRequest(
+            [types.SamplingMessage.of(each) for each in several], max_tokens, model_preferences, system,
+            include_context, temperature, stop_sequences, None if metadata is None else dict(metadata), tools,
+            tool_choice,
+        )
+        fault = types.conversation_fault(request.messages) if request.messages else "a model is told something"
+        if fault is not None:
+            raise ValueError(fault)
 
     def params(self, peer: Peer) -> dict[str, Json]:
         revision = peer.revision
         self._need(peer, "sampling")
-        params: dict[str, Json] = {"messages": self._said(revision), "maxTokens": self._max_tokens}
-        params.update({name: value for name, value in self._options.items() if value is not None})
-        if self._tools is not None or self._choice is not None:
+        params = {**self._request.to_wire(), "messages": self._said(revision)}
+        if "tools" in params or "toolChoice" in params:
             self._need(peer, "sampling.tools", revision.sampling_tools)
-            members = revision.tool_members
-            wires = [tool.to_wire() for tool in self._tools or ()]
-            params["tools"] = [{name: value for name, value in wire.items() if name in members} for wire in wires]
-            if self._choice is not None:
-                params["toolChoice"] = self._choice.to_wire()
-        others = self._context not in (None, "none")
-        if others and revision.sampling_tools and not peer.supports("sampling.context"):
+            wires = params.get("tools", [])
+            params["tools"] = [{name: wire[name] for name in wire if name in revision.tool_members} for wire in wires]
+        context = params.get("includeContext", "none")
+        if context != "none" and revision.sampling_tools and not peer.supports("sampling.context"):
             # it may ignore the word anyway, so that is left out rather than refused
-            log.warning("includeContext %r is left out: the client declares no sampling.context", self._context)
-        elif self._context is not None:
-            params["includeContext"] = self._context
+            log.warning("includeContext %r is left out: the client declares no sampling.context", context)
+            del params["includeContext"]
         return params
 
     def _said(self, revision: Revision) -> list[Json]:
         wire = []
-        for message in self._messages:
+        for message in self._request.messages:
             for block in message.content:
                 if block.type not in revision.sampling_kinds:
                     raise errors.CapabilityNotSupported(f"{revision.name} has no {block.type} in messages to a model")
@@ -249,45 +238,8 @@ class ListRoots(Question):
         return [types.Root.from_wire(root) for root in roots]
 
 
-def _action(result: Mapping[str, Json]) -> str:
-    action = result.get("action")
-    if not isinstance(action, str) or action not in types.ACTIONS:
-        raise ValueError(f"action is one of {', '.join(types.ACTIONS)}")
-    return action
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{name} is a str, not {type(value).__name__}")
-    return value
-
-
-def _checked_url(url: Any) -> str:
-    if any(character <= " " or character == "\x7f" for character in _text("url", url)):
-        raise ValueError("a URL has neither blanks nor control characters")
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"a user opens http or https URLs, with a host, unlike {url!r:.80}")
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        log.warning("a user is to open %s: use https", one_line(url))
-    return str(url)
-
-
-def _conversation(given: Messages) -> list[types.SamplingMessage]:
-    several: Iterable[Any] = [given] if isinstance(given, (str, types.SamplingMessage, Mapping)) else given
-    messages = [types.SamplingMessage.of(each) for each in several]
-    if not messages:
-        raise ValueError("a model is told at least one message")
-    for message in messages:
-        if not isinstance(message, types.SamplingMessage):
-            raise TypeError(f"messages are str, SamplingMessage or dict, not {type(message).__name__}")
-        unfit = [block.type for block in message.content if block.type not in _SAMPLED]
-        if unfit:
-            raise TypeError(f"a message to a model has {', '.join(_SAMPLED)} blocks, not {unfit[0]}")
-    fault = types.conversation_fault(messages)
-    if fault is not None:
-        raise ValueError(fault)
-    return messages
+def _answer(result: Mapping[str, Json]) -> types.Answer:
+    return types.Answer(result.get("action"))  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------ who asks
@@ -307,7 +259,9 @@ class Asker:
     Args:
         incoming: The request.
 
-    ``pending`` are the questions that wait for another round, ``fault`` says what a checked run did wrong.
+    Attributes:
+        pending: Questions that wait for another round.
+        fault: What a checked run did wrong; empty when it did nothing.
     """
 
     def __init__(self, incoming: IncomingRequest) -> None:
@@ -315,6 +269,7 @@ class Asker:
         self._lock = threading.Lock()  # guards what this remembers; never held while anything of an author's runs
         self._used: set[str] = set()
         self._stepped: set[str] = set()
+        self._steps: dict[str, Json] = {}
         self._unnamed, self._called = count(1), count(1)
         self.pending: dict[str, Asked] = {}
         self.fault = ""
@@ -365,14 +320,13 @@ class Asker:
             raise TypeError(f"the key of a step is a str, not {type(key).__name__}")
         self._claim(self._stepped, [key], "the key of two steps: give each its own")
         try:
-            return self._result_of(key, function)
+            if key not in self._steps:  # the same in the first round, and in every revision
+                self._steps[key] = json.loads(to_json(write_any(function())))
         except BaseException:  # it was not done: the handler may try again
             with self._lock:
                 self._stepped.discard(key)
             raise
-
-    def _result_of(self, key: str, function: Callable[[], Any]) -> Any:
-        return json.loads(to_json(write_any(function())))  # the same in the first round, and in every revision
+        return deepcopy(self._steps[key])  # what the handler does with it is no part of the state
 
 
 def ask_now(incoming: IncomingRequest, asked: list[Asked]) -> list[dict[str, Json]]:

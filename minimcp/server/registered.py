@@ -7,7 +7,7 @@ import threading
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Iterator, Mapping, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Mapping, Optional, TypeVar
 
 from ..engine.limits import Limits
 from ..engine.requests import IncomingRequest, Route
@@ -20,7 +20,7 @@ from ..schema.mismatch import described, nearest
 from ..schema.signature import read_signature
 from .context import Context
 from .executors import Executor, Main, executor_of, route_to
-from .input_rounds import end_round, resume, serve_checked
+from .input_rounds import end_round, resume, url_required
 from .options import check_options, name_of, required, where
 
 if TYPE_CHECKING:
@@ -126,10 +126,9 @@ class Registered:
         return f"{self.kind} {self.key!r}"
 
     def _find_route(self) -> None:
-        handle = partial(serve_checked, self.handle) if self.config.check_replay else self.handle
         # a queue that nobody takes the request out of does not keep the client waiting either
         watch = None if self.timeout is None else lambda incoming: self._countdown("begin", incoming).stop
-        self.route = route_to(handle, self.executor, watch)
+        self.route = route_to(self.handle, self.executor, watch)
 
     def offered_by(self: R, config: ServerConfig, prefix: str) -> R:
         """A copy for a server that mounts this one.
@@ -158,7 +157,7 @@ class Registered:
             resume(incoming)
         if self.timeout is not None:
             incoming.timeout = self._countdown("finish", incoming)
-        returned = False
+        result, left, returned = None, None, False
         try:
             call = partial(self.call, incoming)
             value = self.run(Context(incoming), call) if any(self.middleware) else call()
@@ -166,13 +165,16 @@ class Registered:
             result = self.result(value, incoming)
         except BaseException as error:
             try:
+                url_required(incoming, error)
                 result = self.failed(error, incoming, returned)
-            except BaseException as left:
-                return end_round(incoming, None, left)
+            except BaseException as other:
+                left = other
         finally:
             if incoming.timeout is not None:
                 incoming.timeout.stop()
-        return result if incoming.asker is None else end_round(incoming, result)
+        if left is None and incoming.asker is None:
+            return result
+        return end_round(incoming, self.handle, result, left)
 
     def run(self, context: Context, call: CallNext) -> Any:
         """What the outermost middleware returns or raises; what is registered meanwhile counts for later requests."""
@@ -311,12 +313,8 @@ class Table(Generic[R]):
             ValueError: The name is taken, and `replace` is false.
         """
         with changing:
-            taken = None if replace else self.items.get(thing.key)
-            if taken is not None:
-                raise ValueError(
-                    f"the {self.kind} {thing.key!r} exists: {where(taken.function)}; now {where(thing.function)}. "
-                    "Give one another name, or say replace=True"
-                )
+            if not replace:
+                self.refuse_taken(thing.key, thing, ". Give one another name, or say replace=True")
             self._own[thing.key] = thing
             self.refresh()
 
@@ -356,19 +354,16 @@ class Table(Generic[R]):
             raise InvalidParams(f"arguments is an object, not {described(arguments)}")
         return thing.route
 
-    def check_mount(self, other: Table[R], prefix: str) -> None:
-        """Refuse a table of another server that has a name of this one.
+    def refuse_taken(self, name: str, thing: R, advice: str = "") -> None:
+        """Refuse something under a name that something else has here.
 
         Raises:
             ValueError: It has; the message names both.
         """
-        for name, thing in other.items.items():
-            taken = self.items.get(prefix + name)
-            if taken is not None and taken.origin is not thing.origin:
-                raise ValueError(
-                    f"the {self.kind} {prefix + name!r} exists: {where(taken.function)}; "
-                    f"mounted would be {where(thing.function)}"
-                )
+        taken = self.items.get(name)
+        if taken is not None and taken.origin is not thing.origin:
+            both = f"{where(taken.function)}; now {where(thing.function)}"
+            raise ValueError(f"the {self.kind} {name!r} exists: {both}{advice}")
 
     def refresh(self) -> None:
         """Something was registered or removed, here or in a table that is mounted (`changing` is held)."""
@@ -390,6 +385,8 @@ class Table(Generic[R]):
     def serve_page(self, incoming: IncomingRequest) -> str:
         """Serve it, by JSON text that is made once for each revision until something changes.
 
+        Cursors are the same on every connection and in every process.
+
         https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
 
         Raises:
@@ -398,21 +395,15 @@ class Table(Generic[R]):
         config, revision, cursor = incoming.server, incoming.peer.revision, incoming.request.params.get("cursor")
         pages = self._pages  # a change meanwhile begins new ones
         if (revision.name, None) not in pages:
-            pages.update(self._make_pages(revision, config.page_size))
-        text = pages.get((revision.name, cursor)) if cursor is None or type(cursor) is str else None
-        if text is None:
+            items = [each.listed(revision) for each in list(self.items.values())]
+            size = config.page_size or len(items) or 1
+            for start in reversed(range(0, len(items) or 1, size)):  # who sees the first page sees all
+                text = f'{{"{self._member}":{to_json(items[start : start + size])}'
+                if start + size < len(items):
+                    text += f',"nextCursor":"{self._member}:{start + size}"'
+                pages[revision.name, f"{self._member}:{start}" if start else None] = text
+        page = pages.get((revision.name, cursor)) if cursor is None or type(cursor) is str else None
+        if page is None:
             raise InvalidParams("the cursor is none of this server's")
         hints = f",{to_json(config.hints)[1:-1]}" if revision.cache_hints else ""
-        return f"{text}{hints}{config.closing[revision.result_type]}"
-
-    def _make_pages(
-        self, revision: Revision, page_size: Optional[int]
-    ) -> Iterator[tuple[tuple[str, Optional[str]], str]]:
-        """All pages by their cursors, which are the same on every connection and in every process."""
-        items = [each.listed(revision) for each in list(self.items.values())]
-        size = page_size or len(items) or 1
-        for start in range(0, len(items) or 1, size):
-            text = f'{{"{self._member}":{to_json(items[start : start + size])}'
-            if start + size < len(items):
-                text += f',"nextCursor":"{self._member}:{start + size}"'
-            yield (revision.name, f"{self._member}:{start}" if start else None), text
+        return f"{page}{hints}{config.closing[revision.result_type]}"

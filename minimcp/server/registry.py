@@ -18,7 +18,7 @@ from .completion import Completions, TextHandler
 from .context import Context
 from .options import OPTIONS, check_names, positions, where
 from .prompts import RegisteredPrompt
-from .registered import Registered, RegisteredFunction, ServerConfig, Table, changing
+from .registered import Registered, ServerConfig, Table, changing
 from .resources import Readable, Resources
 from .subscriptions import Subscriptions
 from .tools import GOOD_NAME, ODD_NAME, RegisteredTool
@@ -34,7 +34,7 @@ TAKEN = frozenset().union(*(each.requests_to_server | each.requests_to_client fo
 KEPT_FREE = ("rpc.", "notifications/", "tasks/")
 """What names of an author's methods must not begin with: JSON-RPC's own, no requests, or an extension's."""
 
-_DECLARED: Mapping[str, Mapping[str, Json]] = {
+DECLARED: Mapping[str, Mapping[str, Json]] = {
     "logging": {},
     "completions": {},
     "prompts": {"listChanged": True},
@@ -43,9 +43,6 @@ _DECLARED: Mapping[str, Mapping[str, Json]] = {
 }
 """What stands in the capabilities for each kind that is offered."""
 
-_CLASSES: Mapping[str, Callable[..., RegisteredFunction]] = {
-    "tool": RegisteredTool, "prompt": RegisteredPrompt, "resource": Readable
-}  # fmt: skip
 
 CHANGING = ("tools", "prompts", "resources", "methods")
 """What an author registers."""
@@ -62,7 +59,9 @@ class RegisteredMethod(Registered):
 
     kind = "method"
 
-    def __init__(self, config: ServerConfig, function: Callable[..., Any], name: str) -> None:
+    def __init__(self, config: ServerConfig, function: Callable[..., Any], options: Any, name: str) -> None:
+        if not name or name in TAKEN or name.startswith(KEPT_FREE):
+            raise ValueError(f"{name!r} belongs to the protocol: write a name like 'vendor/thing'")
         super().__init__(config, function, name)
         self._takes_context = positions(function, self.owner, ("params", "ctx"), least=1) == 2
 
@@ -75,6 +74,11 @@ class RegisteredMethod(Registered):
         if not isinstance(written, dict):
             raise TypeError(f"the method {self.key!r} returned {type(value).__name__}: return a dict, or None")
         return incoming.server.closed(written, incoming.peer.revision)
+
+
+_CLASSES: Mapping[str, Callable[..., Registered]] = {
+    "tool": RegisteredTool, "prompt": RegisteredPrompt, "resource": Readable, "method": RegisteredMethod
+}  # fmt: skip
 
 
 class Registry:
@@ -161,8 +165,8 @@ class Registry:
     def capabilities(self, revision: Revision) -> dict[str, Json]:
         """What is declared to a client of this revision: nothing that is not served, but for what the author adds."""
         announced = self.config.capabilities
-        declared = {name: value for name, value in announced.items() if name not in _DECLARED}
-        for kind, members in _DECLARED.items():
+        declared = {name: value for name, value in announced.items() if name not in DECLARED}
+        for kind, members in DECLARED.items():
             if self.offers(kind) and (kind != "completions" or revision.completions_capability):
                 more = announced.get(kind)
                 declared[kind] = {**(more if isinstance(more, Mapping) else {}), **members}
@@ -170,40 +174,29 @@ class Registry:
             declared["extensions"] = self.config.extensions
         return declared
 
-    def add(self, kind: str, function: Callable[..., Any], options: Any, *uri: str) -> str:
-        """Register a function as a tool, a resource or a prompt; returns what requests name it by.
+    def add(self, kind: str, function: Callable[..., Any], options: Mapping[str, Any], *key: str) -> str:
+        """Register a function as a tool, a resource, a prompt or a method; returns what requests name it by.
 
         Args:
-            kind: "tool", "resource" or "prompt".
+            kind: "tool", "resource", "prompt" or "method".
             function: What the author wrote.
             options: What he said of it.
-            uri: Of the resource, or the template of URIs; others have none.
+            key: Of a resource the URI, or the template of URIs, of a method the name; others have none.
 
         Raises:
-            TypeError, ValueError, ImportError: As `Server.tool`, `Server.resource` and `Server.prompt`.
+            TypeError, ValueError, ImportError: As the decorators of a `Server` of the same names.
         """
-        check_names(options, OPTIONS[kind].__annotations__, f"{where(function)}: a {kind} has no option", "{}=")
-        made = _CLASSES[kind](self.config, function, options, *uri)
+        if kind in OPTIONS:
+            check_names(options, OPTIONS[kind].__annotations__, f"{where(function)}: a {kind} has no option", "{}=")
+        made: Registered = _CLASSES[kind](self.config, function, options, *key)
         table = self._tables[made.kind]
         table.add(made, replace=options.get("replace", False))
-        if not made.shown.description:
+        if made.shown is not None and not made.shown.description:
             table.warn_once(made.key, "has no description: a model has only its name to go by")
         if kind == "tool" and not GOOD_NAME.fullmatch(made.key):
             table.warn_once(made.key, ODD_NAME)
         self._changed(table.group, isinstance(made, TextHandler) and any(made.completers.values()))
         return made.key
-
-    def add_method(self, function: Callable[..., Any], name: str, *, replace: bool = False) -> None:
-        """Register a method of an author's own.
-
-        Raises:
-            TypeError: The function cannot serve a method; the message says what to write instead.
-            ValueError: The name is taken, or none that an author can take.
-        """
-        if not name or name in TAKEN or name.startswith(KEPT_FREE):
-            raise ValueError(f"{name!r} belongs to the protocol: write a name like 'vendor/thing'")
-        self.methods.add(RegisteredMethod(self.config, function, name), replace=replace)
-        self._changed("methods")
 
     def remove(self, kind: str, name: str) -> None:
         """Take a tool, a resource, a template or a prompt away; what runs goes on.
@@ -254,7 +247,8 @@ class Registry:
                 for kind, mine in self._tables.items()
             ]
             for mine, theirs, start in pairs:
-                mine.check_mount(theirs, start)
+                for name, thing in theirs.items.items():
+                    mine.refuse_taken(start + name, thing)
             for mine, theirs, start in pairs:
                 mine.mounts.append((theirs, start, self.config))
             self._mounted.append(other)

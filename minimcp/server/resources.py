@@ -175,7 +175,7 @@ class Resources:
         return self._matching if family is None else route_to(self._match, family.executor)
 
     def _match(self, incoming: IncomingRequest) -> Any:
-        return self._find(incoming.request.params["uri"]).route.handle(incoming)
+        return self._find(incoming.request.params["uri"]).handle(incoming)
 
     def _find(self, uri: str) -> Readable:
         """What answers for a URI: a resource of exactly this URI, else the first template.

@@ -8,21 +8,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Iterable,
-    Mapping,
-    NoReturn,
-    Optional,
-    Sequence,
-    TypeVar,
-    Union,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, NoReturn, Optional, TypeVar, Union, overload
 from weakref import WeakSet
 
 from ..engine.connection import Connection
@@ -38,9 +28,9 @@ from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
 from .input_rounds import States
-from .options import check_options, decorated, has_marks, marked, positions
+from .options import check_names, check_options, decorated, has_marks, marked, positions
 from .registered import Middleware, ServerConfig
-from .registry import Registry, ServerRole
+from .registry import DECLARED, Registry, ServerRole
 from .run import FOR_A_PERSON, Run, Served, log
 
 if TYPE_CHECKING:
@@ -56,12 +46,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
 
-KINDS = ("tools", "resources", "prompts", "completions", "logging")
-CONFIGURED = (
-    "instructions", "logging", "mask_errors", "strict_arguments", "page_size", "list_ttl", "list_cache_scope",
-    "check_replay",
-)  # fmt: skip
-"""Options that the features read from the `ServerConfig` as they are given."""
 
 class Server:
     """A server of the Model Context Protocol. Thread-safe; no connection, so it may be built before a fork.
@@ -143,17 +127,16 @@ class Server:
         self._http, self._trace = http, tracer(trace)
         main = Main(on_pump_needed)
         executors: set[Executor] = {main}
-        self._config = ServerConfig(
-            info.to_wire(),
-            owner=self,
-            limits=limits,
-            main=main,
-            executors=executors,
-            executor=executor_of(executor, executors),
-            states=States(name, state_keys, lifetime=limits.ask_timeout),
-            capabilities=_announced(capabilities),
+        if not isinstance(capabilities, Mapping):
+            capabilities = dict.fromkeys(capabilities or (), {})
+        given.update(
+            limits=limits, executor=executor_of(executor, executors), capabilities=capabilities,
             extensions=check_extensions(extensions) or {},
-            **{option: value for option, value in given.items() if option in CONFIGURED},
+        )
+        options = {option: value for option, value in given.items() if option in ServerConfig.__dataclass_fields__}
+        states = States(name, state_keys, lifetime=limits.ask_timeout)
+        self._config = ServerConfig(
+            info.to_wire(), owner=self, main=main, executors=executors, states=states, **options
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         self._registry = Registry(self._config, offer)
@@ -369,15 +352,11 @@ class Server:
             ValueError: No method of one is marked, or a name is taken. What of these objects was registered is taken
                 back.
         """
-        added: list[tuple[str, str]] = []
-        try:
+        with ExitStack() as take_back:
             for function, mark in (found for each in handlers for found in marked(each)):
                 key = self._registry.add(mark.kind, function, mark.options, *mark.arguments)
-                added.append((mark.kind, key))
-        except BaseException:
-            for kind, key in reversed(added):
-                self._registry.remove(kind, key)
-            raise
+                take_back.callback(self._registry.remove, mark.kind, key)
+            take_back.pop_all()
 
     def method(self, name: str, *, replace: bool = False) -> Callable[[F], F]:
         """Serve a method of your own, in every revision: ``@server.method("vendor/thing")``.
@@ -397,11 +376,10 @@ class Server:
         if not isinstance(name, str):
             raise TypeError('the name comes first: @server.method("vendor/thing")')
 
-        def register(function: F) -> F:
-            self._registry.add_method(function, name, replace=replace)
-            return function
-
-        return register
+        decorator: Callable[[F], F] = decorated(
+            lambda function: self._registry.add("method", function, {"replace": replace}, name), "server.method", (), {}
+        )
+        return decorator
 
     def middleware(self, function: M) -> M:
         """Run a function round every handler: ``def timing(ctx, call_next): return call_next()``.
@@ -674,8 +652,8 @@ class Server:
         for run in list(self._runs):
             run.wake()
         with self._state_lock:
-            served: tuple[Union[Connection, RunningHttp], ...] = (*self._connections.values(), *self._listening)
-            closing: list[Callable[[], None]] = [partial(each.close, grace) for each in served]
+            closing = [partial(each.close, grace) for each in self._connections.values()]
+            closing += [partial(each.close, grace) for each in self._listening]
             closing += [partial(self._close_endpoint, each) for each in (*self._endpoints.values(), *self._apps)]
         incoming = current_request()
         threads = [threading.Thread(target=each, name="minimcp-close", daemon=True) for each in closing]
@@ -727,15 +705,8 @@ def _check_given(given: Mapping[str, Any]) -> None:
     if not name:
         raise ValueError("the name of a server is not empty")
     check_options(given)
+    if not isinstance(given["capabilities"], Mapping):
+        check_names(given["capabilities"] or (), DECLARED, "capabilities: no server declares", error=ValueError)
     if http is not None and type(http).__name__ != "HttpOptions":  # which is not imported where nothing serves HTTP
         raise TypeError(f"http is an HttpOptions(...) or None, not {http!r:.60}")
 
-
-def _announced(given: Union[Iterable[str], Mapping[str, Json], None]) -> Mapping[str, Json]:
-    """Capabilities as an object, from their names or from one. Raises ValueError for a name that is none."""
-    if isinstance(given, Mapping):
-        return given
-    unknown = set(given or ()).difference(KINDS)
-    if unknown:
-        raise ValueError(f"capabilities are {', '.join(KINDS)}, not {', '.join(sorted(map(str, unknown)))}")
-    return {kind: {} for kind in given or ()}

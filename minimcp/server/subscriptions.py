@@ -86,15 +86,16 @@ class Subscriptions:
 
     def list_changed(self, kind: str) -> None:
         """Tell everybody who wants to know that a list has changed, if lists of this kind are declared at all."""
-        with self._order_lock:
-            for subscriber in (*self._sessions.values(), *self._streams.values()):
-                subscriber.list_changed(kind)
+        self._tell(Subscriber.list_changed, kind)
 
     def resource_updated(self, uri: str) -> None:
         """Tell those who subscribed to a resource that it has changed."""
+        self._tell(Subscriber.resource_updated, uri)
+
+    def _tell(self, tell: Callable[[Subscriber, str], None], what: str) -> None:
         with self._order_lock:
             for subscriber in (*self._sessions.values(), *self._streams.values()):
-                subscriber.resource_updated(uri)
+                tell(subscriber, what)
 
     # ------------------------------------------------------------ handshake sessions
 

@@ -7,13 +7,12 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 from __future__ import annotations
 
 import logging
-import os
 import re
 from typing import Any, Callable, Mapping, Optional
 
 from .. import errors
 from ..engine.requests import IncomingRequest
-from ..protocol.messages import Json, to_json
+from ..protocol.messages import Json, to_json, wire_failure
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.checker import compile_check
@@ -34,7 +33,6 @@ from ..types import (
 )
 from ..types.tool import WRAPPED
 from .context import Context
-from .input_rounds import url_required
 from .options import annotated
 from .registered import RegisteredFunction, ServerConfig, only
 
@@ -230,20 +228,16 @@ class RegisteredTool(RegisteredFunction):
             if incoming.asker is not None and incoming.asker.pending:
                 raise error  # it has a question to ask: that comes first
             if isinstance(error, errors.RpcError) and not error.from_peer:
-                if isinstance(error, errors.UrlElicitationRequired) and not revision.handshake:
-                    url_required(incoming, error)
                 if _is_known(error, revision):
                     raise error
                 return error_result(str(error), revision, config)
             if isinstance(error, errors.Declined):
                 return error_result(str(error), revision, config)  # no fault, and no words but ours
-        name, text = errors.one_line(self.key), errors.one_line(told)
+        name = errors.one_line(self.key)
         if config.mask_errors:
-            reference = os.urandom(4).hex()
-            log.error("%s failed, reference %s: %s", name, reference, text, exc_info=error)
-            told = f"Internal error (reference {reference})"
-        else:
-            log.error("%s failed: %s", name, text, exc_info=error)
+            masked = wire_failure(incoming.request.id, error, revision, name)
+            return error_result(masked.message, revision, config)
+        log.error("%s failed: %s", name, errors.one_line(told), exc_info=error)
         return error_result(told, revision, config)
 
     def listed(self, revision: Revision) -> dict[str, Json]:

@@ -103,8 +103,8 @@ def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
         (prompt, {"value": ""}, {}, "name is a string"),
         (prompt, None, {}, "argument is an object"),
         (prompt, city, {"context": 5}, "context is an object"),
-        (prompt, city, {"context": {"arguments": ["x"]}}, "context.arguments is an object"),
-        (prompt, city, {"context": {"arguments": {"x": 5}}}, "x is a string"),
+        (prompt, city, {"context": {"arguments": ["x"]}}, "its arguments an object of strings"),
+        (prompt, city, {"context": {"arguments": {"x": 5}}}, "an object of strings"),
     )
     for ref, argument, more, said in wrong:
         with pytest.raises(InvalidParams, match=said):

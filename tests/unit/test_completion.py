@@ -174,7 +174,7 @@ def test_a_method_of_the_handlers_class_is_called_on_the_handlers_object() -> No
 
 def test_a_method_without_an_object_is_refused() -> None:
     for handler in (of_city, Cities().method):
-        with pytest.raises(TypeError, match=r"complete_city \(.*begins with self, and no object is known for it"):
+        with pytest.raises(TypeError, match=r"complete_city \(.*begins with self: give the method of an object"):
             given = {"city" if handler is of_city else "value": Shelf.complete_city}
             method_completers(handler, given)
 

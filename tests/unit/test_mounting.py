@@ -174,7 +174,7 @@ def test_what_cannot_be_mounted(caplog: pytest.LogCaptureFixture) -> None:
     for add in ways:
         host = Server("host")
         add(host)
-        with pytest.raises(ValueError, match=r"exists: .*; mounted would be .*"):
+        with pytest.raises(ValueError, match=r"exists: .*; now .*"):
             host.mount(below, prefix="lib")
         below.add_tool(other)
         below.remove_tool("other")

@@ -224,7 +224,8 @@ def table(**places: str) -> "Table[Thing]":
 
 
 def mount(over: "Table[Thing]", under: "Table[Thing]", prefix: str = "x__") -> None:
-    over.check_mount(under, prefix)
+    for name, each in under.items.items():
+        over.refuse_taken(prefix + name, each)
     over.mounts.append((under, prefix, OURS))
     over.refresh()
 
@@ -267,7 +268,7 @@ def test_a_mounted_table_is_followed() -> None:
 def test_a_clash_is_refused_or_the_earlier_stays(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "minimcp")
     over, under, last = table(x__a="mine"), table(a="theirs"), table(a="last")
-    with pytest.raises(ValueError, match="the thing 'x__a' exists: mine; mounted would be theirs"):
+    with pytest.raises(ValueError, match="the thing 'x__a' exists: mine; now theirs"):
         mount(over, under)
     over.remove("x__a")
     mount(over, under)

@@ -101,11 +101,12 @@ def test_a_thousand_changes_of_a_token_are_refused() -> None:
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/=.\n é"
     tried = 0
     for token in tokens:
-        raw = bytearray(base64.urlsafe_b64decode(token[3:] + "=" * (-len(token[3:]) % 4)))
+        _, payload, signature = token.split(".")
+        raw = bytearray(base64.urlsafe_b64decode(payload) + bytes.fromhex(signature))
         for _ in range(60):  # one bit
             flipped = bytearray(raw)
             flipped[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
-            refused(one, "v1." + base64.urlsafe_b64encode(flipped).decode().rstrip("="))
+            refused(one, f"v1.{base64.urlsafe_b64encode(flipped[:-32]).decode()}.{flipped[-32:].hex()}")
             tried += 1
         for _ in range(20):  # cut off, at either end
             at = chance.randrange(len(token))
@@ -124,7 +125,7 @@ def test_a_thousand_changes_of_a_token_are_refused() -> None:
             tried += 2
         assert one.unseal(token, of())
     for first, second in zip(tokens, tokens[1:]):  # the signature of one over the claims of another
-        refused(one, first[:60] + second[60:])
+        refused(one, first[:-64] + second[-64:])
     assert tried >= 1000
 
 
@@ -132,7 +133,9 @@ def test_a_thousand_changes_of_a_token_are_refused() -> None:
 def test_what_is_no_token() -> None:
     one = states()
     good = one.seal(CLAIMS, of())
-    for token in (5, True, [], {}, "", "v1.", "v2" + good[2:], good + "=", good + "-TAMPERED", good + "A", " " + good,
+    for token in (5, True, [], {}, "", "v1.", "v2" + good[2:], good + ".",
+                  good.upper(), good.replace(".", "=.", 2), good + "-TAMPERED",
+                  good + "A", " " + good,
                   "v1." + "A" * (LONGEST - 3), "v1." + "A" * 2 ** 20, "\ud800"):
         refused(one, token)
 
