@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import typing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
@@ -376,7 +376,7 @@ _BOUNDS = {
 """The words of JSON Schema for the attributes of a bound, by what it bounds."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Limits:
     """Bounds for a parameter or field, inside `Annotated`: ``Annotated[int, Limits(ge=1, le=10)]``.
 
@@ -400,10 +400,6 @@ class Limits:
     max_length: Optional[int] = None
     pattern: Optional[str] = None
 
-    def __repr__(self) -> str:
-        given = [(each.name, getattr(self, each.name)) for each in fields(self)]
-        return f"Limits({', '.join(f'{name}={value!r}' for name, value in given if value is not None)})"
-
 
 def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
     """`kind` with what stands behind it in `Annotated`; what is not known here is ignored.
@@ -426,7 +422,7 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
                 continue  # a method of that name, or something of another library
             fitting = [word for word in meant if not WORDS[word].only.isdisjoint(limited_types)]
             if len(fitting) != 1:
-                raise TypeError(f"{each!r} cannot limit {kind.label}")
+                raise TypeError(f"{name}={bound!r:.60} cannot limit {kind.label}")
             words[fitting[0]] = bound
     if not words:
         return kind

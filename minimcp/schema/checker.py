@@ -23,7 +23,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optio
 from urllib.parse import unquote
 
 from .kinds import JSON_TYPES, NONE_TYPE, frozen, has_twins
-from .mismatch import Mismatch, cut, listed, nearest, one_of, shown_path
+from .mismatch import Mismatch, cut, listed, one_of, shown_path, unknown_field
 
 log = logging.getLogger("minimcp.schema")
 
@@ -354,10 +354,7 @@ def _additional_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> 
         if name in known or any(run.matches(pattern, name) is not False for pattern in patterns):
             continue
         if rule is False:
-            near = nearest(name, known)
-            hint = "" if patterns or not known else f": the fields are {cut(listed(list(known)[:50], 'and'), 200)}"
-            hint = f", did you mean {near!r}?" if near is not None else hint
-            return Mismatch("", value, instead=f"unknown field {cut(name)!r}{hint}")
+            return unknown_field(value, name, [*known, *patterns])
         error = run.apply(rule, value[name])
         if error is not None:
             return error.inside(name)
@@ -454,9 +451,6 @@ _TEXTS, _LISTS, _OBJECTS = frozenset({str}), frozenset({list}), frozenset({dict}
 _NUMBERS = frozenset({int, float, Decimal})
 _ANY = JSON_TYPES | _NUMBERS
 _SIZES = (("Length", "character", _TEXTS), ("Items", "item", _LISTS), ("Properties", "field", _OBJECTS))
-_TEXT_WORDS = (
-    "title", "description", "$comment", "format", "contentEncoding", "contentMediaType", "$id", "$schema", "$anchor",
-)  # fmt: skip
 WORDS: dict[str, Word] = {
     "type": Word({"anyOf": [_TYPE_NAME, {**SCHEMAS, "items": _TYPE_NAME, "uniqueItems": True}]}, _type, _ANY),
     "enum": Word(_LIST, _enum, _ANY),
@@ -483,9 +477,7 @@ WORDS: dict[str, Word] = {
     "not": Word(SCHEMA, _not, _ANY),
     "$ref": Word(_STRING, _ref, _ANY),
     **dict.fromkeys(("$defs", "definitions"), Word(NAMED)),
-    **dict.fromkeys(("deprecated", "readOnly", "writeOnly"), Word(_FLAG)),
-    **dict.fromkeys(_TEXT_WORDS, Word(_STRING)),
-    "examples": Word(_LIST),
+    **dict.fromkeys(("$id", "$schema", "$anchor"), Word(_STRING)),
 }
 """The words that are common. Every word that is neither here nor in `_NOT_COMMON` says nothing about values."""
 

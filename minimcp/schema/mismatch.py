@@ -11,7 +11,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
 from itertools import islice
-from typing import Any, Callable, Iterable, Iterator, Mapping, NoReturn, Optional, Sequence, Union
+from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NoReturn, Optional, Sequence, Union
 from uuid import UUID
 
 from ..types.base import ABSENT
@@ -147,6 +147,22 @@ def nearest(name: str, known: Iterable[str]) -> Optional[str]:
     return plain[found[0]] if found else None
 
 
+def unknown_field(value: Any, name: str, known: Collection[str], missing: Sequence[str] = ()) -> Mismatch:
+    """The error of an object with a field too many.
+
+    Args:
+        value: The object.
+        name: Of that field.
+        known: Those that it may have.
+        missing: Those of them that it has to have and has not: the likeliest to be meant.
+    """
+    near = nearest(name, missing or known)
+    hint = f": the fields are {cut(listed(islice(known, 50), 'and'), 200)}" if known else ": there are no fields"
+    hint += f"; missing: {cut(listed(missing, 'and'))}" if missing else ""
+    hint = hint if near is None else f", did you mean {near!r}?"
+    return Mismatch("", value, instead=f"unknown field {cut(name)!r}{hint}")
+
+
 def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "").replace(" ", "")
 
@@ -228,17 +244,12 @@ PORTED = {
     "middleware": "write @server.middleware above each function",
     "tools": "write server.add_tool(function) for each, or hand over a plain object: Server(name, Tools())",
     "stateless_http": "did you mean sessions=False?",
-    "log_level": "use the logging module: logging.getLogger(\"minimcp\")", "debug": "use the logging module",
-    "on_duplicate_tools": "a name that is taken is refused, unless replace=True is said of the new one",
-    "message_handler": "say on_tools_changed= or the like",
-    "progress_handler": "did you mean on_progress= of call_tool?",
     "args": "give a list: connect([sys.executable, \"server.py\", \"argument\"])",
     **dict.fromkeys(("host", "port", "path", "transport"), "say it to server.run(...)"),
     **dict.fromkeys(("log_handler", "logging_callback"), "did you mean on_log=?"),
     **dict.fromkeys(("elicitation_handler", "elicitation_callback"), "did you mean elicit=?"),
     **dict.fromkeys(("sampling_handler", "sampling_callback"), "did you mean sample=?"),
-    "list_roots_callback": "did you mean list_roots=?", "mode": "did you mean revision=?",
-    "progress_callback": "did you mean on_progress=?", "read_timeout_seconds": "did you mean timeout=?",
+    **dict.fromkeys(("progress_handler", "progress_callback"), "did you mean on_progress=?"),
     **dict.fromkeys(("command", "url"), "give it first, without a name"),
 }  # fmt: skip
 """Options of other libraries: what to write here."""

@@ -64,16 +64,16 @@ class NoMembers(enum.Enum):
         ((int, str), ["write tuple[int, str], or Union[int, str] for one of them"]),
         ({"a": int}, ["a TypedDict with these fields", "dict[str, ...]"]),
         (any, ["write typing.Any"]),
-        (Limits(ge=1), ["Limits(ge=1) is not a type with a JSON form"]),
+        (Limits(ge=1), ["Limits(ge=1, ", "is not a type with a JSON form"]),
         (print, ["is not a type with a JSON form"]),
         (ClassVar[int], ["ClassVar[int] is not a type with a JSON form"]),
         (Iterator[int], ["Iterator has no JSON form: write list[...]"]),
         (Literal[()], ["Literal[] has no JSON form"]),
         ("Literal[b'x']", ["Literal[b'x'] has no JSON form"]),
-        ("Annotated[int, Limits(min_length=1)]", ["Limits(min_length=1) cannot limit an integer"]),
-        ("Annotated[str, Limits(ge=1)]", ["Limits(ge=1) cannot limit a string"]),
+        ("Annotated[int, Limits(min_length=1)]", ["min_length=1 cannot limit an integer"]),
+        ("Annotated[str, Limits(ge=1)]", ["ge=1 cannot limit a string"]),
         ("Annotated[int, Limits(pattern='a')]", ["cannot limit an integer"]),
-        ("Annotated[dt.date, at.Ge(dt.date(1999, 1, 1))]", ["Ge(ge=datetime.date(1999, 1, 1)) cannot limit a date"]),
+        ("Annotated[dt.date, at.Ge(dt.date(1999, 1, 1))]", ["ge=datetime.date(1999, 1, 1) cannot limit a date"]),
         ("Annotated[int, Limits(ge='1')]", ["the value of 'minimum' cannot be '1'"]),
         ("Annotated[int, Limits(le=float('nan'))]", ["not JSON compliant"]),
         ("Annotated[str, Limits(min_length=-1)]", ["the value of 'minLength' cannot be -1"]),
@@ -276,7 +276,6 @@ def test_values_without_json_form_are_refused() -> None:
         ({True: 1}, "expected a string, got true"),
     ):
         assert message in refused(write_any, value)
-    assert repr(Limits(ge=1, pattern="x")) == "Limits(ge=1, pattern='x')"
     assert [type(kind(name).write(SPACE["Level"].HIGH)) for name in ("int", "float")] == [int, float]
 
 
