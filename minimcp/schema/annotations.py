@@ -29,8 +29,6 @@ _ABSTRACT: dict[str, type] = {
 _REFERENCE = re.compile(r'"\$ref": "#/\$defs/([^"]*)"')
 """In a schema that is written as JSON."""
 
-_WRAPPERS = ("Required", "NotRequired", "ReadOnly", "Final", "InitVar")
-
 
 def kind_of(annotation: Any, *, scope: Optional[Scope] = None, writing: bool = False) -> Kind:
     """The kind of an annotation, its schema complete with ``$defs``.
@@ -115,11 +113,13 @@ class Builder:
         if hasattr(annotation, "__metadata__"):
             return narrowed(self.kind(annotation.__origin__, scope), annotation.__metadata__)
         if is_union(annotation):
-            return self._union([self.kind(member, scope) for member in arguments])
+            return kinds.union([self.kind(member, scope) for member in arguments])
         name = getattr(origin, "_name", None) or getattr(origin, "__name__", "")
         if name == "Literal":
             return kinds.literal(arguments)
-        if name in _WRAPPERS:
+        if name in ("Required", "NotRequired"):
+            return replace(self.kind(arguments[0], scope), required=name == "Required")
+        if name in ("ReadOnly", "Final", "InitVar"):
             return self.kind(arguments[0], scope)
         if hasattr(annotation, "__supertype__"):  # NewType
             names = {**introspection.names_of(annotation.__module__), **scope.globals}
@@ -171,13 +171,6 @@ class Builder:
         if variable.__constraints__:
             return self.kind(Union[variable.__constraints__], scope)
         return self.kind(Any if variable.__bound__ is None else variable.__bound__, scope)
-
-    def _union(self, members: list[Kind]) -> Kind:
-        unlike: list[Kind] = []
-        for kind in members:
-            if all((kind.schema, kind.writes) != (other.schema, other.writes) for other in unlike):
-                unlike.append(kind)
-        return unlike[0] if len(unlike) == 1 else kinds.union(unlike)
 
     def _alias(self, alias: Any, arguments: tuple[Any, ...], scope: Scope) -> Kind:
         variables = dict(zip(alias.__type_params__, map(scope.resolved, arguments)))
@@ -236,8 +229,7 @@ class Builder:
         name = "_".join([cls.__name__, *map(_name_part, arguments)])
         pydantic: Any = sys.modules.get("pydantic")
         if hasattr(pydantic, "BaseModel") and issubclass(cls, pydantic.BaseModel):
-            accepts = JSON_TYPES if issubclass(cls, getattr(pydantic, "RootModel", ())) else OBJECTS
-            return self.named((cls, arguments), name, lambda own: self._pydantic(cls, own, accepts), accepts)
+            return self.named((cls, arguments), name, lambda own: self._pydantic(cls, own), JSON_TYPES)
         fields = introspection.fields_of(cls)
         if fields is None or issubclass(cls, Wire):  # a dataclass, but its JSON form is another
             raise TypeError(no_class(cls))
@@ -260,7 +252,7 @@ class Builder:
                 kind = self.field(annotation, scope, default=each.default, description=description)
             except (TypeError, ValueError) as error:
                 raise TypeError(f"field {each.attribute!r} of {cls.__qualname__}: {error}") from error
-            required = introspection.is_required(scope.resolve(annotation), each.required)
+            required = each.required if kind.required is None else kind.required
             declared.append(Field(each.name, required, kind, each.attribute))
             taken += declared[-1:] if each.taken else []
         is_dict = issubclass(cls, dict)
@@ -272,12 +264,12 @@ class Builder:
         label, hashable = kinds.record_label(shown), cls.__hash__ is not None
         return Kind(schema, read, write, label, OBJECTS, writes=cls, hashable=hashable)
 
-    def _pydantic(self, cls: Any, own: str, accepts: frozenset[type]) -> Kind:
+    def _pydantic(self, cls: Any, own: str) -> Kind:
         """A pydantic model: its own schema decides what fits, then the model builds the object."""
         adapter = sys.modules["pydantic"].TypeAdapter(cls)
         schema = adapter.json_schema(mode="serialization" if self.writing else "validation")
         check = compile_check(schema, where=cls.__qualname__)
-        label = f"an object ({cls.__name__})" if accepts is OBJECTS else f"a value ({cls.__name__})"
+        label = f"a value ({cls.__name__})"
 
         def read(value: Any) -> Any:
             misfit = check(value)
@@ -304,10 +296,10 @@ class Builder:
             self.definitions[names[name]] = definition
         schema.pop("$ref", None)
         shown = {**self.definitions[own], **schema}
-        return Kind(shown, read, write, label, accepts, writes=cls, hashable=cls.__hash__ is not None)
+        return Kind(shown, read, write, label, JSON_TYPES, writes=cls, hashable=cls.__hash__ is not None)
 
     def named(
-        self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = frozenset({dict})
+        self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = OBJECTS
     ) -> Kind:
         """The kind of a class or alias that has a name: defined once, referred to wherever it stands.
 
@@ -325,7 +317,7 @@ class Builder:
             {"$ref": f"#/$defs/{name}"},
             lambda value: made[0].read(value),
             lambda value: made[0].write(value),
-            f"an object ({name})" if dict in accepts and len(accepts) == 1 else f"a value ({name})",
+            f"an object ({name})" if accepts is OBJECTS else f"a value ({name})",
             accepts,
             writes=key[0] if isinstance(key[0], type) else None,
             hashable=False,

@@ -43,6 +43,7 @@ class Kind:
         exact_items: For a list that stays a list, the `exact` type of its items; None when they have none.
         writes: The class whose instances `write` takes; None when there is no one class.
         hashable: Whether its values can stand in a set.
+        required: Whether ``Required`` or ``NotRequired`` stands round it; None when neither does.
     """
 
     schema: dict[str, Any]
@@ -54,6 +55,7 @@ class Kind:
     exact_items: Optional[type] = None
     writes: Optional[type] = None
     hashable: bool = True
+    required: Optional[bool] = None
 
     def with_words(self, **words: Any) -> Kind:
         """The same kind whose schema says more: a description, a default."""

@@ -702,7 +702,7 @@ ROWS: List[Row] = [
     Row("Optional[Numbers]", union(ref("Numbers"), NULL), [([1], "Numbers([1])"), (None, "None")], [([None], "[0]: expected an integer, got null")]),
     Row("Strict", ref("Strict"), [({"n": 1}, "Strict(n=1)")], [({"n": 1, "m": 2}, ": unknown field 'm': the fields are n"), ({}, ".n is missing: expected an integer, got nothing")]),
     Row("Crate[int]", ref("Crate_int_"), [({"inside": 1}, "Crate[int](inside=1)")], [({"inside": "x"}, ".inside: expected an integer, got the string 'x'")]),
-    Row("Union[Model, Inner]", union(ref("Model"), ref("Inner")), [({"x": 1}, "Inner(x=1)"), ({"a": 1}, "Model(a=1)", {"a": 1, "b": [], "when": None})], [({}, ": fits none of 2 forms (as an object (Model): a is missing: expected an integer, got nothing; as an object (Inner): x is missing: expected an integer, got nothing)")]),
+    Row("Union[Model, Inner]", union(ref("Model"), ref("Inner")), [({"x": 1}, "Inner(x=1)"), ({"a": 1}, "Model(a=1)", {"a": 1, "b": [], "when": None})], [({}, ": fits none of 2 forms (as a value (Model): a is missing: expected an integer, got nothing; as a value (Inner): x is missing: expected an integer, got nothing)")]),
     Row("Annotated[Decimal, Limits(ge=1, multiple_of=0.5)]", {**union(NUM, DIGITS), "minimum": 1, "multipleOf": 0.5}, [("1.5", "Decimal('1.5')"), (2, "Decimal(2)", "2")], [
         *wrong("expected a number of at least 1", "0.5", 0.5), *wrong("expected a multiple of 0.5", "1.7"),
         *wrong("expected a number, or a string of digits", "x"),
