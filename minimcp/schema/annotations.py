@@ -421,19 +421,21 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
     json.dumps(words, allow_nan=False)  # ValueError for a bound that JSON does not have
     check = compile_check(words, where="Annotated")
 
-    def limited(convert: Convert, writing: bool) -> Convert:
-        def converted(value: Any) -> Any:
-            result = convert(value)
-            in_json, in_python = (result, value) if writing else (value, result)
-            error = check(in_python if kind.writes is Decimal else in_json)
-            if error is not None:
-                error.value = error.value if error.path else in_json
-                raise error
-            return result
+    def require(value: Any) -> None:
+        error = check(value)
+        if error is not None:
+            raise error
 
-        return converted
+    def read(value: Any) -> Any:
+        result = kind.read(value)
+        require(result if kind.writes is Decimal else value)
+        return result
 
-    read, write = limited(kind.read, False), limited(kind.write, True)
+    def write(value: Any) -> Any:
+        result = kind.write(value)
+        require(value if kind.writes is Decimal else result)
+        return result
+
     return replace(kind.with_words(**words), read=read, write=write, exact=None, exact_items=None)
 
 

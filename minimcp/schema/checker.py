@@ -86,7 +86,7 @@ def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Check:
         if _size(schema)[1] > MAX_DEPTH:
             raise ValueError(f"the schema nests deeper than {MAX_DEPTH} levels")
         try:
-            compiled = _Compiled(schema)
+            targets = _targets(schema)
         except _NotCommon:
             return _by_jsonschema(schema, peer)
     except RecursionError as error:
@@ -96,7 +96,7 @@ def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Check:
 
     def check(value: Any) -> Optional[Mismatch]:
         try:
-            return _Run(peer, compiled.targets, MAX_STEPS if peer else inf, [value]).apply(schema, value)
+            return _Run(peer, targets, MAX_STEPS if peer else inf, [value]).apply(schema, value)
         except RecursionError:
             return Mismatch("", value, instead=TOO_DEEP)
         except _TooMuch:
@@ -129,67 +129,63 @@ class _TooMuch(Exception):
     """One check has used up its steps."""
 
 
-class _Compiled:
-    """A schema of which every part is known to be valid and common, and every reference to lead somewhere."""
+def _targets(root: Schema) -> dict[str, Schema]:
+    """Where the references of a schema lead, of which every part is found to be valid and common.
 
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        self.targets: dict[str, Schema] = {}
-        """Where references lead."""
-        dialect = schema.get("$schema", _LATEST) if isinstance(schema, dict) else _LATEST
-        if not isinstance(dialect, str) or dialect.rstrip("#") not in (_LATEST, *_OLDER):
+    Raises:
+        ValueError: A word has a wrong value, or a reference leads nowhere.
+        _NotCommon: There is a word or dialect that is not known here.
+    """
+    dialect = root.get("$schema", _LATEST) if isinstance(root, dict) else _LATEST
+    if not isinstance(dialect, str) or dialect.rstrip("#") not in (_LATEST, *_OLDER):
+        raise _NotCommon
+    older = dialect.rstrip("#") != _LATEST
+    targets: dict[str, Schema] = {}
+    seen: set[int] = set()
+    parts = [root]
+    for part in parts:  # it grows
+        if id(part) in seen or isinstance(part, bool):
+            continue
+        seen.add(id(part))
+        if not isinstance(part, dict):
+            raise ValueError(f"a schema is an object, true or false, not {part!r:.60}")
+        if older and ("prefixItems" in part or isinstance(part.get("items"), list) or "$ref" in part and len(part) > 1):
             raise _NotCommon
-        self._older = dialect.rstrip("#") != _LATEST
-        anchors: dict[str, Schema] = {}
-        references: list[str] = []
-        waiting = [schema]
-        seen: set[int] = set()
-        while waiting or references:
-            if not waiting:
-                reference = references.pop()
-                waiting = [self.targets.setdefault(reference, self._target(reference, anchors))]
-            part = waiting.pop()
-            if id(part) not in seen and not isinstance(part, bool):
-                seen.add(id(part))
-                waiting += self._inner(part)
-                anchors[part.get("$anchor", "")] = part
-                references += [part["$ref"]] if "$ref" in part else []
+        if not _NOT_COMMON.isdisjoint(part) or (part is not root and ("$id" in part or "$schema" in part)):
+            raise _NotCommon
+        for word in part.keys() & WORDS.keys():
+            parts += _subschemas(word, part[word])
+        if "$ref" in part:
+            targets[part["$ref"]] = _target(part["$ref"], root)
+            parts.append(targets[part["$ref"]])
+    return targets
 
-    def _inner(self, schema: Schema) -> Iterator[Schema]:
-        """The subschemas of a schema. Raises _NotCommon or ValueError for a word that is unknown here or wrong."""
-        if not isinstance(schema, dict):
-            raise ValueError(f"a schema is an object, true or false, not {schema!r:.60}")
-        if self._older and ("prefixItems" in schema or "$anchor" in schema or ("$ref" in schema and len(schema) > 1)):
-            raise _NotCommon
-        for word, rule in schema.items():
-            inner_root = word in ("$id", "$schema") and schema is not self.schema
-            if word in _NOT_COMMON or inner_root or (self._older and word == "items" and isinstance(rule, list)):
-                raise _NotCommon
-            form = WORDS[word].form if word in WORDS else True
-            if _Run().apply(form, rule) is not None:
-                raise ValueError(f"the value of {word!r} cannot be {rule!r:.60}")
-            for pattern in [rule] if word == "pattern" else rule if word == "patternProperties" else ():
-                try:
-                    re.compile(pattern)
-                except re.error as error:
-                    raise ValueError(f"the pattern {pattern!r:.60} is no regular expression here: {error}") from error
-            yield from [rule] if form is SCHEMA else rule if form is SCHEMAS else rule.values() if form is NAMED else ()
 
-    def _target(self, reference: str, anchors: dict[str, Schema]) -> Schema:
-        """Where a reference leads."""
-        if not reference.startswith("#"):
-            raise _NotCommon
-        pointer = unquote(reference[1:])
+def _subschemas(word: str, rule: Any) -> Iterable[Schema]:
+    """The schemas in the value of a word. Raises ValueError: it cannot have this value."""
+    form = WORDS[word].form
+    if _Run().apply(form, rule) is not None:
+        raise ValueError(f"the value of {word!r} cannot be {rule!r:.60}")
+    for pattern in [rule] if word == "pattern" else rule if word == "patternProperties" else ():
         try:
-            if pointer and not pointer.startswith("/"):
-                return anchors[pointer]
-            part = self.schema
-            for step in pointer.split("/")[1:]:
-                step = step.replace("~1", "/").replace("~0", "~")
-                part = part[int(step)] if isinstance(part, list) else part[step]
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise ValueError(f"$ref {reference!r} leads nowhere") from error
-        return part
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"the pattern {pattern!r:.60} is no regular expression here: {error}") from error
+    return [rule] if form is SCHEMA else rule if form is SCHEMAS else rule.values() if form is NAMED else ()
+
+
+def _target(reference: str, root: Schema) -> Schema:
+    """Where a reference leads. Raises ValueError: nowhere."""
+    if reference[:2] not in ("#", "#/"):
+        raise _NotCommon
+    part = root
+    try:
+        for step in unquote(reference).split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            part = part[int(step)] if isinstance(part, list) else part[step]
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise ValueError(f"$ref {reference!r} leads nowhere") from error
+    return part
 
 
 @dataclass
@@ -477,7 +473,7 @@ WORDS: dict[str, Word] = {
     "not": Word(SCHEMA, _not, _ANY),
     "$ref": Word(_STRING, _ref, _ANY),
     **dict.fromkeys(("$defs", "definitions"), Word(NAMED)),
-    **dict.fromkeys(("$id", "$schema", "$anchor"), Word(_STRING)),
+    **dict.fromkeys(("$id", "$schema"), Word(_STRING)),
 }
 """The words that are common. Every word that is neither here nor in `_NOT_COMMON` says nothing about values."""
 
@@ -486,8 +482,8 @@ _WORDS_FOR = {cls: {name: word.check for name, word in WORDS.items() if cls in w
 
 _NOT_COMMON = frozenset({
     "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains",
-    "maxContains", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$dynamicRef", "$dynamicAnchor",
-    "$recursiveRef", "$recursiveAnchor", "$vocabulary",
+    "maxContains", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$anchor", "$dynamicRef",
+    "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary",
 })  # fmt: skip
 
 

@@ -53,8 +53,8 @@ def described(value: Any) -> str:
         return f"the string {cut(value)!r}"
     if isinstance(value, int) and value.bit_length() > 1024:
         return "the number (over 300 digits)"  # Python refuses to print the largest
-    if isinstance(value, (int, float)):
-        return f"the number {cut(repr(value))}"
+    if isinstance(value, (int, float, Decimal)):
+        return f"the number {cut(str(value))}"
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}" if value else "an empty list"
     if isinstance(value, dict):

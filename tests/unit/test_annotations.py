@@ -120,7 +120,7 @@ def test_names_in_strings() -> None:
         ("dt.date", "1999-12-31", "expected a value of type date, got the string '1999-12-31'"),
         ("dt.date", dt.datetime(1999, 12, 31), "expected a value of type date, got a value of type datetime"),
         ("dt.timedelta", 3, "expected a value of type timedelta, got the number 3"),
-        ("Decimal", Decimal("nan"), "expected a number, or a string of digits, got a value of type Decimal"),
+        ("Decimal", Decimal("nan"), "expected a number, or a string of digits, got the number NaN"),
         ("Colour", "blue", "expected one of 'red' or 'green', got the string 'blue'"),
         ("Colour", [], "expected one of 'red' or 'green', got an empty list"),
         ("Model", {"a": 1}, "expected a Model, got an object with a"),

@@ -76,7 +76,7 @@ WORDS: List[Tuple[Any, List[Any], List[Tuple[Any, str]]]] = [
     ({"oneOf": [{"type": "integer"}, {"minimum": 2}]}, [1, "x", 2.5], [(3, "fits 2 of 2 forms, but must fit exactly one"), (1.5, "expected an integer or a number of at least 2, got the number 1.5")]),
     ({"not": {"type": "integer"}}, ["x"], [(1, "expected something else, got the number 1")]),
     (NODE, [{"n": 1, "kids": [{"n": 2}]}], [({"kids": [{"n": 1}, {"n": "x"}]}, "kids[1].n: expected an integer, got the string 'x'")]),
-    ({"$anchor": "me", "items": {"$ref": "#me"}, "type": "array", "default": {"$anchor": 3}}, [[[]]], [([[1]], "[0][0]: expected a list, got the number 1")]),
+    ({"$anchor": "me", "items": {"$ref": "#me"}, "type": "array", "default": {"$anchor": 3}}, [[[]]], [([[1]], "[0][0]: 1 is not of type 'array'")]),
     ({"x-parts": {"a/b c": [{"type": "null"}]}, "$ref": "#/x-parts/a~1b%20c/0"}, [None], [(1, "expected null, got the number 1")]),
     ({"$ref": "#"}, [], [(1, "the schema refers to itself without end")]),
     ({"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "integer"}, "unused": True}}, [1], [("x", "expected an integer, got the string 'x'")]),
