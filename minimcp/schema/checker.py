@@ -22,7 +22,7 @@ from math import inf, isfinite
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
 from urllib.parse import unquote
 
-from .kinds import JSON_TYPES, NONE_TYPE, frozen, has_twins
+from .kinds import JSON_TYPES, SCALARS, frozen, has_twins
 from .mismatch import Mismatch, cut, listed, one_of, shown_path, unknown_field
 
 log = logging.getLogger("minimcp.schema")
@@ -257,15 +257,12 @@ def is_quick(pattern: str) -> bool:
 
 # ------------------------------------------------------------ the words
 
-LABELS = {
-    "string": "a string", "boolean": "true or false", "null": "null", "array": "a list", "object": "an object",
-    "number": "a number", "integer": "an integer",
-}  # fmt: skip
-_NAMES: dict[type, frozenset[str]] = {
-    str: frozenset({"string"}), bool: frozenset({"boolean"}), NONE_TYPE: frozenset({"null"}),
-    list: frozenset({"array"}), dict: frozenset({"object"}),
-    int: frozenset({"integer", "number"}), float: frozenset({"number"}),
-}  # fmt: skip
+_OF_TYPE = {kind.schema["type"]: kind.label for kind in SCALARS.values()}
+LABELS = {**_OF_TYPE, "array": "a list", "object": "an object"}
+"""What messages call a value of each type of JSON Schema."""
+
+_NAMES = {cls: {kind.schema["type"]} for cls, kind in SCALARS.items()}
+_NAMES.update({int: {"integer", "number"}, list: {"array"}, dict: {"object"}})
 """What each type of decoded JSON is called in a schema."""
 
 Found = Optional[Mismatch]
@@ -323,7 +320,7 @@ def _unique(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    for name in rule:
+    for name in rule:  # not by _each: this is what most of a check is
         if name in value:
             error = run.apply(rule[name], value[name])
             if error is not None:
@@ -340,21 +337,18 @@ def _required(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _pattern_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    parts = ((name, part, pattern) for name, part in value.items() for pattern in rule)
-    return _each(((name, part, rule[pattern]) for name, part, pattern in parts if run.matches(pattern, name)), run)
+    return _each(((name, value[name], rule[each]) for name in value for each in rule if run.matches(each, name)), run)
 
 
 def _additional_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    for name in value if not value.keys() <= known.keys() else ():
-        if name in known or any(run.matches(pattern, name) is not False for pattern in patterns):
-            continue
-        if rule is False:
-            return unknown_field(value, name, [*known, *patterns])
-        error = run.apply(rule, value[name])
-        if error is not None:
-            return error.inside(name)
-    return None
+    if value.keys() <= known.keys():
+        return None
+    others = [name for name in value if name not in known]
+    others = [name for name in others if all(run.matches(pattern, name) is False for pattern in patterns)]
+    if others and rule is False:
+        return unknown_field(value, others[0], [*known, *patterns])
+    return _each(((name, value[name], rule) for name in others), run)
 
 
 def _property_names(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -534,7 +528,7 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
     def by_us(word: str, validator: Any, rule: Any, value: Any, schema: Schema) -> Iterator[Any]:
         error = WORDS[word].check(rule, value, schema, run) if word in _WORDS_FOR[type(value)] else None
         if error is not None:
-            yield jsonschema.ValidationError(error.problem)
+            yield jsonschema.ValidationError(str(error))
 
     judges = {**base.VALIDATORS, **{word: partial(by_us, word) for word in _OURS}}
     bounded = {word: partial(limits.counted, judge) for word, judge in judges.items()}

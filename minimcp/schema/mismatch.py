@@ -123,16 +123,13 @@ class Mismatch(ValueError):
         near = nearest(self.value, self.choices) if self.choices and isinstance(self.value, str) else None
         return f" (did you mean {shown_choice(self.choices[near])}?)" if self.choices and near is not None else ""
 
-    @property
-    def problem(self) -> str:
-        """The message without its path."""
-        return self.instead or f"expected {self.expected}{self.hint}, got {described(self.value)}"
-
     def __str__(self) -> str:
-        where = shown_path(self.path)
+        where, problem = shown_path(self.path), self.instead
         if where and self.value is NOTHING:
             where += " is missing"
-        return printable(f"{where}: {self.problem}" if where else self.problem)
+        if problem is None:
+            problem = f"expected {self.expected}{self.hint}, got {described(self.value)}"
+        return printable(f"{where}: {problem}" if where else problem)
 
 
 def nearest(name: str, known: Iterable[str]) -> Optional[str]:
