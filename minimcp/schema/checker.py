@@ -49,8 +49,7 @@ MAX_PARTS = 10_000
 MAX_NAMES = 100
 """Names (``$id``, ``$anchor``) in such a schema: every reference is looked for among all of them."""
 
-TOO_DEEP = "the value nests too deep"
-TOO_MUCH = "the value cannot be checked: the schema needs too many steps for it"
+TOO_MUCH = "the value cannot be checked: it nests too deep, or the schema needs too many steps for it"
 
 DIALECTS = {
     "https://json-schema.org/draft/2020-12/schema": "Draft202012Validator",
@@ -89,17 +88,13 @@ def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Check:
             targets = _targets(schema)
         except _NotCommon:
             return _by_jsonschema(schema, peer)
-    except RecursionError as error:
-        raise ValueError(f"{where}: the schema nests too deep") from error
-    except (ValueError, ImportError) as error:
-        raise (ValueError if isinstance(error, ValueError) else ImportError)(f"{where}: {error}") from error
+    except (ValueError, ImportError, RecursionError) as error:
+        raise (ImportError if isinstance(error, ImportError) else ValueError)(f"{where}: {error}") from error
 
     def check(value: Any) -> Optional[Mismatch]:
         try:
             return _Run(peer, targets, MAX_STEPS if peer else inf, [value]).apply(schema, value)
-        except RecursionError:
-            return Mismatch("", value, instead=TOO_DEEP)
-        except _TooMuch:
+        except (_TooMuch, RecursionError):
             return Mismatch("", value, instead=TOO_MUCH)
 
     return check

@@ -277,11 +277,11 @@ def test_deep_schemas_and_values_do_not_overflow_the_stack() -> None:
         compile_check(deep, where="test")
     chain: Dict[str, Any] = {f"a{i}": {"$ref": f"#/$defs/a{i + 1}"} for i in range(10_000)}
     check = compile_check({"$ref": "#/$defs/a0", "$defs": {**chain, "a10000": {}}}, where="test")
-    assert check(1) == "the value nests too deep"
+    assert check(1) == checker.TOO_MUCH
     value: Any = []
     for _ in range(sys.getrecursionlimit()):
         value = [value]
-    assert compile_check({"items": {"$ref": "#"}}, where="test")(value) == "the value nests too deep"
+    assert compile_check({"items": {"$ref": "#"}}, where="test")(value) == checker.TOO_MUCH
     monster = {"if": True, "items": {"$ref": "#"}}
     assert compile_check(monster, where="test")(value) == checker.TOO_MUCH
 
@@ -291,7 +291,7 @@ def test_a_schema_too_deep_for_jsonschema_is_refused(monkeypatch: pytest.MonkeyP
         raise RecursionError
 
     monkeypatch.setattr(jsonschema.Draft202012Validator, "check_schema", too_deep)
-    with pytest.raises(ValueError, match="nests too deep"):
+    with pytest.raises(ValueError, match="^test: "):
         compile_check({"if": True}, where="test")
 
 
