@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import typing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
@@ -28,8 +28,6 @@ _ABSTRACT: dict[str, type] = {
 
 _REFERENCE = re.compile(r'"\$ref": "#/\$defs/([^"]*)"')
 """In a schema that is written as JSON."""
-
-_WRAPPERS = ("Required", "NotRequired", "ReadOnly", "Final", "InitVar")
 
 
 def kind_of(annotation: Any, *, scope: Optional[Scope] = None, writing: bool = False) -> Kind:
@@ -115,11 +113,13 @@ class Builder:
         if hasattr(annotation, "__metadata__"):
             return narrowed(self.kind(annotation.__origin__, scope), annotation.__metadata__)
         if is_union(annotation):
-            return self._union([self.kind(member, scope) for member in arguments])
+            return kinds.union([self.kind(member, scope) for member in arguments])
         name = getattr(origin, "_name", None) or getattr(origin, "__name__", "")
         if name == "Literal":
             return kinds.literal(arguments)
-        if name in _WRAPPERS:
+        if name in ("Required", "NotRequired"):
+            return replace(self.kind(arguments[0], scope), required=name == "Required")
+        if name in ("ReadOnly", "Final", "InitVar"):
             return self.kind(arguments[0], scope)
         if hasattr(annotation, "__supertype__"):  # NewType
             names = {**introspection.names_of(annotation.__module__), **scope.globals}
@@ -171,13 +171,6 @@ class Builder:
         if variable.__constraints__:
             return self.kind(Union[variable.__constraints__], scope)
         return self.kind(Any if variable.__bound__ is None else variable.__bound__, scope)
-
-    def _union(self, members: list[Kind]) -> Kind:
-        unlike: list[Kind] = []
-        for kind in members:
-            if all((kind.schema, kind.writes) != (other.schema, other.writes) for other in unlike):
-                unlike.append(kind)
-        return unlike[0] if len(unlike) == 1 else kinds.union(unlike)
 
     def _alias(self, alias: Any, arguments: tuple[Any, ...], scope: Scope) -> Kind:
         variables = dict(zip(alias.__type_params__, map(scope.resolved, arguments)))
@@ -236,8 +229,7 @@ class Builder:
         name = "_".join([cls.__name__, *map(_name_part, arguments)])
         pydantic: Any = sys.modules.get("pydantic")
         if hasattr(pydantic, "BaseModel") and issubclass(cls, pydantic.BaseModel):
-            accepts = JSON_TYPES if issubclass(cls, getattr(pydantic, "RootModel", ())) else OBJECTS
-            return self.named((cls, arguments), name, lambda own: self._pydantic(cls, own, accepts), accepts)
+            return self.named((cls, arguments), name, lambda own: self._pydantic(cls, own), JSON_TYPES)
         fields = introspection.fields_of(cls)
         if fields is None or issubclass(cls, Wire):  # a dataclass, but its JSON form is another
             raise TypeError(no_class(cls))
@@ -260,7 +252,7 @@ class Builder:
                 kind = self.field(annotation, scope, default=each.default, description=description)
             except (TypeError, ValueError) as error:
                 raise TypeError(f"field {each.attribute!r} of {cls.__qualname__}: {error}") from error
-            required = introspection.is_required(scope.resolve(annotation), each.required)
+            required = each.required if kind.required is None else kind.required
             declared.append(Field(each.name, required, kind, each.attribute))
             taken += declared[-1:] if each.taken else []
         is_dict = issubclass(cls, dict)
@@ -272,12 +264,12 @@ class Builder:
         label, hashable = kinds.record_label(shown), cls.__hash__ is not None
         return Kind(schema, read, write, label, OBJECTS, writes=cls, hashable=hashable)
 
-    def _pydantic(self, cls: Any, own: str, accepts: frozenset[type]) -> Kind:
+    def _pydantic(self, cls: Any, own: str) -> Kind:
         """A pydantic model: its own schema decides what fits, then the model builds the object."""
         adapter = sys.modules["pydantic"].TypeAdapter(cls)
         schema = adapter.json_schema(mode="serialization" if self.writing else "validation")
         check = compile_check(schema, where=cls.__qualname__)
-        label = f"an object ({cls.__name__})" if accepts is OBJECTS else f"a value ({cls.__name__})"
+        label = f"a value ({cls.__name__})"
 
         def read(value: Any) -> Any:
             misfit = check(value)
@@ -304,10 +296,10 @@ class Builder:
             self.definitions[names[name]] = definition
         schema.pop("$ref", None)
         shown = {**self.definitions[own], **schema}
-        return Kind(shown, read, write, label, accepts, writes=cls, hashable=cls.__hash__ is not None)
+        return Kind(shown, read, write, label, JSON_TYPES, writes=cls, hashable=cls.__hash__ is not None)
 
     def named(
-        self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = frozenset({dict})
+        self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = OBJECTS
     ) -> Kind:
         """The kind of a class or alias that has a name: defined once, referred to wherever it stands.
 
@@ -325,7 +317,7 @@ class Builder:
             {"$ref": f"#/$defs/{name}"},
             lambda value: made[0].read(value),
             lambda value: made[0].write(value),
-            f"an object ({name})" if dict in accepts and len(accepts) == 1 else f"a value ({name})",
+            f"an object ({name})" if accepts is OBJECTS else f"a value ({name})",
             accepts,
             writes=key[0] if isinstance(key[0], type) else None,
             hashable=False,
@@ -376,7 +368,7 @@ _BOUNDS = {
 """The words of JSON Schema for the attributes of a bound, by what it bounds."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Limits:
     """Bounds for a parameter or field, inside `Annotated`: ``Annotated[int, Limits(ge=1, le=10)]``.
 
@@ -400,10 +392,6 @@ class Limits:
     max_length: Optional[int] = None
     pattern: Optional[str] = None
 
-    def __repr__(self) -> str:
-        given = [(each.name, getattr(self, each.name)) for each in fields(self)]
-        return f"Limits({', '.join(f'{name}={value!r}' for name, value in given if value is not None)})"
-
 
 def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
     """`kind` with what stands behind it in `Annotated`; what is not known here is ignored.
@@ -426,26 +414,28 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
                 continue  # a method of that name, or something of another library
             fitting = [word for word in meant if not WORDS[word].only.isdisjoint(limited_types)]
             if len(fitting) != 1:
-                raise TypeError(f"{each!r} cannot limit {kind.label}")
+                raise TypeError(f"{name}={bound!r:.60} cannot limit {kind.label}")
             words[fitting[0]] = bound
     if not words:
         return kind
     json.dumps(words, allow_nan=False)  # ValueError for a bound that JSON does not have
     check = compile_check(words, where="Annotated")
 
-    def limited(convert: Convert, writing: bool) -> Convert:
-        def converted(value: Any) -> Any:
-            result = convert(value)
-            in_json, in_python = (result, value) if writing else (value, result)
-            error = check(in_python if kind.writes is Decimal else in_json)
-            if error is not None:
-                error.value = error.value if error.path else in_json
-                raise error
-            return result
+    def require(value: Any) -> None:
+        error = check(value)
+        if error is not None:
+            raise error
 
-        return converted
+    def read(value: Any) -> Any:
+        result = kind.read(value)
+        require(result if kind.writes is Decimal else value)
+        return result
 
-    read, write = limited(kind.read, False), limited(kind.write, True)
+    def write(value: Any) -> Any:
+        result = kind.write(value)
+        require(value if kind.writes is Decimal else result)
+        return result
+
     return replace(kind.with_words(**words), read=read, write=write, exact=None, exact_items=None)
 
 

@@ -22,8 +22,8 @@ from math import inf, isfinite
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
 from urllib.parse import unquote
 
-from .kinds import JSON_TYPES, NONE_TYPE, frozen, has_twins
-from .mismatch import Mismatch, cut, listed, nearest, one_of, shown_path
+from .kinds import JSON_TYPES, SCALARS, frozen, has_twins
+from .mismatch import Mismatch, cut, listed, one_of, shown_path, unknown_field
 
 log = logging.getLogger("minimcp.schema")
 
@@ -49,8 +49,7 @@ MAX_PARTS = 10_000
 MAX_NAMES = 100
 """Names (``$id``, ``$anchor``) in such a schema: every reference is looked for among all of them."""
 
-TOO_DEEP = "the value nests too deep"
-TOO_MUCH = "the value cannot be checked: the schema needs too many steps for it"
+TOO_MUCH = "the value cannot be checked: it nests too deep, or the schema needs too many steps for it"
 
 DIALECTS = {
     "https://json-schema.org/draft/2020-12/schema": "Draft202012Validator",
@@ -86,20 +85,16 @@ def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Check:
         if _size(schema)[1] > MAX_DEPTH:
             raise ValueError(f"the schema nests deeper than {MAX_DEPTH} levels")
         try:
-            compiled = _Compiled(schema)
+            targets = _targets(schema)
         except _NotCommon:
             return _by_jsonschema(schema, peer)
-    except RecursionError as error:
-        raise ValueError(f"{where}: the schema nests too deep") from error
-    except (ValueError, ImportError) as error:
-        raise (ValueError if isinstance(error, ValueError) else ImportError)(f"{where}: {error}") from error
+    except (ValueError, ImportError, RecursionError) as error:
+        raise (ImportError if isinstance(error, ImportError) else ValueError)(f"{where}: {error}") from error
 
     def check(value: Any) -> Optional[Mismatch]:
         try:
-            return _Run(peer, compiled.targets, MAX_STEPS if peer else inf, [value]).apply(schema, value)
-        except RecursionError:
-            return Mismatch("", value, instead=TOO_DEEP)
-        except _TooMuch:
+            return _Run(peer, targets, MAX_STEPS if peer else inf, [value]).apply(schema, value)
+        except (_TooMuch, RecursionError):
             return Mismatch("", value, instead=TOO_MUCH)
 
     return check
@@ -129,67 +124,63 @@ class _TooMuch(Exception):
     """One check has used up its steps."""
 
 
-class _Compiled:
-    """A schema of which every part is known to be valid and common, and every reference to lead somewhere."""
+def _targets(root: Schema) -> dict[str, Schema]:
+    """Where the references of a schema lead, of which every part is found to be valid and common.
 
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        self.targets: dict[str, Schema] = {}
-        """Where references lead."""
-        dialect = schema.get("$schema", _LATEST) if isinstance(schema, dict) else _LATEST
-        if not isinstance(dialect, str) or dialect.rstrip("#") not in (_LATEST, *_OLDER):
+    Raises:
+        ValueError: A word has a wrong value, or a reference leads nowhere.
+        _NotCommon: There is a word or dialect that is not known here.
+    """
+    dialect = root.get("$schema", _LATEST) if isinstance(root, dict) else _LATEST
+    if not isinstance(dialect, str) or dialect.rstrip("#") not in (_LATEST, *_OLDER):
+        raise _NotCommon
+    older = dialect.rstrip("#") != _LATEST
+    targets: dict[str, Schema] = {}
+    seen: set[int] = set()
+    parts = [root]
+    for part in parts:  # it grows
+        if id(part) in seen or isinstance(part, bool):
+            continue
+        seen.add(id(part))
+        if not isinstance(part, dict):
+            raise ValueError(f"a schema is an object, true or false, not {part!r:.60}")
+        if older and ("prefixItems" in part or isinstance(part.get("items"), list) or "$ref" in part and len(part) > 1):
             raise _NotCommon
-        self._older = dialect.rstrip("#") != _LATEST
-        anchors: dict[str, Schema] = {}
-        references: list[str] = []
-        waiting = [schema]
-        seen: set[int] = set()
-        while waiting or references:
-            if not waiting:
-                reference = references.pop()
-                waiting = [self.targets.setdefault(reference, self._target(reference, anchors))]
-            part = waiting.pop()
-            if id(part) not in seen and not isinstance(part, bool):
-                seen.add(id(part))
-                waiting += self._inner(part)
-                anchors[part.get("$anchor", "")] = part
-                references += [part["$ref"]] if "$ref" in part else []
+        if not _NOT_COMMON.isdisjoint(part) or (part is not root and ("$id" in part or "$schema" in part)):
+            raise _NotCommon
+        for word in part.keys() & WORDS.keys():
+            parts += _subschemas(word, part[word])
+        if "$ref" in part:
+            targets[part["$ref"]] = _target(part["$ref"], root)
+            parts.append(targets[part["$ref"]])
+    return targets
 
-    def _inner(self, schema: Schema) -> Iterator[Schema]:
-        """The subschemas of a schema. Raises _NotCommon or ValueError for a word that is unknown here or wrong."""
-        if not isinstance(schema, dict):
-            raise ValueError(f"a schema is an object, true or false, not {schema!r:.60}")
-        if self._older and ("prefixItems" in schema or "$anchor" in schema or ("$ref" in schema and len(schema) > 1)):
-            raise _NotCommon
-        for word, rule in schema.items():
-            inner_root = word in ("$id", "$schema") and schema is not self.schema
-            if word in _NOT_COMMON or inner_root or (self._older and word == "items" and isinstance(rule, list)):
-                raise _NotCommon
-            form = WORDS[word].form if word in WORDS else True
-            if _Run().apply(form, rule) is not None:
-                raise ValueError(f"the value of {word!r} cannot be {rule!r:.60}")
-            for pattern in [rule] if word == "pattern" else rule if word == "patternProperties" else ():
-                try:
-                    re.compile(pattern)
-                except re.error as error:
-                    raise ValueError(f"the pattern {pattern!r:.60} is no regular expression here: {error}") from error
-            yield from [rule] if form is SCHEMA else rule if form is SCHEMAS else rule.values() if form is NAMED else ()
 
-    def _target(self, reference: str, anchors: dict[str, Schema]) -> Schema:
-        """Where a reference leads."""
-        if not reference.startswith("#"):
-            raise _NotCommon
-        pointer = unquote(reference[1:])
+def _subschemas(word: str, rule: Any) -> Iterable[Schema]:
+    """The schemas in the value of a word. Raises ValueError: it cannot have this value."""
+    form = WORDS[word].form
+    if _Run().apply(form, rule) is not None:
+        raise ValueError(f"the value of {word!r} cannot be {rule!r:.60}")
+    for pattern in [rule] if word == "pattern" else rule if word == "patternProperties" else ():
         try:
-            if pointer and not pointer.startswith("/"):
-                return anchors[pointer]
-            part = self.schema
-            for step in pointer.split("/")[1:]:
-                step = step.replace("~1", "/").replace("~0", "~")
-                part = part[int(step)] if isinstance(part, list) else part[step]
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise ValueError(f"$ref {reference!r} leads nowhere") from error
-        return part
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"the pattern {pattern!r:.60} is no regular expression here: {error}") from error
+    return [rule] if form is SCHEMA else rule if form is SCHEMAS else rule.values() if form is NAMED else ()
+
+
+def _target(reference: str, root: Schema) -> Schema:
+    """Where a reference leads. Raises ValueError: nowhere."""
+    if reference[:2] not in ("#", "#/"):
+        raise _NotCommon
+    part = root
+    try:
+        for step in unquote(reference).split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            part = part[int(step)] if isinstance(part, list) else part[step]
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise ValueError(f"$ref {reference!r} leads nowhere") from error
+    return part
 
 
 @dataclass
@@ -261,15 +252,12 @@ def is_quick(pattern: str) -> bool:
 
 # ------------------------------------------------------------ the words
 
-LABELS = {
-    "string": "a string", "boolean": "true or false", "null": "null", "array": "a list", "object": "an object",
-    "number": "a number", "integer": "an integer",
-}  # fmt: skip
-_NAMES: dict[type, frozenset[str]] = {
-    str: frozenset({"string"}), bool: frozenset({"boolean"}), NONE_TYPE: frozenset({"null"}),
-    list: frozenset({"array"}), dict: frozenset({"object"}),
-    int: frozenset({"integer", "number"}), float: frozenset({"number"}),
-}  # fmt: skip
+_OF_TYPE = {kind.schema["type"]: kind.label for kind in SCALARS.values()}
+LABELS = {**_OF_TYPE, "array": "a list", "object": "an object"}
+"""What messages call a value of each type of JSON Schema."""
+
+_NAMES = {cls: {kind.schema["type"]} for cls, kind in SCALARS.items()}
+_NAMES.update({int: {"integer", "number"}, list: {"array"}, dict: {"object"}})
 """What each type of decoded JSON is called in a schema."""
 
 Found = Optional[Mismatch]
@@ -327,7 +315,7 @@ def _unique(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    for name in rule:
+    for name in rule:  # not by _each: this is what most of a check is
         if name in value:
             error = run.apply(rule[name], value[name])
             if error is not None:
@@ -344,24 +332,18 @@ def _required(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _pattern_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    parts = ((name, part, pattern) for name, part in value.items() for pattern in rule)
-    return _each(((name, part, rule[pattern]) for name, part, pattern in parts if run.matches(pattern, name)), run)
+    return _each(((name, value[name], rule[each]) for name in value for each in rule if run.matches(each, name)), run)
 
 
 def _additional_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    for name in value if not value.keys() <= known.keys() else ():
-        if name in known or any(run.matches(pattern, name) is not False for pattern in patterns):
-            continue
-        if rule is False:
-            near = nearest(name, known)
-            hint = "" if patterns or not known else f": the fields are {cut(listed(list(known)[:50], 'and'), 200)}"
-            hint = f", did you mean {near!r}?" if near is not None else hint
-            return Mismatch("", value, instead=f"unknown field {cut(name)!r}{hint}")
-        error = run.apply(rule, value[name])
-        if error is not None:
-            return error.inside(name)
-    return None
+    if value.keys() <= known.keys():
+        return None
+    others = [name for name in value if name not in known]
+    others = [name for name in others if all(run.matches(pattern, name) is False for pattern in patterns)]
+    if others and rule is False:
+        return unknown_field(value, others[0], [*known, *patterns])
+    return _each(((name, value[name], rule) for name in others), run)
 
 
 def _property_names(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -454,9 +436,6 @@ _TEXTS, _LISTS, _OBJECTS = frozenset({str}), frozenset({list}), frozenset({dict}
 _NUMBERS = frozenset({int, float, Decimal})
 _ANY = JSON_TYPES | _NUMBERS
 _SIZES = (("Length", "character", _TEXTS), ("Items", "item", _LISTS), ("Properties", "field", _OBJECTS))
-_TEXT_WORDS = (
-    "title", "description", "$comment", "format", "contentEncoding", "contentMediaType", "$id", "$schema", "$anchor",
-)  # fmt: skip
 WORDS: dict[str, Word] = {
     "type": Word({"anyOf": [_TYPE_NAME, {**SCHEMAS, "items": _TYPE_NAME, "uniqueItems": True}]}, _type, _ANY),
     "enum": Word(_LIST, _enum, _ANY),
@@ -483,9 +462,7 @@ WORDS: dict[str, Word] = {
     "not": Word(SCHEMA, _not, _ANY),
     "$ref": Word(_STRING, _ref, _ANY),
     **dict.fromkeys(("$defs", "definitions"), Word(NAMED)),
-    **dict.fromkeys(("deprecated", "readOnly", "writeOnly"), Word(_FLAG)),
-    **dict.fromkeys(_TEXT_WORDS, Word(_STRING)),
-    "examples": Word(_LIST),
+    **dict.fromkeys(("$id", "$schema"), Word(_STRING)),
 }
 """The words that are common. Every word that is neither here nor in `_NOT_COMMON` says nothing about values."""
 
@@ -494,8 +471,8 @@ _WORDS_FOR = {cls: {name: word.check for name, word in WORDS.items() if cls in w
 
 _NOT_COMMON = frozenset({
     "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains",
-    "maxContains", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$dynamicRef", "$dynamicAnchor",
-    "$recursiveRef", "$recursiveAnchor", "$vocabulary",
+    "maxContains", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$anchor", "$dynamicRef",
+    "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary",
 })  # fmt: skip
 
 
@@ -546,7 +523,7 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
     def by_us(word: str, validator: Any, rule: Any, value: Any, schema: Schema) -> Iterator[Any]:
         error = WORDS[word].check(rule, value, schema, run) if word in _WORDS_FOR[type(value)] else None
         if error is not None:
-            yield jsonschema.ValidationError(error.problem)
+            yield jsonschema.ValidationError(str(error))
 
     judges = {**base.VALIDATORS, **{word: partial(by_us, word) for word in _OURS}}
     bounded = {word: partial(limits.counted, judge) for word, judge in judges.items()}

@@ -179,17 +179,6 @@ def variables_of(cls: Any, arguments: tuple[Any, ...]) -> dict[Any, Any]:
     return found
 
 
-def is_required(annotation: Any, usual: bool) -> bool:
-    """Whether ``Required`` or ``NotRequired`` stands round an annotation; `usual` when neither does."""
-    while True:
-        name = getattr(typing.get_origin(annotation), "_name", None)
-        if name in ("Required", "NotRequired"):
-            return bool(name == "Required")
-        if name != "ReadOnly" and not hasattr(annotation, "__metadata__"):
-            return usual
-        annotation = annotation.__origin__ if hasattr(annotation, "__metadata__") else typing.get_args(annotation)[0]
-
-
 # ------------------------------------------------------------ docstrings
 
 _PARAMETERS = {

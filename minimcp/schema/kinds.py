@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import Any, Callable, Collection, Hashable, Iterable, Mapping, NamedTuple, Optional, Sequence, cast
 from uuid import UUID
 
-from .mismatch import Mismatch, cut, listed, nearest, one_of
+from .mismatch import Mismatch, cut, listed, one_of, unknown_field
 
 Convert = Callable[[Any], Any]
 
@@ -43,6 +43,7 @@ class Kind:
         exact_items: For a list that stays a list, the `exact` type of its items; None when they have none.
         writes: The class whose instances `write` takes; None when there is no one class.
         hashable: Whether its values can stand in a set.
+        required: Whether ``Required`` or ``NotRequired`` stands round it; None when neither does.
     """
 
     schema: dict[str, Any]
@@ -54,6 +55,7 @@ class Kind:
     exact_items: Optional[type] = None
     writes: Optional[type] = None
     hashable: bool = True
+    required: Optional[bool] = None
 
     def with_words(self, **words: Any) -> Kind:
         """The same kind whose schema says more: a description, a default."""
@@ -643,8 +645,4 @@ def _unfit(fields: Sequence[Field], value: dict[str, Any]) -> Mismatch:
         also = f" (missing too: {cut(listed(missing[1:], 'and'))})" if missing[1:] else ""
         wanted = lacking[0].kind.label
         return Mismatch(wanted, instead=f"expected {wanted}, got nothing{also}").inside(missing[0])
-    near = nearest(unknown, missing or known)
-    hint = f": the fields are {cut(listed(known, 'and'), 200)}" if known else ": there are no fields"
-    hint += f"; missing: {cut(listed(missing, 'and'))}" if missing else ""
-    hint = hint if near is None else f", did you mean {near!r}?"
-    return Mismatch("", value, instead=f"unknown field {cut(unknown)!r}{hint}")
+    return unknown_field(value, unknown, known, missing)

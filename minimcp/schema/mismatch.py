@@ -11,7 +11,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
 from itertools import islice
-from typing import Any, Callable, Iterable, Iterator, Mapping, NoReturn, Optional, Sequence, Union
+from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NoReturn, Optional, Sequence, Union
 from uuid import UUID
 
 from ..types.base import ABSENT
@@ -53,8 +53,8 @@ def described(value: Any) -> str:
         return f"the string {cut(value)!r}"
     if isinstance(value, int) and value.bit_length() > 1024:
         return "the number (over 300 digits)"  # Python refuses to print the largest
-    if isinstance(value, (int, float)):
-        return f"the number {cut(repr(value))}"
+    if isinstance(value, (int, float, Decimal)):
+        return f"the number {cut(str(value))}"
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}" if value else "an empty list"
     if isinstance(value, dict):
@@ -123,16 +123,13 @@ class Mismatch(ValueError):
         near = nearest(self.value, self.choices) if self.choices and isinstance(self.value, str) else None
         return f" (did you mean {shown_choice(self.choices[near])}?)" if self.choices and near is not None else ""
 
-    @property
-    def problem(self) -> str:
-        """The message without its path."""
-        return self.instead or f"expected {self.expected}{self.hint}, got {described(self.value)}"
-
     def __str__(self) -> str:
-        where = shown_path(self.path)
+        where, problem = shown_path(self.path), self.instead
         if where and self.value is NOTHING:
             where += " is missing"
-        return printable(f"{where}: {self.problem}" if where else self.problem)
+        if problem is None:
+            problem = f"expected {self.expected}{self.hint}, got {described(self.value)}"
+        return printable(f"{where}: {problem}" if where else problem)
 
 
 def nearest(name: str, known: Iterable[str]) -> Optional[str]:
@@ -145,6 +142,22 @@ def nearest(name: str, known: Iterable[str]) -> Optional[str]:
     plain = {_plain(each): each for each in reversed(list(islice(known, MOST_KNOWN))) if len(each) <= 2 * LONGEST_VALUE}
     found = get_close_matches(_plain(name), plain, n=1, cutoff=0.65)
     return plain[found[0]] if found else None
+
+
+def unknown_field(value: Any, name: str, known: Collection[str], missing: Sequence[str] = ()) -> Mismatch:
+    """The error of an object with a field too many.
+
+    Args:
+        value: The object.
+        name: Of that field.
+        known: Those that it may have.
+        missing: Those of them that it has to have and has not: the likeliest to be meant.
+    """
+    near = nearest(name, missing or known)
+    hint = f": the fields are {cut(listed(islice(known, 50), 'and'), 200)}" if known else ": there are no fields"
+    hint += f"; missing: {cut(listed(missing, 'and'))}" if missing else ""
+    hint = hint if near is None else f", did you mean {near!r}?"
+    return Mismatch("", value, instead=f"unknown field {cut(name)!r}{hint}")
 
 
 def _plain(name: str) -> str:
@@ -228,17 +241,12 @@ PORTED = {
     "middleware": "write @server.middleware above each function",
     "tools": "write server.add_tool(function) for each, or hand over a plain object: Server(name, Tools())",
     "stateless_http": "did you mean sessions=False?",
-    "log_level": "use the logging module: logging.getLogger(\"minimcp\")", "debug": "use the logging module",
-    "on_duplicate_tools": "a name that is taken is refused, unless replace=True is said of the new one",
-    "message_handler": "say on_tools_changed= or the like",
-    "progress_handler": "did you mean on_progress= of call_tool?",
     "args": "give a list: connect([sys.executable, \"server.py\", \"argument\"])",
     **dict.fromkeys(("host", "port", "path", "transport"), "say it to server.run(...)"),
     **dict.fromkeys(("log_handler", "logging_callback"), "did you mean on_log=?"),
     **dict.fromkeys(("elicitation_handler", "elicitation_callback"), "did you mean elicit=?"),
     **dict.fromkeys(("sampling_handler", "sampling_callback"), "did you mean sample=?"),
-    "list_roots_callback": "did you mean list_roots=?", "mode": "did you mean revision=?",
-    "progress_callback": "did you mean on_progress=?", "read_timeout_seconds": "did you mean timeout=?",
+    **dict.fromkeys(("progress_handler", "progress_callback"), "did you mean on_progress=?"),
     **dict.fromkeys(("command", "url"), "give it first, without a name"),
 }  # fmt: skip
 """Options of other libraries: what to write here."""

@@ -3,26 +3,18 @@
 Each class reads with ``from_wire(mapping)`` (ValueError when a peer sent something else) and writes with
 ``to_wire()``. What this library does not know is kept in ``extra``. Which revision knows which member is no
 matter of this package: the layer that writes for an older one drops what that does not know.
-
-A name is imported on first use: a server of tools does not need prompts, sampling and questions.
 """
 # ruff: noqa: F403, F405
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from ..protocol.lifecycle import LOG_LEVELS
-    from .base import *
-    from .content import *
-    from .notifications import *
-    from .prompt import *
-    from .questions import *
-    from .tool import *
-
-_MODULES = ("base", "content", "tool", "notifications", "prompt", "questions")
+from ..protocol.lifecycle import LOG_LEVELS
+from .base import *
+from .content import *
+from .notifications import *
+from .prompt import *
+from .questions import *
+from .tool import *
 
 __all__ = [
     "ABSENT", "ACTIONS", "Absent", "Annotations", "Answer", "Audio", "BlobResourceContents", "CHANGES",
@@ -33,16 +25,3 @@ __all__ = [
     "SamplingContent", "SamplingMessage", "Text", "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice",
     "ToolResult", "ToolUse", "UnknownContent", "Wire", "conversation_fault", "covering",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        for module in _MODULES:
-            found = vars(import_module(f".{module}", __name__))
-            if name in found:
-                return found[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__

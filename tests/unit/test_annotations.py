@@ -64,16 +64,16 @@ class NoMembers(enum.Enum):
         ((int, str), ["write tuple[int, str], or Union[int, str] for one of them"]),
         ({"a": int}, ["a TypedDict with these fields", "dict[str, ...]"]),
         (any, ["write typing.Any"]),
-        (Limits(ge=1), ["Limits(ge=1) is not a type with a JSON form"]),
+        (Limits(ge=1), ["Limits(ge=1, ", "is not a type with a JSON form"]),
         (print, ["is not a type with a JSON form"]),
         (ClassVar[int], ["ClassVar[int] is not a type with a JSON form"]),
         (Iterator[int], ["Iterator has no JSON form: write list[...]"]),
         (Literal[()], ["Literal[] has no JSON form"]),
         ("Literal[b'x']", ["Literal[b'x'] has no JSON form"]),
-        ("Annotated[int, Limits(min_length=1)]", ["Limits(min_length=1) cannot limit an integer"]),
-        ("Annotated[str, Limits(ge=1)]", ["Limits(ge=1) cannot limit a string"]),
+        ("Annotated[int, Limits(min_length=1)]", ["min_length=1 cannot limit an integer"]),
+        ("Annotated[str, Limits(ge=1)]", ["ge=1 cannot limit a string"]),
         ("Annotated[int, Limits(pattern='a')]", ["cannot limit an integer"]),
-        ("Annotated[dt.date, at.Ge(dt.date(1999, 1, 1))]", ["Ge(ge=datetime.date(1999, 1, 1)) cannot limit a date"]),
+        ("Annotated[dt.date, at.Ge(dt.date(1999, 1, 1))]", ["ge=datetime.date(1999, 1, 1) cannot limit a date"]),
         ("Annotated[int, Limits(ge='1')]", ["the value of 'minimum' cannot be '1'"]),
         ("Annotated[int, Limits(le=float('nan'))]", ["not JSON compliant"]),
         ("Annotated[str, Limits(min_length=-1)]", ["the value of 'minLength' cannot be -1"]),
@@ -120,7 +120,7 @@ def test_names_in_strings() -> None:
         ("dt.date", "1999-12-31", "expected a value of type date, got the string '1999-12-31'"),
         ("dt.date", dt.datetime(1999, 12, 31), "expected a value of type date, got a value of type datetime"),
         ("dt.timedelta", 3, "expected a value of type timedelta, got the number 3"),
-        ("Decimal", Decimal("nan"), "expected a number, or a string of digits, got a value of type Decimal"),
+        ("Decimal", Decimal("nan"), "expected a number, or a string of digits, got the number NaN"),
         ("Colour", "blue", "expected one of 'red' or 'green', got the string 'blue'"),
         ("Colour", [], "expected one of 'red' or 'green', got an empty list"),
         ("Model", {"a": 1}, "expected a Model, got an object with a"),
@@ -153,7 +153,6 @@ def test_a_union_writes_the_value_by_its_own_class() -> None:
     assert kind_of(Union[dt.date, dt.datetime]).write(moment) == "1999-12-31T12:00:00"
     both = kind_of(Union[Path, PurePosixPath])
     assert both.write(PurePosixPath("a")) == "a"
-    assert "anyOf" not in kind_of("Union['int', int]").schema
     twins = enum.Enum("twins", {"A": 1})  # type: ignore[misc]
     assert "written alike" in refused(kind_of(Set[Union[twins, int]]).write, {twins.A, 1})  # type: ignore[valid-type]
 
@@ -276,7 +275,6 @@ def test_values_without_json_form_are_refused() -> None:
         ({True: 1}, "expected a string, got true"),
     ):
         assert message in refused(write_any, value)
-    assert repr(Limits(ge=1, pattern="x")) == "Limits(ge=1, pattern='x')"
     assert [type(kind(name).write(SPACE["Level"].HIGH)) for name in ("int", "float")] == [int, float]
 
 
