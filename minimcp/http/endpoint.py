@@ -21,15 +21,7 @@ from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import Batch, IncomingRequest, Route, RunningRequests, why_no_batch
 from ..engine.timer import Deadline, timer
-from ..errors import (
-    ConnectionLost,
-    HeaderMismatch,
-    InternalError,
-    InvalidRequest,
-    RpcError,
-    UnsupportedRevision,
-    one_line,
-)
+from ..errors import ConnectionLost, HeaderMismatch, InternalError, InvalidRequest, RpcError, one_line
 from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
 from ..protocol.messages import Failure, InvalidMessage, Message, Notification, Request, decode, encode, failure
 from ..protocol.sse import MEDIA_TYPE
@@ -210,7 +202,7 @@ class Endpoint(HttpService):
         if method not in wanted:
             status = 405 if method in METHODS else 501
             raise HttpError(status, "this is served with POST", (("Allow", ", ".join(wanted)),), code=None)
-        if not accepts(tuple(headers.all("Accept")), *wanted[method]):
+        if not accepts(headers, *wanted[method]):
             raise HttpError(406, f"the header Accept names {' and '.join(wanted[method])}")
         if method == "POST":
             self.check_body(headers)
@@ -252,7 +244,7 @@ class Endpoint(HttpService):
         unsupported = None
         try:
             peer = self._alone.admit_alone(request)
-        except UnsupportedRevision as error:
+        except errors.UnsupportedRevision as error:
             unsupported = error
         method, params = request.method, request.params
         if version != params["_meta"][VERSION_KEY]:
@@ -281,8 +273,8 @@ class Endpoint(HttpService):
             raise HeaderMismatch(f"the header {VERSION_HEADER} is missing")
         if revision is None or revision.handshake or revision not in self._offer.revisions:
             names, said = self._offer.names, "initialize" if version is None else one_line(version, 40)
-            supported = {"supported": names, "requested": version}
-            raise UnsupportedRevision(f"this server speaks {', '.join(names)}, and does not take {said}", supported)
+            reason = f"this server speaks {', '.join(names)}, and does not take {said}"
+            raise errors.UnsupportedRevision(reason, {"supported": names, "requested": version})
         if isinstance(message, Request):
             self._alone.admit_alone(message)  # it says what is missing
         if not isinstance(message, Notification):
@@ -352,21 +344,23 @@ class Endpoint(HttpService):
         assert admitted is not None
         if opens:
             known, session.peer = session.peer, admitted[0]
-            if known is None and not self._has_room_for(session):
-                session.end("there are too many")
-                message = f"there are {self.options.max_sessions} sessions already (max_sessions): try again later"
-                raise HttpError(503, message, code=errors.INTERNAL_ERROR, id=request.id)
+            if known is None:
+                self._add(session)
         return admitted
 
-    def _has_room_for(self, session: Session) -> bool:
-        """Take a new session in, unless there are too many."""
+    def _add(self, session: Session) -> None:
+        """Take a new session in. Raises HttpError: there are too many."""
         most = self.options.max_sessions
         if most is not None and len(self.sessions) >= most:
             self._end_unused()
         with self._changed:
             if most is None or len(self.sessions) < most:
                 self.sessions[session.id] = session
-        return session.id in self.sessions
+                return
+        session.end("there are too many")
+        raise HttpError(
+            503, f"there are {most} sessions already (max_sessions): try again later", code=errors.INTERNAL_ERROR
+        )
 
     def _end_behind(self, session: Session) -> None:
         """A session ends with its last response."""
@@ -608,13 +602,10 @@ class Endpoint(HttpService):
 
 def _one(headers: Headers, name: str) -> Optional[str]:
     """The one value of a header; None where it is missing."""
-    if name not in headers.cache:
-        values = headers.all(name)
-        if len(values) > 1:
-            raise HttpError(400, f"the header {name} is there {len(values)} times", code=errors.HEADER_MISMATCH)
-        headers.cache[name] = values[0] if values else None
-    value: Optional[str] = headers.cache[name]
-    return value
+    values = headers.lists.get(name.lower(), ())
+    if len(values) > 1:
+        raise HttpError(400, f"the header {name} is there {len(values)} times", code=errors.HEADER_MISMATCH)
+    return values[0] if values else None
 
 
 def _decoded(headers: Headers, name: str) -> str:

@@ -114,7 +114,7 @@ class SseServer(HttpService):
         if verb == "POST":
             self._transport_of(request)
             self.check_body(request.headers)
-        elif not accepts(tuple(request.headers.all("Accept")), MEDIA_TYPE):
+        elif not accepts(request.headers, MEDIA_TYPE):
             raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:

@@ -344,7 +344,7 @@ class RunningHttp:
         self._sweep_at = 0.0
         self._accept_at = math.inf  # after a pause
         self._ended = threading.Event()
-        self._calls: deque[Callable[[], object]] = deque()
+        self._back: deque[tuple[Connection, str]] = deque()  # from workers, and what is awaited of each
         self._waker_lock = threading.Lock()  # no byte goes to a descriptor that is another one's by now
         self._woken, self._waker = socket.socketpair()
         for each in (self._woken, self._waker):
@@ -382,7 +382,7 @@ class RunningHttp:
             if each is not None:
                 each.close(self._grace if grace is None else grace, reason)
         self.closing = True  # each response is the last of its connection from now on
-        self._call(bool)  # which wakes the server's thread
+        self._wake()
         if not threading.current_thread().name.startswith(self._name + "-"):
             self._ended.wait(CUT_SECONDS + 2 * END_SECONDS)
 
@@ -402,17 +402,16 @@ class RunningHttp:
         older = self._sse is not None and path.partition("?")[0] in (STREAM_PATH, MESSAGES_PATH)
         return self._sse if self._http is None or older else self._http
 
-    def _call(self, function: Callable[[], object]) -> None:
-        """Have something done by the server's thread; if that has ended, here."""
-        self._calls.append(function)
+    def _work(self, connection: Connection) -> None:
+        self._back.append((connection, connection.work()))
+        self._wake()
+
+    def _wake(self) -> None:
+        """Have the server's thread look what there is to do; if that has ended, do it here."""
         with self._waker_lock, suppress(OSError):  # it is woken already, or has ended
             self._waker.send(b"!")
         if self.ended:
-            self._do_calls()
-
-    def _work(self, connection: Connection) -> None:
-        awaited = connection.work()
-        self._call(lambda: self._move(connection, awaited))
+            self._take_back()
 
     # ------------------------------------------------------------ the server's thread
 
@@ -446,7 +445,7 @@ class RunningHttp:
             self._woken.close()
             self._waker.close()
         self._ended.set()
-        self._do_calls()
+        self._take_back()
 
     def _loop(self, over: Callable[[], object], seconds: float = math.inf) -> None:
         """Do what there is to do, until it is over or the time is."""
@@ -458,14 +457,14 @@ class RunningHttp:
             now = time.monotonic()
             for key, _ in ready:
                 key.data()
-            self._do_calls()
+            self._take_back()
             if self._sweep_at <= now:
                 self._sweep_at = now + SWEEP_SECONDS
                 self._sweep(now)
 
-    def _do_calls(self) -> None:
-        while self._calls:
-            self._calls.popleft()()
+    def _take_back(self) -> None:
+        while self._back:
+            self._move(*self._back.popleft())
 
     def _drop(self, connections: Iterable[Connection]) -> None:
         for connection in list(connections):
@@ -577,13 +576,10 @@ def listen(host: str, port: int) -> socket.socket:
 
     Raises:
         OSError: It cannot listen there; the message says why.
-        TypeError: The port is no int.
         ValueError: The port is none.
     """
-    if not isinstance(port, int):
-        raise TypeError(f"port is a number from 0 to 65535, not the {type(port).__name__} {port!r}")
-    if not 0 <= port <= 65535:
-        raise ValueError(f"port is 0 to 65535, not {port}")
+    if not isinstance(port, int) or not 0 <= port <= 65535:
+        raise ValueError(f"port is a number from 0 to 65535, not {port!r}")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         both = host == "::" and socket.has_dualstack_ipv6()
