@@ -139,7 +139,7 @@ class Writer(ResponseWriter):
 
     def has_room(self) -> bool:
         with suppress(OSError, ValueError):
-            return wait(self._connection.socket, 0, to_write=True)
+            return ready(self._connection.socket, to_write=True)
         return True  # it is closed
 
     def end(self) -> None:
@@ -190,9 +190,9 @@ class Writer(ResponseWriter):
         sock = self._connection.socket
         try:
             if hasattr(select, "POLLRDHUP"):  # Linux, which tells it even behind bytes of the next request
-                left = poll(sock, select.POLLRDHUP, 0)
+                left = poll(sock, select.POLLRDHUP)
             else:
-                left = wait(sock, 0) and not sock.recv(1, socket.MSG_PEEK)
+                left = ready(sock) and not sock.recv(1, socket.MSG_PEEK)
         except (OSError, ValueError):
             left = True
         if left and not self.gone:
@@ -223,7 +223,7 @@ class Connection:
         """What the peer sent, empty when that is nothing yet; None when it has closed. With flags 0: within a moment.
         """
         try:
-            if not _DONT_WAIT and not wait(self.socket, 0):  # pragma: no cover - Windows
+            if not _DONT_WAIT and not ready(self.socket):  # pragma: no cover - Windows
                 return b""
             return self.socket.recv(_PIECE_BYTES, flags) or None
         except (BlockingIOError, InterruptedError):
@@ -392,7 +392,7 @@ class RunningHttp:
         sockets = [connection.socket for connection in (*self._kept, *self.lent)]
         for each in (*sockets, self._listener, self._woken, self._waker):
             each.close()
-        self._ended = threading.Event()
+        self._ended, self._waker_lock = threading.Event(), threading.Lock()
         self._ended.set()
 
     # ------------------------------------------------------------ for connections
@@ -453,9 +453,9 @@ class RunningHttp:
         until = now + seconds
         while not over() and now < until:
             watches = self._kept or self.lent or self._accept_at < math.inf
-            ready = self._selector.select(SWEEP_SECONDS if watches else None)
+            events = self._selector.select(SWEEP_SECONDS if watches else None)
             now = time.monotonic()
-            for key, _ in ready:
+            for key, _ in events:
                 key.data()
             self._take_back()
             if self._sweep_at <= now:
@@ -521,7 +521,7 @@ class RunningHttp:
         """Close an idle connection for a new one, if there is one; first those that never sent a byte."""
         idle = [each for each in self._kept if each.phase in (IDLE, HEAD) and not each.parser.begun]
         for connection in sorted(idle, key=lambda each: (each.phase == IDLE, each.due)):
-            if not wait(connection.socket, 0):  # else its bytes are here, and were not read yet
+            if not ready(connection.socket):  # else its bytes are here, and were not read yet
                 self._move(connection, CLOSED)
                 return True
         return False
@@ -593,16 +593,16 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def wait(sock: socket.socket, seconds: float, *, to_write: bool = False) -> bool:
-    """Whether a socket can be read from, or written to, or is closed, within this time."""
+def ready(sock: socket.socket, *, to_write: bool = False) -> bool:
+    """Whether a socket can be read from, or written to, now, or is closed."""
     if not hasattr(select, "poll"):  # pragma: no cover - Windows
         reading, writing = ((), (sock,)) if to_write else ((sock,), ())
-        return any(select.select(reading, writing, writing, seconds))
-    return poll(sock, select.POLLOUT if to_write else select.POLLIN, seconds)
+        return any(select.select(reading, writing, writing, 0))
+    return poll(sock, select.POLLOUT if to_write else select.POLLIN)
 
 
-def poll(sock: socket.socket, events: int, seconds: float) -> bool:
-    """Whether one of these events of `select.poll` comes within this time."""
+def poll(sock: socket.socket, events: int) -> bool:
+    """Whether one of these events of `select.poll` is there."""
     poller = select.poll()
     poller.register(sock, events)
-    return bool(poller.poll(seconds * 1000))
+    return bool(poller.poll(0))

@@ -136,7 +136,7 @@ class Response(Sink):
 
     name = ""
     headers: tuple[tuple[str, str], ...] = ()
-    listens = _answered = _begun = False
+    listens = _answered = _begun = _primed = False
 
     def __init__(
         self, endpoint: Endpoint, session: Optional[Session], revision: Revision, writer: Optional[ResponseWriter],
@@ -158,6 +158,7 @@ class Response(Sink):
             if self.streaming is None and not self._answered:
                 if self.session is not None and self._store is not None:
                     self.name = f"{self.session.key}.{next(self.session.stream_numbers)}"
+                    self._primed = self._revision.polling  # it begins with an event that has only an id
                 self.streaming = True
                 self._changed.notify_all()
             return bool(self.streaming)
@@ -215,11 +216,6 @@ class Response(Sink):
             self.writer = None
             if self._store is None:
                 raise
-
-    @property
-    def _primed(self) -> bool:
-        """Whether it begins with an event that has only an id."""
-        return self._store is not None and self._revision.polling
 
     def keep_alive(self, seconds: float) -> None:
         """Send a comment if nothing was sent for so long; never waits for another writer or the peer, never raises."""
