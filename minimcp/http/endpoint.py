@@ -195,7 +195,8 @@ class Endpoint(HttpService):
         wanted: dict[str, tuple[str, ...]] = {"POST": (JSON_TYPE, MEDIA_TYPE)}
         if self.options.json_response:
             wanted["POST"] = (JSON_TYPE,)
-        if self.options.sessions and not self._has_no_session(headers):
+        spoken = headers.get(VERSION_HEADER)
+        if self.options.sessions and self._offer.has_handshake and spoken not in self._offer.per_request:
             if streams and (self._max_streams != 0 or LAST_EVENT_HEADER in headers):
                 wanted["GET"] = (MEDIA_TYPE,)
             wanted["DELETE"] = ()
@@ -218,15 +219,12 @@ class Endpoint(HttpService):
         alone, id = True, message.id if isinstance(message, Request) else None
         try:
             version = _one(headers, VERSION_HEADER)
-            revision = BY_NAME.get(version or "")
             if isinstance(message, Request) and PerRequest.is_enveloped(message):
                 return self._admit_enveloped(message, headers, version)
-            newer = version is not None and (revision is None or not revision.handshake)
-            if newer or not self._offer.has_handshake:
-                return self._admit_without_envelope(message, version, revision)
+            if self._stands_alone(version):
+                return self._admit_without_envelope(message, version)
             alone = False
-            opens = isinstance(message, Request) and message.method == "initialize"
-            session, revision = self._sender(headers, revision, opens)
+            session, revision = self._sender(headers, isinstance(message, Request) and message.method == "initialize")
             if isinstance(message, Request):
                 return (session, *self._within(message, session, revision))
             if session is None and not isinstance(message, Notification):
@@ -265,13 +263,11 @@ class Endpoint(HttpService):
                 raise HeaderMismatch(f"the header {name} is not what the argument {'.'.join(each.path)} is")
         return None, peer, route
 
-    def _admit_without_envelope(
-        self, message: Message, version: Optional[str], revision: Optional[Revision]
-    ) -> Admitted:
+    def _admit_without_envelope(self, message: Message, version: Optional[str]) -> Admitted:
         """The header names a revision without a handshake or none that there is, or no handshake is served."""
         if version is None and not (isinstance(message, Request) and message.method == "initialize"):
             raise HeaderMismatch(f"the header {VERSION_HEADER} is missing")
-        if revision is None or revision.handshake or revision not in self._offer.revisions:
+        if version not in self._offer.per_request:
             names, said = self._offer.names, "initialize" if version is None else one_line(version, 40)
             reason = f"this server speaks {', '.join(names)}, and does not take {said}"
             raise errors.UnsupportedRevision(reason, {"supported": names, "requested": version})
@@ -281,10 +277,11 @@ class Endpoint(HttpService):
             raise InvalidRequest("nothing was asked that this could be the answer to")
         return None, None, None
 
-    def _has_no_session(self, headers: Headers) -> bool:
-        """Whether the headers name a revision in which each request stands alone."""
-        revision = BY_NAME.get(headers.get(VERSION_HEADER, ""))
-        return not self._offer.has_handshake or (revision is not None and not revision.handshake)
+    def _stands_alone(self, version: Optional[str]) -> bool:
+        """Whether a message stands alone that came with this in its header, or with none; else it is of a session."""
+        revision = BY_NAME.get(version or "")
+        newer = version is not None and (revision is None or not revision.handshake)
+        return newer or not self._offer.has_handshake
 
     def _session(self, headers: Headers) -> Session:
         """The session that the headers name. Raises HttpError: there is none."""
@@ -302,14 +299,11 @@ class Endpoint(HttpService):
         session.used_at = time.monotonic()
         return session
 
-    def _sender(
-        self, headers: Headers, revision: Optional[Revision], opens: bool
-    ) -> tuple[Optional[Session], Revision]:
+    def _sender(self, headers: Headers, opens: bool) -> tuple[Optional[Session], Revision]:
         """Who sends a message that does not stand alone, and what is spoken.
 
         Args:
             headers: That it came with.
-            revision: What they say.
             opens: Whether it is an `initialize`, which may open a session.
 
         Raises:
@@ -319,6 +313,7 @@ class Endpoint(HttpService):
             session = self._session(headers)
             assert session.peer is not None
             return session, session.peer.revision
+        revision = BY_NAME.get(headers.get(VERSION_HEADER, ""))
         if not self.options.sessions and revision is not None and not opens and revision not in self._offer.revisions:
             raise HttpError(400, f"this server does not speak {revision.name}")
         handshakes = [each for each in self._offer.revisions if each.handshake]
@@ -326,9 +321,7 @@ class Endpoint(HttpService):
         opened = Session(self._make_handler, self._end_behind) if self.options.sessions else None
         return opened, revision or assumed
 
-    def _within(
-        self, request: Request, session: Optional[Session], revision: Revision
-    ) -> tuple[Peer, Route]:
+    def _within(self, request: Request, session: Optional[Session], revision: Revision) -> tuple[Peer, Route]:
         """What a request means in a session, or without any.
 
         Raises:
@@ -429,9 +422,9 @@ class Endpoint(HttpService):
 
     def _array(self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool) -> None:
         """Serve an array of messages, its requests at the same time; their answers are one array."""
-        if self._has_no_session(headers):
+        if self._stands_alone(headers.get(VERSION_HEADER)):
             raise HttpError(400, "a message is one object, not an array")
-        session, revision = self._sender(headers, BY_NAME.get(headers.get(VERSION_HEADER, "")), False)
+        session, revision = self._sender(headers, False)
         taken = self._offer.accept_batches or revision.batches
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
         if reason is not None:
