@@ -9,6 +9,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 import time
@@ -133,7 +134,7 @@ class HttpService:
         """The body of a POST, read no further than a byte above the limit. Raises HttpError: it is longer."""
         body, limit = request.body, self.options.body_bytes
         if not isinstance(body, bytes):
-            pieces, left = [], float("inf") if limit is None else limit + 1
+            pieces, left = [], math.inf if limit is None else limit + 1
             while left and (piece := body.read(int(min(left, _PIECE_BYTES)))):
                 pieces.append(piece)
                 left -= len(piece)
@@ -171,8 +172,7 @@ class Endpoint(HttpService):
         self._alone = ServerSession(registry.offer)
         self.store: Optional[EventStore] = EventStore() if options.event_store is None else options.event_store or None
         self.trace = trace
-        periods = [options.keepalive and options.keepalive / 2, options.session_ttl and options.session_ttl / LOOKS]
-        self._period = min((seconds for seconds in periods if seconds), default=None)
+        self._period = min((options.keepalive or math.inf) / 2, (options.session_ttl or math.inf) / LOOKS)
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
@@ -542,7 +542,7 @@ class Endpoint(HttpService):
 
     def _order_look(self) -> None:
         with self._changed:
-            if self._forget_look is None and self._period is not None and not self.closing:
+            if self._forget_look is None and self._period < math.inf and not self.closing:
                 self._forget_look = timer.after(self._period, self._look)
 
     def _look(self) -> None:

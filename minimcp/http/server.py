@@ -132,8 +132,6 @@ class Writer(ResponseWriter):
     def write(self, data: bytes) -> None:
         with self._write_lock:
             self._check_open()
-            if not self.begun:
-                raise RuntimeError("a response begins with its head")
             if data and self._has_body:
                 self._put(b"%x\r\n%b\r\n" % (len(data), data) if self._head.http11 else data)
 
@@ -168,8 +166,8 @@ class Writer(ResponseWriter):
 
     def _check_open(self) -> None:
         if self.gone or self._ended:
-            reason = "the peer is gone" if self.gone else "the response has ended"
-            raise ConnectionLost(f"{self._connection.client}: {reason}")
+            ended = "the peer is gone" if self.gone else "the response has ended"
+            raise ConnectionLost(f"{self._connection.client}: {ended}")
 
     def finish(self) -> bool:
         """The endpoint has returned: whether the response is complete, and the connection goes on."""
