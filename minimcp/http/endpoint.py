@@ -46,8 +46,7 @@ from .headers import (
     is_json,
 )
 from .options import HttpOptions
-from .sessions import MakeHandler, Session
-from .streams import STATUS, EventStore, Response, Trace
+from .sessions import STATUS, EventStore, MakeHandler, Response, Session, Trace
 
 log = logging.getLogger("minimcp.http")
 

@@ -17,7 +17,7 @@ from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from .endpoint import HttpService
 from .headers import HttpError, HttpRequest, ResponseWriter, accepts
 from .options import HttpOptions
-from .streams import SHORT_BYTES, STREAM_HEADERS
+from .sessions import SHORT_BYTES, STREAM_HEADERS
 
 STREAM_PATH, MESSAGES_PATH = "/sse", "/messages"
 _ID = "session_id"
