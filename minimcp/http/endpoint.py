@@ -362,10 +362,10 @@ class Endpoint(HttpService):
 
     def _end(self, session: Session, reason: str) -> None:
         """End a session. Idempotent."""
-        self.sessions.pop(session.id, None)
-        session.end(reason)
-        if self.store is not None:
-            self.store.forget(session.key)
+        if self.sessions.pop(session.id, None) is not None:
+            session.end(reason)
+            if self.store is not None:
+                self.store.forget(session.key)
 
     def _end_unused(self) -> None:
         if self.options.session_ttl is None:

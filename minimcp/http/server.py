@@ -322,10 +322,7 @@ class RunningHttp:
         write_timeout: Optional[float] = 30.0, drain_grace: float = 5.0, timeouts: Optional[Timeouts] = None,
     ) -> None:
         if host not in LOOPBACK and options.allowed_hosts is None:
-            raise ValueError(
-                f"other machines reach {host!r}: say by which names in allowed_hosts, as in ['example.com'], "
-                "or ['*'] for any"
-            )
+            raise ValueError(f"other machines reach {host!r}: say by which names in allowed_hosts, or ['*'] for any")
         self._http, self._sse, self._grace = http, sse, drain_grace
         self.max_body_bytes, self._max_connections = options.body_bytes, options.max_connections
         write = LONGEST_WAIT if write_timeout is None else write_timeout

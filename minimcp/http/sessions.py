@@ -403,7 +403,7 @@ class Session:
     peer: Optional[Peer] = None
     unsolicited: Optional[Response] = None
     """The stream for what belongs to no request."""
-    ended = shut = False
+    shut = False
 
     def __init__(self, make_handler: MakeHandler, end: Callable[[Session], None]) -> None:
         self.id, self.key = secrets.token_urlsafe(32), secrets.token_hex(6)
@@ -457,10 +457,8 @@ class Session:
             response.spawn(response.finish)
 
     def end(self, reason: str) -> None:
-        """Let go of everything. Idempotent."""
-        if self.ended:
-            return
-        self.ended, cause = True, ConnectionLost(f"http: {reason}")
+        """Let go of everything."""
+        cause = ConnectionLost(f"http: {reason}")
         self.calls.close(cause)
         for response in list(self.responses):
             response.cancel(reason)
