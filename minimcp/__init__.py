@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .http.client import HttpServer
     from .http.headers import HttpRequest, HttpResponse
     from .http.options import HttpOptions
-    from .http.streams import EventStore
+    from .http.sessions import EventStore
     from .server.context import Context, current_context
     from .server.options import prompt, resource, tool
     from .server.executors import Serial
@@ -91,7 +91,7 @@ _MODULES = {
     "http.client": "HttpServer",
     "http.headers": "HttpRequest HttpResponse",
     "http.options": "HttpOptions",
-    "http.streams": "EventStore",
+    "http.sessions": "EventStore",
     "server.context": "Context LogHandler current_context",
     "server.executors": "Serial",
     "server.options": "prompt resource tool",

@@ -9,6 +9,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 import time
@@ -21,15 +22,7 @@ from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import Batch, IncomingRequest, Route, RunningRequests, why_no_batch
 from ..engine.timer import Deadline, timer
-from ..errors import (
-    ConnectionLost,
-    HeaderMismatch,
-    InternalError,
-    InvalidRequest,
-    RpcError,
-    UnsupportedRevision,
-    one_line,
-)
+from ..errors import ConnectionLost, HeaderMismatch, InternalError, InvalidRequest, RpcError, one_line
 from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
 from ..protocol.messages import Failure, InvalidMessage, Message, Notification, Request, decode, encode, failure
 from ..protocol.sse import MEDIA_TYPE
@@ -53,8 +46,7 @@ from .headers import (
     is_json,
 )
 from .options import HttpOptions
-from .sessions import MakeHandler, Session
-from .streams import STATUS, EventStore, Response, Trace
+from .sessions import STATUS, EventStore, MakeHandler, Response, Session, Trace
 
 log = logging.getLogger("minimcp.http")
 
@@ -141,7 +133,7 @@ class HttpService:
         """The body of a POST, read no further than a byte above the limit. Raises HttpError: it is longer."""
         body, limit = request.body, self.options.body_bytes
         if not isinstance(body, bytes):
-            pieces, left = [], float("inf") if limit is None else limit + 1
+            pieces, left = [], math.inf if limit is None else limit + 1
             while left and (piece := body.read(int(min(left, _PIECE_BYTES)))):
                 pieces.append(piece)
                 left -= len(piece)
@@ -179,8 +171,7 @@ class Endpoint(HttpService):
         self._alone = ServerSession(registry.offer)
         self.store: Optional[EventStore] = EventStore() if options.event_store is None else options.event_store or None
         self.trace = trace
-        periods = [options.keepalive and options.keepalive / 2, options.session_ttl and options.session_ttl / LOOKS]
-        self._period = min((seconds for seconds in periods if seconds), default=None)
+        self._period = min((options.keepalive or math.inf) / 2, (options.session_ttl or math.inf) / LOOKS)
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
@@ -203,14 +194,15 @@ class Endpoint(HttpService):
         wanted: dict[str, tuple[str, ...]] = {"POST": (JSON_TYPE, MEDIA_TYPE)}
         if self.options.json_response:
             wanted["POST"] = (JSON_TYPE,)
-        if self.options.sessions and not self._has_no_session(headers):
+        spoken = headers.get(VERSION_HEADER)
+        if self.options.sessions and self._offer.has_handshake and spoken not in self._offer.per_request:
             if streams and (self._max_streams != 0 or LAST_EVENT_HEADER in headers):
                 wanted["GET"] = (MEDIA_TYPE,)
             wanted["DELETE"] = ()
         if method not in wanted:
             status = 405 if method in METHODS else 501
             raise HttpError(status, "this is served with POST", (("Allow", ", ".join(wanted)),), code=None)
-        if not accepts(tuple(headers.all("Accept")), *wanted[method]):
+        if not accepts(headers, *wanted[method]):
             raise HttpError(406, f"the header Accept names {' and '.join(wanted[method])}")
         if method == "POST":
             self.check_body(headers)
@@ -226,15 +218,12 @@ class Endpoint(HttpService):
         alone, id = True, message.id if isinstance(message, Request) else None
         try:
             version = _one(headers, VERSION_HEADER)
-            revision = BY_NAME.get(version or "")
             if isinstance(message, Request) and PerRequest.is_enveloped(message):
                 return self._admit_enveloped(message, headers, version)
-            newer = version is not None and (revision is None or not revision.handshake)
-            if newer or not self._offer.has_handshake:
-                return self._admit_without_envelope(message, version, revision)
+            if self._stands_alone(version):
+                return self._admit_without_envelope(message, version)
             alone = False
-            opens = isinstance(message, Request) and message.method == "initialize"
-            session, revision = self._sender(headers, revision, opens)
+            session, revision = self._sender(headers, isinstance(message, Request) and message.method == "initialize")
             if isinstance(message, Request):
                 return (session, *self._within(message, session, revision))
             if session is None and not isinstance(message, Notification):
@@ -252,7 +241,7 @@ class Endpoint(HttpService):
         unsupported = None
         try:
             peer = self._alone.admit_alone(request)
-        except UnsupportedRevision as error:
+        except errors.UnsupportedRevision as error:
             unsupported = error
         method, params = request.method, request.params
         if version != params["_meta"][VERSION_KEY]:
@@ -273,26 +262,25 @@ class Endpoint(HttpService):
                 raise HeaderMismatch(f"the header {name} is not what the argument {'.'.join(each.path)} is")
         return None, peer, route
 
-    def _admit_without_envelope(
-        self, message: Message, version: Optional[str], revision: Optional[Revision]
-    ) -> Admitted:
+    def _admit_without_envelope(self, message: Message, version: Optional[str]) -> Admitted:
         """The header names a revision without a handshake or none that there is, or no handshake is served."""
         if version is None and not (isinstance(message, Request) and message.method == "initialize"):
             raise HeaderMismatch(f"the header {VERSION_HEADER} is missing")
-        if revision is None or revision.handshake or revision not in self._offer.revisions:
+        if version not in self._offer.per_request:
             names, said = self._offer.names, "initialize" if version is None else one_line(version, 40)
-            supported = {"supported": names, "requested": version}
-            raise UnsupportedRevision(f"this server speaks {', '.join(names)}, and does not take {said}", supported)
+            reason = f"this server speaks {', '.join(names)}, and does not take {said}"
+            raise errors.UnsupportedRevision(reason, {"supported": names, "requested": version})
         if isinstance(message, Request):
             self._alone.admit_alone(message)  # it says what is missing
         if not isinstance(message, Notification):
             raise InvalidRequest("nothing was asked that this could be the answer to")
         return None, None, None
 
-    def _has_no_session(self, headers: Headers) -> bool:
-        """Whether the headers name a revision in which each request stands alone."""
-        revision = BY_NAME.get(headers.get(VERSION_HEADER, ""))
-        return not self._offer.has_handshake or (revision is not None and not revision.handshake)
+    def _stands_alone(self, version: Optional[str]) -> bool:
+        """Whether a message stands alone that came with this in its header, or with none; else it is of a session."""
+        revision = BY_NAME.get(version or "")
+        newer = version is not None and (revision is None or not revision.handshake)
+        return newer or not self._offer.has_handshake
 
     def _session(self, headers: Headers) -> Session:
         """The session that the headers name. Raises HttpError: there is none."""
@@ -310,14 +298,11 @@ class Endpoint(HttpService):
         session.used_at = time.monotonic()
         return session
 
-    def _sender(
-        self, headers: Headers, revision: Optional[Revision], opens: bool
-    ) -> tuple[Optional[Session], Revision]:
+    def _sender(self, headers: Headers, opens: bool) -> tuple[Optional[Session], Revision]:
         """Who sends a message that does not stand alone, and what is spoken.
 
         Args:
             headers: That it came with.
-            revision: What they say.
             opens: Whether it is an `initialize`, which may open a session.
 
         Raises:
@@ -327,6 +312,7 @@ class Endpoint(HttpService):
             session = self._session(headers)
             assert session.peer is not None
             return session, session.peer.revision
+        revision = BY_NAME.get(headers.get(VERSION_HEADER, ""))
         if not self.options.sessions and revision is not None and not opens and revision not in self._offer.revisions:
             raise HttpError(400, f"this server does not speak {revision.name}")
         handshakes = [each for each in self._offer.revisions if each.handshake]
@@ -334,9 +320,7 @@ class Endpoint(HttpService):
         opened = Session(self._make_handler, self._end_behind) if self.options.sessions else None
         return opened, revision or assumed
 
-    def _within(
-        self, request: Request, session: Optional[Session], revision: Revision
-    ) -> tuple[Peer, Route]:
+    def _within(self, request: Request, session: Optional[Session], revision: Revision) -> tuple[Peer, Route]:
         """What a request means in a session, or without any.
 
         Raises:
@@ -352,21 +336,23 @@ class Endpoint(HttpService):
         assert admitted is not None
         if opens:
             known, session.peer = session.peer, admitted[0]
-            if known is None and not self._has_room_for(session):
-                session.end("there are too many")
-                message = f"there are {self.options.max_sessions} sessions already (max_sessions): try again later"
-                raise HttpError(503, message, code=errors.INTERNAL_ERROR, id=request.id)
+            if known is None:
+                self._add(session)
         return admitted
 
-    def _has_room_for(self, session: Session) -> bool:
-        """Take a new session in, unless there are too many."""
+    def _add(self, session: Session) -> None:
+        """Take a new session in. Raises HttpError: there are too many."""
         most = self.options.max_sessions
         if most is not None and len(self.sessions) >= most:
             self._end_unused()
         with self._changed:
             if most is None or len(self.sessions) < most:
                 self.sessions[session.id] = session
-        return session.id in self.sessions
+                return
+        session.end("there are too many")
+        raise HttpError(
+            503, f"there are {most} sessions already (max_sessions): try again later", code=errors.INTERNAL_ERROR
+        )
 
     def _end_behind(self, session: Session) -> None:
         """A session ends with its last response."""
@@ -376,10 +362,10 @@ class Endpoint(HttpService):
 
     def _end(self, session: Session, reason: str) -> None:
         """End a session. Idempotent."""
-        self.sessions.pop(session.id, None)
-        session.end(reason)
-        if self.store is not None:
-            self.store.forget(session.key)
+        if self.sessions.pop(session.id, None) is not None:
+            session.end(reason)
+            if self.store is not None:
+                self.store.forget(session.key)
 
     def _end_unused(self) -> None:
         if self.options.session_ttl is None:
@@ -435,9 +421,9 @@ class Endpoint(HttpService):
 
     def _array(self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool) -> None:
         """Serve an array of messages, its requests at the same time; their answers are one array."""
-        if self._has_no_session(headers):
+        if self._stands_alone(headers.get(VERSION_HEADER)):
             raise HttpError(400, "a message is one object, not an array")
-        session, revision = self._sender(headers, BY_NAME.get(headers.get(VERSION_HEADER, "")), False)
+        session, revision = self._sender(headers, False)
         taken = self._offer.accept_batches or revision.batches
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
         if reason is not None:
@@ -555,7 +541,7 @@ class Endpoint(HttpService):
 
     def _order_look(self) -> None:
         with self._changed:
-            if self._forget_look is None and self._period is not None and not self.closing:
+            if self._forget_look is None and self._period < math.inf and not self.closing:
                 self._forget_look = timer.after(self._period, self._look)
 
     def _look(self) -> None:
@@ -608,13 +594,10 @@ class Endpoint(HttpService):
 
 def _one(headers: Headers, name: str) -> Optional[str]:
     """The one value of a header; None where it is missing."""
-    if name not in headers.cache:
-        values = headers.all(name)
-        if len(values) > 1:
-            raise HttpError(400, f"the header {name} is there {len(values)} times", code=errors.HEADER_MISMATCH)
-        headers.cache[name] = values[0] if values else None
-    value: Optional[str] = headers.cache[name]
-    return value
+    values = headers.lists.get(name.lower(), ())
+    if len(values) > 1:
+        raise HttpError(400, f"the header {name} is there {len(values)} times", code=errors.HEADER_MISMATCH)
+    return values[0] if values else None
 
 
 def _decoded(headers: Headers, name: str) -> str:

@@ -89,6 +89,12 @@ class Head(NamedTuple):
 # ------------------------------------------------------------ heads of requests
 
 
+def require(holds: object, status: int, reason: str) -> None:
+    """Refuse a request unless something holds."""
+    if not holds:
+        raise BadRequest(status, reason)
+
+
 def parse_head(block: bytes) -> Head:
     """The head in these bytes, which end before the empty line.
 
@@ -100,28 +106,18 @@ def parse_head(block: bytes) -> Head:
     if found is None:
         raise BadRequest(400, "the request line is malformed")
     method, target, version = found.groups()
-    if version not in ("1.1", "1.0"):
-        raise BadRequest(505, "HTTP/1.1 and HTTP/1.0 are spoken here")
-    if len(first) > LINE_BYTES:
-        raise BadRequest(414, f"the request line is longer than {LINE_BYTES} bytes")
-    if method not in METHODS:
-        raise BadRequest(501, "no such method is known")
-    if len(lines) > HEADER_COUNT:
-        raise BadRequest(431, f"there are more than {HEADER_COUNT} headers")
+    require(version in ("1.1", "1.0"), 505, "HTTP/1.1 and HTTP/1.0 are spoken here")
+    require(len(first) <= LINE_BYTES, 414, f"the request line is longer than {LINE_BYTES} bytes")
+    require(method in METHODS, 501, "no such method is known")
+    require(len(lines) <= HEADER_COUNT, 431, f"there are more than {HEADER_COUNT} headers")
     values: dict[str, list[str]] = {}
-    for line in lines:
-        name, value = _header(line)
-        if name not in values:
-            values[name] = [value]
-        elif name in _SINGLE:
-            raise BadRequest(400, f"there is more than one {name}")
-        else:
-            values[name].append(value)
+    for name, value in map(_header, lines):
+        require(name not in values or name not in _SINGLE, 400, f"there is more than one {name}")
+        values.setdefault(name, []).append(value)
     headers, http11 = Headers.of(values, {}), version == "1.1"
     path = _path(method, target, headers.get("host"), http11)
     expects = headers.get("expect", "").lower() if http11 else ""
-    if expects not in ("", "100-continue"):
-        raise BadRequest(417, "only 100-continue can be expected")
+    require(expects in ("", "100-continue"), 417, "only 100-continue can be expected")
     return Head(method, path, headers, http11, _keeps_alive(headers, http11), _length(headers, http11), bool(expects))
 
 
@@ -131,41 +127,36 @@ def _header(line: str) -> tuple[str, str]:
     found = _HEADER.fullmatch(line)
     if found is None:
         raise BadRequest(400, "a header is malformed")
-    if len(line) > LINE_BYTES:
-        raise BadRequest(431, f"a header is longer than {LINE_BYTES} bytes")
+    require(len(line) <= LINE_BYTES, 431, f"a header is longer than {LINE_BYTES} bytes")
     name = found[1].lower()
-    if "_" in name and name.replace("_", "-") in _FRAMING:
-        raise BadRequest(400, "a header looks like another one")
+    require("_" not in name or name.replace("_", "-") not in _FRAMING, 400, "a header looks like another one")
     return name, found[2].strip(" \t")
 
 
 def _path(method: str, target: str, host: Optional[str], http11: bool) -> str:
-    if (host is None and http11) or (host is not None and not _HOST.fullmatch(host)):
-        raise BadRequest(400, "a request names its host, as a host")
+    require(not http11 if host is None else _HOST.fullmatch(host), 400, "a request names its host, as a host")
     if target.startswith("/"):
         return target
     found = _ABSOLUTE.fullmatch(target)
     if found is not None:
-        if found[1].lower() != (host or found[1]).lower():
-            raise BadRequest(400, "the target is on another host than the Host header says")
+        same = found[1].lower() == (host or found[1]).lower()
+        require(same, 400, "the target is on another host than the Host header says")
         return found[2] if found[2].startswith("/") else "/" + found[2]
-    if (method, target) == ("OPTIONS", "*") or (method == "CONNECT" and ":" in target and _HOST.fullmatch(target)):
-        return target
-    raise BadRequest(400, "the target is malformed")
+    authority = method == "CONNECT" and ":" in target and _HOST.fullmatch(target)
+    require(authority or (method, target) == ("OPTIONS", "*"), 400, "the target is malformed")
+    return target
 
 
 def _length(headers: Headers, http11: bool) -> Optional[int]:
     coding, length = headers.get("transfer-encoding"), headers.get("content-length")
     if coding is not None:
-        if length is not None:
-            raise BadRequest(400, "Content-Length and Transfer-Encoding contradict each other")
-        if not http11 or coding.lower() != "chunked":
-            raise BadRequest(501 if http11 and "chunked" not in coding.lower() else 400, "only chunked is decoded")
+        require(length is None, 400, "Content-Length and Transfer-Encoding contradict each other")
+        status = 501 if http11 and "chunked" not in coding.lower() else 400
+        require(http11 and coding.lower() == "chunked", status, "only chunked is decoded")
         return None
     if length is None:
         return 0
-    if not (length.isascii() and length.isdigit()):
-        raise BadRequest(400, "Content-Length is a number of bytes in decimal digits")
+    require(length.isascii() and length.isdigit(), 400, "Content-Length is a number of bytes in decimal digits")
     return int(length) if len(length) < 20 else 10**20  # so many digits that converting them takes long
 
 
@@ -280,8 +271,7 @@ class RequestParser:
             missing = int(found[1], 16)
             # Each chunk costs time: what its frame is longer than its data may not add up to much.
             excess = max(0, excess + len(line) + _CHUNK_COST - missing)
-            if excess > _CHUNK_EXCESS:
-                raise BadRequest(400, "the chunks are too small")
+            require(excess <= _CHUNK_EXCESS, 400, "the chunks are too small")
             end = len(body) + missing
             if end > self._most:
                 raise self._too_long()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Iterable, Iterator, Mapping, Optional, Union
 
 from ..engine.requests import CancelToken
@@ -24,8 +23,6 @@ METHOD_HEADER = "Mcp-Method"
 NAME_HEADER = "Mcp-Name"
 PARAM_PREFIX = "Mcp-Param-"
 LAST_EVENT_HEADER = "Last-Event-ID"
-
-_CACHED = 64  # verdicts on headers: clients send the same ones with every request
 
 
 class Headers(Mapping[str, str]):
@@ -199,17 +196,15 @@ def media_type(value: Optional[str]) -> tuple[str, dict[str, str]]:
     return name.strip().lower(), parameters
 
 
-@lru_cache(_CACHED)
 def is_json(content_type: Optional[str]) -> bool:
     """Whether a body of this Content-Type is taken as JSON in UTF-8."""
     name, parameters = media_type(content_type)
     return name == JSON_TYPE and parameters.get("charset", "utf-8").lower() in ("utf-8", "utf8")
 
 
-@lru_cache(_CACHED)
-def accepts(accept: tuple[str, ...], *wanted: str) -> bool:
-    """Whether the Accept headers with these values take all of these types, by name or by a range that it lies in."""
-    parts = [media_type(part) for value in accept for part in value.split(",")]
+def accepts(headers: Headers, *wanted: str) -> bool:
+    """Whether the Accept headers take all of these types, by name or by a range that it lies in."""
+    parts = [media_type(part) for value in headers.all("Accept") for part in value.split(",")]
     taken = {name for name, parameters in parts if not re.fullmatch(r"0(\.0*)?", parameters.get("q", "1"))}
     return all(taken & {kind, kind.partition("/")[0] + "/*", "*/*"} for kind in wanted)
 
@@ -274,27 +269,22 @@ class HostPolicy:
             if page is None:
                 raise ValueError(f"allowed_origins are like https://example.com or http://localhost:3000, not {name!r}")
             self._origins.add(page)
-        self._judge = lru_cache(_CACHED)(self._refusal)
 
     def check(self, headers: Headers) -> None:
         """Return if a request with these headers may be served. Raises HttpError: it may not."""
-        refusal = self._judge(tuple(headers.all("Host")), tuple(headers.all("Origin")))
-        if refusal is not None:
-            raise HttpError(*refusal)
-
-    def _refusal(self, hosts: tuple[str, ...], origins: tuple[str, ...]) -> Optional[tuple[int, str]]:
+        hosts = headers.all("Host")
         host = parse_host(hosts[0]) if hosts else None
         if not self._any_host:
             if len(hosts) != 1:
-                return 400, "a request has one Host header"
+                raise HttpError(400, "a request has one Host header")
             if not self._is_allowed(host):
-                return 421, f"this server is not known as {hosts[0]!r:.80}: name it in allowed_hosts"
-        for value in () if self._any_origin else origins:
+                raise HttpError(421, f"this server is not known as {hosts[0]!r:.80}: name it in allowed_hosts")
+        for value in () if self._any_origin else headers.all("Origin"):
             origin = parse_origin(value)
             same_host = self._any_host and origin and host and origin[1][0] == host[0]
             if origin is None or not (same_host or origin in self._origins or self._is_allowed(origin[1])):
-                return 403, f"pages of {value!r:.80} may not send requests: name the origin in allowed_origins"
-        return None
+                reason = f"pages of {value!r:.80} may not send requests: name the origin in allowed_origins"
+                raise HttpError(403, reason)
 
     def _is_allowed(self, host: Optional[Authority]) -> bool:
         return host is not None and (host in self._hosts or (host[0], None) in self._hosts)

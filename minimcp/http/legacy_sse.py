@@ -17,7 +17,7 @@ from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from .endpoint import HttpService
 from .headers import HttpError, HttpRequest, ResponseWriter, accepts
 from .options import HttpOptions
-from .streams import SHORT_BYTES, STREAM_HEADERS
+from .sessions import SHORT_BYTES, STREAM_HEADERS
 
 STREAM_PATH, MESSAGES_PATH = "/sse", "/messages"
 _ID = "session_id"
@@ -114,7 +114,7 @@ class SseServer(HttpService):
         if verb == "POST":
             self._transport_of(request)
             self.check_body(request.headers)
-        elif not accepts(tuple(request.headers.all("Accept")), MEDIA_TYPE):
+        elif not accepts(request.headers, MEDIA_TYPE):
             raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:

@@ -132,14 +132,12 @@ class Writer(ResponseWriter):
     def write(self, data: bytes) -> None:
         with self._write_lock:
             self._check_open()
-            if not self.begun:
-                raise RuntimeError("a response begins with its head")
             if data and self._has_body:
                 self._put(b"%x\r\n%b\r\n" % (len(data), data) if self._head.http11 else data)
 
     def has_room(self) -> bool:
         with suppress(OSError, ValueError):
-            return wait(self._connection.socket, 0, to_write=True)
+            return ready(self._connection.socket, to_write=True)
         return True  # it is closed
 
     def end(self) -> None:
@@ -168,8 +166,8 @@ class Writer(ResponseWriter):
 
     def _check_open(self) -> None:
         if self.gone or self._ended:
-            reason = "the peer is gone" if self.gone else "the response has ended"
-            raise ConnectionLost(f"{self._connection.client}: {reason}")
+            ended = "the peer is gone" if self.gone else "the response has ended"
+            raise ConnectionLost(f"{self._connection.client}: {ended}")
 
     def finish(self) -> bool:
         """The endpoint has returned: whether the response is complete, and the connection goes on."""
@@ -190,9 +188,9 @@ class Writer(ResponseWriter):
         sock = self._connection.socket
         try:
             if hasattr(select, "POLLRDHUP"):  # Linux, which tells it even behind bytes of the next request
-                left = poll(sock, select.POLLRDHUP, 0)
+                left = poll(sock, select.POLLRDHUP)
             else:
-                left = wait(sock, 0) and not sock.recv(1, socket.MSG_PEEK)
+                left = ready(sock) and not sock.recv(1, socket.MSG_PEEK)
         except (OSError, ValueError):
             left = True
         if left and not self.gone:
@@ -223,7 +221,7 @@ class Connection:
         """What the peer sent, empty when that is nothing yet; None when it has closed. With flags 0: within a moment.
         """
         try:
-            if not _DONT_WAIT and not wait(self.socket, 0):  # pragma: no cover - Windows
+            if not _DONT_WAIT and not ready(self.socket):  # pragma: no cover - Windows
                 return b""
             return self.socket.recv(_PIECE_BYTES, flags) or None
         except (BlockingIOError, InterruptedError):
@@ -324,10 +322,7 @@ class RunningHttp:
         write_timeout: Optional[float] = 30.0, drain_grace: float = 5.0, timeouts: Optional[Timeouts] = None,
     ) -> None:
         if host not in LOOPBACK and options.allowed_hosts is None:
-            raise ValueError(
-                f"other machines reach {host!r}: say by which names in allowed_hosts, as in ['example.com'], "
-                "or ['*'] for any"
-            )
+            raise ValueError(f"other machines reach {host!r}: say by which names in allowed_hosts, or ['*'] for any")
         self._http, self._sse, self._grace = http, sse, drain_grace
         self.max_body_bytes, self._max_connections = options.body_bytes, options.max_connections
         write = LONGEST_WAIT if write_timeout is None else write_timeout
@@ -344,7 +339,7 @@ class RunningHttp:
         self._sweep_at = 0.0
         self._accept_at = math.inf  # after a pause
         self._ended = threading.Event()
-        self._calls: deque[Callable[[], object]] = deque()
+        self._back: deque[tuple[Connection, str]] = deque()  # from workers, and what is awaited of each
         self._waker_lock = threading.Lock()  # no byte goes to a descriptor that is another one's by now
         self._woken, self._waker = socket.socketpair()
         for each in (self._woken, self._waker):
@@ -382,7 +377,7 @@ class RunningHttp:
             if each is not None:
                 each.close(self._grace if grace is None else grace, reason)
         self.closing = True  # each response is the last of its connection from now on
-        self._call(bool)  # which wakes the server's thread
+        self._wake()
         if not threading.current_thread().name.startswith(self._name + "-"):
             self._ended.wait(CUT_SECONDS + 2 * END_SECONDS)
 
@@ -392,7 +387,7 @@ class RunningHttp:
         sockets = [connection.socket for connection in (*self._kept, *self.lent)]
         for each in (*sockets, self._listener, self._woken, self._waker):
             each.close()
-        self._ended = threading.Event()
+        self._ended, self._waker_lock = threading.Event(), threading.Lock()
         self._ended.set()
 
     # ------------------------------------------------------------ for connections
@@ -402,17 +397,16 @@ class RunningHttp:
         older = self._sse is not None and path.partition("?")[0] in (STREAM_PATH, MESSAGES_PATH)
         return self._sse if self._http is None or older else self._http
 
-    def _call(self, function: Callable[[], object]) -> None:
-        """Have something done by the server's thread; if that has ended, here."""
-        self._calls.append(function)
+    def _work(self, connection: Connection) -> None:
+        self._back.append((connection, connection.work()))
+        self._wake()
+
+    def _wake(self) -> None:
+        """Have the server's thread look what there is to do; if that has ended, do it here."""
         with self._waker_lock, suppress(OSError):  # it is woken already, or has ended
             self._waker.send(b"!")
         if self.ended:
-            self._do_calls()
-
-    def _work(self, connection: Connection) -> None:
-        awaited = connection.work()
-        self._call(lambda: self._move(connection, awaited))
+            self._take_back()
 
     # ------------------------------------------------------------ the server's thread
 
@@ -446,7 +440,7 @@ class RunningHttp:
             self._woken.close()
             self._waker.close()
         self._ended.set()
-        self._do_calls()
+        self._take_back()
 
     def _loop(self, over: Callable[[], object], seconds: float = math.inf) -> None:
         """Do what there is to do, until it is over or the time is."""
@@ -454,18 +448,18 @@ class RunningHttp:
         until = now + seconds
         while not over() and now < until:
             watches = self._kept or self.lent or self._accept_at < math.inf
-            ready = self._selector.select(SWEEP_SECONDS if watches else None)
+            events = self._selector.select(SWEEP_SECONDS if watches else None)
             now = time.monotonic()
-            for key, _ in ready:
+            for key, _ in events:
                 key.data()
-            self._do_calls()
+            self._take_back()
             if self._sweep_at <= now:
                 self._sweep_at = now + SWEEP_SECONDS
                 self._sweep(now)
 
-    def _do_calls(self) -> None:
-        while self._calls:
-            self._calls.popleft()()
+    def _take_back(self) -> None:
+        while self._back:
+            self._move(*self._back.popleft())
 
     def _drop(self, connections: Iterable[Connection]) -> None:
         for connection in list(connections):
@@ -522,7 +516,7 @@ class RunningHttp:
         """Close an idle connection for a new one, if there is one; first those that never sent a byte."""
         idle = [each for each in self._kept if each.phase in (IDLE, HEAD) and not each.parser.begun]
         for connection in sorted(idle, key=lambda each: (each.phase == IDLE, each.due)):
-            if not wait(connection.socket, 0):  # else its bytes are here, and were not read yet
+            if not ready(connection.socket):  # else its bytes are here, and were not read yet
                 self._move(connection, CLOSED)
                 return True
         return False
@@ -577,13 +571,10 @@ def listen(host: str, port: int) -> socket.socket:
 
     Raises:
         OSError: It cannot listen there; the message says why.
-        TypeError: The port is no int.
         ValueError: The port is none.
     """
-    if not isinstance(port, int):
-        raise TypeError(f"port is a number from 0 to 65535, not the {type(port).__name__} {port!r}")
-    if not 0 <= port <= 65535:
-        raise ValueError(f"port is 0 to 65535, not {port}")
+    if not isinstance(port, int) or not 0 <= port <= 65535:
+        raise ValueError(f"port is a number from 0 to 65535, not {port!r}")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         both = host == "::" and socket.has_dualstack_ipv6()
@@ -597,16 +588,16 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def wait(sock: socket.socket, seconds: float, *, to_write: bool = False) -> bool:
-    """Whether a socket can be read from, or written to, or is closed, within this time."""
+def ready(sock: socket.socket, *, to_write: bool = False) -> bool:
+    """Whether a socket can be read from, or written to, now, or is closed."""
     if not hasattr(select, "poll"):  # pragma: no cover - Windows
         reading, writing = ((), (sock,)) if to_write else ((sock,), ())
-        return any(select.select(reading, writing, writing, seconds))
-    return poll(sock, select.POLLOUT if to_write else select.POLLIN, seconds)
+        return any(select.select(reading, writing, writing, 0))
+    return poll(sock, select.POLLOUT if to_write else select.POLLIN)
 
 
-def poll(sock: socket.socket, events: int, seconds: float) -> bool:
-    """Whether one of these events of `select.poll` comes within this time."""
+def poll(sock: socket.socket, events: int) -> bool:
+    """Whether one of these events of `select.poll` is there."""
     poller = select.poll()
     poller.register(sock, events)
-    return bool(poller.poll(seconds * 1000))
+    return bool(poller.poll(0))

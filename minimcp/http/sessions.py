@@ -1,29 +1,395 @@
-"""The sessions of an HTTP server: what is kept of a client that has sent `initialize`.
+"""The sessions of an HTTP server, its responses, which may be event streams, and the store that keeps their events.
 
-Requests that stand alone have none.
+A session is what is kept of a client that has sent `initialize`. Requests that stand alone have none. The response to a
+POST is one JSON body, unless something comes before its answer; that to a GET is an event stream. A stream with a name
+outlives its connection: its events have ids, a store keeps them, and it goes on where a client that comes back has left
+it.
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import secrets
+import threading
 import time
+from collections import deque
 from functools import partial
 from itertools import count
-from typing import Callable, Optional, Union
+from typing import TYPE_CHECKING, Callable, Optional, Union
 
+from .. import errors
 from ..engine.connection import ConnectionHandler
-from ..engine.requests import Calls, Line
-from ..errors import ConnectionLost, one_line
+from ..engine.pool import Job, waiting
+from ..engine.requests import Calls, IncomingRequest, Line, Sink
+from ..engine.timer import NEVER, Deadline
+from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, one_line
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import Failure, Notification, Response as Answer
-from .streams import Response
+from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
+from ..protocol.versions import Revision
+from .headers import JSON_TYPE, ResponseWriter
+
+if TYPE_CHECKING:
+    from .endpoint import Endpoint
 
 log = logging.getLogger("minimcp.http")
 
+STATUS = {
+    errors.PARSE_ERROR: 400, errors.INVALID_REQUEST: 400, errors.INVALID_PARAMS: 400, errors.METHOD_NOT_FOUND: 404,
+    errors.HEADER_MISMATCH: 400, errors.MISSING_CAPABILITY: 400, errors.UNSUPPORTED_VERSION: 400,
+}
+"""Status of a response whose body is an error, where requests stand alone; of other errors it is 200."""
+
+GONE = "the client has closed the connection"
+"""Why a request that stands alone is cancelled."""
+
+RETRY_MS = 1000
+"""What a client is told to wait before it comes back, unless a handler says otherwise."""
+
+SHORT_BYTES = 1024
+"""What is not longer is written at once where the peer takes anything at all."""
+
+STREAM_HEADERS = [
+    ("Content-Type", MEDIA_TYPE), ("Cache-Control", "no-cache, no-transform"), ("X-Accel-Buffering", "no"),
+]
+
+_CODE = re.compile(rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(-?\d+)')
+
+Trace = Callable[[str, bytes], None]
 MakeHandler = Callable[[Callable[[Line], None], Callable[[], None]], ConnectionHandler]
 """Makes what the messages of a session mean, given its way to send notifications, and how to end it."""
+
+
+class EventStore:
+    """Keeps what was sent on event streams, for clients that lost one; the oldest goes first. Thread-safe.
+
+    Args:
+        max_events: Events in all.
+        max_bytes: Bytes in all.
+
+    Raises:
+        ValueError: One of them is less than 1.
+    """
+
+    def __init__(self, max_events: int = 1000, max_bytes: int = 8 * 1024 * 1024) -> None:
+        if max_events < 1 or max_bytes < 1:
+            raise ValueError("an event store has room for at least 1 event of at least 1 byte")
+        self._max_events, self._max_bytes = max_events, max_bytes
+        self.renew_in_fork()
+
+    def renew_in_fork(self) -> None:
+        """Begin empty in a forked process: the streams are its parent's."""
+        self._events: deque[tuple[str, int, bytes]] = deque()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def add(self, stream: str, number: int, data: bytes) -> None:
+        """Keep an event.
+
+        Args:
+            stream: The name of its stream.
+            number: Its place there; they rise by 1.
+            data: What it says.
+        """
+        with self._lock:
+            self._events.append((stream, number, data))
+            self._bytes += len(data)
+            while len(self._events) > self._max_events or self._bytes > self._max_bytes:
+                self._bytes -= len(self._events.popleft()[2])
+
+    def after(self, stream: str, number: int) -> Optional[list[tuple[int, bytes]]]:
+        """The events of a stream behind this one; None when it is not known any more which they were."""
+        with self._lock:
+            events = [(place, data) for name, place, data in self._events if name == stream]
+        if not events or not events[0][0] - 1 <= number <= events[-1][0]:
+            return None
+        return events[number + 1 - events[0][0] :]
+
+    def forget(self, session: str) -> None:
+        """Drop the streams of a session: those whose names begin with this and a point."""
+        with self._lock:
+            self._events = deque(event for event in self._events if not event[0].startswith(session + "."))
+            self._bytes = sum(len(data) for _, _, data in self._events)
+
+    def __repr__(self) -> str:
+        return f"<EventStore {len(self._events)} events, {self._bytes} bytes>"
+
+
+class Response(Sink):
+    """The response to one POST with requests, and the sink of everything that belongs to them; or that to a GET.
+
+    It is one body if the answer is the first that is sent, else an event stream, which may outlive its connection.
+    Thread-safe.
+
+    Args:
+        endpoint: Whose response it is.
+        session: Whose client can be asked and may come back; None where there is none.
+        revision: That is spoken. After a handshake errors have status 200, and a client that has gone does not cancel
+            its request.
+        writer: Where it goes; None for a stream that is done, for a client that comes back to see how it ended.
+        streams: Whether it may be an event stream; where not, only the answer is sent.
+        pending: Lines to be sent, which the streams of one session that follow each other share; None makes an own one.
+
+    Attributes:
+        name: Of the stream, no other has it; empty where the client cannot come back.
+        streaming: Whether it is an event stream; None as long as nothing was sent.
+        incoming: The requests.
+        headers: To send beside those of the body's kind.
+        listens: Whether it counts among the streams of change notifications.
+        done: Turns true when nothing more will be sent, and the last byte is written.
+    """
+
+    name = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    listens = _answered = _begun = _primed = False
+
+    def __init__(
+        self, endpoint: Endpoint, session: Optional[Session], revision: Revision, writer: Optional[ResponseWriter],
+        streams: bool = True, pending: Optional[list[Line]] = None,
+    ) -> None:
+        self._endpoint, self.requests, self.session, self._revision = endpoint, endpoint.requests, session, revision
+        self._store = None if session is None else endpoint.store  # where a client may come back
+        self.writer, self.done, self._last = writer, writer is None, -1 if writer is None else 0
+        self.streaming: Optional[bool] = None if streams else False
+        self.incoming: list[IncomingRequest] = []
+        self._pending: list[Line] = [] if pending is None else pending
+        self._wrote_at, self._thread = time.monotonic(), threading.get_ident()
+        self._write_lock = threading.RLock()  # orders what is written
+        self._changed = threading.Condition()
+
+    def open(self) -> bool:
+        """Whether this is an event stream; from now on, if it may be one and nothing was sent."""
+        with self._changed:
+            if self.streaming is None and not self._answered:
+                if self.session is not None and self._store is not None:
+                    self.name = f"{self.session.key}.{next(self.session.stream_numbers)}"
+                    self._primed = self._revision.polling  # it begins with an event that has only an id
+                self.streaming = True
+                self._changed.notify_all()
+            return bool(self.streaming)
+
+    # ------------------------------------------------------------ writing
+
+    def serve(self, writer: Optional[ResponseWriter] = None) -> None:
+        """Write what is posted until all is done.
+
+        Args:
+            writer: Until then, or until the stream does not go there any more; None does not look.
+        """
+        def over() -> bool:
+            return self.done or (writer is not None and self.writer is not writer)
+
+        with waiting():
+            while not over():
+                try:
+                    with self._write_lock:
+                        if writer is not None:
+                            self._write(b"")  # it begins before there is anything to say
+                        self._flush(over)
+                except ConnectionLost as error:
+                    log.debug("%s", error)
+                with self._changed:
+                    self._changed.wait_for(lambda: over() or self._pending)
+
+    def _flush(self, over: Callable[[], bool] = lambda: False) -> None:
+        """Send what is pending (write lock held)."""
+        while self._pending and not (self.done or over()):
+            line = self._pending.pop(0)
+            for each in ((line() if callable(line) else line) or b"").splitlines(keepends=True):
+                if self._endpoint.trace is not None:
+                    self._endpoint.trace("-->", each.rstrip(b"\n"))
+                self._last += 1
+                if self._store is not None:
+                    self._store.add(self.name, self._last, each)
+                elif self.writer is None:
+                    raise ConnectionLost("the client has gone")
+                self._write(format_event(each, id=f"{self.name}/{self._last}" if self.name else None))
+
+    def _write(self, data: bytes, retry: int = RETRY_MS) -> None:
+        """Begin and write, if the client is there; with a store it may come back for what is kept (write lock held)."""
+        writer = self.writer  # `leave` may take it away at any moment
+        try:
+            if writer is not None and not self._begun:
+                self._begun = True
+                writer.begin(200, [*STREAM_HEADERS, *self.headers])
+                if self._primed:
+                    writer.write(format_event(b"", id=f"{self.name}/0", retry=retry))
+            if writer is not None and data:
+                writer.write(data)
+                self._wrote_at = time.monotonic()
+        except ConnectionLost:
+            self.writer = None
+            if self._store is None:
+                raise
+
+    def keep_alive(self, seconds: float) -> None:
+        """Send a comment if nothing was sent for so long; never waits for another writer or the peer, never raises."""
+        if self.streaming is None and time.monotonic() - self._wrote_at >= seconds:
+            self.open()
+        if not self.streaming or not self._write_lock.acquire(blocking=False):
+            return
+        try:
+            writer = self.writer
+            if self.done or writer is None or not writer.has_room():
+                return
+            if sum(SHORT_BYTES if callable(line) else len(line) for line in self._pending) < SHORT_BYTES:
+                self._flush()
+                if time.monotonic() - self._wrote_at >= seconds:
+                    self._write(KEEP_ALIVE)
+        except ConnectionLost as error:
+            log.debug("%s", error)
+        finally:
+            self._write_lock.release()
+
+    # ------------------------------------------------------------ ending
+
+    def finish(self, line: bytes = b"") -> None:
+        """Send the last message, as the whole body if it is the first; or end without one. Never raises."""
+        with self._changed:
+            first, self._answered = not self._answered, True
+        if not (first or self.streaming):
+            return
+        try:
+            if self.streaming:
+                self._end_stream(line)
+            elif self.writer is not None:
+                status, headers = 200, STREAM_HEADERS
+                if line:
+                    headers = [("Content-Type", JSON_TYPE)]
+                    if self._endpoint.trace is not None:
+                        self._endpoint.trace("-->", line.rstrip(b"\n"))
+                    found = None if self._revision.handshake else _CODE.match(line)
+                    status = STATUS.get(int(found[1]), 200) if found else 200
+                self.writer.send(status, [*headers, *self.headers], line)
+        except ConnectionLost as error:
+            log.debug("an answer could not be written: %s", error)
+        finally:
+            with self._changed:
+                self.done = True  # not before: who is in `serve` takes the response for complete then
+                self._changed.notify_all()
+
+    def _end_stream(self, line: bytes) -> None:
+        with self._write_lock:
+            try:
+                if line:
+                    self.event(line)
+                if not self.done:
+                    self._write(b"")
+                if self.writer is not None and not self.done:
+                    self.writer.end()
+            finally:
+                self.done = True
+
+    def cancel(self, reason: str) -> None:
+        """The client has gone, or the session ends: nothing more is sent for what runs. Never blocks."""
+        for request in list(self.incoming):
+            if self.requests.claim(request):
+                request.cancel(reason)
+
+    def lost(self) -> None:
+        """The client has gone for good, which cancels a request that stands alone. Never blocks."""
+        self.cancel(GONE)
+        with self._changed:
+            self._answered = self.done = True
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Have those that are in `serve` look whether there is something to do."""
+        with self._changed:
+            self._changed.notify_all()
+
+    # ------------------------------------------------------------ leaving and coming back
+
+    def release(self, seconds: float) -> bool:
+        retry = max(0, int(seconds * 1000))
+        with self._write_lock:
+            if not self.open() or not self._primed or self.done:
+                return False
+            self._write(b"retry: %d\n\n" % retry if self._begun else b"", retry)
+            writer, self.writer = self.writer, None
+            if writer is not None:
+                writer.end()
+        return True
+
+    def resume(self, writer: ResponseWriter, number: int) -> bool:
+        """Go on with another connection, behind the event of this number; False when that is not possible any more."""
+        with self._write_lock:
+            missed = [] if number == self._last or self._store is None else self._store.after(self.name, number)
+            if missed is None:
+                return False
+            before, self.writer, self._begun = self.writer, writer, True
+            if before is not None:
+                before.end()
+            try:
+                writer.begin(200, [*STREAM_HEADERS, *self.headers])
+                for at, line in missed:
+                    writer.write(format_event(line, id=f"{self.name}/{at}"))
+                if self.done:
+                    writer.end()
+            except ConnectionLost:
+                self.writer = None
+        self.wake()
+        return True
+
+    def is_connected(self) -> bool:
+        """Whether this goes anywhere now."""
+        writer = self.writer
+        if writer is not None:
+            writer.look()
+        return self.writer is not None and not self.done
+
+    def leave(self, writer: ResponseWriter) -> None:
+        """The connection of this writer is gone; where the client cannot come back that is the end. Never blocks."""
+        if self.writer is writer:
+            self.writer = None
+        if self._store is None:
+            self.done = True
+        self.wake()
+
+    # ------------------------------------------------------------ as a sink
+
+    def event(self, line: bytes, deadline: Deadline = NEVER) -> bool:
+        """Send an event, behind what was posted; nothing where this is no event stream, or all is done.
+
+        Raises:
+            ConnectionLost: The peer is gone, and cannot come back for it.
+
+        Blocks: until the peer takes it.
+        """
+        if self.open():
+            self._pending.append(line)
+            with self._write_lock:
+                self._flush()
+        return True
+
+    def send(self, line: bytes) -> None:
+        try:
+            self.event(line)
+        except ConnectionLost as error:
+            if not self._revision.handshake:
+                self.lost()  # most writers have said so already
+                raise Cancelled(GONE) from error
+
+    def post(self, line: Line) -> None:
+        if self.open():
+            self._pending.append(line)
+            self.wake()
+
+    def deliver(self, line: bytes, wait: bool) -> None:
+        if wait or self._thread == threading.get_ident():  # which waits in any case
+            self.finish(line)
+        else:
+            self.spawn(partial(self.finish, line))
+
+    def spawn(self, job: Job) -> None:
+        self._endpoint.pool.spawn(job)
+
+    def asking(self) -> Calls:
+        if self.session is None or self.streaming is False:
+            raise CapabilityNotSupported("the client cannot be asked on the way that this request came")
+        return self.session.calls.through(self.event, self.post)
 
 
 class Session:
@@ -37,7 +403,7 @@ class Session:
     peer: Optional[Peer] = None
     unsolicited: Optional[Response] = None
     """The stream for what belongs to no request."""
-    ended = shut = False
+    shut = False
 
     def __init__(self, make_handler: MakeHandler, end: Callable[[Session], None]) -> None:
         self.id, self.key = secrets.token_urlsafe(32), secrets.token_hex(6)
@@ -91,10 +457,8 @@ class Session:
             response.spawn(response.finish)
 
     def end(self, reason: str) -> None:
-        """Let go of everything. Idempotent."""
-        if self.ended:
-            return
-        self.ended, cause = True, ConnectionLost(f"http: {reason}")
+        """Let go of everything."""
+        cause = ConnectionLost(f"http: {reason}")
         self.calls.close(cause)
         for response in list(self.responses):
             response.cancel(reason)

@@ -103,7 +103,7 @@ def test_a_media_type_has_parameters() -> None:
     ],
 )
 def test_what_a_client_accepts(accept: list[str], taken: bool) -> None:
-    assert accepts(tuple(accept), "application/json") is taken
+    assert accepts(Headers([("Accept", value) for value in accept]), "application/json") is taken
 
 
 @pytest.mark.parametrize(

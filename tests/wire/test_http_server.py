@@ -622,10 +622,9 @@ def test_where_nobody_can_listen(running: RunningHttp) -> None:
     with pytest.raises(OSError, match=f"cannot listen on port {running.port} of 127.0.0.1: another program") as caught:
         serving(Endpoint(), port=running.port)
     assert caught.value.errno == errno.EADDRINUSE
-    with pytest.raises(ValueError, match="port is 0 to 65535"):
-        serving(Endpoint(), port=65536)
-    with pytest.raises(TypeError, match="port is a number from 0 to 65535, not the str '80'"):
-        serving(Endpoint(), port="80")
+    for port in (65536, "80"):
+        with pytest.raises(ValueError, match=f"port is a number from 0 to 65535, not {port!r}"):
+            serving(Endpoint(), port=port)
     with pytest.raises(ValueError, match="say by which names in allowed_hosts"):
         serving(Endpoint(), host="192.0.2.1")
     with pytest.raises(OSError, match="cannot listen on port 0 of 192.0.2.1"):
