@@ -90,21 +90,20 @@ class Visitor(Peer):
 
     def answer(self, method: str = "POST") -> Response:
         """The next response, to a request with this method: with a length, in chunks, or up to the end."""
-        status, headers = self.head()
+        return self.body(method, *self.head())
+
+    def body(self, method: str, status: int, headers: Dict[str, str]) -> Response:
+        """The response of this head, whose body is still to come."""
         self.wait()
         try:
-            return Response(status, headers, self._body(method, status, headers))
+            if method == "HEAD" or status in (204, 304):
+                return Response(status, headers, b"")
+            if headers.get("transfer-encoding", "").lower() == "chunked":
+                return Response(status, headers, b"".join(self.chunks()))
+            length = headers.get("content-length")
+            return Response(status, headers, self.rest() if length is None else self.exactly(int(length)))
         except EOFError as error:
             raise AssertionError(f"half a response, of status {status}: {shown(error.args[0])}") from None
-
-    def _body(self, method: str, status: int, headers: Dict[str, str]) -> bytes:
-        if method == "HEAD" or status in (204, 304):
-            return b""
-        if headers.get("transfer-encoding", "").lower() == "chunked":
-            return b"".join(self.chunks())
-        if "content-length" in headers:
-            return self.exactly(int(headers["content-length"]))
-        return self.rest()
 
     def chunks(self) -> Iterator[bytes]:
         """The pieces of a body, up to its end; the wait begins anew with each."""
@@ -322,6 +321,12 @@ class Session:
     def listen(self, **instead: Optional[str]) -> bytes:
         return self.site.wire("GET", accept="text/event-stream", **{**_headers(self.headers), **instead})
 
+    def stream(self) -> bytes:
+        """What opens a stream of notices."""
+        if self.revision == MODERN:
+            return self.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        return self.listen()
+
     def ask(self, method: str, params: Any = None, **more: Any) -> Dict[str, Any]:
         return last(self.site.exchange(self.request(method, params, **more)))
 
@@ -337,7 +342,10 @@ class Session:
 
     def end(self) -> None:
         if "mcp-session-id" in self.headers:
-            self.site.exchange(self.site.wire("DELETE", **_headers(self.headers)), "DELETE")
+            self.site.exchange(self.delete(), "DELETE")
+
+    def delete(self, **instead: Optional[str]) -> bytes:
+        return self.site.wire("DELETE", **{**_headers(self.headers), **instead})
 
 
 def _headers(given: Mapping[str, str]) -> Dict[str, Optional[str]]:

@@ -169,6 +169,11 @@ class Trial:
         log = site.stderr()
         self.expect("Traceback" not in log, f"a traceback in the log: {log.rpartition('Traceback')[2][-200:]!r}")
 
+    def freed(self, site: Site, files: float, what: str, wait: Optional[float] = None) -> None:
+        """It has no more descriptors open than these, at once or after a while."""
+        left = site.settled(site.descriptors, files, wait) - files
+        self.expect(left <= 0, f"{left:g} descriptors are left of {what}")
+
     def client(self, **others: Any) -> Client:
         """Start the client adapter; `others` as for `Client`."""
         if not self.subject.adapter:
