@@ -34,9 +34,9 @@ def opened(client: Client, web: Hostile, timeout: Optional[float] = None, **more
     return reply
 
 
-def visitor(t: Trial, web: Hostile, **more: Any) -> Client:
-    """A new client that is connected."""
-    client = t.client()
+def visitor(t: Trial, web: Hostile, client: Optional[Client] = None, **more: Any) -> Client:
+    """A client, a new one if none is named, that is connected."""
+    client = client or t.client()
     reply = opened(client, web, **more)
     assert reply.ok, f"open: {reply.error}: {reply.message}"[:300]
     return client
@@ -47,13 +47,15 @@ def visits(t: Trial, **how: Any) -> Iterator[Tuple[Hostile, Client]]:
     client: Optional[Client] = None
     for handshake in (True, False):
         web = hostile(t, handshake=handshake, **how)
-        if client is None:
-            client = visitor(t, web)
-        else:
+        if client is not None:
             client.do("close")
-            reply = opened(client, web)
-            assert reply.ok, f"open: {reply.error}: {reply.message}"[:300]
+        client = visitor(t, web, client)
         yield web, client
+
+
+def answers(t: Trial, client: Client, tool: str, text: str) -> None:
+    reply = client.call(tool)
+    t.expect(reply.text == text, f"{tool}: {reply.text or reply.error}: {reply.message}"[:120])
 
 
 def refused(t: Trial, reply: Reply, what: str, seconds: float = 1.0, slow: Optional[Dict[str, float]] = None) -> None:
@@ -69,9 +71,8 @@ def refused(t: Trial, reply: Reply, what: str, seconds: float = 1.0, slow: Optio
 @case("K03H")
 def other_ids(t: Trial) -> None:
     for _, client in visits(t):
-        for tool, text in (("other-ids", "yours"), ("twice", "first")):
-            reply = client.call(tool)
-            t.expect(reply.text == text, f"{tool}: {reply.text or reply.error}: {reply.message}"[:120])
+        answers(t, client, "other-ids", "yours")
+        answers(t, client, "twice", "first")
         for id in ([1], True, None, {}, 1.5):
             reply = client.call("odd-id", id=id)
             fine = reply.text == "yours" or (reply.error is not None and reply.seconds < 1 * t.options.slack)
