@@ -408,8 +408,7 @@ def endings(t: Trial) -> None:
 def at_once_again(t: Trial, site: Site) -> None:
     """Another server takes the same port at once, and knows nothing of the sessions of the first."""
     command = tuple(word.replace("{port}", str(site.port)) for word in t.subject.http)
-    again = t.keep(start_http(
-        t.subject._replace(http=command), t.options, env={"FAULTS_PORT": str(site.port)}, port=site.port))
+    again: Site = t.keep(start_http(t.subject._replace(http=command), t.options, port=site.port))
     t.expect(again.port == site.port, "another port was taken")
     session = again.session(t.http_eras()[0])
     if "mcp-session-id" in session.headers:

@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ..wire.messages import LEVEL_KEY, MODERN, decode, hello, request, same
-from .http_raw import Response, Session, Site, Terms, Visitor, events, messages, text_of
+from .http_raw import Response, Session, Site, Visitor, events, messages, text_of
 from .raw import shown
 from .toy_proxy import Habits, ToyProxy
-from .trial import Missing, Trial, case, on_site, start_http
+from .trial import Missing, Trial, case, on_site
 
 Headers = Dict[str, Optional[str]]
 MISMATCH = -32020
@@ -28,14 +28,6 @@ ELSEWHERE = (  # targets that some proxy or framework takes for /mcp
     "//mcp", "/%6dcp", "/mcp/", "/MCP", "/mcp%00", "/mcp%2f", "/mcp;x=1", "/./mcp", "/x/../mcp", "/mcp/..;/mcp",
     "/x%2f..%2fmcp", "http://evil.example/mcp", "http://127.0.0.1@evil.example/mcp", "*", "mcp", "/mcp#x",
 )  # fmt: skip
-
-
-def hasty(t: Trial, **terms: float) -> Site:
-    """A server with other terms than usual, with --full too: what would be waited for takes half an hour."""
-    if not t.subject.tunable:
-        raise Missing("terms that cannot be changed")
-    site: Site = t.keep(start_http(t.subject, t.options, Terms(**terms), terms))  # type: ignore[arg-type]
-    return site
 
 
 def served(response: Response) -> bool:
@@ -112,7 +104,7 @@ def strangers(t: Trial) -> None:
     t.expect(served(site.exchange(session.request("ping"))), "the session has ended meanwhile")
     t.expect(id not in site.stderr(), "the log says the id of a session, which lets in whoever reads it")
     if t.subject.tunable:
-        session = keeping(t, hasty(t, session_ttl=0.5))
+        session = keeping(t, t.hasty(session_ttl=0.5))
         begun, pause = time.monotonic(), 0.6
         while served(session.site.exchange(session.request("ping"))):  # longer and longer pauses: to ask is to use it
             assert time.monotonic() - begun < t.options.patience, "an idle session does not end"
@@ -241,7 +233,7 @@ def crowds(t: Trial) -> None:
 
 def expiry(t: Trial) -> None:
     """As many sessions as there may be end when nobody uses them, all of them: as many find room again."""
-    site = hasty(t, session_ttl=1, sessions=40)
+    site = t.hasty(session_ttl=1, sessions=40)
     revision = t.http_eras()[0]
     for _ in range(2):
         begun = time.monotonic()
@@ -509,7 +501,7 @@ def foreign_ids(t: Trial, site: Site, session: Session) -> None:
 
 @case("C63")
 def proxies(t: Trial) -> None:
-    site = hasty(t, keepalive=0.3) if t.subject.tunable else t.site()
+    site = t.hasty(keepalive=0.3) if t.subject.tunable else t.site()
     for habits in (
         Habits(), Habits(pieces=1), Habits(pieces=7), Habits(buffers=True), Habits(gzips=True),
         Habits(pieces=3, buffers=True), Habits(gzips=True, buffers=True, pieces=5),
