@@ -11,7 +11,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,11 +18,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
-from ..hosts.__main__ import free_port
-from ..interop.environments import InstallFailed, NodeEnvironment
+from ..hosts.running import free_port, listens
+from ..interop.environments import NodeEnvironment
 from ..support import eventually
-
-__all__ = ["ENVIRONMENT", "Broken", "InstallFailed", "Verdict", "ask", "client", "listed", "servers", "serving"]
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = "@modelcontextprotocol/conformance"
@@ -126,7 +123,7 @@ def serving() -> Iterator[str]:
         process = subprocess.Popen(command, cwd=HERE.parents[1], stdin=subprocess.DEVNULL, stdout=log,
                                    stderr=subprocess.STDOUT)
         try:
-            up = eventually(lambda: process.poll() is not None or _answers(port), START_SECONDS)
+            up = eventually(lambda: process.poll() is not None or listens(port), START_SECONDS)
             if up and process.poll() is None:
                 yield f"http://localhost:{port}/mcp"
             if process.poll() is not None or not up:
@@ -135,12 +132,6 @@ def serving() -> Iterator[str]:
         finally:
             process.kill()
             process.wait()
-
-
-def _answers(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
 
 
 def servers(url: str, *arguments: str) -> dict[str, Verdict]:

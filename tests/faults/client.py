@@ -14,8 +14,12 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
+from ..support import eventually
+
 PEER = Path(__file__).resolve().parent.parent / "wire" / "peer.py"
 """The scripted server that clients are let loose on; its docstring says what a script may hold."""
+
+GONE = {"ok": False, "error": "gone", "message": "the adapter ended"}
 
 
 class Reply(NamedTuple):
@@ -29,6 +33,7 @@ class Reply(NamedTuple):
 
     @property
     def text(self) -> Any:
+        """The text of a call that went well; None if it did not."""
         return self.more.get("text") if self.ok else None
 
 
@@ -45,10 +50,9 @@ class Command:
         if self.done.is_set():
             self.reply = Reply(False, "twice", "the adapter answered twice", 0.0, {})
             return
-        seconds = time.monotonic() - self.begun
         ok = answer.get("ok") is True
         error = None if ok else str(answer.get("error"))
-        self.reply = Reply(ok, error, str(answer.get("message", "")), seconds, answer)
+        self.reply = Reply(ok, error, str(answer.get("message", "")), time.monotonic() - self.begun, answer)
         self.done.set()
 
     def wait(self, seconds: float) -> Reply:
@@ -66,9 +70,7 @@ class Client:
         self._log = open(self.folder / "stderr", "w+b")  # noqa: SIM115, closed by dispose
         self._lock = threading.Lock()
         self._commands: Dict[int, Command] = {}
-        self._last = 0
-        self._journals = 0
-        self.stray: List[str] = []
+        self._journals: List[Path] = []
         self.process = subprocess.Popen(
             list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
             env={**os.environ, **(env or {})}, bufsize=0, start_new_session=True,
@@ -80,37 +82,32 @@ class Client:
         assert self.process.stdout is not None
         with open(self.process.stdout.fileno(), "rb", closefd=False) as lines:
             for line in lines:
-                self._take(line)
+                try:
+                    answer = json.loads(line)
+                    command = self._commands[answer["n"]]
+                except (ValueError, KeyError, TypeError):
+                    continue  # a stray line
+                command.end(answer)
         with self._lock:
             waiting = [command for command in self._commands.values() if not command.done.is_set()]
         for command in waiting:
-            command.end({"ok": False, "error": "gone", "message": "the adapter ended"})
-
-    def _take(self, line: bytes) -> None:
-        try:
-            answer = json.loads(line)
-            command = self._commands[answer["n"]]
-        except (ValueError, KeyError, TypeError):
-            self.stray.append(repr(line[:200]))
-            return
-        command.end(answer)
+            command.end(GONE)
 
     def begin(self, do: str, **more: Any) -> Command:
         """Give a command, and do not wait for its end."""
         command = Command()
-        with self._lock:
-            self._last += 1
-            number = self._last
-            self._commands[number] = command
         assert self.process.stdin is not None
-        line = json.dumps({"n": number, "do": do, **more}).encode() + b"\n"
-        try:
-            with self._lock:
-                view = memoryview(line)
+        with self._lock:
+            number = len(self._commands) + 1
+            self._commands[number] = command
+            view = memoryview(json.dumps({"n": number, "do": do, **more}).encode() + b"\n")
+            try:
                 while view:
                     view = view[self.process.stdin.write(view) :]
-        except OSError:
-            command.end({"ok": False, "error": "gone", "message": "the adapter ended"})
+                return command
+            except OSError:
+                pass
+        command.end(GONE)
         return command
 
     def do(self, do: str, **more: Any) -> Reply:
@@ -119,8 +116,8 @@ class Client:
 
     def script(self, **script: Any) -> List[str]:
         """The command of a scripted server, with a journal of its own."""
-        self._journals += 1
-        journal = self.folder / f"journal-{self._journals}"
+        journal = self.folder / f"journal-{len(self._journals)}"
+        self._journals.append(journal)
         journal.touch()
         return [sys.executable, "-E", "-S", str(PEER), str(journal), json.dumps({"cacheable": True, **script})]
 
@@ -145,26 +142,30 @@ class Client:
         """Seconds: a timeout of calls that must not be reached."""
         return 0.9 * self.patience
 
+    def begin_call(self, tool: str, timeout: Optional[float] = None, **arguments: Any) -> Command:
+        return self.begin("call", tool=tool, arguments=arguments, timeout=timeout or self.never)
+
     def call(self, tool: str, timeout: Optional[float] = None, **arguments: Any) -> Reply:
-        return self.do("call", tool=tool, arguments=arguments, timeout=timeout or self.never)
+        """Have it call a tool; a timeout of None must not be reached."""
+        return self.begin_call(tool, timeout, **arguments).wait((timeout or self.never) + self.patience)
 
     def alive(self) -> None:
-        """Show that the connection still works."""
         reply = self.call("echo", text="alive")
         assert reply.text == "alive", f"a call afterwards: {reply.error or reply.text}: {reply.message}"[:200]
 
-    def journal(self) -> List[Dict[str, Any]]:
-        text = (self.folder / f"journal-{self._journals}").read_text("utf-8")
-        return [json.loads(line) for line in text.split("\n")[:-1]]
+    def journal(self, which: int = -1) -> List[Dict[str, Any]]:
+        """What happened to a scripted server, the latest if none is named."""
+        return [json.loads(line) for line in self._journals[which].read_text("utf-8").split("\n")[:-1]]
 
     def servers(self) -> List[int]:
         """Process ids of every scripted server so far and of what these started, ended or not."""
-        found = []
-        for number in range(1, self._journals + 1):
-            for line in (self.folder / f"journal-{number}").read_text("utf-8").split("\n")[:-1]:
-                record = json.loads(line)
-                found += [record["pid"]] + ([record["child"]] if "child" in record else [])
-        return found
+        records = [record for which in range(len(self._journals)) for record in self.journal(which)]
+        return [record[name] for record in records for name in ("pid", "child") if name in record]
+
+    def gone(self, seconds: float) -> List[int]:
+        """The scripted servers that are still there after so long, as zombies too."""
+        eventually(lambda: not any(map(running, self.servers())), seconds)
+        return [pid for pid in self.servers() if running(pid)]
 
     def memory(self, field: str = "VmRSS") -> float:
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
@@ -173,6 +174,7 @@ class Client:
         raise AssertionError("the adapter ended")
 
     def count(self, what: str) -> int:
+        """How many of `fd` or `task` (threads) the adapter has."""
         return len(os.listdir(f"/proc/{self.process.pid}/{what}"))
 
     def children(self) -> int:
@@ -187,9 +189,7 @@ class Client:
 
     def settled(self, what: str, most: int, seconds: float) -> int:
         """As `count`, when it is at most `most` or the time is over: what ends may take a moment."""
-        until = time.monotonic() + seconds
-        while self.count(what) > most and time.monotonic() < until:
-            time.sleep(0.02)
+        eventually(lambda: self.count(what) <= most, seconds)
         return self.count(what)
 
     def stderr(self) -> str:
@@ -200,7 +200,11 @@ class Client:
         """End the adapter and the scripted servers, and forget what they wrote."""
         assert self.process.stdin is not None and self.process.stdout is not None
         for pid in self.servers():
-            _kill(pid)
+            try:  # and nothing that may have got its number since
+                if PEER.name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -213,12 +217,3 @@ class Client:
 
 def running(pid: int) -> bool:
     return os.path.exists(f"/proc/{pid}")
-
-
-def _kill(pid: int) -> None:
-    """End a scripted server, and nothing that may have got its number since."""
-    try:
-        if PEER.name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGKILL)
-    except OSError:
-        pass

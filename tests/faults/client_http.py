@@ -34,9 +34,9 @@ def opened(client: Client, web: Hostile, timeout: Optional[float] = None, **more
     return reply
 
 
-def visitor(t: Trial, web: Hostile, **more: Any) -> Client:
-    """A new client that is connected."""
-    client = t.client()
+def visitor(t: Trial, web: Hostile, client: Optional[Client] = None, **more: Any) -> Client:
+    """A client, a new one if none is named, that is connected."""
+    client = client or t.client()
     reply = opened(client, web, **more)
     assert reply.ok, f"open: {reply.error}: {reply.message}"[:300]
     return client
@@ -47,37 +47,37 @@ def visits(t: Trial, **how: Any) -> Iterator[Tuple[Hostile, Client]]:
     client: Optional[Client] = None
     for handshake in (True, False):
         web = hostile(t, handshake=handshake, **how)
-        if client is None:
-            client = visitor(t, web)
-        else:
+        if client is not None:
             client.do("close")
-            reply = opened(client, web)
-            assert reply.ok, f"open: {reply.error}: {reply.message}"[:300]
+        client = visitor(t, web, client)
         yield web, client
 
 
-def refused(t: Trial, reply: Reply, what: str, seconds: float = 1.0, slow: Optional[Dict[str, float]] = None) -> None:
-    """It must have been an error of the library's own, and soon; the slowest of many goes into `slow`."""
+def answers(t: Trial, client: Client, tool: str, text: str) -> None:
+    reply = client.call(tool)
+    t.expect(reply.text == text, f"{tool}: {reply.text or reply.error}: {reply.message}"[:120])
+
+
+def refused(t: Trial, reply: Reply, what: str, seconds: float = 1.0, *, slowest: bool = False) -> None:
+    """It must have been an error of the library's own, and soon; the slowest of many may be noted."""
     t.expect(not reply.ok, f"{what}: a success: {str(reply.text)[:60]}")
     t.expect(reply.seconds <= seconds * t.options.slack, f"{what}: {reply.seconds:.3g} s, not {seconds:g}")
     if (reply.error or "").startswith("untyped"):
         t.warn(f"{what}: {reply.error}")
-    if slow is not None:
-        slow["slowest"] = max(slow.get("slowest", 0.0), reply.seconds)
+    if slowest:
+        t.note("slowest", max(t.metrics.get("slowest", (0.0, ""))[0], reply.seconds), "s")
 
 
 @case("K03H")
 def other_ids(t: Trial) -> None:
     for _, client in visits(t):
-        for tool, text in (("other-ids", "yours"), ("twice", "first")):
-            reply = client.call(tool)
-            t.expect(reply.text == text, f"{tool}: {reply.text or reply.error}: {reply.message}"[:120])
+        answers(t, client, "other-ids", "yours")
+        answers(t, client, "twice", "first")
         for id in ([1], True, None, {}, 1.5):
             reply = client.call("odd-id", id=id)
             fine = reply.text == "yours" or (reply.error is not None and reply.seconds < 1 * t.options.slack)
             t.expect(fine, f"the id {id}: {reply.text or reply.error}: {reply.message}"[:120])
-        both = [client.begin("call", tool="swapped", arguments={}, timeout=client.never) for _ in range(2)]
-        for one in both:
+        for one in [client.begin_call("swapped") for _ in range(2)]:
             reply = one.wait(client.never + t.options.patience)
             t.expect(reply.text == "yours", f"swapped: {reply.text or reply.error}: {reply.message}"[:120])
         for way in WAYS:
@@ -87,16 +87,14 @@ def other_ids(t: Trial) -> None:
 
 @case("K04H")
 def wrong_shapes(t: Trial) -> None:
-    slow: Dict[str, float] = {}
     for _, client in visits(t):
         for tool in AT_ONCE:
             for way in WAYS:
                 reply = client.call(tool, way=way)
-                refused(t, reply, f"{tool}, {way}", slow=slow)
+                refused(t, reply, f"{tool}, {way}", slowest=True)
                 if reply.seconds > 0.5 * client.never:
                     return  # so will the others
         client.alive()
-    t.note("slowest", slow["slowest"], "s")
 
 
 @case("K05H")
@@ -197,7 +195,7 @@ CUT = (
 @case("K11")
 def slow(t: Trial) -> None:
     for _, client in visits(t):
-        begun = [(tool, client.begin("call", tool=tool, arguments={}, timeout=0.5)) for tool in SLOW]
+        begun = [(tool, client.begin_call(tool, 0.5)) for tool in SLOW]
         replies = [(tool, one.wait(0.5 + t.options.patience)) for tool, one in begun]
         for tool, reply in replies:
             refused(t, reply, f"{tool}, timeout 0.5 s", 1.0)
@@ -206,18 +204,14 @@ def slow(t: Trial) -> None:
             refused(t, client.call(tool), tool)
         client.alive()
     for name, begin in (("silent", b""), ("in its head", b"HTTP/1.1 200 OK\r\nX: ")):
-        web = hostile(t, said={"server/discover": _dripping(begin), "initialize": _dripping(begin)})
-        reply = opened(client, web, 1.0)
-        refused(t, reply, f"opening what is {name}", 2.0)
-    unreachable(t, client)
 
+        def drip(heard: Heard, wire: Wire, begin: bytes = begin) -> None:
+            wire.raw(begin)
+            wire.sock.recv(1)
 
-def _dripping(begin: bytes) -> Any:
-    return lambda heard, wire: (wire.raw(begin), wire.sock.recv(1))
-
-
-def unreachable(t: Trial, client: Client) -> None:
-    """Nobody listens, which is said at once; and nobody accepts, so that even the connection is never made."""
+        web = hostile(t, said={"server/discover": drip, "initialize": drip})
+        refused(t, opened(client, web, 1.0), f"opening what is {name}", 2.0)
+    # Nobody listens, which is said at once; and nobody accepts, so that even the connection is never made.
     closed = hostile(t)
     closed.dispose()
     refused(t, opened(client, closed), "nobody listens", 2.0)
@@ -253,14 +247,12 @@ def bomb(t: Trial) -> None:
 
 @case("K16")
 def cut(t: Trial) -> None:
-    slow: Dict[str, float] = {}
     for web, client in visits(t):
         for tool in CUT:
             reply = client.call(tool)
-            refused(t, reply, tool, slow=slow)
+            refused(t, reply, tool, slowest=True)
             t.expect(web.calls(tool) == 1, f"{tool}: the call was sent {web.calls(tool)} times")
         client.alive()
-    t.note("slowest", slow["slowest"], "s")
 
 
 def cut_after(id: str, retry: int = 1) -> Any:
@@ -367,7 +359,7 @@ def session_gone(t: Trial) -> None:
     """The server restarts with a call in flight, and knows the session no more."""
     server = Sessions(t)
     client = visitor(t, server.web)
-    running = client.begin("call", tool="hang", arguments={}, timeout=client.never)
+    running = client.begin_call("hang")
     server.web.wait_for("tools/call")
     server.restart()
     refused(t, running.wait(client.never + t.options.patience), "a call when the server restarts", 2.0)
@@ -393,7 +385,7 @@ def many_gone(t: Trial) -> None:
     client = visitor(t, server.web)
     client.alive()
     server.alive.append("another process")
-    begun = [client.begin("call", tool="echo", arguments={"text": str(n)}, timeout=client.never) for n in range(20)]
+    begun = [client.begin_call("echo", text=str(n)) for n in range(20)]
     replies = [one.wait(client.never + t.options.patience) for one in begun]
     right = sum(reply.text == str(number) for number, reply in enumerate(replies))
     t.note("of 20 refused calls answered in the next session", right, "")
@@ -476,8 +468,7 @@ def greedy(t: Trial) -> None:
         for method in ("server/discover", "tools/call"):
             web = hostile(t, said={method: _status(401, WWW_Authenticate=challenge)})
             reply = opened(client, web)
-            if reply.ok:
-                reply = client.call("echo")
+            reply = client.call("echo") if reply.ok else reply
             refused(t, reply, f"401 for {method} with {url[:20]}", 2.0)
     t.expect(other.heard == [], f"fetched: {other.heard[:3]}")
     for status in (429, 503):
@@ -518,16 +509,14 @@ def retries(t: Trial, client: Client) -> None:
 
 @case("K15")
 def odd(t: Trial) -> None:
-    slow: Dict[str, float] = {}
     for _, client in visits(t):
         for tool in ODD:
             reply = client.call(tool)
-            refused(t, reply, tool, slow=slow)
+            refused(t, reply, tool, slowest=True)
             if STATUS.get(tool, "200") not in reply.message:
                 t.warn(f"{tool}: the error does not name its status: {reply.message[:100]}")
             t.expect(reply.message.count("~") <= 200, f"{tool}: {len(reply.message)} characters of error")
         client.alive()
-    t.note("slowest", slow["slowest"], "s")
 
 
 class Legacy:

@@ -13,8 +13,10 @@ import statistics
 import subprocess
 import tempfile
 import time
+from contextlib import ExitStack
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ..support import eventually
 from ..transports.http_peer import Peer, Response
 from ..wire.messages import ABSENT, MODERN, decode, hello, modern, notification, request, same
 from .raw import Server, shown
@@ -90,21 +92,20 @@ class Visitor(Peer):
 
     def answer(self, method: str = "POST") -> Response:
         """The next response, to a request with this method: with a length, in chunks, or up to the end."""
-        status, headers = self.head()
+        return self.body(method, *self.head())
+
+    def body(self, method: str, status: int, headers: Dict[str, str]) -> Response:
+        """The response of this head, whose body is still to come."""
         self.wait()
         try:
-            return Response(status, headers, self._body(method, status, headers))
+            if method == "HEAD" or status in (204, 304):
+                return Response(status, headers, b"")
+            if headers.get("transfer-encoding", "").lower() == "chunked":
+                return Response(status, headers, b"".join(self.chunks()))
+            length = headers.get("content-length")
+            return Response(status, headers, self.rest() if length is None else self.exactly(int(length)))
         except EOFError as error:
             raise AssertionError(f"half a response, of status {status}: {shown(error.args[0])}") from None
-
-    def _body(self, method: str, status: int, headers: Dict[str, str]) -> bytes:
-        if method == "HEAD" or status in (204, 304):
-            return b""
-        if headers.get("transfer-encoding", "").lower() == "chunked":
-            return b"".join(self.chunks())
-        if "content-length" in headers:
-            return self.exactly(int(headers["content-length"]))
-        return self.rest()
 
     def chunks(self) -> Iterator[bytes]:
         """The pieces of a body, up to its end; the wait begins anew with each."""
@@ -138,8 +139,6 @@ class Visitor(Peer):
         return self._rest
 
 
-__all__ = ["Response", "Session", "Site", "Terms", "Visitor", "messages", "wire"]
-
 _URL = re.compile(r"http://(127\.0\.0\.1|localhost|0\.0\.0\.0|\[::1\]):(\d+)(/[^\s'\"]*)?")
 
 
@@ -161,53 +160,38 @@ class Terms(NamedTuple):
 
 
 class Site(Server):
-    """An HTTP server command, started, and listening."""
+    """An HTTP server command, started, and listening.
+
+    "{port}" in the command becomes a free port. Without, it has to say where it is on stdout or stderr, as
+    http://127.0.0.1:PORT/PATH. `told` is what of the terms it is told in its environment.
+    """
 
     def __init__(
-        self,
-        command: Sequence[str],
-        patience: float,
-        terms: Optional[Terms] = None,
-        *,
-        told: Optional[Mapping[str, float]] = None,
-        starting: Optional[float] = None,
-        env: Optional[Dict[str, str]] = None,
-        port: int = 0,
-    ) -> None:
+        self, command: Sequence[str], patience: float, terms: Optional[Terms] = None, *,
+        told: Optional[Mapping[str, float]] = None, port: int = 0,
+    ) -> None:  # fmt: skip
         self.terms = terms or Terms()
         self.revisions: Tuple[str, ...] = ()
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by dispose
-        self.port = port or (_free_port() if any("{port}" in word for word in command) else 0)
-        env = {**(env or {}), "FAULTS_TERMS": json.dumps(told or {}), "PYTHONUNBUFFERED": "1"}
+        self.port, self.path = port, "/mcp"
+        if not port and any("{port}" in word for word in command):
+            with socket.create_server(("127.0.0.1", 0)) as probe:
+                self.port = probe.getsockname()[1]
+        env = {"FAULTS_TERMS": json.dumps(told or {}), "FAULTS_PORT": str(port), "PYTHONUNBUFFERED": "1"}
         words = [word.replace("{port}", str(self.port)) for word in command]
-        try:
-            super().__init__(
-                words, None, patience, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._output, env=env
-            )
-        except BaseException:
-            self._output.close()
-            raise
-        try:
-            self.path = self._find(3 * patience if starting is None else starting)
-        except BaseException:
-            self.dispose()
-            raise
-
-    def _find(self, seconds: float) -> str:
-        end, path = time.monotonic() + seconds, "/mcp"
-        while True:
-            found = _URL.search(self.stderr())
-            if found is not None and not self.port:
-                self.port = int(found[2])
-            if found is not None and (found[3] or "/") != "/":
-                path = found[3]
-            if self.port and self._listens():
-                return path
-            assert not self.has_ended(), f"the server ended: {self.stderr()[-1000:]}"
-            assert time.monotonic() < end, f"the server does not listen after {seconds:g} s: {self.stderr()[-1000:]}"
-            time.sleep(0.01)
+        with ExitStack() as failing:
+            self._output = failing.enter_context(tempfile.TemporaryFile())
+            outputs = {"stdin": subprocess.DEVNULL, "stdout": self._output, "stderr": self._output}
+            super().__init__(words, None, patience, env=env, **outputs)
+            failing.callback(super().dispose)
+            assert eventually(self._listens, 3 * patience), f"the server does not listen: {self.stderr()[-1000:]}"
+            failing.pop_all()
 
     def _listens(self) -> bool:
+        assert not self.has_ended(), f"the server ended: {self.stderr()[-1000:]}"
+        found = _URL.search(self.stderr())
+        if found is not None:
+            self.port = self.port or int(found[2])
+            self.path = found[3] if (found[3] or "/") != "/" else self.path
         try:
             socket.create_connection(("127.0.0.1", self.port), 1).close()
         except OSError:
@@ -227,20 +211,24 @@ class Site(Server):
 
     def settled(self, look: Any, bound: float, wait: Optional[float] = None) -> float:
         """Wait until a figure is at most `bound`; the figure then, or the one after `wait` seconds if it never is."""
-        end = time.monotonic() + (self.patience if wait is None else wait)
-        found: float = look()
-        while found > bound and time.monotonic() < end:
-            time.sleep(0.02)
-            found = look()
-        return found
-
-    # Speaking to it.
+        found: List[float] = []
+        eventually(lambda: found.append(look()) or found[-1] <= bound, self.patience if wait is None else wait)
+        return found[-1]
 
     def visitor(self, patience: Optional[float] = None, **others: Any) -> "Visitor":
         return Visitor(self.port, self.patience if patience is None else patience, **others)
 
     def wire(self, method: str, body: bytes = b"", path: Optional[str] = None, **instead: Optional[str]) -> bytes:
-        return wire(method, self.path if path is None else path, self.port, body, **instead)
+        """The bytes of a request. `instead`: headers beside or instead of the usual, "_" for "-", None for none."""
+        headers: Dict[str, Optional[str]] = {"host": f"127.0.0.1:{self.port}"}
+        if method == "POST":
+            headers.update(content_type="application/json", accept="application/json, text/event-stream")
+        if body or method == "POST":
+            headers["content_length"] = str(len(body))
+        headers.update(instead)
+        fields = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items() if value is not None]
+        first = f"{method} {self.path if path is None else path} HTTP/1.1"
+        return "\r\n".join([first, *fields, "", ""]).encode("latin-1") + body
 
     def exchange(self, data: bytes, method: str = "POST") -> Response:
         """The response to these bytes on a connection of their own, however it takes them."""
@@ -322,6 +310,12 @@ class Session:
     def listen(self, **instead: Optional[str]) -> bytes:
         return self.site.wire("GET", accept="text/event-stream", **{**_headers(self.headers), **instead})
 
+    def stream(self) -> bytes:
+        """What opens a stream of notices."""
+        if self.revision == MODERN:
+            return self.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        return self.listen()
+
     def ask(self, method: str, params: Any = None, **more: Any) -> Dict[str, Any]:
         return last(self.site.exchange(self.request(method, params, **more)))
 
@@ -337,23 +331,14 @@ class Session:
 
     def end(self) -> None:
         if "mcp-session-id" in self.headers:
-            self.site.exchange(self.site.wire("DELETE", **_headers(self.headers)), "DELETE")
+            self.site.exchange(self.delete(), "DELETE")
+
+    def delete(self, **instead: Optional[str]) -> bytes:
+        return self.site.wire("DELETE", **{**_headers(self.headers), **instead})
 
 
 def _headers(given: Mapping[str, str]) -> Dict[str, Optional[str]]:
     return {name.replace("-", "_"): value for name, value in given.items()}
-
-
-def wire(method: str, path: str, port: int, body: bytes = b"", **instead: Optional[str]) -> bytes:
-    """The bytes of a request."""
-    headers: Dict[str, Optional[str]] = {"host": f"127.0.0.1:{port}"}
-    if method == "POST":
-        headers.update(content_type="application/json", accept="application/json, text/event-stream")
-    if body or method == "POST":
-        headers["content_length"] = str(len(body))
-    headers.update(instead)
-    fields = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items() if value is not None]
-    return "\r\n".join([f"{method} {path} HTTP/1.1", *fields, "", ""]).encode("latin-1") + body
 
 
 def messages(response: Response) -> List[Any]:
@@ -368,13 +353,9 @@ def events(body: bytes) -> Iterator[Any]:
     """The messages of an event stream, whose lines may end in three ways; an event that is not complete is none."""
     for block in re.split(rb"\r\n\r\n|\n\n|\r\r", body)[:-1]:
         lines = re.split(rb"\r\n|\n|\r", block)
-        data = [_value(line) for line in lines if line.startswith(b"data:")]
+        data = [re.sub(rb"data: ?", b"", line, count=1) for line in lines if line.startswith(b"data:")]
         if any(data):
             yield decode(b"\n".join(data))
-
-
-def _value(line: bytes) -> bytes:
-    return line[6:] if line[5:6] == b" " else line[5:]
 
 
 def last(response: Response) -> Dict[str, Any]:
@@ -389,9 +370,3 @@ def text_of(response: Response) -> str:
     found = last(response)
     assert "result" in found and not found["result"].get("isError"), f"a call was answered by {shown(found)}"
     return str(found["result"]["content"][0]["text"])
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import time
-from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from ..wire.messages import MODERN, PARSE, REQUEST, modern, request
+from ..wire.messages import MODERN, PARSE, REQUEST
 from . import server_lines
 from .http_raw import Response, Session, Site, Visitor, last, messages, text_of
 from .raw import shown
@@ -24,37 +24,24 @@ HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
 class Posted:
     """Takes the place of a `raw.Server` in the cases of `server_lines`: each line is the body of a POST."""
 
-    def __init__(self, trial: Trial, session: Session, tools: FrozenSet[str]) -> None:
-        self.trial, self.session, self.tools = trial, session, tools
-        self.revision = session.revision
+    def __init__(self, trial: Trial, session: Session) -> None:
+        self.trial, self.session, self.tools = trial, session, session.site.tools
+        self.revision, self.ask, self.alive = session.revision, session.ask, session.site.alive
 
     def replies(self, line: bytes, settle: Optional[float] = None) -> List[Any]:
-        response = self.session.site.exchange(self.session.post(line, **self._mirrored(line)))
+        mirrored: Dict[str, Optional[str]] = {}
+        if self.revision == MODERN:  # the headers that repeat what a body says, as far as it can be read
+            called = b'"tools/call"' in line
+            name = ("add" if b'"add"' in line else "echo") if called else None
+            method = "tools/call" if called else "server/discover"
+            mirrored = {"mcp_protocol_version": MODERN, "mcp_method": method, "mcp_name": name}
+        response = self.session.site.exchange(self.session.post(line, **mirrored))
         found = messages(response)
-        self._judge(line, response, found)
-        return [one for one in found if not (isinstance(one, dict) and "method" in one)]
-
-    def _mirrored(self, line: bytes) -> Dict[str, Optional[str]]:
-        """The headers that repeat what a body says, as far as it can be read."""
-        if self.revision != MODERN:
-            return {}
-        method, name = "server/discover", None
-        if b'"tools/call"' in line:
-            method, name = "tools/call", "add" if b'"add"' in line else "echo"
-        return {"mcp_protocol_version": MODERN, "mcp_method": method, "mcp_name": name}
-
-    def _judge(self, line: bytes, response: Response, found: List[Any]) -> None:
-        status = response.status
-        self.trial.expect(status < 500, f"status {status} for {shown(line)}")
+        self.trial.expect(response.status < 500, f"status {response.status} for {shown(line)}")
         codes = [one["error"].get("code") for one in found if isinstance(one, dict) and "error" in one]
-        if status != 400 and set(codes) & {PARSE, REQUEST}:
-            self.trial.warn(f"status {status} with the code {codes[0]}")
-
-    def ask(self, method: str, params: Any = None) -> Dict[str, Any]:
-        return self.session.ask(method, params)
-
-    def alive(self, bound: float) -> None:
-        self.session.site.alive(bound)
+        if response.status != 400 and set(codes) & {PARSE, REQUEST}:
+            self.trial.warn(f"status {response.status} with the code {codes[0]}")
+        return [one for one in found if not (isinstance(one, dict) and "method" in one)]
 
     def result_of(self, found: List[Any], id: Any) -> Any:
         return next((one for one in found if isinstance(one, dict) and one.get("id") == id), None)
@@ -71,7 +58,7 @@ class BodyTrial(Trial):
     def server(self, revision: Optional[str] = "2025-06-18", *needed: str, **others: Any) -> Any:
         if revision not in self.subject.revisions:
             raise Missing(f"does not speak {revision}")
-        return Posted(self, self._site.session(str(revision)), self.subject.tools)
+        return Posted(self, self._site.session(str(revision)))
 
     def refused(self, server: Any, line: bytes, codes: Tuple[int, ...], id: Any = None, name: str = "") -> None:
         """As `Trial.refused`; a request that stands alone may be refused for its headers first."""
@@ -100,8 +87,6 @@ assert server_lines  # its cases are run above
 
 
 SIZE, CHUNKS = 50_000_000, 1_000_000
-
-
 CHUNKED = "Transfer-Encoding: chunked"
 
 
@@ -121,13 +106,13 @@ def payload_of(session: Session) -> bytes:
     return headless(session, "x: y").partition(b"\r\n\r\n")[2]
 
 
-def chunked(body: bytes, size: int) -> bytes:
+def chunked(body: bytes, size: int = 1000) -> bytes:
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
-def too_long(t: Trial, site: Site, what: str, data: bytes, statuses: Tuple[int, ...] = (413,)) -> int:
-    """Send what must be refused while it is on its way; how much of it the server took."""
+def too_long(t: Trial, site: Site, what: str, data: bytes, statuses: Tuple[int, ...] = (413,)) -> None:
+    """Send what must be refused while it is on its way."""
     with site.visitor() as visitor:
         taken = visitor.push(data)
         try:
@@ -135,11 +120,10 @@ def too_long(t: Trial, site: Site, what: str, data: bytes, statuses: Tuple[int, 
         except AssertionError as error:
             # A server that closes with bytes unread may destroy its own last words: then there is nothing to read.
             t.expect(taken < len(data), f"{what}: {error}")
-            return taken
-        t.expect(400 <= status < 500, f"{what}: status {status}")
-        if status not in statuses:
-            t.warn(f"{what}: status {status}")
-    return taken
+            return
+    t.expect(400 <= status < 500, f"{what}: status {status}")
+    if status not in statuses:
+        t.warn(f"{what}: status {status}")
 
 
 @on_site("C40", body=1.5)
@@ -149,8 +133,8 @@ def sizes(t: Trial, site: Site) -> None:
     base = site.memory("VmHWM")
     with site.visitor() as visitor:
         begun = time.monotonic()
-        status = visitor.send(headless(session, f"Content-Length: {SIZE}").partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
-        found = status.answer().status
+        announced = headless(session, f"Content-Length: {SIZE}").partition(b"\r\n\r\n")[0]
+        found = visitor.send(announced + b"\r\n\r\n").answer().status
         t.expect(found == 413, f"50 MB announced: status {found}")
         t.below("413 of an announced body", time.monotonic() - begun, 1)
     too_long(t, site, "50 MB at once", headless(session, f"Content-Length: {SIZE}", b"z" * SIZE))
@@ -161,12 +145,7 @@ def sizes(t: Trial, site: Site) -> None:
     if "echo" in site.tools:
         large = "y" * (site.terms.body_bytes * 3 // 4)
         t.expect(session.text("echo", {"text": large}) == large, "3/4 of the longest body did not come back")
-    short_bodies(t, site, session)
-
-
-def short_bodies(t: Trial, site: Site, session: Session) -> None:
-    """Bodies that end before their length, or never."""
-    cut = headless(session, "Content-Length: 4000")
+    cut = headless(session, "Content-Length: 4000")  # bodies that end before their length, or never
     for what, leave in (("ended", Visitor.finish_quietly), ("reset", Visitor.reset)):
         with site.visitor() as visitor:
             visitor.send(cut)
@@ -189,8 +168,6 @@ FOREIGN: Tuple[Tuple[str, str], ...] = (
     ("origin", "http://localhost.evil.example"), ("origin", "http://localhost:80:evil.example"), ("origin", "null"),
     ("origin", "https://localhost:x"), ("origin", "file://"),
 )  # fmt: skip
-
-
 MANY = 4  # after so many hangs a case does not try the rest
 
 
@@ -233,14 +210,12 @@ def media_types(t: Trial, site: Site) -> None:
         method = ping_of(session)
         for kind in TYPES:
             unsupported(t, site.exchange(session.request(method, content_type=kind)), f"Content-Type {kind}")
-        params = modern() if session.revision == MODERN else None
-        body = json.dumps(request("z", method, params)).encode()
-        mirrored: Dict[str, Optional[str]] = {}
-        if session.revision == MODERN:
-            mirrored = {"mcp_protocol_version": MODERN, "mcp_method": method}
-        for coding in ("gzip", "br", "identity, gzip"):
-            found = site.exchange(session.post(gzip.compress(body), content_encoding=coding, **mirrored))
-            unsupported(t, found, f"Content-Encoding {coding}")
+        head, end, body = session.request(method).partition(b"\r\n\r\n")
+        zipped = gzip.compress(body)
+        for coding in (b"gzip", b"br", b"identity, gzip"):
+            instead = rb"\g<1>%d\r\nContent-Encoding: %b" % (len(zipped), coding)
+            coded = re.sub(rb"(?i)(content-length: )\d+", instead, head)
+            unsupported(t, site.exchange(coded + end + zipped), f"Content-Encoding {coding!r}")
         for kind in ("application/json; charset=utf-8", "Application/JSON", 'application/json;charset="UTF-8"'):
             status = site.exchange(session.request(method, content_type=kind)).status
             t.expect(status == 200, f"Content-Type {kind} was refused with {status}")
@@ -295,22 +270,18 @@ def verbs(t: Trial, site: Site) -> None:
             data = site.wire(verb, body, path=target, content_type="application/json", x_secret="word")
             with site.visitor() as visitor:
                 response = visitor.send(data).answer(verb)
-                verdict(t, verb, response)
+                status = response.status
+                # CONNECT asks for another place, which is not there
+                known = (400, 404, 405, 501) if verb == "CONNECT" else (405, 501) if verb in UNKNOWN else (405,)
+                if status not in known:
+                    (t.warn if 400 <= status < 500 or status == 501 else t.fail)(f"{verb}: status {status}")
+                elif status == 405 and "POST" not in response.headers.get("allow", ""):
+                    t.warn(f"{verb}: 405 without Allow")
                 t.expect(b"word" not in response.body, f"{verb} shows the request")
                 goes_on(t, session, visitor, response.headers, verb)
     for verb in ("GET", "DELETE"):
         status = site.exchange(site.wire(verb, accept="text/event-stream"), verb).status
         t.expect(400 <= status < 500, f"{verb} without a session: status {status}")
-
-
-def verdict(t: Trial, verb: str, response: Response) -> None:
-    """Whether a method was refused as it should be: CONNECT asks for another place, which is not there."""
-    status = response.status
-    known = (400, 404, 405, 501) if verb == "CONNECT" else (405, 501) if verb in UNKNOWN else (405,)
-    if status not in known:
-        (t.warn if 400 <= status < 500 or status == 501 else t.fail)(f"{verb}: status {status}")
-    elif status == 405 and "POST" not in response.headers.get("allow", ""):
-        t.warn(f"{verb}: 405 without Allow")
 
 
 def goes_on(t: Trial, session: Session, visitor: Visitor, headers: Dict[str, str], what: str) -> None:
@@ -386,26 +357,17 @@ def expecting(t: Trial, session: Session) -> None:
         goes_on(t, session, visitor, response.headers, "Expect: 200-ok")
 
 
-def refusals(session: Session) -> Tuple[Tuple[str, bytes], ...]:
-    """Requests that are refused, each with its body."""
-    site: Site = session.site
-    big = b"x" * (site.terms.body_bytes + 1)
-    return (
-        ("400", session.post(b"{")),
-        ("403", session.request(ping_of(session), origin="http://evil.example")),
-        ("404", site.wire("POST", b"{}", path="/nothing-is-here")),
-        ("404 of a session", session.post(b"{}", mcp_session_id="unknown")),
-        ("405", site.wire("PUT", b"xyz")),
-        ("406", session.request(ping_of(session), accept="text/plain")),
-        ("413", session.post(big)),
-        ("415", session.request(ping_of(session), content_type="text/plain")),
-    )
-
-
 def after_refusals(t: Trial, session: Session) -> None:
     """A connection goes on after a refusal, or ends."""
-    for what, data in refusals(session):
-        with session.site.visitor() as visitor:
+    site, ping = session.site, partial(session.request, ping_of(session))
+    for what, data in (
+        ("400", session.post(b"{")), ("403", ping(origin="http://evil.example")),
+        ("404", site.wire("POST", b"{}", path="/nothing-is-here")),
+        ("404 of a session", session.post(b"{}", mcp_session_id="unknown")), ("405", site.wire("PUT", b"xyz")),
+        ("406", ping(accept="text/plain")), ("413", session.post(b"x" * (site.terms.body_bytes + 1))),
+        ("415", ping(content_type="text/plain")),
+    ):  # fmt: skip
+        with site.visitor() as visitor:
             whole = visitor.push(data) == len(data)
             try:
                 response = visitor.answer()
@@ -419,8 +381,6 @@ def after_refusals(t: Trial, session: Session) -> None:
 
 MANY_FAULTS = 20  # after so many faults nothing that waits is tried any more
 
-_ANSWER = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9]) ")
-
 
 class Vector(NamedTuple):
     """A request that must not be served."""
@@ -430,25 +390,18 @@ class Vector(NamedTuple):
     grave: bool = True  # whether two programs could read it in two ways; else serving it is merely lax
 
 
-def _length(*values: str) -> Callable[[Session], bytes]:
-    """Content-Length with these values; N becomes the true one."""
-
-    def make(session: Session) -> bytes:
-        size = str(len(payload_of(session)))
-        return headless(session, "\r\n".join("Content-Length: " + value.replace("N", size) for value in values))
-
-    return make
-
-
-def _lines(*lines: str, body: Optional[Callable[[bytes], bytes]] = None) -> Callable[[Session], bytes]:
-    """These header lines, N as above, and the true body or what is made of it."""
+def _lines(*lines: str, body: Callable[[bytes], bytes] = bytes) -> Callable[[Session], bytes]:
+    """These header lines, in which N becomes the true length, and the true body or what is made of it."""
 
     def make(session: Session) -> bytes:
         true = payload_of(session)
-        framing = "\r\n".join(lines).replace("N", str(len(true)))
-        return headless(session, framing, true if body is None else body(true))
+        return headless(session, "\r\n".join(lines).replace("N", str(len(true))), body(true))
 
     return make
+
+
+def _length(*values: str) -> Callable[[Session], bytes]:
+    return _lines(*("Content-Length: " + value for value in values))
 
 
 def _chunks(body: Callable[[bytes], bytes]) -> Callable[[Session], bytes]:
@@ -463,22 +416,10 @@ def _whole(change: Callable[[bytes], bytes]) -> Callable[[Session], bytes]:
     return lambda session: change(_length("N")(session))
 
 
-def _in_chunks(true: bytes) -> bytes:
-    return chunked(true, 1000)
-
-
 def _first_line(line: bytes) -> Callable[[Session], bytes]:
     """Another request line; PATH becomes the true path."""
-
-    def make(session: Session) -> bytes:
-        rest = _length("N")(session).partition(b"\r\n")[2]
-        return line.replace(b"PATH", session.site.path.encode()) + b"\r\n" + rest
-
-    return make
-
-
-def _after_first(addition: bytes) -> Callable[[Session], bytes]:
-    return _whole(lambda data: data.replace(b"\r\n", b"\r\n" + addition, 1))
+    return lambda session: line.replace(b"PATH", session.site.path.encode()) + b"\r\n" + (
+        _length("N")(session).partition(b"\r\n")[2])
 
 
 def _host(*values: bytes) -> Callable[[Session], bytes]:
@@ -495,8 +436,8 @@ def _host(*values: bytes) -> Callable[[Session], bytes]:
 
 
 VECTORS: Tuple[Vector, ...] = (
-    Vector("a length and chunks", _lines("Content-Length: N", CHUNKED, body=_in_chunks)),
-    Vector("chunks and a length", _lines(CHUNKED, "Content-Length: 5", body=_in_chunks)),
+    Vector("a length and chunks", _lines("Content-Length: N", CHUNKED, body=chunked)),
+    Vector("chunks and a length", _lines(CHUNKED, "Content-Length: 5", body=chunked)),
     Vector("two lengths", _length("N", "5")),
     Vector("two lengths, the second right", _length("5", "N")),
     Vector("one length twice", _length("N", "N"), grave=False),
@@ -511,18 +452,18 @@ VECTORS: Tuple[Vector, ...] = (
     Vector("digits that are not ASCII", _length("\xb2\xb3")),
     Vector("a length of 400 digits", _length("9" * 400)),
     Vector("a form feed before the length", _length("\x0cN")),
-    Vector("a coding that is none", _lines("Transfer-Encoding: xchunked", body=_in_chunks)),
-    Vector("chunked, identity", _lines("Transfer-Encoding: chunked, identity", body=_in_chunks)),
-    Vector("identity, chunked", _lines("Transfer-Encoding: identity, chunked", body=_in_chunks)),
-    Vector("chunked twice", _lines(CHUNKED, CHUNKED, body=_in_chunks)),
-    Vector("chunked, and identity in a second header", _lines(CHUNKED, "Transfer-Encoding: identity", body=_in_chunks)),
+    Vector("a coding that is none", _lines("Transfer-Encoding: xchunked", body=chunked)),
+    Vector("chunked, identity", _lines("Transfer-Encoding: chunked, identity", body=chunked)),
+    Vector("identity, chunked", _lines("Transfer-Encoding: identity, chunked", body=chunked)),
+    Vector("chunked twice", _lines(CHUNKED, CHUNKED, body=chunked)),
+    Vector("chunked, and identity in a second header", _lines(CHUNKED, "Transfer-Encoding: identity", body=chunked)),
     Vector("an empty coding", _lines("Transfer-Encoding:", "Content-Length: N")),
-    Vector("a vertical tab before the coding", _lines("Transfer-Encoding: \x0bchunked", body=_in_chunks)),
-    Vector("a quoted coding", _lines('Transfer-Encoding: "chunked"', body=_in_chunks)),
-    Vector("a coding with a parameter", _lines("Transfer-Encoding: chunked;q=1", body=_in_chunks)),
-    Vector("a space before the colon of the coding", _lines("Transfer-Encoding : chunked", body=_in_chunks)),
+    Vector("a vertical tab before the coding", _lines("Transfer-Encoding: \x0bchunked", body=chunked)),
+    Vector("a quoted coding", _lines('Transfer-Encoding: "chunked"', body=chunked)),
+    Vector("a coding with a parameter", _lines("Transfer-Encoding: chunked;q=1", body=chunked)),
+    Vector("a space before the colon of the coding", _lines("Transfer-Encoding : chunked", body=chunked)),
     Vector("a space before the colon of the length", _lines("Content-Length : N")),
-    Vector("a folded coding", _lines("Transfer-Encoding:", " chunked", body=_in_chunks)),
+    Vector("a folded coding", _lines("Transfer-Encoding:", " chunked", body=chunked)),
     Vector("a folded header", _lines("X-Long: a", " b", "Content-Length: N"), grave=False),
     Vector("a line that ends in LF", _lines("X-A: b\nContent-Length: N"), grave=False),
     Vector("lines that all end in LF", _whole(lambda data: data.replace(b"\r\n", b"\n")), grave=False),
@@ -533,7 +474,7 @@ VECTORS: Tuple[Vector, ...] = (
     Vector("a header without a colon", _lines("X-A", "Content-Length: N")),
     Vector("a header without a name", _lines(": x", "Content-Length: N")),
     Vector("a name with a space", _lines("X A: b", "Content-Length: N")),
-    Vector("a space before the first header", _after_first(b" X-A: b\r\n")),
+    Vector("a space before the first header", _whole(lambda data: data.replace(b"\r\n", b"\r\n X-A: b\r\n", 1))),
     Vector("chunks for HTTP/1.0", _whole(lambda data: data.replace(b"HTTP/1.1", b"HTTP/1.0", 1).replace(
         b"Content-Length: ", b"Transfer-Encoding: chunked\r\nX-Length: ", 1)), grave=False),
     Vector("a chunk of size +N", _sized(b"+H")),
@@ -548,9 +489,9 @@ VECTORS: Tuple[Vector, ...] = (
     Vector("LF in the extension of a chunk", _sized(b"H;a\nb")),
     Vector("a chunk longer than its size", _chunks(lambda true: b"%x\r\n%sxx\r\n0\r\n\r\n" % (len(true), true))),
     Vector("a chunk that ends in LF", _chunks(lambda true: b"%x\r\n%s\n0\r\n\r\n" % (len(true), true))),
-    Vector("a length in the trailer", _chunks(lambda true: _in_chunks(true)[:-2] + b"Content-Length: 5\r\n\r\n"),
+    Vector("a length in the trailer", _chunks(lambda true: chunked(true)[:-2] + b"Content-Length: 5\r\n\r\n"),
            grave=False),
-    Vector("a trailer that is none", _chunks(lambda true: _in_chunks(true)[:-2] + b"x y\r\n\r\n"), grave=False),
+    Vector("a trailer that is none", _chunks(lambda true: chunked(true)[:-2] + b"x y\r\n\r\n"), grave=False),
     Vector("no host", _host()),
     Vector("two hosts", _host(b"TRUE", b"evil.example")),
     Vector("a list of hosts", _host(b"TRUE, evil.example")),
@@ -573,7 +514,7 @@ def smuggled(t: Trial, site: Site) -> None:
     session = site.session()
     served = 0
     follower = site.wire("GET", path="/nothing-is-here")
-    for right in (_length("N"), _chunks(_in_chunks)):
+    for right in (_length("N"), _chunks(chunked)):
         with site.visitor() as visitor:
             visitor.send(right(session) + follower)
             statuses = [visitor.answer().status, visitor.answer("GET").status]
@@ -595,12 +536,12 @@ def refuses(t: Trial, site: Site, vector: Vector, data: bytes) -> bool:
             worse(f"{vector.name}: the connection is left open")
             assert len(t.said) < MANY_FAULTS, "and so on"
             return False
-    statuses = list(map(int, _ANSWER.findall(came)))
+    statuses = [int(found) for found in re.findall(rb"HTTP/1\.[01] ([1-5][0-9][0-9]) ", came)]
     if any(status < 400 for status in statuses):
         worse(f"{vector.name}: served")
-        return False
-    if len(statuses) > 1:
+    elif len(statuses) > 1:
         worse(f"{vector.name}: {len(statuses)} answers, {statuses}")
-        return False
-    t.expect(not statuses or statuses[0] in (501, 505) or statuses[0] < 500, f"{vector.name}: status {statuses[:1]}")
-    return True
+    else:
+        t.expect(not statuses or statuses[0] in (501, 505) or statuses[0] < 500, f"{vector.name}: status {statuses}")
+        return True
+    return False

@@ -9,33 +9,25 @@ import base64
 import gzip
 import json
 import re
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ..wire.messages import LEVEL_KEY, MODERN, decode, hello, request, same
-from .http_raw import Response, Session, Site, Terms, Visitor, events, messages, text_of
+from .http_raw import Response, Session, Site, Visitor, events, messages, text_of
 from .raw import shown
 from .toy_proxy import Habits, ToyProxy
-from .trial import Missing, Trial, case, on_site, start_http
+from .trial import Missing, Trial, case, on_site
 
+Headers = Dict[str, Optional[str]]
 MISMATCH = -32020
 
-ELSEWHERE = (
+ELSEWHERE = (  # targets that some proxy or framework takes for /mcp
     "//mcp", "/%6dcp", "/mcp/", "/MCP", "/mcp%00", "/mcp%2f", "/mcp;x=1", "/./mcp", "/x/../mcp", "/mcp/..;/mcp",
     "/x%2f..%2fmcp", "http://evil.example/mcp", "http://127.0.0.1@evil.example/mcp", "*", "mcp", "/mcp#x",
 )  # fmt: skip
-"""Targets that some proxy or framework takes for /mcp."""
-
-
-def hasty(t: Trial, **terms: float) -> Site:
-    """A server with other terms than usual, with --full too: what would be waited for takes half an hour."""
-    if not t.subject.tunable:
-        raise Missing("terms that cannot be changed")
-    site = start_http(t.subject, t.options, Terms(**terms), terms)  # type: ignore[arg-type]
-    t._started.append(site)
-    return site
 
 
 def served(response: Response) -> bool:
@@ -49,8 +41,7 @@ def glance(site: Site, data: bytes, method: str) -> Response:
         status, headers = visitor.head()
         if method == "GET" and headers.get("content-type", "").startswith("text/event-stream"):
             return Response(status, headers, b"")
-        visitor.wait()
-        return Response(status, headers, visitor._body(method, status, headers))
+        return visitor.body(method, status, headers)
 
 
 def refused(t: Trial, response: Response, name: str, *statuses: int) -> None:
@@ -61,19 +52,15 @@ def refused(t: Trial, response: Response, name: str, *statuses: int) -> None:
         t.warn(f"{name} got status {response.status}")
 
 
-def life(session: Session) -> str:
-    return "server/discover" if session.revision == MODERN else "ping"
-
-
 @on_site("C53")
 def paths(t: Trial, site: Site) -> None:
-    host = f"127.0.0.1:{site.port}"
     for session in t.sessions(site):
+        life = "server/discover" if session.revision == MODERN else "ping"
         for path in ELSEWHERE:
             path = path.replace("/mcp", site.path, 1)
-            refused(t, site.exchange(session.request(life(session), path=path)), path)
-        for path in (site.path, site.path + "?x=1", f"http://{host}{site.path}"):
-            found = site.exchange(session.request(life(session), path=path))
+            refused(t, site.exchange(session.request(life, path=path)), path)
+        for path in (site.path, site.path + "?x=1", f"http://127.0.0.1:{site.port}{site.path}"):
+            found = site.exchange(session.request(life, path=path))
             if not served(found):
                 (t.fail if path == site.path else t.warn)(f"{path} got status {found.status}")
 
@@ -85,23 +72,11 @@ def keeping(t: Trial, site: Site) -> Session:
     return session
 
 
-def everywhere(session: Session, id: Optional[str], **more: Optional[str]) -> List[bytes]:
-    """A request of each kind under this id."""
-    given: Dict[str, Optional[str]] = {"mcp_session_id": id, **more}
-    version: Dict[str, Optional[str]] = {"mcp_protocol_version": session.revision}
-    return [
-        session.request("tools/list", **given),
-        session.listen(**given),
-        session.site.wire("DELETE", **version, **given),
-    ]
-
-
 @case("C54")
 def strangers(t: Trial) -> None:
     site = t.site()
-    session = keeping(t, site)
+    session, gone = keeping(t, site), keeping(t, site)
     id = session.headers["mcp-session-id"]
-    gone = keeping(t, site)
     gone.end()
     cases: "Dict[str, tuple[Optional[str], tuple[int, ...]]]" = {
         "an unknown id": ("A" * len(id), (404,)),
@@ -122,57 +97,47 @@ def strangers(t: Trial) -> None:
         "two headers": (f"{id}\r\nMcp-Session-Id: {'A' * len(id)}", (400, 404)),
     }
     for name, (given, statuses) in cases.items():
-        for data in everywhere(session, given):
-            method = data.split(b" ")[0].decode()
+        requests = (session.request("tools/list", mcp_session_id=given), session.listen(mcp_session_id=given),
+                    session.delete(mcp_session_id=given))  # fmt: skip
+        for method, data in zip(("POST", "GET", "DELETE"), requests):
             refused(t, glance(site, data, method), f"{method} with {name}", *statuses)
     t.expect(served(site.exchange(session.request("ping"))), "the session has ended meanwhile")
     t.expect(id not in site.stderr(), "the log says the id of a session, which lets in whoever reads it")
     if t.subject.tunable:
-        site = hasty(t, session_ttl=0.5)
-        session = keeping(t, site)
-        t.below("an idle session of 0.5 s ended within", expired(t, session), 5)
-
-
-def expired(t: Trial, session: Session) -> float:
-    """Seconds until an idle session has ended, asked with longer and longer pauses: to ask is to use it."""
-    begun, pause = time.monotonic(), 0.6
-    while served(session.site.exchange(session.request("ping"))):
-        assert time.monotonic() - begun < t.options.patience, "an idle session does not end"
-        time.sleep(pause)
-        pause *= 1.5
-    return time.monotonic() - begun
+        session = keeping(t, t.hasty(session_ttl=0.5))
+        begun, pause = time.monotonic(), 0.6
+        while served(session.site.exchange(session.request("ping"))):  # longer and longer pauses: to ask is to use it
+            assert time.monotonic() - begun < t.options.patience, "an idle session does not end"
+            time.sleep(pause)
+            pause *= 1.5
+        t.below("an idle session of 0.5 s ended within", time.monotonic() - begun, 5)
 
 
 @on_site("C55", "echo", "deaf_slow")
 def twins(t: Trial, site: Site) -> None:
     """Each response comes on its own connection, whatever its id is: a table of ids would mix them up."""
     for revision in t.http_eras():
-        one, other = site.session(revision), site.session(revision)
+        sessions = [site.session(revision), site.session(revision)]
         with site.visitor() as first:
-            first.send(one.call("deaf_slow", {"seconds": 1}, id=1))
-            for each in (one, other):
+            first.send(sessions[0].call("deaf_slow", {"seconds": 1}, id=1))
+            for each in sessions:
                 found = site.exchange(each.call("echo", {"text": "quick"}, id=1))
                 t.expect(text_of(found) == "quick", f"{revision}: a call got {shown(found.body)}")
             t.expect(text_of(first.answer()) == "slept", f"{revision}: the first of two calls got another answer")
-        t.below("of two at once, the later", _together(t, site, [one, other]), 2)
+        rounds = 100 if t.options.full else 10
 
+        def call(number: int, sessions: List[Session] = sessions, rounds: int = rounds) -> float:
+            slowest = 0.0
+            with site.visitor() as visitor:
+                for index in range(rounds):
+                    text, begun = f"{number} {index}", time.monotonic()
+                    found = text_of(visitor.send(sessions[number % 2].call("echo", {"text": text}, id=1)).answer())
+                    slowest = max(slowest, time.monotonic() - begun)
+                    assert found == text, f"the answer of another call: {found!r}, not {text!r}"
+            return slowest
 
-def _together(t: Trial, site: Site, sessions: List[Session]) -> float:
-    """Many calls with one id, at once; seconds of the slowest."""
-    rounds, slowest = 100 if t.options.full else 10, [0.0]
-
-    def call(number: int) -> None:
-        with site.visitor() as visitor:
-            for index in range(rounds):
-                text, begun = f"{number} {index}", time.monotonic()
-                visitor.send(sessions[number % 2].call("echo", {"text": text}, id=1))
-                found = text_of(visitor.answer())
-                slowest[0] = max(slowest[0], time.monotonic() - begun)
-                assert found == text, f"the answer of another call: {found!r}, not {text!r}"
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(call, range(8)))
-    return slowest[0]
+        with ThreadPoolExecutor(8) as pool:
+            t.below("of two at once, the later", max(pool.map(call, range(8))), 2)
 
 
 def encoded(text: str) -> str:
@@ -185,7 +150,7 @@ def mirrored(t: Trial, site: Site) -> None:
         raise Missing(f"does not speak {MODERN}")
     session = site.session(MODERN)
     arguments = {"name": "echo", "arguments": {"text": "x"}}
-    wrong: Dict[str, Dict[str, Optional[str]]] = {
+    wrong: Dict[str, Headers] = {
         "another method": {"mcp_method": "tools/list"},
         "no method": {"mcp_method": None},
         "an empty method": {"mcp_method": ""},
@@ -208,7 +173,7 @@ def mirrored(t: Trial, site: Site) -> None:
         response = site.exchange(session.request("tools/call", arguments, id="w", **headers))
         refused(t, response, name, 400)
         codes = [one["error"].get("code") for one in messages(response) if isinstance(one, dict) and "error" in one]
-        if codes not in ([MISMATCH], []) or not codes:
+        if codes != [MISMATCH]:
             t.warn(f"{name}: code {codes or 'none'}, not {MISMATCH}")
     for name, value in (("the name", "echo"), ("the name, encoded", encoded("echo")), ("blanks round it", " echo\t")):
         response = site.exchange(session.request("tools/call", arguments, mcp_name=value))
@@ -217,30 +182,21 @@ def mirrored(t: Trial, site: Site) -> None:
     t.note("a name where none belongs: status", listing.status, "")
 
 
-def opened(visitor: Visitor, site: Site, revision: str) -> "tuple[int, str]":
-    data = site.wire("POST", _line(request(1, "initialize", hello(revision))))
-    response = visitor.send(data).answer()
-    return response.status, response.headers.get("mcp-session-id", "")
-
-
-def _line(message: Any) -> bytes:
-    return json.dumps(message).encode()
-
-
 def fill(site: Site, revision: str, count: int) -> "tuple[List[str], List[int]]":
     """Begin so many sessions, all on a connection as long as it lasts; their ids, and the statuses of the others."""
     ids, refusals = [], []
     visitor = site.visitor()
+    data = site.wire("POST", json.dumps(request(1, "initialize", hello(revision))).encode())
     try:
         for _ in range(count):
             if visitor.has_closed():
                 visitor.close()
                 visitor = site.visitor()
-            status, id = opened(visitor, site, revision)
-            if status == 200:
-                ids.append(id)
+            response = visitor.send(data).answer()
+            if response.status == 200:
+                ids.append(response.headers.get("mcp-session-id", ""))
             else:
-                refusals.append(status)
+                refusals.append(response.status)
     finally:
         visitor.close()
     return ids, refusals
@@ -252,7 +208,9 @@ def crowds(t: Trial) -> None:
     first = keeping(t, site)
     most, revision = int(site.terms.sessions), first.revision
     fill(site, revision, 50)  # what is made once is no matter
-    ids = cost(t, site, revision, most - 51)
+    before = site.memory()
+    ids, _ = fill(site, revision, most - 51)
+    t.below("bytes of a session", (site.memory() - before) * 1024 * 1024 / max(1, len(ids)), 4000, "B")
     begun, tried = time.monotonic(), t.count(200, 9000)
     more, refusals = fill(site, revision, tried)
     t.note("initialize", tried / (time.monotonic() - begun), "/s")
@@ -263,32 +221,19 @@ def crowds(t: Trial) -> None:
     t.expect(not odd, f"an id is short, or no visible ASCII: {odd[:1]}")
     t.expect(served(site.exchange(first.request("ping"))), "a session is not served any more beside too many")
     t.probed(site)
-    deleted(t, first)
+    ended, again = (site.exchange(first.delete(), "DELETE").status for _ in range(2))
+    t.expect(ended in (200, 202, 204), f"DELETE got status {ended}")
+    t.expect(again == 404, f"a second DELETE got status {again}")
+    refused(t, site.exchange(first.request("ping")), "a call after DELETE", 404)
     site.session(revision)  # there is room again
     if t.subject.tunable:
         expiry(t)
     streams(t)
 
 
-def cost(t: Trial, site: Site, revision: str, count: int) -> List[str]:
-    """Begin so many sessions, and measure what each adds to the process; their ids."""
-    before = site.memory()
-    ids, _ = fill(site, revision, count)
-    t.below("bytes of a session", (site.memory() - before) * 1024 * 1024 / max(1, len(ids)), 4000, "B")
-    return ids
-
-
-def deleted(t: Trial, session: Session) -> None:
-    data = everywhere(session, session.headers["mcp-session-id"])[2]
-    first, again = (session.site.exchange(data, "DELETE").status for _ in range(2))
-    t.expect(first in (200, 202, 204), f"DELETE got status {first}")
-    t.expect(again == 404, f"a second DELETE got status {again}")
-    refused(t, session.site.exchange(session.request("ping")), "a call after DELETE", 404)
-
-
 def expiry(t: Trial) -> None:
     """As many sessions as there may be end when nobody uses them, all of them: as many find room again."""
-    site = hasty(t, session_ttl=1, sessions=40)
+    site = t.hasty(session_ttl=1, sessions=40)
     revision = t.http_eras()[0]
     for _ in range(2):
         begun = time.monotonic()
@@ -305,30 +250,18 @@ def streams(t: Trial) -> None:
     site = t.site()
     revision = t.http_eras()[0]
     sessions = [site.session(revision) for _ in range(250 if t.options.full else 120)]
-    held: List[Visitor] = []
-    try:
-        for session in sessions[:20]:
-            held.append(_stream(site, session))
-        before = site.memory()
-        for session in sessions[20:]:
-            held.append(_stream(site, session))
+    with ExitStack() as stack:
+        for number, session in enumerate(sessions):
+            if number == 20:
+                before = site.memory()
+            status, headers = stack.enter_context(site.visitor()).send(session.listen()).head()
+            kind = headers.get("content-type", "")
+            if status == 405:
+                raise Missing("a stream of notices")
+            assert (status, kind) == (200, "text/event-stream"), f"GET got status {status}, {kind}"
         each = (site.memory() - before) * 1024 * 1024 / (len(sessions) - 20)
         t.below("bytes of an open stream", each, 32 * 1024, "B")
         t.probed(site)
-    finally:
-        for visitor in held:
-            visitor.close()
-
-
-def _stream(site: Site, session: Session) -> Visitor:
-    visitor = site.visitor()
-    status, headers = visitor.send(session.listen()).head()
-    kind = headers.get("content-type", "")
-    if status == 405:
-        visitor.close()
-        raise Missing("a stream of notices")
-    assert (status, kind) == (200, "text/event-stream"), f"GET got status {status}, {kind}"
-    return visitor
 
 
 class Old:
@@ -336,38 +269,32 @@ class Old:
 
     def __init__(self, site: Site) -> None:
         self.site, self.visitor = site, site.visitor()
-        self._came = b""
-        status, headers = self.visitor.send(site.wire("GET", path="/sse", accept="text/event-stream")).head()
+        status, _ = self.visitor.send(site.wire("GET", path="/sse", accept="text/event-stream")).head()
         if status != 200:
             self.visitor.close()
             raise Missing("HTTP+SSE")
-        first = self._until(lambda: b"\n\n" in self._came).partition(b"\n\n")[0]
+        self._came = b""
+        while b"\n\n" not in self._came:
+            self._more()
+        first, _, self._came = self._came.partition(b"\n\n")
         self.endpoint: str = re.findall(rb"data: ?(\S+)", first)[0].decode()
 
-    def _until(self, done: Callable[[], bool]) -> bytes:
-        while not done():
-            self.visitor.wait()
-            piece = self.visitor.chunk()
-            assert piece, "the stream has ended"
-            self._came += piece.replace(b"\r\n", b"\n")
-        return self._came
+    def _more(self) -> None:
+        piece = self.visitor.wait().chunk()
+        assert piece, "the stream has ended"
+        self._came += piece.replace(b"\r\n", b"\n")
 
     def post(self, message: Any, endpoint: Optional[str] = None) -> int:
-        """The status of a message that is posted."""
-        data = self.site.wire("POST", _line(message), self.endpoint if endpoint is None else endpoint)
-        return self.site.exchange(data).status
-
-    def said(self) -> List[Any]:
-        return list(events(self._came.partition(b"\n\n")[2]))
+        place = self.endpoint if endpoint is None else endpoint
+        return self.site.exchange(self.site.wire("POST", json.dumps(message).encode(), place)).status
 
     def answer(self, id: Any) -> Any:
         """The answer with this id, once it has come."""
-
-        def find() -> List[Any]:
-            return [one for one in self.said() if isinstance(one, dict) and same(one.get("id"), id)]
-
-        self._until(lambda: bool(find()))
-        return find()[0]
+        while True:
+            said = [one for one in events(self._came) if isinstance(one, dict) and same(one.get("id"), id)]
+            if said:
+                return said[0]
+            self._more()
 
     def shake(self) -> "Old":
         assert self.post(request("i", "initialize", hello("2024-11-05"))) == 202
@@ -379,14 +306,12 @@ class Old:
 @on_site("C64", "echo")
 def legacy(t: Trial, site: Site) -> None:
     ping = request(1, "ping")
-    one = Old(site).shake()
-    two = Old(site).shake()
-    try:
-        place = one.endpoint.partition("?")[0]
-        name = one.endpoint.partition("?")[2].partition("=")[0]
+    one, two = Old(site).shake(), Old(site).shake()
+    with one.visitor, two.visitor:
+        place, _, query = one.endpoint.partition("?")
+        name, id = query.partition("=")[0], one.endpoint.rpartition("=")[2]
         t.expect(one.endpoint.startswith("/"), f"the endpoint is {one.endpoint!r}")
         t.expect(one.endpoint != two.endpoint, "two streams have one endpoint")
-        id = one.endpoint.rpartition("=")[2]
         newer = site.session(t.http_eras()[0])
         for what, endpoint in (
             ("a POST before the GET", place),
@@ -399,54 +324,33 @@ def legacy(t: Trial, site: Site) -> None:
             t.expect(status in (400, 404), f"{what} got status {status}")
         status = site.exchange(newer.request("ping", mcp_session_id=id)).status
         t.expect(status in (400, 404), f"the id of an older stream as that of a session got status {status}")
-        _apart(t, one, two)
-        both(t, site, one, newer)
+        t.at_once(partial(_ask, one, "one"), partial(_ask, two, "two"))
+        for old, mark in ((one, "one"), (two, "two")):  # equal ids or not, answers come where was posted to
+            for number in range(20):
+                text = old.answer(200 + number)["result"]["content"][0]["text"]
+                t.expect(text == f"{mark} {number}", f"the stream {mark} got {text!r}")
+        for number in range(100, 110):  # both protocols on one port at once
+            assert one.post(request(number, "ping")) == 202
+            t.expect(newer.text("echo", {"text": str(number)}) == str(number), "a newer client got another answer")
+            t.expect("result" in one.answer(number), "an older client got no answer")
         one.visitor.close()
         gone = site.settled(lambda: float(one.post(ping) not in (400, 404)), 0)
         t.expect(gone == 0, "the endpoint of a stream that was closed is served")
         t.expect(two.post(request(9, "ping")) == 202 and "result" in two.answer(9), "another stream has ended too")
-    finally:
-        one.visitor.close()
-        two.visitor.close()
 
 
-def _apart(t: Trial, one: Old, two: Old) -> None:
-    """Answers come on the stream whose endpoint was posted to, equal ids or not."""
-
-    def ask(old: Old, mark: str) -> None:
-        for number in range(20):
-            params = {"name": "echo", "arguments": {"text": f"{mark} {number}"}}
-            assert old.post(request(200 + number, "tools/call", params)) == 202, "a call was not taken"
-
-    threads = [threading.Thread(target=ask, args=pair) for pair in ((one, "one"), (two, "two"))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for old, mark in ((one, "one"), (two, "two")):
-        for number in range(20):
-            text = old.answer(200 + number)["result"]["content"][0]["text"]
-            t.expect(text == f"{mark} {number}", f"the stream {mark} got {text!r}")
+def _ask(old: Old, mark: str) -> None:
+    for number in range(20):
+        params = {"name": "echo", "arguments": {"text": f"{mark} {number}"}}
+        assert old.post(request(200 + number, "tools/call", params)) == 202, "a call was not taken"
 
 
-def both(t: Trial, site: Site, old: Old, newer: Session) -> None:
-    """Both protocols on one port at once."""
-    for number in range(100, 110):
-        assert old.post(request(number, "ping")) == 202
-        t.expect(newer.text("echo", {"text": str(number)}) == str(number), "a newer client got another answer")
-        t.expect("result" in old.answer(number), "an older client got no answer")
-
-
-HOSTILE = (
+HOSTILE = (  # texts that a careless writer of event streams, headers or logs takes for its own marks
     "a\nb", "a\r\nb", "a\rb", "\n\n", "a\n\ndata: {}\n\n", "\ndata: forged\n\n", "\nid: 99\nevent: endpoint\n\n",
     "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e", "\x00", "\ufeff", ": comment\n", "retry: 1\n",
-    "0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
-    "\x1b[2J", "\U0001f600" * 3, "x" * 100_000, "\r\n" * 1000,
+    "0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", "\x1b[2J", "\U0001f600" * 3, "x" * 100_000, "\r\n" * 1000,
 )  # fmt: skip
-"""Texts that a careless writer of event streams, headers or logs takes for its own marks."""
-
 FORGED = "WARNING a forged line"
-
 LINE = re.compile(rb"(?:data|id|event|retry): ?.*|:.*|", re.DOTALL)
 
 
@@ -466,27 +370,22 @@ def marks(t: Trial, site: Site) -> None:
             lines = response.body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
             odd = [line for line in lines if not LINE.fullmatch(line)]
             t.expect(not odd, f"{text!r:.60} made a line of a stream: {odd[:1]}")
-        _forge(t, site, session)
+        word = f"x\r\n{FORGED}\r\nX-Forged: yes"  # of a client, that may come into headers, errors and logs
+        inside: Headers = {"mcp_method": None, "mcp_name": None}
+        for data in (
+            session.request(word, **inside),
+            session.request("tools/call", {"name": word, "arguments": {}}, **inside),
+            session.request("resources/read", {"uri": word}, **inside),
+            session.call("echo", {"text": 1, word: 2}),
+            session.post({"jsonrpc": "2.0", "method": word}),
+            session.post(f"{{{word}".encode()),
+            session.request("ping", path=f"{site.path}?x", mcp_protocol_version=f"y{FORGED}"),
+        ):
+            response = site.exchange(data)
+            t.expect("x-forged" not in response.headers, "a client wrote a header of a response")
+            t.expect(response.status < 500, f"a forged word got status {response.status}")
     lines = site.stderr().splitlines()
     t.expect(not any(line.startswith(FORGED) for line in lines), "a client wrote a line of the log by itself")
-
-
-def _forge(t: Trial, site: Site, session: Session) -> None:
-    """Words of a client that may come into headers, errors and logs."""
-    word = f"x\r\n{FORGED}\r\nX-Forged: yes"
-    inside: Dict[str, Optional[str]] = {"mcp_method": None, "mcp_name": None}
-    for data in (
-        session.request(word, **inside),
-        session.request("tools/call", {"name": word, "arguments": {}}, **inside),
-        session.request("resources/read", {"uri": word}, **inside),
-        session.call("echo", {"text": 1, word: 2}),
-        session.post({"jsonrpc": "2.0", "method": word}),
-        session.post(f"{{{word}".encode()),
-        session.request("ping", path=f"{site.path}?{word.partition(chr(13))[0]}", mcp_protocol_version=f"y{FORGED}"),
-    ):
-        response = site.exchange(data)
-        t.expect("x-forged" not in response.headers, "a client wrote a header of a response")
-        t.expect(response.status < 500, f"a forged word got status {response.status}")
 
 
 class Event(NamedTuple):
@@ -510,24 +409,19 @@ def counting(session: Session, steps: int) -> bytes:
     return session.call("count", {"n": steps}, id="counted", _meta={"progressToken": "p"})
 
 
-def until(visitor: Visitor, wanted: int) -> List[Event]:
-    """Read a stream up to so many events; no more of it is looked at."""
-    status, headers = visitor.head()
-    if headers.get("transfer-encoding") != "chunked":
-        raise Missing("event streams")
+def until(site: Site, data: bytes, wanted: int) -> List[Event]:
+    """Send a request and read its stream up to so many events; no more of it is looked at."""
     found: List[Event] = []
     rest = b""
-    while len(found) < wanted:
-        visitor.wait()
-        piece = visitor.chunk()
-        assert piece, f"a stream has ended after {len(found)} events"
-        whole, end, rest = (rest + piece).replace(b"\r\n", b"\n").rpartition(b"\n\n")
-        found += parsed(whole + end)
+    with site.visitor() as visitor:
+        if visitor.send(data).head()[1].get("transfer-encoding") != "chunked":
+            raise Missing("event streams")
+        while len(found) < wanted:
+            piece = visitor.wait().chunk()
+            assert piece, f"a stream has ended after {len(found)} events"
+            whole, end, rest = (rest + piece).replace(b"\r\n", b"\n").rpartition(b"\n\n")
+            found += parsed(whole + end)
     return found[:wanted]
-
-
-def resume(session: Session, id: str) -> bytes:
-    return session.listen(last_event_id=id)
 
 
 def steps(found: List[Event]) -> List[float]:
@@ -536,9 +430,7 @@ def steps(found: List[Event]) -> List[float]:
 
 def resumable(t: Trial, site: Site) -> Session:
     session = keeping(t, site)
-    with site.visitor() as visitor:
-        first = until(visitor.send(counting(session, 3)), 2)
-    if not first[-1].id:
+    if not until(site, counting(session, 3), 2)[-1].id:
         raise Missing("streams to come back to")
     return session
 
@@ -548,34 +440,37 @@ def returning(t: Trial, site: Site) -> None:
     session = resumable(t, site)
     total = 900
     for cut in sorted(t.dice.sample(range(2, total), 4)) + [1, total]:
-        seen, rest = _cut_and_resumed(t, site, session, total, cut)
+        seen, rest = cut_and_resumed(site, session, total, cut)
         said = steps(seen) + steps(rest)
         t.expect(said == [*range(1, total + 1)], f"cut after {cut} events: {len(said)} steps of {total} in all")
         answers = [one.message for one in seen + rest if one.message and "method" not in one.message]
         t.expect(len(answers) == 1 and "result" in answers[0], f"cut after {cut}: {len(answers)} answers")
-    _while_it_runs(t, site, session)
-    _foreign_ids(t, site, session)
-    _bounded(t, site, session)
+    while_it_runs(t, site, session)
+    foreign_ids(t, site, session)
+    first = until(site, counting(session, 3), 2)[-1].id  # what is kept of streams is bounded, in events and in bytes
+    before = site.memory()
+    sessions = [session, *(keeping(t, site) for _ in range(3))]
+    for index in range(t.count(12, 100)):
+        each = sessions[index % 4]
+        assert text_of(site.exchange(each.call("pour", {"events": 100, "size": 20_000}))) == "poured"
+    t.below("growth", site.memory() - before, 32, "MB")
+    refused(t, glance(site, session.listen(last_event_id=first), "GET"), "an event that was forgotten", 400, 404)
 
 
-def _cut_and_resumed(
-    t: Trial, site: Site, session: Session, total: int, cut: int
-) -> Tuple[List[Event], List[Event]]:
-    with site.visitor() as visitor:
-        seen = until(visitor.send(counting(session, total)), cut)
-    response = site.exchange(resume(session, seen[-1].id), "GET")
+def cut_and_resumed(site: Site, session: Session, total: int, cut: int) -> Tuple[List[Event], List[Event]]:
+    seen = until(site, counting(session, total), cut)
+    response = site.exchange(session.listen(last_event_id=seen[-1].id), "GET")
     assert response.status == 200, f"coming back got status {response.status}: {shown(response.body)}"
     return seen, parsed(response.body)
 
 
-def _while_it_runs(t: Trial, site: Site, session: Session) -> None:
+def while_it_runs(t: Trial, site: Site, session: Session) -> None:
     """Come back to a call that has not ended, twice: the second connection takes over from the first."""
     call = session.call("report_when_released", {"name": "r"}, id="r", _meta={"progressToken": "q"})
-    with site.visitor() as visitor:
-        seen = until(visitor.send(call), 2)
+    back = session.listen(last_event_id=until(site, call, 2)[-1].id)
     with site.visitor() as first, site.visitor() as second:
-        t.expect(first.send(resume(session, seen[-1].id)).head()[0] == 200, "a running call cannot be come back to")
-        t.expect(second.send(resume(session, seen[-1].id)).head()[0] == 200, "nor a second time")
+        t.expect(first.send(back).head()[0] == 200, "a running call cannot be come back to")
+        t.expect(second.send(back).head()[0] == 200, "nor a second time")
         session.text("release", {"name": "r"})
         rest = parsed(b"".join(second.chunks()))
         old = parsed(b"".join(first.chunks()))
@@ -583,12 +478,10 @@ def _while_it_runs(t: Trial, site: Site, session: Session) -> None:
     t.expect(bool(rest) and "result" in (rest[-1].message or {}), "a running call was not answered after a cut")
 
 
-def _foreign_ids(t: Trial, site: Site, session: Session) -> None:
+def foreign_ids(t: Trial, site: Site, session: Session) -> None:
     """Ids that are none of this stream: nothing of another one is told for them."""
-    other = keeping(t, site)
-    with site.visitor() as visitor:
-        secret = until(visitor.send(counting(other, 3)), 2)[-1].id
-    mine = _cut_and_resumed(t, site, session, 3, 2)[0][-1].id
+    secret = until(site, counting(keeping(t, site), 3), 2)[-1].id
+    mine = cut_and_resumed(site, session, 3, 2)[0][-1].id
     stream, _, number = mine.rpartition("/")
     for name, id in (
         ("an id of another session", secret),
@@ -602,116 +495,85 @@ def _foreign_ids(t: Trial, site: Site, session: Session) -> None:
         ("a path", "../../etc/passwd"),
         ("an empty id", ""),
     ):
-        refused(t, glance(site, resume(session, id), "GET"), name, 400, 404, 431)
+        refused(t, glance(site, session.listen(last_event_id=id), "GET"), name, 400, 404, 431)
     t.expect(served(site.exchange(session.request("ping"))), "the session has ended meanwhile")
-
-
-def _bounded(t: Trial, site: Site, session: Session) -> None:
-    """What is kept of streams is bounded, in events and in bytes."""
-    with site.visitor() as visitor:
-        first = until(visitor.send(counting(session, 3)), 2)[-1].id
-    before = site.memory()
-    sessions = [session, *(keeping(t, site) for _ in range(3))]
-    for index in range(t.count(12, 100)):
-        each = sessions[index % 4]
-        assert text_of(site.exchange(each.call("pour", {"events": 100, "size": 20_000}))) == "poured"
-    t.below("growth", site.memory() - before, 32, "MB")
-    refused(t, glance(site, resume(session, first), "GET"), "an event that was forgotten", 400, 404)
 
 
 @case("C63")
 def proxies(t: Trial) -> None:
-    site = hasty(t, keepalive=0.3) if t.subject.tunable else t.site()
-    text = "\u00e4\u20ac\U0001f600" * 300
+    site = t.hasty(keepalive=0.3) if t.subject.tunable else t.site()
     for habits in (
         Habits(), Habits(pieces=1), Habits(pieces=7), Habits(buffers=True), Habits(gzips=True),
         Habits(pieces=3, buffers=True), Habits(gzips=True, buffers=True, pieces=5),
     ):  # fmt: skip
         with ToyProxy(site.port, habits) as proxy:
-            _through(t, site, proxy, text)
+            through(t, site, proxy)
     session = resumable(t, site)
-    _idle(t, site, session)
-    _cut(t, site, session)
+    idle(t, site, session)
+    for after in sorted(t.dice.sample(range(300, 8000), 3)):  # cut in the middle of an event, it goes on through it
+        with ToyProxy(site.port, Habits(cut_after=after, pieces=5)) as proxy:
+            body = b""
+            with Visitor(proxy.port, t.options.patience) as visitor:
+                visitor.send(counting(session, 100)).head()
+                try:
+                    for piece in visitor.chunks():
+                        body += piece
+                except EOFError:
+                    pass
+            seen = parsed(body)
+            t.expect(proxy.cuts == 1 and bool(seen), "the proxy did not cut the stream")
+            with Visitor(proxy.port, t.options.patience) as visitor:
+                rest = parsed(visitor.send(session.listen(last_event_id=seen[-1].id)).answer("GET").body)
+            said = steps(seen) + steps(rest)
+            t.expect(said == [*range(1, 101)], f"cut after {after} bytes: {len(said)} steps of 100 in all")
     site.alive(t.options.slack)
     t.calm(site)
 
 
-def _by(proxy: ToyProxy, patience: float) -> Visitor:
-    return Visitor(proxy.port, patience)
-
-
-def _through(t: Trial, site: Site, proxy: ToyProxy, text: str) -> None:
+def through(t: Trial, site: Site, proxy: ToyProxy) -> None:
     """Calls and their streams come through, at once: a proxy may keep back what does not say that it must not."""
+    text = "\u00e4\u20ac\U0001f600" * 300
     for session in t.sessions(site):
-        with _by(proxy, t.options.patience) as visitor:
+        with Visitor(proxy.port, t.options.patience) as visitor:
             for _ in range(3):
-                said = _plain(visitor.send(session.call("echo", {"text": text})).answer())
-                t.expect(text_of(said) == text, f"{proxy.habits}: text became {text_of(said)!r:.60}")
-            counted = _plain(visitor.send(counting(session, 50)).answer())
-            t.expect(len(messages(counted)) == 51, f"{proxy.habits}: {len(messages(counted))} messages of 51")
+                said = text_of(plain(visitor.send(session.call("echo", {"text": text})).answer()))
+                t.expect(said == text, f"{proxy.habits}: text became {said!r:.60}")
+            counted = messages(plain(visitor.send(counting(session, 50)).answer()))
+            t.expect(len(counted) == 51, f"{proxy.habits}: {len(counted)} messages of 51")
     if "report_when_released" not in site.tools:
         return
-    session = site.session(t.http_eras()[0])
-    name = f"{proxy.port}"
+    session, name = site.session(t.http_eras()[0]), f"{proxy.port}"
     call = session.call("report_when_released", {"name": name}, _meta={"progressToken": "q"})
-    with _by(proxy, t.options.patience) as visitor:
+    with Visitor(proxy.port, t.options.patience) as visitor:
         try:
             head = visitor.send(call).head()[1]
             t.expect("no-transform" in head.get("cache-control", ""), "a stream may be transformed by proxies")
             body = b""
             while not steps(parsed(body)):
-                visitor.wait()
-                body += visitor.chunk()
+                body += visitor.wait().chunk()
         except AssertionError as error:
             t.fail(f"{proxy.habits}: the first step of a call does not come: {error}")
         finally:
             session.text("release", {"name": name})
 
 
-def _plain(response: Response) -> Response:
+def plain(response: Response) -> Response:
     if response.headers.get("content-encoding") != "gzip":
         return response
     return response._replace(body=gzip.decompress(response.body))
 
 
-def _idle(t: Trial, site: Site, session: Session) -> None:
+def idle(t: Trial, site: Site, session: Session) -> None:
     """A stream on which nothing happens outlives a proxy that cuts silent ones: comments come."""
     patience = 6 * site.terms.keepalive * max(1.0, t.options.slack)
     with ToyProxy(site.port, Habits(idle=patience)) as proxy:
-        with _by(proxy, 3 * patience + t.options.patience) as visitor:
+        with Visitor(proxy.port, 3 * patience + t.options.patience) as visitor:
             visitor.send(session.listen()).head()
             body = b""
             while body.count(b"\n\n") < 10 and not proxy.idle_cuts:
-                visitor.wait()
                 try:
-                    body += visitor.chunk()
+                    body += visitor.wait().chunk()
                 except EOFError:
                     break
             t.expect(not proxy.idle_cuts, "a silent stream was cut: no comments come in time")
             t.note("comments", proxy.comments, "")
-
-
-def _cut(t: Trial, site: Site, session: Session) -> None:
-    """A stream that a proxy cuts in the middle of an event goes on through it."""
-    for after in sorted(t.dice.sample(range(300, 8000), 3)):
-        with ToyProxy(site.port, Habits(cut_after=after, pieces=5)) as proxy:
-            with _by(proxy, t.options.patience) as visitor:
-                _, headers = visitor.send(counting(session, 100)).head()
-                body = visitor.closes()
-            seen = parsed(b"".join(_chunks(body)))
-            t.expect(proxy.cuts == 1 and bool(seen), "the proxy did not cut the stream")
-            with _by(proxy, t.options.patience) as visitor:
-                rest = parsed(visitor.send(resume(session, seen[-1].id)).answer("GET").body)
-            said = steps(seen) + steps(rest)
-            t.expect(said == [*range(1, 101)], f"cut after {after} bytes: {len(said)} steps of 100 in all")
-
-
-def _chunks(body: bytes) -> List[bytes]:
-    found = []
-    while b"\r\n" in body:
-        size, _, rest = body.partition(b"\r\n")
-        if len(rest) < int(size, 16) + 2:
-            break
-        found.append(rest[: int(size, 16)])
-        body = rest[int(size, 16) + 2 :]
-    return found

@@ -57,29 +57,6 @@ WORDS = (
 )  # fmt: skip
 
 
-def _flip(data: bytearray, dice: random.Random, corpus: List[bytes]) -> None:
-    data[dice.randrange(len(data))] = dice.randrange(256)
-
-
-def _drop(data: bytearray, dice: random.Random, corpus: List[bytes]) -> None:
-    start = dice.randrange(len(data))
-    del data[start : start + dice.randrange(1, 20)]
-
-
-def _double(data: bytearray, dice: random.Random, corpus: List[bytes]) -> None:
-    start = dice.randrange(len(data))
-    data[start:start] = data[start : start + dice.randrange(1, 40)]
-
-
-def _insert(data: bytearray, dice: random.Random, corpus: List[bytes]) -> None:
-    start = dice.randrange(len(data) + 1)
-    data[start:start] = dice.choice(WORDS)
-
-
-def _cut(data: bytearray, dice: random.Random, corpus: List[bytes]) -> None:
-    del data[dice.randrange(len(data)) :]
-
-
 def _splice(data: bytearray, dice: random.Random, corpus: List[bytes]) -> None:
     other = dice.choice(corpus)
     start, end = sorted((dice.randrange(len(other)), dice.randrange(len(other))))
@@ -87,10 +64,29 @@ def _splice(data: bytearray, dice: random.Random, corpus: List[bytes]) -> None:
     data[place : place + end - start] = other[start:end]
 
 
+def _change(kind: str, data: bytearray, dice: random.Random, corpus: List[bytes]) -> None:
+    if kind == "splice":
+        _splice(data, dice, corpus)
+    elif kind == "replace":
+        _replace(data, dice)
+    elif kind == "flip":
+        data[dice.randrange(len(data))] = dice.randrange(256)
+    else:
+        start = dice.randrange(len(data) + (kind == "insert"))
+        if kind == "drop":
+            del data[start : start + dice.randrange(1, 20)]
+        elif kind == "double":
+            data[start:start] = data[start : start + dice.randrange(1, 40)]
+        elif kind == "insert":
+            data[start:start] = dice.choice(WORDS)
+        else:
+            del data[start:]
+
+
 _PART = re.compile(rb'"[^"]*"|-?\d+|true|false|null|\{\}|\[\]')
 
 
-def _replace(data: bytearray, dice: random.Random, corpus: List[bytes]) -> None:
+def _replace(data: bytearray, dice: random.Random) -> None:
     """Put another value where a value or a name stood: what comes of it is often JSON still."""
     parts = list(_PART.finditer(data))
     if parts:
@@ -98,7 +94,7 @@ def _replace(data: bytearray, dice: random.Random, corpus: List[bytes]) -> None:
         data[part.start() : part.end()] = dice.choice((*WORDS[:7], b'"x"', b"7", b'"jsonrpc"', b'"id"', b'"params"'))
 
 
-CHANGES = (_flip, _drop, _double, _insert, _cut, _splice, _replace)
+CHANGES = ("flip", "drop", "double", "insert", "cut", "splice", "replace")
 
 
 def mutant(seed: int, number: int, revision: str) -> bytes:
@@ -106,24 +102,12 @@ def mutant(seed: int, number: int, revision: str) -> bytes:
     dice, corpus = random.Random(f"{seed}:{number}"), CORPORA[revision]
     data = bytearray(dice.choice(corpus).replace(b'"ID"', b'"m%d"' % number))
     if dice.random() < 0.6:  # one value is another: most of these are still JSON, many still requests
-        _replace(data, dice, corpus)
+        _replace(data, dice)
         return bytes(data)
     for _ in range(dice.randrange(1, 4)):
         if data:
-            dice.choice(CHANGES)(data, dice, corpus)
+            _change(dice.choice(CHANGES), data, dice, corpus)
     return bytes(data)
-
-
-
-def _pairs(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        found["\0doubled"] = [value for name, value in pairs if name == "id"]
-    return found
-
-
-def _constant(name: str) -> Any:
-    raise ValueError(name)
 
 
 class Expected(NamedTuple):
@@ -133,8 +117,11 @@ class Expected(NamedTuple):
     vital: bool = False
 
 
-_PARSE_ERROR = Expected(frozenset({("", "-32700")}))
-_REFUSED = ("", "-32600")
+REFUSED, UNREAD, WRONG = ("", "-32600"), ("", "-32700"), ("", "-32602")
+
+
+def one_of(*keys: Key, vital: bool = False) -> Expected:
+    return Expected(frozenset(keys), vital)
 
 
 def key(id: Any) -> str:
@@ -143,53 +130,46 @@ def key(id: Any) -> str:
 
 
 def expected(line: bytes) -> Expected:
+    objects: List[Any] = []  # of each object, the outermost last: its ids, if it has doubled members
+
+    def members(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+        whole = len(dict(pairs)) == len(pairs)
+        objects.append(None if whole else [value for name, value in pairs if name == "id"])
+        return dict(pairs)
+
+    def constant(name: str) -> Any:
+        raise ValueError(name)
+
     if not line.strip(b"\r \t"):
-        return Expected(frozenset({NOTHING, ("", "-32700"), _REFUSED}) if line.strip(b"\r") else frozenset({NOTHING}))
+        return one_of(NOTHING, UNREAD, REFUSED) if line.strip(b"\r") else one_of(NOTHING)
     try:
-        message = json.loads(line.decode("utf-8"), object_pairs_hook=_pairs, parse_constant=_constant)
+        message = json.loads(line.decode("utf-8"), object_pairs_hook=members, parse_constant=constant)
     except (ValueError, RecursionError):
-        return _PARSE_ERROR
+        return one_of(UNREAD)
     if not isinstance(message, dict):
-        return Expected(frozenset({_REFUSED}))
-    id, method = message.get("id"), message.get("method")
-    doubled = b'doubled"' in json.dumps(message).encode()
+        return one_of(REFUSED)
+    doubled = any(each is not None for each in objects)
     odd = doubled or rb"\ud" in line or rb"\uD" in line or message.get("jsonrpc") != "2.0"
+    id, method = message.get("id"), message.get("method")
+    either = ((key(id), "result"), (key(id), "error"))
+    under_any = [(key(one), "error") for one in (id, *(objects[-1] or ())) if one is not None]
+    response = {"result", "error"} & set(message)
     if "id" in message and type(id) in (int, str):
-        return _with_id(message, key(id), odd, doubled)
+        if any("\ud800" <= one <= "\udfff" for one in str(id)):  # it cannot be said again in every JSON
+            return one_of(REFUSED, UNREAD, NOTHING, *either)
+        if doubled:  # the id that was read may be one of two
+            return one_of(REFUSED, UNREAD, NOTHING, *under_any)
+        if response:  # a response of somebody's, or a request that says too much
+            return one_of(NOTHING, REFUSED, *either)
+        if odd:
+            return one_of(*either, vital=True)
+        wrong = not isinstance(method, str) or not isinstance(message.get("params", {}), dict)
+        return one_of(*(either[1:] if wrong else either), vital=True)
     if isinstance(method, str) and "id" not in message:
-        return Expected(frozenset({NOTHING, _REFUSED, ("", "-32700"), ("", "-32602")} if odd else {NOTHING, _REFUSED}))
-    if "id" not in message and "method" not in message and not {"result", "error"} & set(message):
-        return Expected(frozenset({_REFUSED}))
-    more = {NOTHING, ("", "-32700"), ("", "-32602"), *_any(key(id)), *_refused_under(message)}
-    return Expected(frozenset({_REFUSED, *more}))
-
-
-def _half(id: str) -> bool:
-    return any("\ud800" <= one <= "\udfff" for one in json.loads(id))
-
-
-def _refused_under(message: Dict[str, Any]) -> FrozenSet[Key]:
-    ids = [message.get("id"), *message.get("\0doubled", ())]
-    return frozenset((key(id), "error") for id in ids if id is not None)
-
-
-def _any(id: str) -> FrozenSet[Key]:
-    return frozenset({(id, "result"), (id, "error")})
-
-
-def _with_id(message: Dict[str, Any], id: str, odd: bool, doubled: bool) -> Expected:
-    """What is right for a message with a readable id."""
-    if "\\ud" in id and _half(id):  # it cannot be said again in every JSON
-        return Expected(frozenset({_REFUSED, ("", "-32700"), NOTHING, *_any(id)}))
-    if doubled:  # the id that was read may be one of two
-        return Expected(frozenset({_REFUSED, ("", "-32700"), NOTHING, *_refused_under(message)}))
-    if "result" in message or "error" in message:  # a response of somebody's, or a request that says too much
-        return Expected(frozenset({NOTHING, _REFUSED, *_any(id)}))
-    if odd or not isinstance(message.get("method"), str):
-        return Expected(frozenset({(id, "error"), *(_any(id) if odd else ())}), True)
-    if not isinstance(message.get("params", {}), dict):
-        return Expected(frozenset({(id, "error")}), True)
-    return Expected(_any(id), True)
+        return one_of(NOTHING, REFUSED, *((UNREAD, WRONG) if odd else ()))
+    if "id" not in message and "method" not in message and not response:
+        return one_of(REFUSED)
+    return one_of(REFUSED, NOTHING, UNREAD, WRONG, *either, *under_any)
 
 
 def came(message: Any) -> Optional[Key]:

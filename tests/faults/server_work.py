@@ -11,10 +11,11 @@ import socket
 import sys
 import tempfile
 import time
+from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
+from ..support import eventually
 from ..wire.messages import MODERN, REQUEST, encode, hello, modern, notification, request, same
 from .raw import Server, shown
 from .server_lines import line
@@ -77,9 +78,8 @@ def never(t: Trial) -> None:
 @case("C37")
 def inherited(t: Trial) -> None:
     server = t.server("2025-06-18", "child_descriptors")
-    wire = {_target(server.process.pid, number) for number in (0, 1)} - {""}
-    listed = server.text("child_descriptors")
-    rows = [one.split(" ", 1) for one in listed.splitlines()]
+    wire = {os.readlink(f"/proc/{server.process.pid}/fd/{number}") for number in (0, 1)} - {os.devnull}
+    rows = [one.split(" ", 1) for one in server.text("child_descriptors").splitlines()]
     t.note("descriptors of the child", len(rows), "")
     pipes = [row for row in rows if len(row) == 2 and int(row[0]) > 2 and row[1].startswith(("pipe:", "socket:"))]
     t.expect(pipes == [], f"a child of a tool has {pipes}")
@@ -88,18 +88,8 @@ def inherited(t: Trial) -> None:
     server.alive(t.options.slack)
 
 
-def _target(pid: int, number: int) -> str:
-    """What a descriptor of a process points to; nothing if that is /dev/null or cannot be told."""
-    try:
-        found = os.readlink(f"/proc/{pid}/fd/{number}")
-    except OSError:
-        return ""
-    return "" if found == os.devnull else found
-
-
 MB = 1 << 20
-LIMIT = 64
-"""MB that a message may have; the longest line that is tried is longer than any limit that a library is known for."""
+LIMIT = 64  # MB of a message: the longest line tried is longer than any limit that a library is known for
 
 
 def call(server: Server, id: Any, tool: str, **arguments: Any) -> bytes:
@@ -107,18 +97,14 @@ def call(server: Server, id: Any, tool: str, **arguments: Any) -> bytes:
     return encode(request(id, "tools/call", modern(params) if server.revision == MODERN else params))
 
 
-def padded(server: Server, size: int, id: Any = "q") -> bytes:
-    """A request that must be served, with so many bytes of nothing in it."""
-    return line(server, params={"_meta": {"com.example/x": "@"}}, id=id).replace(b"@", b"x" * size) + b"\n"
-
-
 @each_era("C12")
 def large(t: Trial, server: Server) -> None:
     took: Dict[int, float] = {}
     base = server.memory()
     for megabytes in (5, 50):
-        text, begun = padded(server, megabytes * 1_000_000), time.monotonic()
-        server.send(text)
+        text = line(server, params={"_meta": {"com.example/x": "@"}}).replace(b"@", b"x" * megabytes * 1_000_000)
+        begun = time.monotonic()
+        server.send(text + b"\n")
         found = server.answer("q") if megabytes == 5 else server.message()
         took[megabytes] = time.monotonic() - begun
         t.expect("result" in found or same(found.get("id"), None) or same(found.get("id"), "q"), shown(found))
@@ -203,19 +189,16 @@ def cancel_storm(t: Trial) -> None:
             if t.dice.random() < 0.1:
                 server.send(cancel)
         seen: Set[Any] = set()
-        for one in [*server.fence(), *quiet(server)]:
+        came = server.fence()
+        while server.poll(0.3):  # until nothing has come for so long
+            came.append(server.message())
+        for one in came:
             if "method" not in one:
                 t.expect(one["id"] not in seen, f"the request {one['id']} was answered twice")
                 seen.add(one["id"])
         answered += len(seen)
         server.alive(t.options.slack)
     t.note("answered", answered, "")
-
-
-def quiet(server: Server, seconds: float = 0.3) -> Any:
-    """What comes until nothing has come for so long."""
-    while server.poll(seconds):
-        yield server.message()
 
 
 @case("C24")
@@ -270,19 +253,16 @@ def crowd(t: Trial) -> None:
 @each_era("C27", "deaf_slow", "echo")
 def behind(t: Trial, server: Server) -> None:
     server.send(call(server, "slow", "deaf_slow", seconds=3))
-    fast = _timed(server, "tools/call", {"name": "echo", "arguments": {"text": "x"}})
-    t.below("a fast call behind a slow one", fast, 1)
+    begun = time.monotonic()
+    server.answer(server.begin_call("echo", {"text": "x"}), 60)
+    t.below("a fast call behind a slow one", time.monotonic() - begun, 1)
     server.send(b"".join(call(server, n, "deaf_slow", seconds=3) for n in range(100)))
     t.below("a ping behind 100", server.ping(60), 1)
-    t.below("a list behind 100", _timed(server, "tools/list", {}), 1)
+    begun = time.monotonic()
+    server.answer(server.begin("tools/list", {}), 60)
+    t.below("a list behind 100", time.monotonic() - begun, 1)
     server.notify("notifications/cancelled", {"requestId": 99})
     t.below("a ping after a cancellation", server.ping(60), 1)
-
-
-def _timed(server: Server, method: str, params: Dict[str, Any]) -> float:
-    begun = time.monotonic()
-    server.answer(server.begin(method, params), 60)
-    return time.monotonic() - begun
 
 
 @case("C38")
@@ -299,20 +279,17 @@ def soak(t: Trial) -> None:
             t.expect(server.text("echo", {"text": f"{n}"}) == str(n), f"call {n} got another answer")
     t.note("calls a second", calls / (time.monotonic() - begun), "/s")
     t.below("growth", server.memory() - base, 5, "MB")
-    until = time.monotonic() + 15 + t.options.patience  # idle workers end
-    while server.status("Threads") > before[0] + 2 and time.monotonic() < until:
-        time.sleep(0.02)
+    eventually(lambda: server.status("Threads") <= before[0] + 2, 15 + t.options.patience)  # idle workers end
     t.below("more threads", server.status("Threads") - before[0], 2, "")
     t.below("more descriptors", server.descriptors() - before[1], 0, "")
     server.alive(t.options.slack)
 
 
-PARENT = Path(__file__).with_name("parent.py")
-
 NOISE = ("Traceback", "Exception ignored")
 
 
 def calm(t: Trial, server: Server, what: str) -> None:
+    """Nothing on stderr says that the end was an accident."""
     for sign in NOISE:
         if sign in server.stderr():
             t.warn(f"{what}: {sign} on stderr")
@@ -321,9 +298,10 @@ def calm(t: Trial, server: Server, what: str) -> None:
 def exits(t: Trial, server: Server, what: str, bound: float, codes: Optional[tuple] = (0,)) -> None:
     """It exits in time, with one of these codes, quietly. What it says until then is taken."""
     begun = time.monotonic()
+    wait = bound * t.options.slack + t.options.patience
     if server.process.stdout is not None and not server.process.stdout.closed:
-        server.remaining(bound * t.options.slack + t.options.patience)
-    code = server.exit(bound * t.options.slack + t.options.patience)
+        server.remaining(wait)
+    code = server.exit(wait)
     t.below(what, time.monotonic() - begun, bound)
     if codes is not None and code not in codes:
         t.warn(f"{what}: exit code {code}")
@@ -332,41 +310,35 @@ def exits(t: Trial, server: Server, what: str, bound: float, codes: Optional[tup
 
 @case("C31")
 def end_of_input(t: Trial) -> None:
-    works: List[Callable[[], None]] = []
-    for revision in t.eras():
-        works.append(partial(_while_idle, t, revision))
-        works += [partial(_after_calls, t, revision)] if "echo" in t.subject.tools else []
-        for seconds, bound in ((2, 3.5), (30, 6)) if "deaf_slow" in t.subject.tools else ():
-            works.append(partial(_in_flight, t, revision, seconds, bound))
-    t.at_once(*works)
+    def idle(revision: str) -> None:
+        server = t.server(revision)
+        server.close_input()
+        exits(t, server, "EOF, idle", 1)
 
+    def after_calls(revision: str) -> None:
+        server = t.server(revision, "echo")
+        server.send(b"".join(call(server, n, "echo", text=str(n)) for n in range(20)))
+        server.close_input()
+        answered = {one["id"] for one in server.remaining() if "result" in one}
+        t.note("of 20 calls before EOF answered", len(answered), "")
+        t.expect(answered == set(range(20)), f"{len(answered)} of 20 calls before EOF answered")
+        exits(t, server, "EOF, 20 calls", 1)
 
-def _while_idle(t: Trial, revision: str) -> None:
-    server = t.server(revision)
-    server.close_input()
-    exits(t, server, "EOF, idle", 1)
+    def in_flight(seconds: int, bound: float, revision: str) -> None:
+        server = t.server(revision, "deaf_slow")
+        server.send(call(server, 1, "deaf_slow", seconds=seconds))
+        server.alive(t.options.slack)
+        begun = time.monotonic()
+        server.close_input()
+        got = server.remaining(bound * t.options.slack + t.options.patience)
+        t.expect(seconds > 2 or server.result_of(got, 1), f"a call of {seconds} s before EOF was not answered")
+        exits(t, server, f"EOF, {seconds} s in flight", bound)
+        t.below(f"EOF, {seconds} s in flight, in all", time.monotonic() - begun, bound)
 
-
-def _after_calls(t: Trial, revision: str) -> None:
-    server = t.server(revision, "echo")
-    server.send(b"".join(call(server, n, "echo", text=str(n)) for n in range(20)))
-    server.close_input()
-    answered = {one["id"] for one in server.remaining() if "result" in one}
-    t.note("of 20 calls before EOF answered", len(answered), "")
-    t.expect(answered == set(range(20)), f"{len(answered)} of 20 calls before EOF answered")
-    exits(t, server, "EOF, 20 calls", 1)
-
-
-def _in_flight(t: Trial, revision: str, seconds: int, bound: float) -> None:
-    server = t.server(revision, "deaf_slow")
-    server.send(call(server, 1, "deaf_slow", seconds=seconds))
-    server.alive(t.options.slack)
-    begun = time.monotonic()
-    server.close_input()
-    got = server.remaining(bound * t.options.slack + t.options.patience)
-    t.expect(seconds > 2 or server.result_of(got, 1), f"a call of {seconds} s before EOF was not answered")
-    exits(t, server, f"EOF, {seconds} s in flight", bound)
-    t.below(f"EOF, {seconds} s in flight, in all", time.monotonic() - begun, bound)
+    works: List[Callable[[str], None]] = [idle]
+    works += [after_calls] if "echo" in t.subject.tools else []
+    works += [partial(in_flight, 2, 3.5), partial(in_flight, 30, 6)] if "deaf_slow" in t.subject.tools else []
+    t.at_once(*(partial(work, revision) for work in works for revision in t.eras()))
 
 
 CODES = (0, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, 130, 143, 129)
@@ -374,47 +346,47 @@ CODES = (0, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, 130, 143, 129)
 
 @case("C32")
 def signals(t: Trial) -> None:
+    def in_flight(number: signal.Signals, times: int) -> None:
+        server = t.server(None if not t.subject.revisions else "2025-06-18", "deaf_slow")
+        server.send(call(server, 1, "deaf_slow", seconds=30))
+        server.alive(t.options.slack)
+        server.signal(number)
+        if times == 2:
+            time.sleep(0.3)
+            server.signal(number)
+        exits(t, server, f"{number.name} x {times}, in flight", 6 if times == 1 else 1.5, None)
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         server = t.server()
         server.alive(t.options.slack)
         server.signal(number)
         exits(t, server, f"{number.name}, idle", 1, CODES)
     if "deaf_slow" in t.subject.tools:
-        told = [(number, times) for number in (signal.SIGTERM, signal.SIGINT) for times in (1, 2)]
-        t.at_once(*(partial(_told_in_flight, t, *each) for each in told))
-    server, master = on_terminal(t)
-    try:
+        t.at_once(*(partial(in_flight, number, n) for number in (signal.SIGTERM, signal.SIGINT) for n in (1, 2)))
+    with on_terminal(t) as (server, _):
         server.signal(signal.SIGINT)
         exits(t, server, "SIGINT, terminal", 1, CODES)
-    finally:
-        os.close(master)
 
 
-def _told_in_flight(t: Trial, number: signal.Signals, times: int) -> None:
-    server = t.server(None if not t.subject.revisions else "2025-06-18", "deaf_slow")
-    server.send(call(server, 1, "deaf_slow", seconds=30))
-    server.alive(t.options.slack)
-    server.signal(number)
-    if times == 2:
-        time.sleep(0.3)
-        server.signal(number)
-    exits(t, server, f"{number.name} x {times}, in flight", 6 if times == 1 else 1.5, None)
-
-
-def on_terminal(t: Trial) -> "tuple[Server, int]":
+@contextmanager
+def on_terminal(t: Trial) -> "Iterator[tuple[Server, int]]":
     """A server whose stdin is a terminal, after an answer; and our end of that."""
     master, slave = pty.openpty()
     try:
-        server = t.server(None, stdin=slave)
-        os.write(master, encode(request(1, "initialize", hello("2025-06-18"))))
+        try:
+            server = t.server(None, stdin=slave)
+        finally:
+            os.close(slave)
+        os.write(master, encode(OPENING[0]))
         server.answer(1)
-        os.write(master, encode(notification("notifications/initialized")))
-        return server, master
-    except BaseException:
-        os.close(master)
-        raise
+        os.write(master, encode(OPENING[1]))
+        yield server, master
     finally:
-        os.close(slave)
+        os.close(master)
+
+
+OPENING = (request(1, "initialize", hello("2025-06-18")), notification("notifications/initialized"))
+LOUD = (("prints", {"kind": "os.write"}), ("raiser", {"kind": "MemoryError"}))  # tools that have something logged
 
 
 @case("C33")
@@ -436,7 +408,7 @@ def nobody_reads(t: Trial) -> None:
     finally:
         os.close(writer)
         os.close(reader)
-    for tool, arguments in (("prints", {"kind": "os.write"}), ("raiser", {"kind": "MemoryError"})):
+    for tool, arguments in LOUD:
         if tool in t.subject.tools:
             server.call(tool, arguments)
     server.alive(t.options.slack)
@@ -444,12 +416,18 @@ def nobody_reads(t: Trial) -> None:
     exits(t, server, "stderr closed, EOF", 1)
 
 
+PARENT = """import subprocess, sys
+child = subprocess.Popen(sys.argv[1:])
+print(child.pid, file=sys.stderr, flush=True)
+child.wait()"""
+
+
 @case("C34")
 def orphaned(t: Trial) -> None:
     for _ in range(t.count(3, 10)):
         reader, writer = os.pipe()
         try:
-            parent = t.server(None, command=[sys.executable, "-S", str(PARENT), *t.subject.server], stderr=writer)
+            parent = t.server(None, command=[sys.executable, "-S", "-c", PARENT, *t.subject.server], stderr=writer)
         finally:
             os.close(writer)
         with open(reader, "rb") as words:
@@ -457,10 +435,9 @@ def orphaned(t: Trial) -> None:
         parent.initialize("2025-06-18")
         parent.signal(signal.SIGKILL)
         begun = time.monotonic()
-        while running(child) and time.monotonic() - begun < 2 * t.options.slack + t.options.patience:
-            time.sleep(0.02)
+        ended = eventually(lambda child=child: not running(child), 2 * t.options.slack + t.options.patience)
         t.below("gone after", time.monotonic() - begun, 2)
-        if running(child):
+        if not ended:
             os.kill(child, signal.SIGKILL)
 
 
@@ -475,8 +452,7 @@ def running(pid: int) -> bool:
 
 @case("C35")
 def other_inputs(t: Trial) -> None:
-    opening = [request(1, "initialize", hello("2025-06-18")), notification("notifications/initialized")]
-    script = b"".join(map(encode, [*opening, request(2, "tools/list", {})]))
+    script = b"".join(map(encode, [*OPENING, request(2, "tools/list", {})]))
     with tempfile.TemporaryFile() as file:
         file.write(script)
         file.seek(0)
@@ -492,64 +468,50 @@ def other_inputs(t: Trial) -> None:
         theirs.close()
         ours.settimeout(t.options.patience)
         ours.sendall(script)
-        t.expect(_lines(ours, 2) >= 2, "over a socket not all was answered")
+        both = b""
+        with ours.makefile("rb") as lines, suppress(OSError):
+            both = lines.readline() and lines.readline()
+        t.expect(both, "over a socket not all was answered")
         ours.shutdown(socket.SHUT_WR)
         exits(t, server, "a socket, EOF", 1)
-    server, master = on_terminal(t)
-    try:
+    with on_terminal(t) as (server, master):
         os.write(master, encode(request(2, "tools/list", {})))
         server.answer(2)
         os.write(master, b"\x04")  # what Ctrl-D sends
         exits(t, server, "a terminal, Ctrl-D", 1)
-    finally:
-        os.close(master)
-
-
-def _lines(stream: socket.socket, wanted: int) -> int:
-    found = b""
-    try:
-        while found.count(b"\n") < wanted:
-            got = stream.recv(65536)
-            if not got:
-                break
-            found += got
-    except OSError:
-        pass
-    return found.count(b"\n")
 
 
 @case("C36")
 def starved(t: Trial) -> None:
+    def limit(what: int, soft: int) -> int:
+        """Set one of the server's limits, the soft one, which may be raised again; what it was before."""
+        before, hard = resource.prlimit(server.process.pid, what)
+        resource.prlimit(server.process.pid, what, (soft, hard))
+        return before
+
+    def answered(what: str) -> None:
+        """Forty calls of which each has an end, one way or the other, and a sign of life."""
+        server.send(b"".join(call(server, n, "deaf_slow", seconds=0.05) for n in range(40)))
+        replies = [server.answer(n, 20) for n in range(40)]
+        failed = [one for one in replies if "error" in one or one["result"].get("isError")]
+        t.note(f"{what}: refused of 40", len(failed), "")
+        server.alive(2 * t.options.slack)
+
     server = t.server("2025-06-18", "deaf_slow", "echo")
     server.alive(t.options.slack)
-    _limit(server, resource.RLIMIT_NOFILE, 16)
-    _answered(t, server, "16 open files")
+    limit(resource.RLIMIT_NOFILE, 16)
+    answered("16 open files")
     server = t.server("2025-06-18", "deaf_slow", "echo")
     server.alive(t.options.slack)
     room = (server.status("VmSize") + 4096) * 1024  # a thread's stack is larger than that
-    old = _limit(server, resource.RLIMIT_AS, room)
-    _answered(t, server, "no new thread")
-    _limit(server, resource.RLIMIT_AS, old)
+    old = limit(resource.RLIMIT_AS, room)
+    answered("no new thread")
+    limit(resource.RLIMIT_AS, old)
     server.alive(t.options.slack)
     with open("/dev/full", "wb") as full:
         server = t.server(stderr=full)
-        for tool, arguments in (("prints", {"kind": "os.write"}), ("raiser", {"kind": "MemoryError"})):
+        for tool, arguments in LOUD:
             if tool in t.subject.tools:
                 server.ask("tools/call", {"name": tool, "arguments": arguments})
         server.replies(b"garbage")
         server.alive(t.options.slack)
-
-
-def _limit(server: Server, what: int, soft: int) -> int:
-    before, hard = resource.prlimit(server.process.pid, what)
-    resource.prlimit(server.process.pid, what, (soft, hard))
-    return before
-
-
-def _answered(t: Trial, server: Server, what: str) -> None:
-    """Forty calls of which each has an end, one way or the other, and a sign of life."""
-    server.send(b"".join(call(server, n, "deaf_slow", seconds=0.05) for n in range(40)))
-    replies: List[dict] = [server.answer(n, 20) for n in range(40)]
-    failed = [one for one in replies if "error" in one or one["result"].get("isError")]
-    t.note(f"{what}: refused of 40", len(failed), "")
-    server.alive(2 * t.options.slack)

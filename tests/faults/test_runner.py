@@ -92,7 +92,7 @@ ADAPTERS: Tuple[Tuple[str, str, str, str], ...] = (
     ("endless", "K24", FAIL, ""),
 )
 
-AGREEING = our_http(sys.executable, "-E", "-S", str(HERE / "bad_proxy.py"))
+AGREEING = our_http(sys.executable, "-m", "tests.faults.toy_proxy")
 """Our server, behind a proxy that makes a success of each refusal."""
 
 REFUSALS = ("C39", "C41", "C42", "C43", "C44", "C51", "C53", "C54")  # rows over HTTP in which a refusal is right

@@ -60,6 +60,16 @@ class Missing(Exception):
     """The subject does not have what the case needs."""
 
 
+def needs(needed: Tuple[str, ...], tools: FrozenSet[str]) -> None:
+    missing = [tool for tool in needed if tool not in tools]
+    if missing:
+        raise Missing(f"no tool {', '.join(missing)}")
+
+
+def one_of_each(older: str, spoken: Tuple[str, ...]) -> List[str]:
+    return [revision for revision in (older, MODERN) if revision in spoken] or list(spoken[:1])
+
+
 class Trial:
     def __init__(self, id: str, subject: Subject, options: Options) -> None:
         self.id, self.subject, self.options = id, subject, options
@@ -114,15 +124,12 @@ class Trial:
 
         `others` are as for `Server`, and may name another command.
         """
-        missing = [tool for tool in needed if tool not in self.subject.tools]
-        if missing:
-            raise Missing(f"no tool {', '.join(missing)}")
+        needs(needed, self.subject.tools)
         if revision is not None and revision not in self.subject.revisions:
             raise Missing(f"does not speak {revision}")
         command = others.pop("command", self.subject.server)
         # a start is no matter of the case
-        server = Server(command, None, max(START, 3 * self.options.patience), **others)
-        self._started.append(server)
+        server: Server = self.keep(Server(command, None, max(START, 3 * self.options.patience), **others))
         server.tools = self.subject.tools
         if revision == MODERN:
             server.revision = MODERN
@@ -134,26 +141,26 @@ class Trial:
 
     def eras(self) -> List[str]:
         """One revision of each era that the subject speaks."""
-        found = [revision for revision in ("2025-06-18", MODERN) if revision in self.subject.revisions]
-        return found or list(self.subject.revisions[:1])
-
-    def site(self, *needed: str, env: Optional[Dict[str, str]] = None, **terms: float) -> Site:
-        """Start the HTTP server; `needed` are tools without which there is no case."""
-        if not self.subject.http:
-            raise Missing("no HTTP server")
-        missing = [tool for tool in needed if tool not in self.subject.http_tools]
-        if missing:
-            raise Missing(f"no tool {', '.join(missing)}")
-        told = terms if self.subject.tunable and not self.options.full else {}
-        site = start_http(self.subject, self.options, Terms(**told), told, env)  # type: ignore[arg-type]
-        self._started.append(site)
-        return site
+        return one_of_each("2025-06-18", self.subject.revisions)
 
     def http_eras(self) -> List[str]:
-        """One revision of each era that the HTTP server speaks, that with a handshake first."""
-        spoken = self.subject.http_revisions
-        found = [revision for revision in ("2025-11-25", MODERN) if revision in spoken]
-        return found or list(spoken[:1])
+        return one_of_each("2025-11-25", self.subject.http_revisions)
+
+    def site(self, *needed: str, **terms: float) -> Site:
+        """Start the HTTP server, with these terms, if it can be told, and not with --full."""
+        if not self.subject.http:
+            raise Missing("no HTTP server")
+        needs(needed, self.subject.http_tools)
+        told = terms if self.subject.tunable and not self.options.full else {}
+        site: Site = self.keep(start_http(self.subject, self.options, told))
+        return site
+
+    def hasty(self, **terms: float) -> Site:
+        """The same with --full too: what would be waited for takes half an hour."""
+        if not self.subject.tunable:
+            raise Missing("terms that cannot be changed")
+        site: Site = self.keep(start_http(self.subject, self.options, terms))
+        return site
 
     def sessions(self, site: Site) -> List[Session]:
         return [site.session(revision) for revision in self.http_eras()]
@@ -169,12 +176,16 @@ class Trial:
         log = site.stderr()
         self.expect("Traceback" not in log, f"a traceback in the log: {log.rpartition('Traceback')[2][-200:]!r}")
 
+    def freed(self, site: Site, files: float, what: str, wait: Optional[float] = None) -> None:
+        """It has no more descriptors open than these, at once or after a while."""
+        left = site.settled(site.descriptors, files, wait) - files
+        self.expect(left <= 0, f"{left:g} descriptors are left of {what}")
+
     def client(self, **others: Any) -> Client:
         """Start the client adapter; `others` as for `Client`."""
         if not self.subject.adapter:
             raise Missing("no client adapter")
-        client = Client(self.subject.adapter, self.options.patience, **others)
-        self._started.append(client)
+        client: Client = self.keep(Client(self.subject.adapter, self.options.patience, **others))
         return client
 
     def keep(self, started: Any) -> Any:
@@ -259,11 +270,7 @@ def each_era(id: str, *needed: str) -> Callable[[Callable[[Trial, Server], None]
 
 
 def on_site(id: str, *needed: str, **terms: float) -> Callable[[Callable[[Trial, Site], None]], Case]:
-    """Register the case of a row that is tried on an HTTP server, which lives at its end and has logged no traceback.
-
-    Args:
-        needed, terms: As for `Trial.site`.
-    """
+    """Register the case of a row tried on an HTTP server, which lives at its end and has logged no traceback."""
 
     def register(function: Callable[[Trial, Site], None]) -> Case:
         @case(id)
@@ -298,40 +305,36 @@ def run(id: str, subject: Subject, options: Options) -> Outcome:
 
 def find(subject: Subject, options: Options) -> Subject:
     """Ask a server which revisions it speaks and which tools it has."""
+
+    def speaks(revision: str) -> Optional[FrozenSet[str]]:
+        """The tools that it shows in a revision with a handshake; None when it does not speak the revision."""
+        server = Server(subject.server, None, max(START, 3 * options.patience))  # all start at once
+        try:
+            if revision == MODERN:
+                server.write(request("d", "server/discover", modern()))
+                versions = server.answer("d").get("result", {}).get("supportedVersions", ())
+                return frozenset() if MODERN in versions else None
+            server.initialize(revision)
+            return tools_of(server) if server.revision == revision else None
+        except AssertionError:
+            return None
+        finally:
+            server.dispose()
+
     with ThreadPoolExecutor(len(EVERY)) as pool:  # most of it is the start of processes
-        found = list(pool.map(lambda revision: _speaks(subject, options, revision), EVERY))
+        found = list(pool.map(speaks, EVERY))
     spoken = tuple(revision for revision, tools in zip(EVERY, found) if tools is not None)
     assert spoken, f"{' '.join(subject.server)} speaks no revision that the runner knows"
     return subject._replace(revisions=spoken, tools=frozenset().union(*filter(None, found)))
 
 
-def _speaks(subject: Subject, options: Options, revision: str) -> Optional[FrozenSet[str]]:
-    """The tools that a server shows in a revision with a handshake; None when it does not speak the revision."""
-    server = Server(subject.server, None, max(START, 3 * options.patience))  # all start at once
-    try:
-        if revision == MODERN:
-            server.write(request("d", "server/discover", modern()))
-            versions = server.answer("d").get("result", {}).get("supportedVersions", ())
-            return frozenset() if MODERN in versions else None
-        server.initialize(revision)
-        if server.revision != revision:
-            return None
-        return frozenset(tool["name"] for tool in server.ask("tools/list").get("result", {}).get("tools", ()))
-    except AssertionError:
-        return None
-    finally:
-        server.dispose()
+def tools_of(peer: Any) -> FrozenSet[str]:
+    return frozenset(tool["name"] for tool in peer.ask("tools/list").get("result", {}).get("tools", ()))
 
 
-def start_http(
-    subject: Subject,
-    options: Options,
-    terms: Optional[Terms] = None,
-    told: Optional[Dict[str, float]] = None,
-    env: Optional[Dict[str, str]] = None,
-    port: int = 0,
-) -> Site:
-    site = Site(subject.http, options.patience, terms, told=told, env=env, port=port)
+def start_http(subject: Subject, options: Options, told: Optional[Dict[str, float]] = None, port: int = 0) -> Site:
+    terms = Terms(**(told or {}))  # type: ignore[arg-type]
+    site = Site(subject.http, options.patience, terms, told=told, port=port)
     site.revisions, site.tools = subject.http_revisions, subject.http_tools
     return site
 
@@ -346,8 +349,7 @@ def find_http(subject: Subject, options: Options) -> Subject:
                 session = site.session(revision)
                 if session.revision == revision:
                     session.ping()
-                    listed = session.ask("tools/list").get("result", {}).get("tools", ())
-                    spoken[revision] = frozenset(tool["name"] for tool in listed)
+                    spoken[revision] = tools_of(session)
                 session.end()
             except AssertionError:
                 continue

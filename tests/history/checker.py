@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Sequence, Set, Tuple, Type
 
 from .record import Event
 from .server import GRACE
@@ -13,6 +13,11 @@ ANSWERS = frozenset({"value", "tool error", "error", "refused"})  # endings that
 GIVES = {"echo": "value", "work": "value", "ask": "value", "fail": "tool error", "refuse": "error"}
 """How a call of each tool ends when nothing stands in its way; one of ``hold`` never ends by itself."""
 
+ENDINGS = {  # what an ending is judged by
+    **dict.fromkeys(("value", "tool error", "error"), "answer"), "refused": "refusal", "timeout": "timeout",
+    "cancelled": "cancel", "lost": "loss", "failed": "loss",
+}
+ALL_ANSWERED = "what was done is answered"
 BREAKS = frozenset({"cut", "half", "kill", "finish"})  # faults that end a connection
 
 TWICE = -32600  # the code of the refusal of a request whose id is in use
@@ -22,6 +27,9 @@ EARLY = 0.002  # seconds by which a clock that is read twice may disagree about 
 
 LATE = 20.0
 """Seconds after the delivery of its answer in which a call ends on the busiest machine; the last call has more."""
+
+
+WEB_BREAKS = {"drop", "cut", "half", "restart"}  # faults that end a connection, and what is under way on it
 
 
 class Wrong(NamedTuple):
@@ -61,287 +69,232 @@ class Story:
     def connections(self, call: str) -> Set[int]:
         return {event.on for _, event in self.all(call, "sent", "request")}
 
-
-Rule = Callable[[Story, str], Iterator[str]]
-
-
-def _ends_once(story: Story, call: str) -> Iterator[str]:
-    ends = story.all(call, "end")
-    if len(ends) != 1:
-        yield "it has no ending" if not ends else f"it has {len(ends)} endings"
-
-
-def _ends_after_it_began(story: Story, call: str) -> Iterator[str]:
-    begins = story.all(call, "begin")
-    if len(begins) != 1:
-        yield f"it began {len(begins)} times"
-    for place, event in story.of[call]:
-        if place < begins[0][0]:
-            yield f"{event.kind} {event.what} comes before its beginning"
+    def wrong(self) -> List[Wrong]:
+        """What should not have happened: each public generator of a subclass is a rule, which is asked of each call."""
+        calls = list(dict.fromkeys(self.calls))
+        return [
+            Wrong(name.replace("_", " "), call, words) for name in rules(type(self)) for call in calls
+            for words in getattr(self, name)(call)
+        ]
 
 
-def _nothing_after_the_end(story: Story, call: str) -> Iterator[str]:
-    ends = story.all(call, "end")
-    for place, event in story.all(call, "item"):
-        if ends and place > ends[0][0]:
-            yield f"progress {event.value:g} came after the ending"
+def rules(kind: Type[Story]) -> List[str]:
+    """The names of what holds for every call."""
+    classes = [each for each in reversed(kind.__mro__) if issubclass(each, Story) and each is not Story]
+    return list(dict.fromkeys(name for each in classes for name in vars(each) if not name.startswith("_")))
 
 
-def _has_its_own_payload(story: Story, call: str) -> Iterator[str]:
-    for _, event in story.all(call, "end"):
-        about_the_question = event.what == "tool error" and story.all(call, "begin", "ask")
-        if event.what in ANSWERS - {"refused"} and event.payload != call and not about_the_question:
-            yield f"it ended with {event.payload!r}"
+class AnyLine(Story):
+    """What holds over any line."""
 
+    def ends_once(self, call: str) -> Iterator[str]:
+        ends = self.all(call, "end")
+        if len(ends) != 1:
+            yield "it has no ending" if not ends else f"it has {len(ends)} endings"
 
-Judge = Callable[[Story, str, int, Event], str]  # says what is wrong with an ending; nothing when it is rightful
+    def ends_after_it_began(self, call: str) -> Iterator[str]:
+        begins = self.all(call, "begin")
+        if len(begins) != 1:
+            yield f"it began {len(begins)} times"
+        for place, event in self.of[call]:
+            if place < begins[0][0]:
+                yield f"{event.kind} {event.what} comes before its beginning"
 
+    def nothing_after_the_end(self, call: str) -> Iterator[str]:
+        ends = self.all(call, "end")
+        for place, event in self.all(call, "item"):
+            if ends and place > ends[0][0]:
+                yield f"progress {event.value:g} came after the ending"
 
-def _rightful(**judges: Judge) -> Rule:
-    """A rule: each call ends in one of these ways, for a reason."""
+    def has_its_own_payload(self, call: str) -> Iterator[str]:
+        for _, event in self.all(call, "end"):
+            about_the_question = event.what == "tool error" and self.all(call, "begin", "ask")
+            if event.what in ANSWERS - {"refused"} and event.payload != call and not about_the_question:
+                yield f"it ended with {event.payload!r}"
 
-    def rule(story: Story, call: str) -> Iterator[str]:
-        begun = story.all(call, "begin")[0][1]
-        for place, event in story.all(call, "end"):
-            judge = endings.get(event.what)
-            reason = "nothing may end like this" if judge is None else judge(story, call, place, begun)
+    def ends_rightfully(self, call: str) -> Iterator[str]:
+        """Each call ends in one of these ways, for a reason."""
+        begun = self.all(call, "begin")[0][1]
+        for place, event in self.all(call, "end"):
+            judge = getattr(self, "_by_" + ENDINGS.get(event.what, "nothing"))
+            reason = judge(call, place, begun)
             if reason:
                 yield f"it ended with {event.what} {event.payload!r}: {reason}"
 
-    answer, loss = judges["answer"], judges["loss"]
-    endings = {
-        "value": answer, "tool error": answer, "error": answer, "refused": judges["refusal"], "timeout": _by_timeout,
-        "cancelled": _by_cancel, "lost": loss, "failed": loss,
-    }
-    return rule
+    def _by_nothing(self, call: str, place: int, begun: Event) -> str:
+        return "nothing may end like this"
 
+    def _by_answer(self, call: str, place: int, begun: Event) -> str:
+        what, tool = self.events[place].what, begun.what
+        if what != GIVES.get(tool) and not (tool == "ask" and what == "tool error" and self._troubled(call)):
+            return f"{tool} does not answer so"
+        if not any(n < place for n, _ in self.all(call, "run")):
+            return "no handler had run"
+        return "" if any(n < place for n, _ in self.all(call, "delivered", "answer")) else "no answer was delivered"
 
-def _by_answer(story: Story, call: str, place: int, begun: Event) -> str:
-    what, tool = story.events[place].what, begun.what
-    if what != GIVES.get(tool) and not (tool == "ask" and what == "tool error" and _troubled(story, call)):
-        return f"{tool} does not answer so"
-    if not any(n < place for n, _ in story.all(call, "run")):
-        return "no handler had run"
-    return "" if any(n < place for n, _ in story.all(call, "delivered", "answer")) else "no answer was delivered"
+    def _troubled(self, call: str) -> bool:
+        return bool(self.all(call, "fault")) or self.happened(len(self.events), "fault", {"replace", "finish"}, set())
 
+    def _by_timeout(self, call: str, place: int, begun: Event) -> str:
+        took = self.events[place].at - begun.at
+        return f"after {took:.4f} s of {begun.value:g}" if took < begun.value - EARLY else ""
 
-def _troubled(story: Story, call: str) -> bool:
-    return bool(story.all(call, "fault")) or story.happened(len(story.events), "fault", {"replace", "finish"}, set())
+    def _by_cancel(self, call: str, place: int, begun: Event) -> str:
+        return "" if any(n < place for n, _ in self.all(call, "cancel")) else "nobody had cancelled it"
 
+    def ends_soon(self, call: str) -> Iterator[str]:
+        answers = [event.at for _, event in self.all(call, "delivered", "answer")]
+        for _, event in self.all(call, "end"):
+            if event.what in ANSWERS and answers and event.at - answers[0] > LATE:
+                yield f"it ended {event.at - answers[0]:.1f} s after its answer was delivered"
 
-def _by_refusal(story: Story, call: str, place: int, begun: Event) -> str:
-    twice = sum(n < place for n, _ in story.all(call, "reached", "request")) > 1
-    if twice and story.events[place].value == TWICE:
-        return ""
-    replaced = story.happened(place, "fault", {"replace"}, story.connections(call))
-    return "" if replaced else "its request came once, to a server that knew of the handshake"
-
-
-def _by_timeout(story: Story, call: str, place: int, begun: Event) -> str:
-    took = story.events[place].at - begun.at
-    return f"after {took:.4f} s of {begun.value:g}" if took < begun.value - EARLY else ""
-
-
-def _by_cancel(story: Story, call: str, place: int, begun: Event) -> str:
-    return "" if any(n < place for n, _ in story.all(call, "cancel")) else "nobody had cancelled it"
-
-
-def _by_loss(story: Story, call: str, place: int, begun: Event) -> str:
-    if story.happened(place, "close", {""}, set()):
-        return ""
-    lost = story.happened(place, "fault", set(BREAKS), story.connections(call))
-    return "" if lost else "its connection was not lost"
-
-
-def _is_sent_once(story: Story, call: str) -> Iterator[str]:
-    sent, rounds = story.count(call, "sent", "request"), story.count(call, "delivered", "round")
-    if sent > 1 + rounds:
-        yield f"it was sent {sent} times, with {rounds} questions between"
-    if len(story.connections(call)) > 1:
-        yield "it was sent again on another connection"
-
-
-def _runs_once_for_each_copy(story: Story, call: str) -> Iterator[str]:
-    runs = reached = 0
-    for _, event in story.of[call]:
-        reached += event.kind == "reached" and event.what == "request"
-        runs += event.kind == "run"
-        if runs > reached:
-            yield f"its handler ran {runs} times when {reached} copies had reached a server"
-            return
-
-
-def _copies_run_one_after_the_other(story: Story, call: str) -> Iterator[str]:
-    if story.happened(len(story.events), "fault", {"replace"}, story.connections(call)):
-        return  # the new server knows nothing of what the old one does
-    running, ids = 0, 1
-    for _, event in story.of[call]:
-        if (event.kind, event.what) in (("delivered", "round"), ("reached", "cancel")):
-            ids += 1  # the next request has one of its own, or an old one that is free: a late copy may run beside it
-        elif event.kind == "done":
-            running = max(0, running - 1)
-        elif event.kind == "run" and running == ids:
-            yield "its handler began while it ran already, for the same id"
-            return
-        else:
-            running += event.kind == "run"
-
-
-def _each_copy_is_answered_once(story: Story, call: str) -> Iterator[str]:
-    reached, answers = 0, 0
-    for _, event in story.of[call]:
-        reached += event.kind == "reached" and event.what == "request"
-        answers += event.kind == "answered" and event.what in ("answer", "round")
-        if answers > reached:
-            yield f"it was answered {answers} times when {reached} copies had reached a server"
-            return
-
-
-def _grace_was_over(story: Story, on: Set[int]) -> bool:
-    at = {event.what or event.kind: event.at for _, event in story.of[""] if event.on in on}
-    return at.get("over", 0.0) - at.get("finish", float("inf")) >= GRACE
-
-
-def _what_was_done_is_answered(story: Story, call: str) -> Iterator[str]:
-    on = story.connections(call)
-    settled = next((n for n, event in story.of[""] if event.kind == "settled" and event.on in on), None)
-    if settled is None:
-        return  # the connection did not live to the end
-    if story.happened(len(story.events), "fault", {"replace"}, on) or story.count(call, "reached", "cancel"):
-        return
-    if _grace_was_over(story, on):
-        return
-    done = sum(n < settled for n, _ in story.all(call, "done"))
-    answers = story.count(call, "answered", "answer") + story.count(call, "answered", "round")
-    if done > answers:
-        yield f"its handler returned {done} times, and {answers} answers were written"
-
-
-def _progress_comes_as_it_was_delivered(story: Story, call: str) -> Iterator[str]:
-    items = [event.value for _, event in story.all(call, "item")]
-    delivered = [event.value for _, event in story.all(call, "delivered", "progress")]
-    rest = iter(delivered)
-    if not all(item in rest for item in items):
-        yield f"the caller was told {items}, and the line delivered {delivered}"
-    answer = next((n for n, _ in story.all(call, "delivered", "answer")), None)
-    if answer is not None and any(event.what in ANSWERS for _, event in story.all(call, "end")):
-        due = [event.value for n, event in story.all(call, "delivered", "progress") if n < answer]
-        if items != due:
-            yield f"the caller was told {items}, and before the answer came {due}"
-
-
-def _what_was_delivered_is_not_lost(story: Story, call: str) -> Iterator[str]:
-    begun = story.all(call, "begin")[0][1]
-    if [event.what for _, event in story.all(call, "end")] != ["timeout"]:
-        return
-    for place, answer in story.all(call, "delivered", "answer"):
-        for other in story.calls:
-            later = [n for n, event in story.all(other, "delivered", "answer") if event.on == answer.on]
-            ended = [event.at for _, event in story.all(other, "end") if event.what in ANSWERS]
-            if later and later[0] > place and ended and ended[0] < begun.at + begun.value:
-                yield f"its answer was delivered before that of {other}, which had ended when this one's time was over"
+    def runs_once_for_each_copy(self, call: str) -> Iterator[str]:
+        runs = reached = 0
+        for _, event in self.of[call]:
+            reached += event.kind == "reached" and event.what == "request"
+            runs += event.kind == "run"
+            if runs > reached:
+                yield f"its handler ran {runs} times when {reached} copies had reached a server"
                 return
 
-
-ALL_ANSWERED = "what was done is answered"
-
-
-def _ends_soon(story: Story, call: str) -> Iterator[str]:
-    answers = [event.at for _, event in story.all(call, "delivered", "answer")]
-    for _, event in story.all(call, "end"):
-        if event.what in ANSWERS and answers and event.at - answers[0] > LATE:
-            yield f"it ended {event.at - answers[0]:.1f} s after its answer was delivered"
-
-
-def _what_came_before_a_quiet_end_is_not_lost(story: Story, call: str) -> Iterator[str]:
-    on = story.connections(call)
-    for place, event in story.all(call, "end"):
-        quiet = story.happened(place, "fault", {"finish"}, on) and not story.happened(place, "close", {""}, set())
-        if event.what == "lost" and quiet and any(n < place for n, _ in story.all(call, "delivered", "answer")):
-            yield "its answer was delivered, and the server had only ended"
+    def progress_comes_as_it_was_delivered(self, call: str) -> Iterator[str]:
+        items = [event.value for _, event in self.all(call, "item")]
+        delivered = [event.value for _, event in self.all(call, "delivered", "progress")]
+        rest = iter(delivered)
+        if not all(item in rest for item in items):
+            yield f"the caller was told {items}, and the line delivered {delivered}"
+        answer = next((n for n, _ in self.all(call, "delivered", "answer")), None)
+        if answer is not None and any(event.what in ANSWERS for _, event in self.all(call, "end")):
+            due = [event.value for n, event in self.all(call, "delivered", "progress") if n < answer]
+            if items != due:
+                yield f"the caller was told {items}, and before the answer came {due}"
 
 
-RULES: Dict[str, Rule] = {  # what holds for every call
-    "ends once": _ends_once,
-    "ends after it began": _ends_after_it_began,
-    "nothing after the end": _nothing_after_the_end,
-    "has its own payload": _has_its_own_payload,
-    "ends rightfully": _rightful(answer=_by_answer, refusal=_by_refusal, loss=_by_loss),
-    "ends soon": _ends_soon,
-    "is sent once": _is_sent_once,
-    "runs once for each copy": _runs_once_for_each_copy,
-    "copies run one after the other": _copies_run_one_after_the_other,
-    "each copy is answered once": _each_copy_is_answered_once,
-    ALL_ANSWERED: _what_was_done_is_answered,
-    "progress comes as it was delivered": _progress_comes_as_it_was_delivered,
-    "what was delivered is not lost": _what_was_delivered_is_not_lost,
-    "what came before a quiet end is not lost": _what_came_before_a_quiet_end_is_not_lost,
-}
+class OverLines(AnyLine):
+    def _by_refusal(self, call: str, place: int, begun: Event) -> str:
+        twice = sum(n < place for n, _ in self.all(call, "reached", "request")) > 1
+        if twice and self.events[place].value == TWICE:
+            return ""
+        replaced = self.happened(place, "fault", {"replace"}, self.connections(call))
+        return "" if replaced else "its request came once, to a server that knew of the handshake"
+
+    def _by_loss(self, call: str, place: int, begun: Event) -> str:
+        if self.happened(place, "close", {""}, set()):
+            return ""
+        lost = self.happened(place, "fault", set(BREAKS), self.connections(call))
+        return "" if lost else "its connection was not lost"
+
+    def is_sent_once(self, call: str) -> Iterator[str]:
+        sent, rounds = self.count(call, "sent", "request"), self.count(call, "delivered", "round")
+        if sent > 1 + rounds:
+            yield f"it was sent {sent} times, with {rounds} questions between"
+        if len(self.connections(call)) > 1:
+            yield "it was sent again on another connection"
+
+    def copies_run_one_after_the_other(self, call: str) -> Iterator[str]:
+        if self.happened(len(self.events), "fault", {"replace"}, self.connections(call)):
+            return  # the new server knows nothing of what the old one does
+        running, ids = 0, 1
+        for _, event in self.of[call]:
+            if (event.kind, event.what) in (("delivered", "round"), ("reached", "cancel")):
+                ids += 1  # the next request has its own, or an old one that is free: a late copy may run beside it
+            elif event.kind == "done":
+                running = max(0, running - 1)
+            elif event.kind == "run" and running == ids:
+                yield "its handler began while it ran already, for the same id"
+                return
+            else:
+                running += event.kind == "run"
+
+    def each_copy_is_answered_once(self, call: str) -> Iterator[str]:
+        reached, answers = 0, 0
+        for _, event in self.of[call]:
+            reached += event.kind == "reached" and event.what == "request"
+            answers += event.kind == "answered" and event.what in ("answer", "round")
+            if answers > reached:
+                yield f"it was answered {answers} times when {reached} copies had reached a server"
+                return
+
+    def _grace_was_over(self, on: Set[int]) -> bool:
+        at = {event.what or event.kind: event.at for _, event in self.of[""] if event.on in on}
+        return at.get("over", 0.0) - at.get("finish", float("inf")) >= GRACE
+
+    def what_was_done_is_answered(self, call: str) -> Iterator[str]:
+        on = self.connections(call)
+        settled = next((n for n, event in self.of[""] if event.kind == "settled" and event.on in on), None)
+        if settled is None:
+            return  # the connection did not live to the end
+        if self.happened(len(self.events), "fault", {"replace"}, on) or self.count(call, "reached", "cancel"):
+            return
+        if self._grace_was_over(on):
+            return
+        done = sum(n < settled for n, _ in self.all(call, "done"))
+        answers = self.count(call, "answered", "answer") + self.count(call, "answered", "round")
+        if done > answers:
+            yield f"its handler returned {done} times, and {answers} answers were written"
+
+    def what_was_delivered_is_not_lost(self, call: str) -> Iterator[str]:
+        begun = self.all(call, "begin")[0][1]
+        if [event.what for _, event in self.all(call, "end")] != ["timeout"]:
+            return
+        for place, answer in self.all(call, "delivered", "answer"):
+            for other in self.calls:
+                later = [n for n, event in self.all(other, "delivered", "answer") if event.on == answer.on]
+                ended = [event.at for _, event in self.all(other, "end") if event.what in ANSWERS]
+                if later and later[0] > place and ended and ended[0] < begun.at + begun.value:
+                    yield f"its answer was delivered before that of {other}, which ended while this one had time"
+                    return
+
+    def what_came_before_a_quiet_end_is_not_lost(self, call: str) -> Iterator[str]:
+        on = self.connections(call)
+        for place, event in self.all(call, "end"):
+            quiet = self.happened(place, "fault", {"finish"}, on) and not self.happened(place, "close", {""}, set())
+            if event.what == "lost" and quiet and any(n < place for n, _ in self.all(call, "delivered", "answer")):
+                yield "its answer was delivered, and the server had only ended"
 
 
-WEB_BREAKS = {"drop", "cut", "half", "restart"}  # faults that end a connection, and what is under way on it
+class OverHttp(AnyLine):
+    def _by_refusal(self, call: str, place: int, begun: Event) -> str:
+        """A server that is about to end takes nothing more."""
+        return "" if self.happened(place, "fault", {"restart"}, set()) else "no server had ended"
+
+    def _by_loss(self, call: str, place: int, begun: Event) -> str:
+        if self.happened(place, "close", {""}, set()) or self.happened(place, "fault", WEB_BREAKS, set()):
+            return ""
+        mine = any(n < place and event.what in WEB_BREAKS for n, event in self.all(call, "fault"))
+        return "" if mine else "its connection was not lost"
+
+    def _by_answer(self, call: str, place: int, begun: Event) -> str:
+        """A question, or its answer, may be lost on the way, and nobody can tell whose it was."""
+        asks = (begun.what, self.events[place].what) == ("ask", "tool error")
+        lost = asks and self.happened(place, "fault", WEB_BREAKS, set())
+        return "" if lost else super()._by_answer(call, place, begun)
+
+    def is_sent_once(self, call: str) -> Iterator[str]:
+        sent = self.count(call, "sent", "request")
+        rounds, gone = self.count(call, "delivered", "round"), self.count(call, "delivered", "gone")
+        if sent > 1 + rounds + gone:
+            yield f"it was sent {sent} times, with {rounds} questions between, and {gone} times to no session"
+
+    def runs_once(self, call: str) -> Iterator[str]:
+        """Counted at the server: once, but for each question between and each time that the line doubled it."""
+        runs, rounds = self.count(call, "run"), self.count(call, "delivered", "round")
+        doubled = self.count(call, "fault", "duplicate")
+        if runs > (1 + rounds) * (1 + doubled):
+            yield f"its handler ran {runs} times, with {rounds} questions between, and {doubled} doubled requests"
+
+    def the_last_is_answered(self, call: str) -> Iterator[str]:
+        closed = [n for n, event in self.of[""] if event.kind == "close"]
+        for place, event in self.all(call, "end") if call == "last" else ():
+            if event.what not in ANSWERS and not any(n < place for n in closed):
+                yield f"nothing was wrong any more, and it ended with {event.what} {event.payload!r}"
 
 
-def _by_web_refusal(story: Story, call: str, place: int, begun: Event) -> str:
-    """A server that is about to end takes nothing more."""
-    return "" if story.happened(place, "fault", {"restart"}, set()) else "no server had ended"
-
-
-def _by_web_loss(story: Story, call: str, place: int, begun: Event) -> str:
-    if story.happened(place, "close", {""}, set()) or story.happened(place, "fault", WEB_BREAKS, set()):
-        return ""
-    mine = any(n < place and event.what in WEB_BREAKS for n, event in story.all(call, "fault"))
-    return "" if mine else "its connection was not lost"
-
-
-def _by_web_answer(story: Story, call: str, place: int, begun: Event) -> str:
-    """A question, or its answer, may be lost on the way, and nobody can tell whose it was."""
-    asks = (begun.what, story.events[place].what) == ("ask", "tool error")
-    return "" if asks and story.happened(place, "fault", WEB_BREAKS, set()) else _by_answer(story, call, place, begun)
-
-
-def _is_sent_again_to_no_session(story: Story, call: str) -> Iterator[str]:
-    sent = story.count(call, "sent", "request")
-    rounds, gone = story.count(call, "delivered", "round"), story.count(call, "delivered", "gone")
-    if sent > 1 + rounds + gone:
-        yield f"it was sent {sent} times, with {rounds} questions between, and {gone} times to no session"
-
-
-def _runs_once(story: Story, call: str) -> Iterator[str]:
-    """Counted at the server: once, but for each question between and each time that the line doubled it."""
-    runs, rounds = story.count(call, "run"), story.count(call, "delivered", "round")
-    doubled = story.count(call, "fault", "duplicate")
-    if runs > (1 + rounds) * (1 + doubled):
-        yield f"its handler ran {runs} times, with {rounds} questions between, and the line doubled it {doubled} times"
-
-
-def _the_last_is_answered(story: Story, call: str) -> Iterator[str]:
-    closed = [n for n, event in story.of[""] if event.kind == "close"]
-    for place, event in story.all(call, "end") if call == "last" else ():
-        if event.what not in ANSWERS and not any(n < place for n in closed):
-            yield f"nothing was wrong any more, and it ended with {event.what} {event.payload!r}"
-
-
-SHARED = (  # rules that hold over any line
-    "ends once", "ends after it began", "nothing after the end", "has its own payload", "ends soon",
-    "runs once for each copy", "progress comes as it was delivered",
-)
-
-WEB_RULES: Dict[str, Rule] = {  # what holds for every call over HTTP
-    **{name: RULES[name] for name in SHARED},
-    "ends rightfully": _rightful(answer=_by_web_answer, refusal=_by_web_refusal, loss=_by_web_loss),
-    "is sent once": _is_sent_again_to_no_session,
-    "runs once": _runs_once,
-    "the last is answered": _the_last_is_answered,
-}
-
-
-def check(events: Sequence[Event], rules: Mapping[str, Rule] = RULES) -> List[Wrong]:
+def check(events: Sequence[Event], kind: Type[Story] = OverLines) -> List[Wrong]:
     """What should not have happened; empty when all is well."""
-    story = Story(events)
-    found = [Wrong(rule, call, words) for rule, look in rules.items() for call in dict.fromkeys(story.calls)
-             for words in look(story, call)]
+    story = kind(events)
     begun = set(story.calls)
     strange = Counter(event.call for event in events if event.call and event.call not in begun)
-    return found + [Wrong("was made", call, f"{times} events of a call that nobody made")
-                    for call, times in strange.items()]
+    return story.wrong() + [
+        Wrong("was made", call, f"{times} events of a call that nobody made") for call, times in strange.items()
+    ]

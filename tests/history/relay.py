@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from minimcp.engine.transport import Transport, memory_pair
 from minimcp.errors import ConnectionLost
@@ -32,6 +32,21 @@ class Meaning(NamedTuple):
     what: str
     call: str = ""
     value: float = 0
+
+
+def kind_of_result(message: Any) -> str:
+    result = message.get("result")
+    return "round" if isinstance(result, dict) and result.get("resultType") == "input_required" else "answer"
+
+
+def chosen(dice: random.Random, chances: Iterable[Tuple[str, float]]) -> str:
+    """One of these, each as often as it says; mostly none."""
+    number = dice.random()
+    for name, chance in chances:
+        number -= chance
+        if number < 0:
+            return name
+    return ""
 
 
 class Reader:
@@ -59,9 +74,7 @@ class Reader:
         call = self._calls.get((asked, id), "") if method is None else ""
         if not call:
             return Meaning("other")
-        result = message.get("result")
-        rounds = isinstance(result, dict) and result.get("resultType") == "input_required"
-        return Meaning("round" if rounds else "answer", call)
+        return Meaning(kind_of_result(message), call)
 
 
 class Relay:
@@ -95,14 +108,8 @@ class Relay:
         with self._lock:
             self._seen[way, meaning] += 1
             dice = random.Random(f"{self._seed} {way} {meaning} {self._seen[way, meaning]}")
-        number = dice.random()
-        if not self.raging.is_set():
-            return "", dice
-        for name, chance in self._early if meaning.what == "other" else self._chances:
-            number -= chance
-            if number < 0:
-                return name, dice
-        return "", dice
+        chances = self._early if meaning.what == "other" else self._chances
+        return chosen(dice, chances if self.raging.is_set() else ()), dice
 
     def close(self) -> None:
         """End all connections and wait for the threads."""

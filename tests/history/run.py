@@ -18,7 +18,7 @@ from minimcp.engine.transport import Transport
 from minimcp.stdio.child import ChildTransport, StdioServer
 
 from ..support import ROOT, WAIT, eventually, held
-from .checker import ALL_ANSWERED, ANSWERS, RULES, WEB_RULES, Wrong, check
+from .checker import ALL_ANSWERED, ANSWERS, OverHttp, OverLines, Wrong, check
 from .record import Event, Journal, Record
 from .relay import Relay
 from .server import ERROR, make_server, padded
@@ -218,7 +218,7 @@ def run(plan: Union[Plan, WebPlan]) -> Outcome:
     if not eventually(lambda: held().named() == before.named() and held().threads <= before.threads, SETTLE):
         names = [thread.name for thread in held().threads - before.threads]
         wrong.append(Wrong("leaves nothing behind", "", f"{names} {held().named() - before.named()}"))
-    return Outcome(plan, happened, wrong + check(happened, WEB_RULES if web else RULES))
+    return Outcome(plan, happened, wrong + check(happened, OverHttp if web else OverLines))
 
 
 def _elicit(request: Any) -> Dict[str, str]:

@@ -14,7 +14,7 @@ from minimcp.http.client import HttpSession
 from ..support import WAIT
 from . import relay, web_relay
 from .__main__ import main
-from .checker import RULES, WEB_RULES, check
+from .checker import OverHttp, OverLines, check
 from .record import shown
 from .run import Outcome, Plan, WebPlan, run
 from .server import make_server
@@ -38,7 +38,7 @@ def test_c66_every_call_ends_once_and_rightfully(plan: Any) -> None:
     assert not outcome.wrong, "\n".join([str(outcome.plan), *map(str, outcome.wrong), shown(outcome.events)])
     ends = [place for place, event in enumerate(outcome.events) if event.kind == "end"]
     assert len(ends) > 4
-    held = WEB_RULES if isinstance(plan, WebPlan) else RULES
+    held = OverHttp if isinstance(plan, WebPlan) else OverLines
     for place in ends:  # and the checker would have seen it
         event = outcome.events[place]
         for changed in ([], [event] * 2, [event._replace(what="value", payload="somebody's")]):

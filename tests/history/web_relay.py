@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, Callable, Dict, List, NamedTuple, Optional, Tu
 
 from minimcp.protocol.sse import EventReader
 
-from ..support import WAIT
+from ..proxying import Proxy
 from .record import Record
-from .relay import LONGEST_DELAY, LONGEST_HOLD, Meaning
+from .relay import LONGEST_DELAY, LONGEST_HOLD, Meaning, chosen, kind_of_result
 
 CHANCES = (("delay", 0.2), ("drop", 0.04), ("duplicate", 0.06), ("cut", 0.04), ("half", 0.06), ("slow", 0.15))
 """What a call may suffer, and how often: it comes late; not at all, with its connection; twice; its connection is cut
@@ -72,9 +72,7 @@ class Calls:
         call = "" if method else self._tags.get((session, message.get("id")), "")
         if method or not call:
             return Meaning("question" if method == "elicitation/create" else "other")
-        result = message.get("result")
-        rounds = isinstance(result, dict) and result.get("resultType") == "input_required"
-        return Meaning("round" if rounds else "answer", call)
+        return Meaning(kind_of_result(message), call)
 
 
 class Response:
@@ -138,71 +136,39 @@ class Response:
             self._body += data
 
 
-class WebRelay:
-    """Where a client connects instead of its server. Thread-safe."""
+class WebRelay(Proxy):
+    """Where a client connects instead of its server. Thread-safe.
+
+    Args:
+        start: Starts a server: its port, and what ends it.
+        record, seed: Takes what happens; decides what happens.
+        restarts: How often a request brings the end of the server; another one begins before.
+        halves: Whether responses are often cut in the middle.
+    """
 
     def __init__(
-        self,
-        start: Callable[[], Tuple[int, Callable[[], None]]],
-        record: Record,
-        seed: int,
-        restarts: float,
+        self, start: Callable[[], Tuple[int, Callable[[], None]]], record: Record, seed: int, restarts: float,
         halves: bool = False,
     ) -> None:
+        super().__init__()
         self.record, self.calls = record, Calls()
-        self.raging, self.over = threading.Event(), threading.Event()
-        self._start, self._seed = start, seed
-        calls = (("restart", restarts), *CHANCES)
+        self.raging = threading.Event()
+        self._start_server, self._seed = start, seed
+        calls = (("restart", restarts), *CHANCES, *((("half", OFTEN),) if halves else ()))
         self._chances = {"request": calls, "other": (("restart", restarts), *OTHERS)}
-        if halves:
-            self._chances["request"] = (*calls, ("half", OFTEN))
         self._seen: "Counter[Meaning]" = Counter()
-        self._lock, self._restarting = threading.Lock(), threading.Lock()
-        self._socks: List[socket.socket] = []
-        self._threads: List[threading.Thread] = []
-        self.port, self._end = start()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/mcp"
-        self.begin(self._accept)
-
-    def begin(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Do it on a thread that `close` waits for."""
-        thread = threading.Thread(target=work, args=arguments, name="web-relay", daemon=True)
-        with self._lock:
-            self._threads.append(thread)
-        thread.start()
-
-    def keep(self, sock: socket.socket) -> socket.socket:
-        with self._lock:
-            self._socks.append(sock)
-        return sock
-
-    def drop(self, sock: socket.socket) -> None:
-        with self._lock:
-            self._socks.remove(sock)
-        _shut(sock)
-        sock.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                sock = self._listener.accept()[0]
-            except OSError:
-                return
-            self.begin(_Carrier(self, self.keep(sock)).run)
+        self._restarting = threading.Lock()
+        self._behind, self._end = start()
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+        self.start()
 
     def fate(self, meaning: Meaning) -> Tuple[str, random.Random]:
         """What happens to a request, and the dice for how."""
         with self._lock:
             self._seen[meaning] += 1
             dice = random.Random(f"{self._seed} {meaning} {self._seen[meaning]}")
-        number = dice.random()
-        if self.raging.is_set():
-            for name, chance in self._chances.get(meaning.what, self._chances["other"]):
-                number -= chance
-                if number < 0:
-                    return name, dice
-        return "", dice
+        chances = self._chances.get(meaning.what, self._chances["other"])
+        return chosen(dice, chances if self.raging.is_set() else ()), dice
 
     def restart(self) -> None:
         """Put another server in the place of this one."""
@@ -210,41 +176,22 @@ class WebRelay:
             if self.over.is_set():
                 return
             end = self._end
-            self.port, self._end = self._start()
+            self._behind, self._end = self._start_server()
             end()
 
     def close(self) -> None:
         """End all connections and the server, and wait for the threads."""
         self.over.set()
-        _shut(self._listener)
-        with self._lock:
-            socks = list(self._socks)
-        for sock in socks:
-            _shut(sock)
         with self._restarting:
             self._end()
-        for thread in list(self._threads):
-            thread.join(WAIT)
-        self._listener.close()
+        super().close()
 
-
-class _Carrier:
-    """One connection of the client."""
-
-    def __init__(self, relay: WebRelay, sock: socket.socket) -> None:
-        self._relay, self._client = relay, sock
-
-    def run(self) -> None:
+    def serve(self, client: socket.socket) -> None:
         """Carry requests and responses until one end has had enough."""
-        try:
-            with self._client.makefile("rb") as file:
+        with client.makefile("rb") as file:
+            request = self._read(file)
+            while request is not None and self._carry(request, client):
                 request = self._read(file)
-                while request is not None and self._carry(request):
-                    request = self._read(file)
-        except OSError:
-            pass  # one of them has gone, and the other will see it
-        finally:
-            self._relay.drop(self._client)
 
     def _read(self, file: BinaryIO) -> Optional[Request]:
         head = b""
@@ -256,95 +203,82 @@ class _Carrier:
         length = [line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
         size = int(length[0].split(b":")[1]) if length else 0
         body = file.read(size)
-        return self._relay.calls.read(head, body) if len(body) == size else None
+        return self.calls.read(head, body) if len(body) == size else None
 
     def _note(self, kind: str, meaning: Meaning) -> None:
-        self._relay.record.note(kind, meaning.call, meaning.what, value=meaning.value)
+        self.record.note(kind, meaning.call, meaning.what, value=meaning.value)
 
-    def _carry(self, request: Request) -> bool:
+    def _carry(self, request: Request, client: socket.socket) -> bool:
         """One request and its response; whether another may follow."""
-        relay = self._relay
         self._note("sent", request.meaning)
         if b"\r\nlast-event-id: " in request.data.lower():
-            relay.record.note("fault", "", "resume")
-        fault, dice = relay.fate(request.meaning)
+            self.record.note("fault", "", "resume")
+        fault, dice = self.fate(request.meaning)
         if fault:
-            relay.record.note("fault", "" if fault == "restart" else request.meaning.call, fault)
+            self.record.note("fault", "" if fault == "restart" else request.meaning.call, fault)
         if fault == "drop":
             return False
         if fault == "delay":
-            relay.over.wait(dice.uniform(0, LONGEST_HOLD))
+            self.over.wait(dice.uniform(0, LONGEST_HOLD))
         if fault == "duplicate":
-            relay.begin(self._duplicate, request, dice.uniform(0, LONGEST_HOLD))
+            self.begin(self._duplicate, request, dice.uniform(0, LONGEST_HOLD))
         server = self._send(request)
         try:
             if fault == "restart":
-                relay.restart()
+                self.restart()
             if fault == "cut":
                 return False
             slow = dice.uniform(0, LONGEST_DELAY) if fault == "slow" else 0.0
-            return self._bring(request, server, slow, dice.randint(1, 3) if fault == "half" else 0)
+            return self._bring(request, server, client, slow, dice.randint(1, 3) if fault == "half" else 0)
         finally:
-            relay.drop(server)
+            self.drop(server)
 
     def _send(self, request: Request) -> socket.socket:
-        server = self._relay.keep(socket.create_connection(("127.0.0.1", self._relay.port), WAIT))
+        server = self.connect(self._behind)
         try:
-            server.settimeout(None)
             self._note("reached", request.meaning)
             server.sendall(request.data)
         except BaseException:
-            self._relay.drop(server)
+            self.drop(server)
             raise
         return server
 
     def _duplicate(self, request: Request, seconds: float) -> None:
         """Send it again, and hear what is said, which nobody is told."""
-        self._relay.over.wait(seconds)
+        self.over.wait(seconds)
         try:
             server = self._send(request)
         except OSError:
             return
         try:
-            response = Response()
-            while not response.done:
+            response, data = Response(), b"begin"
+            while data and not response.done:
                 data = server.recv(PIECE)
-                if not data:
-                    return
                 response.feed(data)
         except OSError:
             pass
         finally:
-            self._relay.drop(server)
+            self.drop(server)
 
-    def _bring(self, request: Request, server: socket.socket, slow: float, half: int) -> bool:
+    def _bring(self, request: Request, server: socket.socket, client: socket.socket, slow: float, half: int) -> bool:
         """Hand the response over, piece by piece, late or up to the middle of one of them."""
         response, pieces = Response(), 0
         while not response.done:
-            readable = select.select([server, self._client], [], [])[0]
-            if self._client in readable:
+            if client in select.select([server, client], [], [])[0]:
                 return False  # it has closed: it sends nothing before the response is over
             data = server.recv(PIECE)
             if not data:
                 return False
             if slow:
-                self._relay.over.wait(slow)
+                self.over.wait(slow)
             pieces += 1
             if pieces == half:
                 data = data[: len(data) // 2]
             for message in response.feed(data):
-                meaning = self._relay.calls.answer(request, message)
-                self._note("delivered", meaning)
+                self._note("delivered", self.calls.answer(request, message))
             if pieces == 1 and data.startswith(NO_SESSION) and request.meaning.call:
-                self._relay.record.note("delivered", request.meaning.call, "gone")
-            self._client.sendall(data)
+                self.record.note("delivered", request.meaning.call, "gone")
+            client.sendall(data)
             if pieces == half:
                 return False
         return True
-
-
-def _shut(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # it has ended already

@@ -21,7 +21,7 @@ from tests.support import usual_signals
 
 from .running import ENVIRONMENT, HOSTS, Host, Place, end, free_port, nginx
 from .scenes import SCENES, Scene
-from .visit import OpenCall, Visit, checks
+from .visit import OpenCall, Visit
 
 AT_ONCE = 3  # most of the time is spent waiting
 
@@ -76,8 +76,8 @@ def visit_host(host: Host, revision: str) -> Outcome:
         visit = Visit(
             f"http://127.0.0.1:{at}/mcp", revision, place.folder, sessions, host.processes, host.page, calls
         )
-        for word, check in checks(visit).items():
-            outcome.do(word, partial(check, visit))
+        for word, check in visit.checks().items():
+            outcome.do(word, check)
         if visit.modern:
             with OpenCall(visit):
                 ended = end(process, host.graceful)

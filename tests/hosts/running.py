@@ -11,13 +11,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 from tests.interop.environments import InstallFailed, PythonEnvironment, install
 from tests.readme import README, blocks
+from tests.support import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60.0  # how long anything may take
@@ -99,6 +99,12 @@ def free_port() -> int:
     raise OSError("no free port")
 
 
+def listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+        return True
+    return False
+
+
 class Place:
     """A folder for one scene: what runs there logs there, and ends with it; a context manager."""
 
@@ -156,33 +162,25 @@ def running(
     command: Sequence[str], port: int, variables: Mapping[str, str], log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a process from when it answers until the block ends: some listen before they can."""
+
+    def answers() -> bool:
+        with contextlib.suppress(OSError, HTTPException):
+            with contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as connection:
+                connection.request("GET", "/")
+                connection.getresponse().read()
+                return True
+        return False
+
     with open(log, "ab") as file:
         process = subprocess.Popen(
             command, cwd=ROOT, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=file, stderr=file
         )
     try:
-        until = time.monotonic() + SECONDS
-        while True:
-            if _answers(port):
-                break
-            if process.poll() is not None or time.monotonic() > until:
-                raise AssertionError(f"{' '.join(command)} does not answer")
-            time.sleep(0.05)
+        up = eventually(lambda: process.poll() is not None or answers(), SECONDS) and process.poll() is None
+        assert up, f"{' '.join(command)} does not answer"
         yield process
     finally:
         end(process, signal.SIGTERM)
-
-
-def _answers(port: int) -> bool:
-    connection = HTTPConnection("127.0.0.1", port, timeout=SECONDS)
-    try:
-        connection.request("GET", "/")
-        connection.getresponse().read()
-        return True
-    except (OSError, HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 def end(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:

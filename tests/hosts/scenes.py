@@ -16,31 +16,15 @@ from typing import Any, Callable, Iterator
 
 import minimcp
 
+from ..interop.checking import expect, expect_raised
+from ..support import eventually
 from .running import BUNDLED, SECONDS, SEVERAL, Host, Place, end, free_port, gunicorn, readme_commands, readme_site
-from .visit import OpenCall, Visit, check_call, check_crowd, check_progress, check_question, expect, text_of
+from .visit import OpenCall, Visit, text_of
 
 Step = tuple[str, Callable[[], object]]
 Scene = Callable[[Place], Iterator[Step]]
 
 ONE = Host("gunicorn", gunicorn())
-
-
-def until_true(condition: Callable[[], object]) -> None:
-    """Wait for something."""
-    until = time.monotonic() + SECONDS
-    while not condition():
-        if time.monotonic() > until:
-            raise AssertionError("it did not come to be")
-        time.sleep(0.05)
-
-
-def error_of(call: Callable[[], object]) -> minimcp.McpError:
-    """What a call raises."""
-    try:
-        got = call()
-    except minimcp.McpError as error:
-        return error
-    raise AssertionError(f"got {got!r} instead of an error")
 
 
 def stay(place: Place, port: int, revision: str, **more: Any) -> Visit:
@@ -93,11 +77,6 @@ def connected(visit: Visit) -> list[minimcp.Client]:
     return clients
 
 
-def in_both(check: Callable[[Visit], None], *visits: Visit) -> None:
-    for visit in visits:
-        check(visit)
-
-
 def sticky(host: Host) -> Scene:
     """Sessions over two processes, behind nginx as README sets it up."""
 
@@ -116,8 +95,8 @@ def sticky(host: Host) -> Scene:
                     expect(home(client), homes[number])
 
         yield f"{len(clients)} sessions on two processes", sessions
-        for each in (check_call, check_progress, check_question, check_crowd):
-            yield each.__name__[6:], partial(in_both, each, older, newer)
+        for each in ("call", "progress", "question", "crowd"):
+            yield each, lambda each=each: [getattr(visit, each)() for visit in (older, newer)]
 
         def lose_one() -> None:
             ended = home(clients[0])
@@ -171,7 +150,7 @@ def scattered(place: Place) -> Iterator[Step]:
     def call() -> None:
         with visit.connect() as client:
             expect(opened(), 1)
-            error = error_of(lambda: client.call_tool("add", {"a": 1, "b": 1}))
+            error = expect_raised(minimcp.McpError, lambda: client.call_tool("add", {"a": 1, "b": 1}))
             expect((isinstance(error, minimcp.ConnectionLost), "sessions=False" in str(error)), (True, True))
             expect(opened(), 2)
 
@@ -210,7 +189,8 @@ def notices(place: Place) -> Iterator[Step]:
 
     def one_more() -> None:
         with visits[1].connect() as client:
-            expect("Limits.streams" in str(error_of(lambda: client.listen(tools_list_changed=True))), True)
+            error = expect_raised(minimcp.McpError, lambda: client.listen(tools_list_changed=True))
+            expect("Limits.streams" in str(error), True)
             expect(client.call_tool("more").text, "more")
 
     yield "no third stream", one_more
@@ -256,11 +236,11 @@ def proxied(host: Host) -> Scene:
                 end(process, host.graceful)
             expect(open_call.ending.split(":")[0] in ("ConnectionLost", "InternalError"), True)
             for client in clients:
-                error = error_of(partial(client.call_tool, "add", {"a": 1, "b": 1}))
+                error = expect_raised(minimcp.McpError, partial(client.call_tool, "add", {"a": 1, "b": 1}))
                 expect((type(error), "HTTP 502" in str(error)), (minimcp.ConnectionLost, True))
             place.serve(host, port)
             for client in clients:
-                until_true(partial(served, client))
+                expect(eventually(partial(served, client), SECONDS), True)
                 expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
                 client.close()
             begun = (place.folder / f"{open_call.name}.begun").read_text()
@@ -279,7 +259,8 @@ def mute(place: Place) -> Iterator[Step]:
 
     def silence() -> None:
         with visit.connect() as client:
-            error = error_of(lambda: client.call_tool("silent", {"name": uuid.uuid4().hex, "seconds": 14}))
+            arguments = {"name": uuid.uuid4().hex, "seconds": 14}
+            error = expect_raised(minimcp.McpError, lambda: client.call_tool("silent", arguments))
             expect((type(error), "HTTP 504" in str(error)), (minimcp.ConnectionLost, True))
 
     yield "504 without comments", silence

@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import threading
 import time
 import urllib.request
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
+from urllib.parse import urlsplit
 
 import minimcp
 
-from . import raw
+from ..interop.checking import expect, expect_raised
+from ..support import eventually
 from .running import SECONDS
 
 CLIENTS = 20
 TOOLS = ["add", "choose", "fail", "grow", "later", "note", "silent", "steps", "where", "work"]
+BODY_BYTES = 100_000  # the longest body that the site takes
+
+PARAMS = {
+    "name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {},
+    },
+}
+BODY = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": PARAMS}).encode()
+HEADERS = {
+    "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "add",
+}
+
+
+def total(body: bytes) -> Any:
+    return json.loads(body)["result"]["structuredContent"]
+
+
+def text_of(path: Path) -> str:
+    """What a file says, when it is there."""
+    return path.read_text() if eventually(lambda: path.exists() and path.read_text(), SECONDS) else "nothing"
 
 
 class Visit(NamedTuple):
@@ -40,158 +66,154 @@ class Visit(NamedTuple):
             self.url, revision=self.revision, timeout=SECONDS, elicit=lambda request: elicit, **more
         )
 
+    def checks(self) -> dict[str, Callable[[], None]]:
+        """What is to be shown there, by the words that are printed."""
+        asks = self.modern or self.sessions
+        wanted: dict[str, tuple[bool, Callable[[], None]]] = {
+            "list": (True, self.list), "call": (True, self.call), "progress": (True, self.progress),
+            "error": (True, self.error), "question": (asks, self.question),
+            "question refused": (not asks, self.refused), "gone": (True, self.gone),
+            "coming back": (not self.modern, self.coming_back), "silent and gone": (self.modern, self.silent),
+            f"{CLIENTS} clients": (True, self.crowd), "odd requests": (self.modern, self.raw),
+            "bodies": (self.modern, self.bodies), "page": (bool(self.page), self.host_page),
+        }
+        return {word: check for word, (there, check) in wanted.items() if there}
 
-def expect(got: Any, wanted: Any) -> None:
-    """Compare."""
-    if got != wanted:
-        raise AssertionError(f"got {got!r} instead of {wanted!r}")
+    def list(self) -> None:
+        with self.connect() as client:
+            expect(client.revision == "2026-07-28", self.modern)
+            expect(sorted(tool.name for tool in client.list_tools()), TOOLS)
 
+    def call(self) -> None:
+        with self.connect() as client:
+            for number in range(20):  # on any process, over connections kept or not
+                expect(client.call_tool("add", {"a": number, "b": 1}).value, number + 1)
+            done = client.call_tools([("add", {"a": number, "b": 0}) for number in range(8)])
+            expect([each.value for each in done], list(range(8)))
 
-def fails_with(kind: type[Exception], call: Callable[[], Any]) -> None:
-    try:
-        got = call()
-    except kind:
-        return
-    raise AssertionError(f"got {got!r} instead of {kind.__name__}")
+    def progress(self) -> None:
+        """A report is there before the answer is."""
+        name, heard = uuid.uuid4().hex, []
 
+        def report(progress: minimcp.Progress) -> None:
+            heard.append(progress.message)
+            (self.folder / name).touch()
 
-def check_list(visit: Visit) -> None:
-    with visit.connect() as client:
-        expect(client.revision == "2026-07-28", visit.modern)
-        expect(sorted(tool.name for tool in client.list_tools()), TOOLS)
+        with self.connect() as client:
+            expect(client.call_tool("steps", {"name": name}, on_progress=report).text, "seen")
+        expect(heard, ["begun", "seen"])
 
+    def error(self) -> None:
+        with self.connect() as client:
+            expect_raised(minimcp.ToolError, lambda: client.call_tool("fail"))
+            expect_raised(minimcp.InvalidParams, lambda: client.call_tool("none"))
+            expect_raised(minimcp.MethodNotFound, lambda: client.request("no/such"))
 
-def check_call(visit: Visit) -> None:
-    with visit.connect() as client:
-        for number in range(20):  # on any process, over connections kept or not
-            expect(client.call_tool("add", {"a": number, "b": 1}).value, number + 1)
-        done = client.call_tools([("add", {"a": number, "b": 0}) for number in range(8)])
-        expect([each.value for each in done], list(range(8)))
+    def question(self) -> None:
+        """Asked and answered; without a handshake, on another process than the one that asked, if there are several."""
+        with self.connect() as client:
+            for _ in range(200):
+                name = uuid.uuid4().hex
+                expect(client.call_tool("choose", {"name": name}).text, "the red one")
+                ran_in = set((self.folder / name).read_text().split())
+                if len(ran_in) == self.processes or not self.modern:
+                    return
+        raise AssertionError("200 questions were all answered on the process that asked")
 
+    def coming_back(self) -> None:
+        with self.connect() as client:
+            expect(client.call_tool("later").value, self.sessions)
 
-def check_progress(visit: Visit) -> None:
-    """A report is there before the answer is."""
-    name, heard = uuid.uuid4().hex, []
+    def refused(self) -> None:
+        """Where a client has no session, nobody can say whose answer it is."""
+        with self.connect() as client:
+            expect_raised(minimcp.McpError, lambda: client.call_tool("choose", {"name": uuid.uuid4().hex}))
 
-    def report(progress: minimcp.Progress) -> None:
-        heard.append(progress.message)
-        (visit.folder / name).touch()
+    def gone(self) -> None:
+        """Who goes away in mid-call ends that call, and no other."""
+        name, token = uuid.uuid4().hex, minimcp.CancelToken()
+        with self.connect() as client:
+            expect_raised(minimcp.Cancelled, lambda: client.call_tool(
+                "work", {"name": name}, cancel=token, on_progress=lambda progress: token.cancel()
+            ))
+            expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
+            if self.modern or self.sessions:  # otherwise nothing says which call a client means
+                expect(text_of(self.folder / name), "cancelled")
+        with self.connect() as client:
+            expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
 
-    with visit.connect() as client:
-        expect(client.call_tool("steps", {"name": name}, on_progress=report).text, "seen")
-    expect(heard, ["begun", "seen"])
+    def silent(self) -> None:
+        """Who goes away while a handler says nothing is missed at a comment."""
+        name, token = uuid.uuid4().hex, minimcp.CancelToken()
+        with self.connect() as client:
+            expect_raised(minimcp.Cancelled, lambda: client.call_tool(
+                "silent", {"name": name}, cancel=token, on_progress=lambda progress: token.cancel()
+            ))
+            expect(text_of(self.folder / name), "cancelled")
 
+    def crowd(self) -> None:
+        """Many clients at once: each gets its own answers, all of them, from every process."""
 
-def check_error(visit: Visit) -> None:
-    with visit.connect() as client:
-        fails_with(minimcp.ToolError, lambda: client.call_tool("fail"))
-        fails_with(minimcp.InvalidParams, lambda: client.call_tool("none"))
-        fails_with(minimcp.MethodNotFound, lambda: client.request("no/such"))
+        def visit_once(number: int) -> set[Any]:
+            with self.connect() as client:
+                for step in range(self.calls):
+                    a = number * 1000 + step
+                    expect(client.call_tool("add", {"a": a, "b": 1}).value, a + 1)
+                return {client.call_tool("where").value}
 
+        until = time.monotonic() + SECONDS
+        seen: set[Any] = set()
+        while len(seen) < self.processes and time.monotonic() < until:
+            with ThreadPoolExecutor(CLIENTS) as pool:
+                seen |= set().union(*pool.map(visit_once, range(CLIENTS)))
+        expect(len(seen), self.processes)
 
-def check_question(visit: Visit) -> None:
-    """Asked and answered; without a handshake, on another process than the one that asked, if there are several."""
-    with visit.connect() as client:
-        for _ in range(200):
-            name = uuid.uuid4().hex
-            expect(client.call_tool("choose", {"name": name}).text, "the red one")
-            ran_in = set((visit.folder / name).read_text().split())
-            if len(ran_in) == visit.processes or not visit.modern:
-                return
-    raise AssertionError("200 questions were all answered on the process that asked")
+    def raw(self) -> None:
+        """What is no ordinary request is refused, and the next one on the same connection is served."""
+        for method in ("HEAD", "OPTIONS", "PUT"):
+            status, headers, said = self._then_served(method, "/mcp", None, {})
+            sent = b"" if method == "HEAD" else b"this is served with POST\n"
+            expect((status, "POST" in headers["Allow"], said), (405, True, sent))
+        for path in ("/mcp/", "/mcp/x", "/mcq"):
+            expect(self._then_served("POST", path, BODY, HEADERS)[0], 404)
 
+    def bodies(self) -> None:
+        """One in chunks; one as long as it may be, and one of a byte more, with and without a length."""
+        fits, over = (BODY.ljust(BODY_BYTES + more) for more in (0, 1))
+        for body in (BODY, fits, over):
+            for chunked in (False, True):
+                given: Any = iter([body[:10], body[10:]]) if chunked else body
+                more = {"Transfer-Encoding": "chunked"} if chunked else {}
+                status, _, said = self._then_served("POST", "/mcp", given, {**HEADERS, **more}, chunked=chunked)
+                if body is over:
+                    expect((status, b"HttpOptions.body_bytes" in said), (413, True))
+                else:
+                    expect((status, total(said)), (200, 3))
+        with self.connect() as client:
+            try:
+                client.call_tool("choose", {"name": "x" * 10 * BODY_BYTES})
+            except minimcp.McpError as error:
+                expect("HttpOptions.body_bytes" in str(error), True)
+            expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
 
-def check_coming_back(visit: Visit) -> None:
-    with visit.connect() as client:
-        expect(client.call_tool("later").value, visit.sessions)
+    def _then_served(
+        self, method: str, path: str, body: Any, headers: dict[str, str], *, chunked: bool = False
+    ) -> tuple[int, Any, bytes]:
+        """The response to a request by hand, after which the connection has served a right one."""
+        parts = urlsplit(self.url)
+        answers = []
+        with contextlib.closing(HTTPConnection(parts.hostname or "", parts.port, timeout=SECONDS)) as made:
+            for given in ((method, path, body, headers), ("POST", "/mcp", BODY, HEADERS)):
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # answered before all was sent
+                    made.request(*given, encode_chunked=chunked and not answers)
+                response = made.getresponse()
+                answers.append((response.status, response.headers, response.read()))
+        expect(total(answers[1][2]), 3)
+        return answers[0]
 
-
-def check_refused(visit: Visit) -> None:
-    """Where a client has no session, nobody can say whose answer it is."""
-    with visit.connect() as client:
-        fails_with(minimcp.McpError, lambda: client.call_tool("choose", {"name": uuid.uuid4().hex}))
-
-
-def check_gone(visit: Visit) -> None:
-    """Who goes away in mid-call ends that call, and no other."""
-    name, token = uuid.uuid4().hex, minimcp.CancelToken()
-    with visit.connect() as client:
-        fails_with(minimcp.Cancelled, lambda: client.call_tool(
-            "work", {"name": name}, cancel=token, on_progress=lambda progress: token.cancel()
-        ))
-        expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
-        if visit.modern or visit.sessions:  # otherwise nothing says which call a client means
-            expect(text_of(visit.folder / name), "cancelled")
-    with visit.connect() as client:
-        expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
-
-
-def check_silent(visit: Visit) -> None:
-    """Who goes away while a handler says nothing is missed at a comment."""
-    name, token = uuid.uuid4().hex, minimcp.CancelToken()
-    with visit.connect() as client:
-        fails_with(minimcp.Cancelled, lambda: client.call_tool(
-            "silent", {"name": name}, cancel=token, on_progress=lambda progress: token.cancel()
-        ))
-        expect(text_of(visit.folder / name), "cancelled")
-
-
-def check_crowd(visit: Visit) -> None:
-    """Many clients at once: each gets its own answers, all of them, from every process."""
-
-    def visit_once(number: int) -> set[Any]:
-        with visit.connect() as client:
-            for step in range(visit.calls):
-                a = number * 1000 + step
-                expect(client.call_tool("add", {"a": a, "b": 1}).value, a + 1)
-            return {client.call_tool("where").value}
-
-    until = time.monotonic() + SECONDS
-    seen: set[Any] = set()
-    while len(seen) < visit.processes and time.monotonic() < until:
-        with ThreadPoolExecutor(CLIENTS) as pool:
-            seen |= set().union(*pool.map(visit_once, range(CLIENTS)))
-    expect(len(seen), visit.processes)
-
-
-def check_raw(visit: Visit) -> None:
-    """What is no ordinary request is refused, and the next one on the same connection is served."""
-    body, headers = raw.call({"a": 1, "b": 2})
-    for method in ("HEAD", "OPTIONS", "PUT"):
-        answer = _then_served(visit, method, "/mcp", None, {})
-        sent = b"" if method == "HEAD" else b"this is served with POST\n"
-        expect((answer.status, "POST" in answer.headers["Allow"], answer.body), (405, True, sent))
-    for path in ("/mcp/", "/mcp/x", "/mcq"):
-        expect(_then_served(visit, "POST", path, body, headers).status, 404)
-
-
-def check_bodies(visit: Visit) -> None:
-    """One in chunks; one as long as it may be, and one of a byte more, with and without a length."""
-    small, headers = raw.call({"a": 1, "b": 2})
-    fits, over = (raw.padded(raw.BODY_BYTES + more)[0] for more in (0, 1))
-    for body in (small, fits, over):
-        for chunked in (False, True):
-            given: Any = iter([body[:10], body[10:]]) if chunked else body
-            more = {"Transfer-Encoding": "chunked"} if chunked else {}
-            answer = _then_served(visit, "POST", "/mcp", given, {**headers, **more}, chunked=chunked)
-            if body is over:
-                expect((answer.status, b"HttpOptions.body_bytes" in answer.body), (413, True))
-            else:
-                expect((answer.status, raw.sums(answer)), (200, 3))
-    with visit.connect() as client:
-        try:
-            client.call_tool("choose", {"name": "x" * 10 * raw.BODY_BYTES})
-        except minimcp.McpError as error:
-            expect("HttpOptions.body_bytes" in str(error), True)
-        expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
-
-
-def _then_served(visit: Visit, method: str, path: str, body: Any, headers: dict[str, str], **more: Any) -> raw.Answer:
-    with raw.connection(visit.url) as connection:
-        answer = raw.ask(connection, method, path, body, headers, **more)
-        good, named = raw.call({"a": 1, "b": 2})
-        expect(raw.sums(raw.ask(connection, "POST", "/mcp", good, named)), 3)
-    return answer
+    def host_page(self) -> None:
+        with urllib.request.urlopen(self.url.replace("/mcp", "/"), timeout=SECONDS) as response:
+            expect(response.read().decode(), self.page)
 
 
 class OpenCall:
@@ -221,41 +243,3 @@ class OpenCall:
     def __exit__(self, *_: object) -> None:
         self._thread.join(SECONDS)
         expect(self._thread.is_alive(), False)
-
-
-def check_page(visit: Visit) -> None:
-    with urllib.request.urlopen(visit.url.replace("/mcp", "/"), timeout=SECONDS) as response:
-        expect(response.read().decode(), visit.page)
-
-
-def text_of(path: Path) -> str:
-    """What a file says, when it is there."""
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
-        if path.exists() and path.read_text():
-            break
-        time.sleep(0.02)
-    return path.read_text() if path.exists() else "nothing"
-
-
-def checks(visit: Visit) -> dict[str, Callable[[Visit], None]]:
-    """What is to be shown there, by the words that are printed."""
-    found: dict[str, Callable[[Visit], None]] = {
-        "list": check_list, "call": check_call, "progress": check_progress, "error": check_error,
-    }
-    if visit.modern or visit.sessions:
-        found["question"] = check_question
-    else:
-        found["question refused"] = check_refused
-    found["gone"] = check_gone
-    if not visit.modern:
-        found["coming back"] = check_coming_back
-    if visit.modern:
-        found["silent and gone"] = check_silent
-    found[f"{CLIENTS} clients"] = check_crowd
-    if visit.modern:
-        found["odd requests"] = check_raw
-        found["bodies"] = check_bodies
-    if visit.page:
-        found["page"] = check_page
-    return found

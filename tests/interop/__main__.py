@@ -31,12 +31,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def install(peers: Sequence[Peer]) -> bool:
-    with ThreadPoolExecutor(INSTALLERS) as pool:  # they wait for the network, mostly
-        return all(list(pool.map(_install, peers)))
-
-
-def _install(peer: Peer) -> bool:
+def install(peer: Peer) -> bool:
+    """Make the peer's environment; say whether it could not be made."""
     begun = time.monotonic()
     try:
         peer.environment.ready()
@@ -58,17 +54,14 @@ def show_grid(outcomes: Sequence[Outcome]) -> None:
                          len(outcome.known) or "", failed))
 
 
-def show_faults(outcomes: Sequence[Outcome]) -> None:
-    """Show each fault of a peer once, with what the first session with it saw."""
+def show_failures(outcomes: Sequence[Outcome], verbose: bool) -> None:
+    """Show each fault of a peer once, with what the first session with it saw, and every failure."""
     shown = set()
     for outcome in outcomes:
         for fault, result in outcome.known.values():
             if (outcome.session.peer.name, fault) not in shown:
                 shown.add((outcome.session.peer.name, fault))
                 print(f"\n{outcome.session.title}: {fault.check}: the peer's fault: {fault.reason}\n  seen: {result}")
-
-
-def show_failures(outcomes: Sequence[Outcome], verbose: bool) -> None:
     for outcome in outcomes:
         for name, result in outcome.checks.items():
             if result is not True:
@@ -81,8 +74,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     begun = time.monotonic()
     peers = [peer for peer in PEERS if not options.only or peer.name in options.only]
-    if not install(peers):
-        return 1
+    with ThreadPoolExecutor(INSTALLERS) as pool:  # they wait for the network, mostly
+        if not all(list(pool.map(install, peers))):
+            return 1
     wanted = [session for peer in peers for session in sessions_of(peer)
               if options.role in (None, session.role) and options.way in (None, session.way)
               and options.revision in (None, session.asked.revision)]
@@ -92,7 +86,6 @@ def main(arguments: Sequence[str]) -> int:
             print("F" if future.result().failed else ".", end="", flush=True)
     outcomes = [future.result() for future in futures]
     show_grid(outcomes)
-    show_faults(outcomes)
     show_failures(outcomes, options.verbose)
     failed = sum(outcome.failed for outcome in outcomes)
     checks = sum(len(outcome.checks) for outcome in outcomes)

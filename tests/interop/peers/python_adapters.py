@@ -20,7 +20,7 @@ except ImportError:
 
     Client = None
 
-__all__ = ["Adapter", "PeerError"]
+__all__ = ["MEMBERS", "Adapter", "PeerError"]
 
 LEVEL_KEY = "io.modelcontextprotocol/logLevel"
 MEMBERS = {
@@ -164,14 +164,3 @@ class Version2(Peer):
 
 
 Adapter: Any = Version1 if Client is None else Version2
-
-
-async def everything(peer: Any, kind: str) -> list[Any]:
-    """All items of a list, page after page."""
-    found: list[Any] = []
-    page = await peer.page(kind)
-    while True:
-        found += page[MEMBERS[kind]]
-        if "nextCursor" not in page:
-            return found
-        page = await peer.page(kind, page["nextCursor"])
