@@ -41,7 +41,7 @@ from .client import Client
 from .config import Config, read_servers
 from .host import NAMES, Host, Rootlike
 from .reconnect import Reconnector
-from .session import Cancel, ClientSession, check_token, deadline_of
+from .session import Cancel, ClientSession, check_token, deadline_of, expect
 from .subscriptions import OpenSession
 
 if TYPE_CHECKING:
@@ -188,7 +188,11 @@ def connect(
     info = client_info if isinstance(client_info, Implementation) else Implementation(**client_info)
     plan = Plan(found, wanted, info.to_wire(), host, limits, tracer(trace), stderr, connect_timeout, probe_timeout)
     renew = plan.open if restart or found.is_web else None
-    sessions = Reconnector(plan.open(cancel), renew, host, timeout, always=restart)
+    try:
+        sessions = Reconnector(plan.open(cancel), renew, host, timeout, always=restart)
+    except BaseException:
+        host.close()
+        raise
     return Client(sessions, send_shutdown=send_shutdown)
 
 
@@ -437,8 +441,7 @@ def read_target(
     if config is not None:
         _refuse(local, "env and cwd are part of the config")
         _refuse(web, f"{_WEB} are part of the config")
-        if not isinstance(target, str):
-            raise TypeError(f"with config= a server is given by its name, a str, not by {type(target).__name__}")
+        expect(target, str, "with config= a server is given by its name, a str")
         servers = read_servers(config)
         what = f"the server {target!r} of {servers.where}" if servers.where else f"the server {target!r}"
         return read_target(servers.target(target))._replace(what=what)

@@ -17,7 +17,7 @@ from .calls import DEFAULT, Seconds
 from .client import Arguments, Client, all_or_first, follow, spawn
 from .config import Config, read_servers
 from .connect import connect, wanted_revisions
-from .session import Cancel, OnProgress, check_token
+from .session import Cancel, OnProgress, check_token, expect
 
 log = logging.getLogger("minimcp.client")
 
@@ -145,8 +145,7 @@ class Group:
             ConnectionFailed: It leads to a server that could not be opened; the cause says why.
             TypeError: It is no str.
         """
-        if not isinstance(name, str):
-            raise TypeError(f"a tool's name is a str, not {type(name).__name__}")
+        expect(name, str, "a tool's name is a str")
         server = self._server_of(name)
         if server is None:
             raise InvalidParams(f"no server of this group has a tool {name!r}{self._hint(name)}")

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import partial
 from random import uniform
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
+from typing import AbstractSet, Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import (
@@ -379,7 +379,7 @@ class OpenSession:
             uris = self.uris | {uri} if wanted else self.uris - {uri}
             if not session.era.revision.handshake:
                 if uris != self.uris:
-                    self._replace(uris, deadline, cancel)
+                    self._replace(uris, deadline, cancel, needed=uris - self.uris)
             elif wanted or not any(uri in listened for listened in self._listened.values()):
                 method = "resources/subscribe" if wanted else "resources/unsubscribe"
                 session.request(method, {"uri": uri}, deadline, cancel)
@@ -393,30 +393,31 @@ class OpenSession:
         elif uris or any(self._declared(self._lists)):
             deadline = deadline.within(BACKGROUND_SECONDS)
             with self._locked(deadline):
-                self.uris.update(uris)  # before: that one is refused now must not end the others
-                try:
-                    self._replace(set(uris), deadline)
-                except BaseException:
-                    self.uris.clear()
-                    raise
+                self._replace(uris, deadline)
+                self.uris = uris
 
     def _declared(self, wanted: Filter) -> Filter:
         """Those lists of a filter whose changes the server declares to tell."""
         supports = self.session.era.peer.supports
         return Filter.of(lambda name: getattr(wanted, name) and supports(f"{LISTS[name][0]}.listChanged"))
 
-    def _replace(self, uris: set[str], deadline: Deadline, cancel: Cancel = None) -> None:
+    def _replace(
+        self, uris: set[str], deadline: Deadline, cancel: Cancel = None, needed: AbstractSet[str] = frozenset()
+    ) -> None:
         """Open a background stream with this set of resources, and then close the one before. Under the lock.
 
         While both are open a change may be told twice; none goes unheard. From then on the one before tells only of
         resources that are still subscribed to.
+
+        Raises:
+            CapabilityNotSupported: The server does not honour one that is needed.
         """
         wanted = self._declared(self._lists)._replace(resource_subscriptions=tuple(sorted(uris)))
         old, new = self.background, None
         if any(wanted):
             new = self._open(wanted, deadline, cancel, self._host.tell)
             assert new.honored is not None
-            refused = (uris - self.uris).difference(new.honored.resource_subscriptions)
+            refused = needed - {*new.honored.resource_subscriptions}
             if refused:
                 new.close()
                 what = f"{self.session.name}: the server does not tell of changes of {one_line(min(refused))}"
@@ -452,7 +453,7 @@ class OpenSession:
                 deadline = Deadline(BACKGROUND_SECONDS)
                 with self._locked(deadline):
                     if stream is self.background:
-                        self._replace(set(self.uris), deadline)
+                        self._replace(self.uris, deadline)
             except McpError as error:
                 if self.session.cause is None:
                     log.warning("%s: the stream of changes cannot be opened: %s", self.session.name, error)

@@ -220,7 +220,7 @@ def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
         minimcp.connect("dead", config=str(file))
     with pytest.raises(ValueError, match="has no server 'other'"):
         minimcp.connect("other", config=file)
-    with pytest.raises(TypeError, match="by its name, a str, not by PosixPath|WindowsPath"):
+    with pytest.raises(TypeError, match="by its name, a str, not the (Posix|Windows)Path"):
         minimcp.connect(script, config=file)
     for options in ({"env": {}}, {"cwd": "."}):
         with pytest.raises(TypeError, match="env and cwd are part of the config"):

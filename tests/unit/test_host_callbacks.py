@@ -17,14 +17,8 @@ from ..scripted import notice, wait_for
 from ..support import eventually
 
 
-def opened() -> Dispatcher:
-    dispatcher = Dispatcher()
-    dispatcher.open()
-    return dispatcher
-
-
 def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
-    dispatcher, seen, done = opened(), [], threading.Event()  # type: ignore[var-annotated]
+    dispatcher, seen, done = Dispatcher(), [], threading.Event()  # type: ignore[var-annotated]
 
     def fail() -> None:
         raise SystemExit(3)
@@ -39,12 +33,12 @@ def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCap
     dispatcher.close()
     dispatcher.put(fail)
     dispatcher.close()
-    idle = opened()
-    idle.close()
+    assert eventually(lambda: not any(each.name == "minimcp-callbacks" for each in threading.enumerate()))
+    assert caplog.text.count("a callback failed") == 1
 
 
 def test_what_waits_is_run_after_close() -> None:
-    dispatcher, gate, seen = opened(), threading.Event(), []  # type: ignore[var-annotated]
+    dispatcher, gate, seen = Dispatcher(), threading.Event(), []  # type: ignore[var-annotated]
     dispatcher.put(lambda: wait_for(gate))
     dispatcher.put(lambda: seen.append(1))
     dispatcher.close()
@@ -54,7 +48,7 @@ def test_what_waits_is_run_after_close() -> None:
 
 def test_a_slow_callback_loses_the_oldest(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(module, "MOST_NOTIFICATIONS", 3)
-    dispatcher, begun, gate, seen = opened(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
+    dispatcher, begun, gate, seen = Dispatcher(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
 
     def slow() -> None:
         begun.set()
