@@ -15,7 +15,7 @@ from typing import Any, Callable, Mapping, Optional, TypeVar
 from ..engine.requests import CancelToken
 from ..engine.timer import NEVER, Deadline
 from ..engine.transport import SessionGone
-from ..errors import Busy, InvalidParams, MethodNotFound, ProtocolViolation, UnsupportedRevision
+from ..errors import Busy, InvalidParams, MethodNotFound, ProtocolViolation, UnsupportedRevision, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, PerRequest
 from ..protocol.messages import Json
 from .cache import USES, Key
@@ -210,7 +210,9 @@ class Call:
             raise ProtocolViolation(f"{method} asks with a method and params", one)
         try:
             return self._host.read(kind, params, self.session.era.peer, asked)
-        except (MethodNotFound, InvalidParams) as error:
+        except MethodNotFound:
+            raise ProtocolViolation(f"{method} asks only what the client declares, not {one_line(kind)}", one) from None
+        except InvalidParams as error:
             raise ProtocolViolation(f"{method} asks for input: {error}", one) from None
 
     # ------------------------------------------------------------ results that are kept, and pages

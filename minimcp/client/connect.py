@@ -264,17 +264,19 @@ class Plan(NamedTuple):
         """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
         first, is_probed = self._open_pipe(), self.per_request is not None and self.handshake is not None
         try:
-            return agree(first, self)
-        except ConnectionLost as lost:
-            if not (isinstance(self.target.object, StdioServer) and is_probed and first.transport.was_read()):
-                only = f" (only {self.wanted[0].name} was wanted)" if len(self.wanted) == 1 else ""
-                raise _failed(lost, f"{lost}{only}") from None  # which says all that the loss does
             try:
+                return agree(first, self)
+            except ConnectionLost:
+                if not (isinstance(self.target.object, StdioServer) and is_probed and first.transport.was_read()):
+                    raise
                 return agree(self._open_pipe(), self.without_probe())
-            except ConnectionLost as again:
-                ends = [(each.exit_code, each.signal, each.stderr_tail) for each in (lost, again)]
-                both = f"{again}\nbefore that, asked for server/discover, {lost}"
-                raise _failed(again, str(again) if ends[0] == ends[1] else both) from None
+        except ConnectionLost as lost:  # the message of what is raised says all that the loss does
+            only = f" (only {self.wanted[0].name} was wanted)" if len(self.wanted) == 1 else ""
+            hint = "\na server runs until its stdin ends: does this program call server.run()?"
+            raise ConnectionFailed(
+                f"{lost}{only}{hint if lost.exit_code == 0 else ''}",
+                exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail,
+            ) from None
 
     def _open_pipe(self) -> ClientSession:
         target = self.target.object
@@ -303,12 +305,6 @@ class Plan(NamedTuple):
         if isinstance(session.transport, ChildTransport):
             session.transport.grace = CLOSE_SECONDS
         return opened
-
-
-def _failed(lost: ConnectionLost, message: str) -> ConnectionFailed:
-    if lost.exit_code == 0:
-        message += "\na server runs until its stdin ends: does this program call server.run()?"
-    return ConnectionFailed(message, exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail)
 
 
 # ------------------------------------------------------------ agreeing

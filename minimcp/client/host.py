@@ -222,11 +222,9 @@ def _gathered(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, Callable[
             refuse_async(function, name)
             functions[name] = function
     for name in dir(handlers):
-        if name.startswith("on_") and name not in NAMES:
-            near = nearest(name, NAMES)
-            if near is not None:
-                raise TypeError(f"handlers has {name}, which nothing calls: did you mean {near}?")
-            log.info("handlers has %s, which nothing calls: there is %s", one_line(name), ", ".join(NAMES))
+        near = nearest(name, NAMES) if name.startswith("on_") and name not in NAMES else None
+        if near is not None:
+            raise TypeError(f"handlers has {name}, which nothing calls: did you mean {near}?")
     if handlers is not None and not any(hasattr(handlers, name) for name in NAMES):
         raise TypeError(f"handlers has none of {', '.join(NAMES)}: it is {handlers!r:.60}")
     return functions

@@ -55,6 +55,9 @@ server sent on it before may still be on its way."""
 UNSUBSCRIBE_SECONDS = 2.0
 """What a server gets to hear of the subscriptions that end with a stream."""
 
+CLOSED = ConnectionLost("the stream is closed")
+"""How a stream has ended that the program has closed."""
+
 USUAL_LEVEL = "info"
 """The lowest level that a host hears until it names one: the same that servers send from where nobody has to ask."""
 
@@ -113,7 +116,6 @@ class Changes:
         self._cleanup = ExitStack()
         """What ends the stream on the wire, once."""
         self._ending: Optional[Outcome] = None
-        self._closed = False
         self._changed = threading.Condition()
         self._waiting: dict[tuple[str, Optional[str]], Change] = {}
 
@@ -130,18 +132,15 @@ class Changes:
             ConnectionLost: The stream has ended, or is closed.
         """
         def done() -> bool:
-            return self._closed or bool(self._waiting) or self._ending is not None
+            return bool(self._waiting) or self._ending is not None
 
         deadline = deadline_of("timeout", timeout)
         if not wait_until(done, self._changed, deadline, session=self._session):
             raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
         with self._changed:
-            if self._closed:
-                raise ConnectionLost("the stream is closed")
-            if self._waiting:
+            if self._waiting and self._ending is not CLOSED:
                 return self._waiting.pop(next(iter(self._waiting)))
-        self._finish()
-        ending = self._ending
+            ending = self._ending
         if isinstance(ending, ConnectionLost):
             raise copy(ending)
         if isinstance(ending, RpcError):
@@ -155,19 +154,17 @@ class Changes:
         try:
             return self.next()
         except ConnectionLost:
-            if self._closed or isinstance(self._ending, dict):
+            if self._ending is CLOSED or isinstance(self._ending, dict):
                 raise StopIteration from None
             raise
 
     def close(self) -> None:
         """End the stream: a loop over it stops. Idempotent, any thread."""
-        self._closed = True
-        self._finish()
-
-    def _finish(self) -> None:
         with self._changed:
-            cleanup = self._cleanup.pop_all()
+            self._waiting.clear()
+            self._ending = CLOSED
             self._changed.notify_all()
+            cleanup = self._cleanup.pop_all()
         cleanup.close()
 
     def __enter__(self) -> Changes:
@@ -177,7 +174,7 @@ class Changes:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Changes {'open' if self._ending is None and not self._closed else 'ended'} {self.honored}>"
+        return f"<Changes {'open' if self._ending is None else 'ended'} {self.honored}>"
 
     # ------------------------------------------------------------ for a reading thread
 
