@@ -161,14 +161,10 @@ def connect(
         if field in Limits.__dataclass_fields__:
             raise TypeError(f"connect(...) has no option {name}= any more: say limits=Limits({field}=...)")
         refuse_options("connect(...)", [name], connect)
-    for name, kinds, what in (
-        ("restart", bool, "True or False"), ("cache", bool, "True or False"), ("send_shutdown", bool, "True or False"),
-        ("extensions", (Mapping, type(None)), "a mapping or None"),
-        ("client_info", (Implementation, Mapping, type(None)), "an Implementation, a mapping or None"),
-        ("limits", (Limits, type(None)), "Limits(...) or None"),
-    ):
-        if not isinstance(given[name], kinds):
-            raise TypeError(f"{name} is {what}, not {given[name]!r:.60}")
+    for name in ("restart", "cache", "send_shutdown"):
+        expect(given[name], bool, f"{name} is True or False")
+    expect({} if extensions is None else extensions, Mapping, "extensions is a mapping or None")
+    limits = expect(Limits() if limits is None else limits, Limits, "limits is Limits(...) or None")
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
     check_token(cancel)
@@ -178,15 +174,17 @@ def connect(
     takes_stderr = isinstance(found.object, StdioServer) or (config is not None and found.is_web)  # one for many, there
     if stderr is not None and not takes_stderr:
         raise TypeError(f"stderr does not apply to {found.what}")
-    limits = limits or Limits()
     host = Host(
         handlers, {name: given[name] for name in NAMES}, roots=roots, sampling=sampling, elicitation=elicitation,
         extensions=extensions, workers=limits.workers, cache=Cache(limits.cache_bytes) if cache else None,
     )
     if client_info is None:
         client_info = Implementation(os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", VERSION)
-    info = client_info if isinstance(client_info, Implementation) else Implementation(**client_info)
-    plan = Plan(found, wanted, info.to_wire(), host, limits, tracer(trace), stderr, connect_timeout, probe_timeout)
+    elif not isinstance(client_info, Implementation):
+        info = expect(client_info, Mapping, "client_info is an Implementation, a mapping or None")
+        client_info = Implementation(**info)
+    described, traced = client_info.to_wire(), tracer(trace)
+    plan = Plan(found, wanted, described, host, limits, traced, stderr, connect_timeout, probe_timeout)
     renew = plan.open if restart or found.is_web else None
     try:
         sessions = Reconnector(plan.open(cancel), renew, host, timeout, always=restart)

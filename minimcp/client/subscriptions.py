@@ -103,16 +103,12 @@ class Changes:
 
     Args:
         session: The connection.
-        honored: None until the server has said so.
         forward: Gets the notifications instead (of the background stream); None keeps changes until they are taken.
     """
 
-    def __init__(
-        self, session: ClientSession, honored: Optional[Filter] = None, forward: Optional[OnMessage] = None
-    ) -> None:
-        self.honored, self._forward, self._session = honored, forward, session
-        self._is_filter = honored is not None
-        """Whether it gets all that comes, and has to choose."""
+    def __init__(self, session: ClientSession, forward: Optional[OnMessage] = None) -> None:
+        self._session, self._forward = session, forward
+        self.honored: Optional[Filter] = None
         self._cleanup = ExitStack()
         """What ends the stream on the wire, once."""
         self._ending: Optional[Outcome] = None
@@ -201,7 +197,8 @@ class Changes:
             return
         assert self.honored is not None
         around = None if change.uri is None else covering(frozenset(self.honored.resource_subscriptions), change.uri)
-        if self._is_filter and around is None and not getattr(self.honored, change.kind, False):
+        is_filter = self._session.era.revision.handshake  # it gets all that comes
+        if is_filter and around is None and not getattr(self.honored, change.kind, False):
             return
         with self._changed:
             if change.uri is not None and len(self._waiting) >= MOST_WAITING:
@@ -299,17 +296,22 @@ class OpenSession:
 
     # ------------------------------------------------------------ streams of the program
 
-    def listen(self, wanted: Filter, deadline: Deadline, cancel: Cancel) -> Changes:
-        """Open a stream; arguments and errors as `Client.listen`."""
-        in_session = self.session.era.revision.handshake
-        return (self._filter if in_session else self._open)(wanted, deadline, cancel)
-
-    def _open(
-        self, wanted: Filter, deadline: Deadline, cancel: Cancel = None, forward: Optional[OnMessage] = None
+    def listen(
+        self, wanted: Filter, deadline: Deadline, cancel: Cancel, forward: Optional[OnMessage] = None
     ) -> Changes:
-        """Send the request and wait for the acknowledgement."""
+        """Open a stream; arguments and errors as `Client.listen`, and ``forward`` as `Changes`."""
+        stream = Changes(self.session, forward)
+        try:
+            begin = self._subscribe if self.session.era.revision.handshake else self._request
+            begin(stream, wanted, deadline, cancel)
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    def _request(self, stream: Changes, wanted: Filter, deadline: Deadline, cancel: Cancel) -> None:
+        """Send the request of a stream and wait for the acknowledgement."""
         session, began = self.session, time.monotonic()
-        stream = Changes(session, forward=forward)
 
         def end(ending: Outcome) -> None:
             stream._end_with(ending)
@@ -318,41 +320,29 @@ class OpenSession:
         def begun() -> bool:
             return stream.honored is not None or stream._ending is not None
 
-        try:
-            params = {"notifications": wanted.to_wire()}
-            stream._cleanup.callback(session.open_stream(LISTEN, params, stream._take, end))
-            if not wait_until(begun, stream._changed, deadline, cancel):
-                what = f"{session.name}: {LISTEN}: no acknowledgement within {deadline.seconds:g} s"
-                raise RequestTimeout(what)
-            check_token(cancel)
-            if stream.honored is None:
-                early = ConnectionLost("the server ended the stream before it began")
-                raise copy(stream._ending) if isinstance(stream._ending, Exception) else early
-        except BaseException:
-            stream.close()
-            raise
-        return stream
+        stream._cleanup.callback(session.open_stream(LISTEN, {"notifications": wanted.to_wire()}, stream._take, end))
+        if not wait_until(begun, stream._changed, deadline, cancel):
+            raise RequestTimeout(f"{session.name}: {LISTEN}: no acknowledgement within {deadline.seconds:g} s")
+        check_token(cancel)
+        if stream.honored is None:
+            early = ConnectionLost("the server ended the stream before it began")
+            raise copy(stream._ending) if isinstance(stream._ending, Exception) else early
 
-    def _filter(self, wanted: Filter, deadline: Deadline, cancel: Cancel) -> Changes:
-        """Subscribe to resources, and choose among all notifications: in a session."""
+    def _subscribe(self, stream: Changes, wanted: Filter, deadline: Deadline, cancel: Cancel) -> None:
+        """In a session: subscribe to resources, and have a stream choose among all notifications."""
         session = self.session
         uris = wanted.resource_subscriptions if session.era.peer.supports("resources.subscribe") else ()
-        stream = Changes(session, self._declared(wanted)._replace(resource_subscriptions=uris))
+        stream.honored = self._declared(wanted)._replace(resource_subscriptions=uris)
         session.listeners[stream] = stream._take
         stream._cleanup.callback(self._unsubscribe, stream)
         stream._cleanup.callback(session.listeners.pop, stream)
-        try:
-            if uris:
-                with self._locked(deadline, cancel):
-                    subscribed = self._listened.setdefault(stream, set())
-                    for uri in dict.fromkeys(uris):
-                        session.request("resources/subscribe", {"uri": uri}, deadline, cancel)
-                        subscribed.add(uri)
-            session.check()
-        except BaseException:
-            stream.close()
-            raise
-        return stream
+        if uris:
+            with self._locked(deadline, cancel):
+                subscribed = self._listened.setdefault(stream, set())
+                for uri in dict.fromkeys(uris):
+                    session.request("resources/subscribe", {"uri": uri}, deadline, cancel)
+                    subscribed.add(uri)
+        session.check()
 
     def _unsubscribe(self, stream: Changes) -> None:
         """A stream has ended: unsubscribe from what nothing else wants; one that fails stops no other."""
@@ -412,7 +402,7 @@ class OpenSession:
         wanted = self._declared(self._lists)._replace(resource_subscriptions=tuple(sorted(uris)))
         old, new = self.background, None
         if any(wanted):
-            new = self._open(wanted, deadline, cancel, self._host.tell)
+            new = self.listen(wanted, deadline, cancel, self._host.tell)
             assert new.honored is not None
             refused = needed - {*new.honored.resource_subscriptions}
             if refused:
