@@ -13,9 +13,9 @@ import time
 import warnings
 import weakref
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
 from .. import types
 from ..engine.pool import Pool, waiting
@@ -351,8 +351,7 @@ class Client:
             with suppress(McpError):  # a call that is refused again lists them once more, and fails with what this says
                 self._list_tools(call, "refresh")
             outcomes = [None if isinstance(outcome, HeaderMismatch) else outcome for outcome in outcomes]
-        token, forget = follow(cancel)
-        try:
+        with following(cancel) as token:
             results: list[Any] = []
             for one, first in zip(params, outcomes):
                 part = call.within(None, token)  # its deadline stands only while the host answers this one
@@ -364,9 +363,6 @@ class Client:
                     results.append(CallFuture(token))
                     results[-1].run(work)
             results = [future.exception() or future.result() for future in results]
-        finally:
-            forget()
-            token.cancel("the caller gave up")  # such as Ctrl-C: without it all have ended
         return all_or_first(results, return_exceptions)
 
     # ------------------------------------------------------------ resources
@@ -560,11 +556,13 @@ class Client:
                 "submit takes a method of this client and then its arguments, as in "
                 f'client.submit(client.call_tool, "name", {{...}}), not {shown(function)}'
             )
-        given = keywords.get("cancel")
-        token, forget = follow(given)
-        future = spawn(self._host.pool, lambda: function(*args, **{**keywords, "cancel": token}), token)
-        future.add_done_callback(lambda _: forget())
-        return future
+        given, token = keywords.get("cancel"), CancelToken()
+
+        def call() -> Any:
+            with following(given, token):
+                return function(*args, **{**keywords, "cancel": token})
+
+        return spawn(self._host.pool, call, token)
 
     # ------------------------------------------------------------ the end
 
@@ -611,13 +609,23 @@ def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture
     return future
 
 
-def follow(cancel: Cancel) -> tuple[CancelToken, Callable[[], None]]:
-    """A token of our own that is cancelled with a caller's, and what ends that."""
-    token = CancelToken()
-    if cancel is None:
-        return token, lambda: None
-    leader = cancel
-    return token, leader.on_cancel(lambda: token.cancel(leader.reason))
+@contextmanager
+def following(cancel: Cancel, token: Optional[CancelToken] = None) -> Iterator[CancelToken]:
+    """A token that is cancelled with a caller's, and when the block ends, as by Ctrl-C.
+
+    Args:
+        cancel: The caller's; None for one that nobody cancels.
+        token: What follows it; None makes one.
+    """
+    token = token or CancelToken()
+    forget: Callable[[], object] = int
+    if cancel is not None:
+        forget = cancel.on_cancel(lambda: token.cancel(cancel.reason))
+    try:
+        yield token
+    finally:
+        forget()
+        token.cancel("the caller gave up")
 
 
 def all_or_first(outcomes: list[Any], return_exceptions: bool) -> list[Any]:

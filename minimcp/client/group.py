@@ -14,7 +14,7 @@ from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, Invali
 from ..schema.mismatch import listed, nearest
 from ..types import CallToolResult, Tool
 from .calls import DEFAULT, Seconds
-from .client import Arguments, Client, all_or_first, follow, spawn
+from .client import Arguments, Client, all_or_first, following, spawn
 from .config import Config, read_servers
 from .connect import connect, wanted_revisions
 from .session import Cancel, OnProgress, check_token, expect
@@ -24,7 +24,7 @@ log = logging.getLogger("minimcp.client")
 T = TypeVar("T")
 
 SERVER_FAILURES = (McpError, OSError, ValueError)
-"""What one server of several may fail with. A TypeError is a mistake of whoever called, and ends all."""
+"""What one server of several may fail with. A TypeError is a mistake of the caller, and ends all."""
 
 GIVE_UP_SECONDS = 5.0
 """How long an interrupted `connect_all` waits for its threads, each of which has been told to stop."""
@@ -240,16 +240,11 @@ def _side_by_side(works: Mapping[str, Callable[..., T]], cancel: Cancel) -> Iter
         Their names, by what they are waited for by.
     """
     check_token(cancel)
-    token, forget = follow(cancel)
     pool = Pool(None, "minimcp-group")
     try:
-        with waiting():
+        with following(cancel) as token, waiting():
             yield {spawn(pool, partial(work, cancel=token), token): name for name, work in works.items()}
-    except BaseException:
-        token.cancel("the caller gave up")
-        raise
     finally:
-        forget()
         pool.close()
 
 

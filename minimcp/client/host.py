@@ -16,16 +16,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Seque
 from .. import schema, types
 from ..engine.pool import Pool, here
 from ..engine.requests import CancelToken, IncomingRequest
-from ..errors import (
-    USER_REJECTED,
-    InternalError,
-    InvalidParams,
-    MethodNotFound,
-    Refused,
-    RpcError,
-    describe,
-    one_line,
-)
+from ..errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError, describe, one_line
 from ..protocol.lifecycle import Handshake, Peer, PerRequest
 from ..protocol.messages import Json, Notification
 from ..protocol.versions import Revision

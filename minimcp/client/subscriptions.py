@@ -17,15 +17,7 @@ from random import uniform
 from typing import AbstractSet, Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
 from ..engine.timer import NEVER, Deadline, timer
-from ..errors import (
-    CapabilityNotSupported,
-    ConnectionLost,
-    McpError,
-    ProtocolViolation,
-    RequestTimeout,
-    RpcError,
-    one_line,
-)
+from ..errors import CapabilityNotSupported, ConnectionLost, McpError, ProtocolViolation, RequestTimeout, RpcError
 from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN, LOG_LEVEL_KEY, Handshake
 from ..protocol.messages import Json, Notification
 from ..types import CHANGES, Change
@@ -203,7 +195,7 @@ class Changes:
         with self._changed:
             if change.uri is not None and len(self._waiting) >= MOST_WAITING:
                 if around is None:
-                    log.debug("<-- %s is not subscribed to, and too much waits already: dropped", one_line(change.uri))
+                    log.debug("<-- %.200r is not subscribed to, and too much waits already: dropped", change.uri)
                     return
                 change = change if around == change.uri else Change(change.kind, around)
             self._waiting.setdefault((change.kind, change.uri), change)
@@ -407,7 +399,7 @@ class OpenSession:
             refused = needed - {*new.honored.resource_subscriptions}
             if refused:
                 new.close()
-                what = f"{self.session.name}: the server does not tell of changes of {one_line(min(refused))}"
+                what = f"{self.session.name}: the server does not tell of changes of {min(refused)!r:.200}"
                 raise CapabilityNotSupported(what)
         self.background = new
         if old is None:
