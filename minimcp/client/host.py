@@ -260,7 +260,7 @@ class Dispatcher:
     """One thread that runs callbacks in order, from the first one to the end of the client. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may close this in the middle of `put`
         self._waiting: SimpleQueue[Optional[Callable[[], Any]]] = SimpleQueue()
         self._has_thread = self._closed = self._dropped = False
 
