@@ -9,6 +9,7 @@ import json
 import logging
 import threading
 import time
+from functools import cached_property
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional
 
 from .. import schema
@@ -60,8 +61,7 @@ class Key(NamedTuple):
         if method not in CACHEABLE or not revision.cache_hints or not NOT_CACHED.isdisjoint(params):
             return None
         uri = params.get("uri")
-        members = {name: params[name] for name in sorted(params)}
-        return cls(revision.name, method, uri if isinstance(uri, str) else None, to_json(members))
+        return cls(revision.name, method, uri if isinstance(uri, str) else None, to_json(dict(sorted(params.items()))))
 
 
 class Cache:
@@ -106,17 +106,13 @@ class Cache:
         except RecursionError:  # it may nest deeper than can be written
             return
         with self._state_lock:
-            if self.mark(key.method) == mark:
-                self._entries.pop(key, None)
-                self._entries[key] = entry
-                self._make_room()
-
-    def _make_room(self) -> None:
-        size = sum(len(text) for _, text in self._entries.values())
-        for key in list(self._entries):
-            if len(self._entries) <= MOST_ENTRIES and (self._max_bytes is None or size <= self._max_bytes):
+            if self.mark(key.method) != mark:
                 return
-            size -= len(self._entries.pop(key)[1])
+            self._entries.pop(key, None)
+            self._entries[key] = entry
+            size = sum(len(text) for _, text in self._entries.values())
+            while len(self._entries) > MOST_ENTRIES or (self._max_bytes is not None and size > self._max_bytes):
+                size -= len(self._entries.pop(next(iter(self._entries)))[1])
 
     # ------------------------------------------------------------ eviction
 
@@ -127,22 +123,19 @@ class Cache:
             kind: Of the `Change`; others evict nothing.
             uri: Of the resource: what lies above and below it goes too. None evicts all that was read.
         """
-        for method, stale_by in CACHEABLE.items():
-            if stale_by == kind:
-                self.evict(method, uri)
+        self.evict(*[method for method, stale_by in CACHEABLE.items() if stale_by == kind], uri=uri)
 
-    def evict(self, method: str, uri: Optional[str] = None) -> None:
-        """Forget results of a method, about a resource or all; one that is being fetched is not kept."""
+    def evict(self, *methods: str, uri: Optional[str] = None) -> None:
+        """Forget results of these methods, about a resource or all; what is being fetched is not kept."""
         with self._state_lock:
-            self._evictions[method] = self.mark(method) + 1
-            for key in [key for key in self._entries if key.method == method]:
-                if uri is None or key.uri is None or _related(key.uri, uri):
+            self._evictions.update({method: self.mark(method) + 1 for method in methods})
+            for key in list(self._entries):
+                if key.method in methods and (uri is None or key.uri is None or _related(key.uri, uri)):
                     del self._entries[key]
 
     def clear(self) -> None:
         """Forget everything."""
-        for method in CACHEABLE:
-            self.evict(method)
+        self.evict(*CACHEABLE)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -157,6 +150,23 @@ def _related(one: str, other: str) -> bool:
 # ------------------------------------------------------------ tools that were listed
 
 
+class OutputCheck:
+    """The output schema of one tool, and the check of results by it, made on first use."""
+
+    def __init__(self, name: str, shape: dict[str, Any]) -> None:
+        self._name, self._shape = name, shape
+        self.wraps = shape.get(WRAPPED) is True or shape.get(FASTMCP_WRAPPED) is True
+
+    @cached_property
+    def problem(self) -> Callable[[Any], Optional[schema.Mismatch]]:
+        """What is wrong with a value; None when it fits."""
+        try:
+            return schema.compile_peer_check(self._shape, where=f"{self._name} output")
+        except (ImportError, ValueError) as error:
+            log.warning("results of %s are handed over unchecked: %s", one_line(self._name), error)
+            return lambda value: None
+
+
 class OutputSchemas:
     """The output schemas of one server's tools, as they were last listed, and the checks of results by them.
 
@@ -164,12 +174,14 @@ class OutputSchemas:
     """
 
     def __init__(self) -> None:
-        self._schemas: dict[str, Optional[dict[str, Any]]] = {}
-        self._checks: dict[str, Callable[[Any], Optional[schema.Mismatch]]] = {}
+        self._checks: dict[str, Optional[OutputCheck]] = {}
 
     def remember(self, tools: Iterable[Tool]) -> None:
         """Take in a fresh list of tools."""
-        self._schemas, self._checks = {tool.name: tool.output_schema for tool in tools}, {}
+        self._checks = {
+            tool.name: None if tool.output_schema is None else OutputCheck(tool.name, tool.output_schema)
+            for tool in tools
+        }
 
     def fill_in(self, name: str, result: CallToolResult, *, wraps: bool) -> bool:
         """Check a result against the tool's output schema and set its ``value``.
@@ -185,32 +197,21 @@ class OutputSchemas:
         Raises:
             ProtocolViolation: The structured content does not fit, or is missing though a schema was declared.
         """
-        shape, structured = self._schemas.get(name), vars(result)["structured_content"]  # ABSENT where there is none
-        if shape is not None:
+        check, structured = self._checks.get(name), vars(result)["structured_content"]  # ABSENT where there is none
+        if check is not None:
             if structured is ABSENT:
                 raise ProtocolViolation(f"{name} declares an output schema, and its result has no structured content")
-            check = self._checks.get(name) or self._compiled(name, shape)
-            problem = check(structured)
+            problem = check.problem(structured)
             if problem is not None:
                 raise ProtocolViolation(f"the result of {name} breaks its output schema: {problem}", structured)
-            if isinstance(structured, dict) and (shape.get(WRAPPED) is True or shape.get(FASTMCP_WRAPPED) is True):
+            if check.wraps and isinstance(structured, dict):
                 structured = structured["result"]
-        elif wraps and name not in self._schemas and isinstance(structured, dict) and structured.keys() == {"result"}:
+        elif wraps and name not in self._checks and isinstance(structured, dict) and structured.keys() == {"result"}:
             return False
         elif not wraps:
-            self._schemas.setdefault(name, None)  # what a list does not tell is not asked for again
+            self._checks.setdefault(name, None)  # what a list does not tell is not asked for again
         if structured is not ABSENT:
             result.value = structured
         elif result.content and all(isinstance(block, Text) for block in result.content):
             result.value = result.text
         return True
-
-    def _compiled(self, name: str, shape: dict[str, Any]) -> Callable[[Any], Optional[schema.Mismatch]]:
-        try:
-            check = schema.compile_peer_check(shape, where=f"{name} output")
-        except (ImportError, ValueError) as error:
-            log.warning("results of %s are handed over unchecked: %s", one_line(name), error)
-            check = lambda value: None  # noqa: E731
-        if self._schemas.get(name) is shape:
-            self._checks[name] = check
-        return check

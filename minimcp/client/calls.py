@@ -42,12 +42,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
 """Seconds before a call is sent again that the server only put off; the pause doubles with each round."""
 
 
-class _Default:
-    def __repr__(self) -> str:
-        return "the client's"
-
-
-DEFAULT: Any = _Default()
+DEFAULT: Any = ...
 """As ``timeout=``: what the client was connected with."""
 
 
@@ -165,10 +160,9 @@ class Call:
         asked, state = result.get("inputRequests"), result.get("requestState")
         if rounds > MOST_ROUNDS:
             raise ProtocolViolation(f"{method} asks at most {MOST_ROUNDS} times for input", result)
-        if not isinstance(asked, (dict, type(None))) or not isinstance(state, (str, type(None))):
+        is_sound = isinstance(asked, (dict, type(None))) and isinstance(state, (str, type(None)))
+        if not is_sound or not (asked or state is not None):
             raise ProtocolViolation(f"{method} asks with an object inputRequests and a string requestState", result)
-        if not asked and state is None:
-            raise ProtocolViolation(f"{method} needs input and does not say which", result)
         following = {name: params[name] for name in params if name not in ("inputResponses", "requestState")}
         if state is not None:
             following["requestState"] = state

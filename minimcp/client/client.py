@@ -13,9 +13,9 @@ import time
 import warnings
 import weakref
 from concurrent.futures import Future
-from copy import copy
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
 from .. import types
 from ..engine.pool import Pool, waiting
@@ -29,7 +29,7 @@ from ..types import CallToolResult, Prompt, Tool
 from .calls import DEFAULT, NOT_RUN, Call, Seconds, read_result
 from .host import Era, Rootlike, as_roots
 from .reconnect import Reconnector
-from .session import Cancel, OnProgress, Outcome, Params, check_token, shown
+from .session import Cancel, OnProgress, Outcome, Params, check_token, expect, shown
 from .subscriptions import Changes, Filter, OpenSession
 
 log = logging.getLogger("minimcp.client")
@@ -46,7 +46,7 @@ SHUTDOWN_SECONDS = 2.0
 LOOK_UP_SECONDS = 5.0
 """What listing the tools for the schema of one may take: a server that does not answer must not hold up a call."""
 
-URI = "the URI of a resource"
+URI = "the URI of a resource is a str"
 
 
 class CallFuture(Future):  # type: ignore[type-arg]
@@ -348,14 +348,10 @@ class Client:
         params = [_call_params(*each) for each in pairs]
         outcomes: list[Optional[Outcome]] = [*call.session.request_all("tools/call", params, call.deadline, cancel)]
         if call.session.mirror is not None and any(isinstance(outcome, HeaderMismatch) for outcome in outcomes):
-            failure: Optional[McpError] = None  # the other outcomes are not lost with it
-            try:
+            with suppress(McpError):  # a call that is refused again lists them once more, and fails with what this says
                 self._list_tools(call, "refresh")
-            except McpError as error:
-                failure = error
-            outcomes = [copy(failure) if isinstance(outcome, HeaderMismatch) else outcome for outcome in outcomes]
-        token, forget = follow(cancel)
-        try:
+            outcomes = [None if isinstance(outcome, HeaderMismatch) else outcome for outcome in outcomes]
+        with following(cancel) as token:
             results: list[Any] = []
             for one, first in zip(params, outcomes):
                 part = call.within(None, token)  # its deadline stands only while the host answers this one
@@ -367,9 +363,6 @@ class Client:
                     results.append(CallFuture(token))
                     results[-1].run(work)
             results = [future.exception() or future.result() for future in results]
-        finally:
-            forget()
-            token.cancel("the caller gave up")  # such as Ctrl-C: without it all have ended
         return all_or_first(results, return_exceptions)
 
     # ------------------------------------------------------------ resources
@@ -410,7 +403,7 @@ class Client:
             CapabilityNotSupported: The server declares no resources.
         """
         call = Call(self._sessions, timeout, cancel, "resources")
-        result = call.fetch("resources/read", {"uri": _text(URI, uri)}, on_progress, cache=cache)
+        result = call.fetch("resources/read", {"uri": expect(uri, str, URI)}, on_progress, cache=cache)
         return read_result("resources/read", types.ReadResourceResult.from_wire, result)
 
     # ------------------------------------------------------------ prompts
@@ -439,7 +432,7 @@ class Client:
             CapabilityNotSupported: The server declares no prompts.
             TypeError: An argument is neither text, number nor bool.
         """
-        params: dict[str, Json] = {"name": _text("a prompt's name", name)}
+        params: dict[str, Json] = {"name": expect(name, str, "a prompt's name is a str")}
         if arguments is not None:
             params["arguments"] = _texts(name, arguments)
         result = Call(self._sessions, timeout, cancel, "prompts").request("prompts/get", params, on_progress)
@@ -468,11 +461,10 @@ class Client:
         if (prompt is None) == (template is None):
             raise TypeError("say which: prompt=, or template=")
         ref = {"type": "ref/resource", "uri": template} if prompt is None else {"type": "ref/prompt", "name": prompt}
-        _text("prompt or template", prompt or template)
-        params: dict[str, Json] = {
-            "ref": ref,
-            "argument": {"name": _text("an argument's name", argument), "value": _text("a value", value)},
-        }
+        expect(prompt or template, str, "prompt or template is a str")
+        expect(argument, str, "an argument's name is a str")
+        expect(value, str, "a value is a str")
+        params: dict[str, Json] = {"ref": ref, "argument": {"name": argument, "value": value}}
         chosen = None if arguments is None else _texts(prompt or template or "", arguments)
         call = Call(self._sessions, timeout, cancel)
         revision = call.session.era.revision
@@ -513,7 +505,7 @@ class Client:
         self._change(uri, False, timeout, cancel)
 
     def _change(self, uri: str, wanted: bool, timeout: Seconds, cancel: Cancel) -> None:
-        _text(URI, uri)
+        expect(uri, str, URI)
         self._subscriptions(lambda opened, deadline: opened.change(uri, wanted, deadline, cancel), timeout, cancel)
 
     def listen(
@@ -542,7 +534,7 @@ class Client:
         """
         if isinstance(resource_subscriptions, str):
             raise TypeError(f"resource_subscriptions is a sequence of URIs: did you mean [{resource_subscriptions!r}]?")
-        uris = tuple(_text(URI, uri) for uri in resource_subscriptions)
+        uris = tuple(expect(uri, str, URI) for uri in resource_subscriptions)
         wanted = Filter(tools_list_changed, prompts_list_changed, resources_list_changed, uris)
         return self._subscriptions(lambda opened, deadline: opened.listen(wanted, deadline, cancel), timeout, cancel)
 
@@ -564,11 +556,13 @@ class Client:
                 "submit takes a method of this client and then its arguments, as in "
                 f'client.submit(client.call_tool, "name", {{...}}), not {shown(function)}'
             )
-        given = keywords.get("cancel")
-        token, forget = follow(given)
-        future = spawn(self._host.pool, lambda: function(*args, **{**keywords, "cancel": token}), token)
-        future.add_done_callback(lambda _: forget())
-        return future
+        given, token = keywords.get("cancel"), CancelToken()
+
+        def call() -> Any:
+            with following(given, token):
+                return function(*args, **{**keywords, "cancel": token})
+
+        return spawn(self._host.pool, call, token)
 
     # ------------------------------------------------------------ the end
 
@@ -587,7 +581,7 @@ class Client:
             except McpError as error:
                 log.debug("%s: shutdown: %s", session.name, error)
         self._sessions.close()
-        self._host.pool.close()
+        self._host.close()
 
     def __enter__(self) -> Client:
         return self
@@ -597,10 +591,12 @@ class Client:
 
     def __del__(self) -> None:
         sessions: Optional[Reconnector] = getattr(self, "_sessions", None)
-        if sessions is None or sessions.closed or sys.is_finalizing() or sessions.newest.session.wait_until_ended(0):
+        if sessions is None or sessions.closed or sys.is_finalizing():
             return
-        warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
-        sessions.abandon()
+        self._host.close()
+        if not sessions.newest.session.wait_until_ended(0):
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+            sessions.abandon()
 
     def __repr__(self) -> str:
         return f"<Client {self.revision} on {self._sessions.newest.session!r}>"
@@ -613,13 +609,23 @@ def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture
     return future
 
 
-def follow(cancel: Cancel) -> tuple[CancelToken, Callable[[], None]]:
-    """A token of our own that is cancelled with a caller's, and what ends that."""
-    token = CancelToken()
-    if cancel is None:
-        return token, lambda: None
-    leader = cancel
-    return token, leader.on_cancel(lambda: token.cancel(leader.reason))
+@contextmanager
+def following(cancel: Cancel, token: Optional[CancelToken] = None) -> Iterator[CancelToken]:
+    """A token that is cancelled with a caller's, and when the block ends, as by Ctrl-C.
+
+    Args:
+        cancel: The caller's; None for one that nobody cancels.
+        token: What follows it; None makes one.
+    """
+    token = token or CancelToken()
+    forget: Callable[[], object] = int
+    if cancel is not None:
+        forget = cancel.on_cancel(lambda: token.cancel(cancel.reason))
+    try:
+        yield token
+    finally:
+        forget()
+        token.cancel("the caller gave up")
 
 
 def all_or_first(outcomes: list[Any], return_exceptions: bool) -> list[Any]:
@@ -630,32 +636,21 @@ def all_or_first(outcomes: list[Any], return_exceptions: bool) -> list[Any]:
     return outcomes
 
 
-def _checked(method: Any, params: Any) -> Mapping[str, Json]:
+def _checked(method: Any, params: Any) -> Any:
     """The params of a message that a user writes by hand, if it can be one."""
-    _text("a method", method)
-    if params is not None and not isinstance(params, Mapping):
-        raise TypeError(f"the params of {method} are a dict or None, not {shown(params)}")
-    return params or {}
-
-
-def _text(what: str, value: Any) -> str:
-    """The value, if it is text. Raises TypeError: it is none."""
-    if not isinstance(value, str):
-        raise TypeError(f"{what} is a str, not {shown(value)}")
-    return value
+    expect(method, str, "a method is a str")
+    return expect({} if params is None else params, Mapping, f"the params of {method} are a dict or None")
 
 
 def _mapping(name: str, arguments: Any) -> Any:
     """The arguments of something, if they are a mapping. Raises TypeError: they are none."""
-    if not isinstance(arguments, Mapping):
-        what = f'the arguments of {name!r} are a dict by parameter name, such as {{"city": "Oslo"}}'
-        raise TypeError(f"{what}, not {shown(arguments)}")
-    return arguments
+    what = f'the arguments of {name!r} are a dict by parameter name, such as {{"city": "Oslo"}}'
+    return expect(arguments, Mapping, what)
 
 
 def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str, Json]:
     if type(name) is not str:
-        _text("a tool's name", name)
+        expect(name, str, "a tool's name is a str")
     if arguments is None:
         return {"name": name}
     return {"name": name, "arguments": dict(arguments if type(arguments) is dict else _mapping(name, arguments))}

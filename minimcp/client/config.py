@@ -14,6 +14,7 @@ from typing import Any, Mapping, Union
 
 from ..schema.mismatch import described, listed, nearest
 from ..stdio.child import StdioServer
+from .session import expect
 
 TABLES = ("mcpServers", "servers")
 """What the object of servers is called: by most hosts, by VS Code."""
@@ -103,12 +104,10 @@ def read_servers(config: Config) -> Servers:
             if isinstance(table, Mapping) and all(isinstance(entry, Mapping) for entry in table.values())
         ), config)
         for name in table:
-            if not isinstance(name, str):
-                raise TypeError(f"a server's name is a str, not {type(name).__name__}")
+            expect(name, str, "a server's name is a str")
         return Servers("", "", table)
     path = os.fspath(config)
-    if not isinstance(path, str):
-        raise TypeError(f"a config is named by a str or a path, not by {type(path).__name__}")
+    expect(path, str, "a config is named by a str or a path")
     return Servers(path, os.path.dirname(os.path.abspath(path)), _file(path))
 
 

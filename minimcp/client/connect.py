@@ -41,7 +41,7 @@ from .client import Client
 from .config import Config, read_servers
 from .host import NAMES, Host, Rootlike
 from .reconnect import Reconnector
-from .session import Cancel, ClientSession, check_token, deadline_of
+from .session import Cancel, ClientSession, check_token, deadline_of, expect
 from .subscriptions import OpenSession
 
 if TYPE_CHECKING:
@@ -161,14 +161,10 @@ def connect(
         if field in Limits.__dataclass_fields__:
             raise TypeError(f"connect(...) has no option {name}= any more: say limits=Limits({field}=...)")
         refuse_options("connect(...)", [name], connect)
-    for name, kinds, what in (
-        ("restart", bool, "True or False"), ("cache", bool, "True or False"), ("send_shutdown", bool, "True or False"),
-        ("extensions", (Mapping, type(None)), "a mapping or None"),
-        ("client_info", (Implementation, Mapping, type(None)), "an Implementation, a mapping or None"),
-        ("limits", (Limits, type(None)), "Limits(...) or None"),
-    ):
-        if not isinstance(given[name], kinds):
-            raise TypeError(f"{name} is {what}, not {given[name]!r:.60}")
+    for name in ("restart", "cache", "send_shutdown"):
+        expect(given[name], bool, f"{name} is True or False")
+    expect({} if extensions is None else extensions, Mapping, "extensions is a mapping or None")
+    limits = expect(Limits() if limits is None else limits, Limits, "limits is Limits(...) or None")
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
     check_token(cancel)
@@ -178,17 +174,23 @@ def connect(
     takes_stderr = isinstance(found.object, StdioServer) or (config is not None and found.is_web)  # one for many, there
     if stderr is not None and not takes_stderr:
         raise TypeError(f"stderr does not apply to {found.what}")
-    limits = limits or Limits()
     host = Host(
         handlers, {name: given[name] for name in NAMES}, roots=roots, sampling=sampling, elicitation=elicitation,
         extensions=extensions, workers=limits.workers, cache=Cache(limits.cache_bytes) if cache else None,
     )
     if client_info is None:
         client_info = Implementation(os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", VERSION)
-    info = client_info if isinstance(client_info, Implementation) else Implementation(**client_info)
-    plan = Plan(found, wanted, info.to_wire(), host, limits, tracer(trace), stderr, connect_timeout, probe_timeout)
+    elif not isinstance(client_info, Implementation):
+        info = expect(client_info, Mapping, "client_info is an Implementation, a mapping or None")
+        client_info = Implementation(**info)
+    described, traced = client_info.to_wire(), tracer(trace)
+    plan = Plan(found, wanted, described, host, limits, traced, stderr, connect_timeout, probe_timeout)
     renew = plan.open if restart or found.is_web else None
-    sessions = Reconnector(plan.open(cancel), renew, host, timeout, always=restart)
+    try:
+        sessions = Reconnector(plan.open(cancel), renew, host, timeout, always=restart)
+    except BaseException:
+        host.close()
+        raise
     return Client(sessions, send_shutdown=send_shutdown)
 
 
@@ -260,17 +262,19 @@ class Plan(NamedTuple):
         """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
         first, is_probed = self._open_pipe(), self.per_request is not None and self.handshake is not None
         try:
-            return agree(first, self)
-        except ConnectionLost as lost:
-            if not (isinstance(self.target.object, StdioServer) and is_probed and first.transport.was_read()):
-                only = f" (only {self.wanted[0].name} was wanted)" if len(self.wanted) == 1 else ""
-                raise _failed(lost, f"{lost}{only}") from None  # which says all that the loss does
             try:
+                return agree(first, self)
+            except ConnectionLost:
+                if not (isinstance(self.target.object, StdioServer) and is_probed and first.transport.was_read()):
+                    raise
                 return agree(self._open_pipe(), self.without_probe())
-            except ConnectionLost as again:
-                ends = [(each.exit_code, each.signal, each.stderr_tail) for each in (lost, again)]
-                both = f"{again}\nbefore that, asked for server/discover, {lost}"
-                raise _failed(again, str(again) if ends[0] == ends[1] else both) from None
+        except ConnectionLost as lost:  # the message of what is raised says all that the loss does
+            only = f" (only {self.wanted[0].name} was wanted)" if len(self.wanted) == 1 else ""
+            hint = "\na server runs until its stdin ends: does this program call server.run()?"
+            raise ConnectionFailed(
+                f"{lost}{only}{hint if lost.exit_code == 0 else ''}",
+                exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail,
+            ) from None
 
     def _open_pipe(self) -> ClientSession:
         target = self.target.object
@@ -299,12 +303,6 @@ class Plan(NamedTuple):
         if isinstance(session.transport, ChildTransport):
             session.transport.grace = CLOSE_SECONDS
         return opened
-
-
-def _failed(lost: ConnectionLost, message: str) -> ConnectionFailed:
-    if lost.exit_code == 0:
-        message += "\na server runs until its stdin ends: does this program call server.run()?"
-    return ConnectionFailed(message, exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail)
 
 
 # ------------------------------------------------------------ agreeing
@@ -437,8 +435,7 @@ def read_target(
     if config is not None:
         _refuse(local, "env and cwd are part of the config")
         _refuse(web, f"{_WEB} are part of the config")
-        if not isinstance(target, str):
-            raise TypeError(f"with config= a server is given by its name, a str, not by {type(target).__name__}")
+        expect(target, str, "with config= a server is given by its name, a str")
         servers = read_servers(config)
         what = f"the server {target!r} of {servers.where}" if servers.where else f"the server {target!r}"
         return read_target(servers.target(target))._replace(what=what)

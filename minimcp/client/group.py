@@ -14,17 +14,17 @@ from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, Invali
 from ..schema.mismatch import listed, nearest
 from ..types import CallToolResult, Tool
 from .calls import DEFAULT, Seconds
-from .client import Arguments, Client, all_or_first, follow, spawn
+from .client import Arguments, Client, all_or_first, following, spawn
 from .config import Config, read_servers
 from .connect import connect, wanted_revisions
-from .session import Cancel, OnProgress, check_token
+from .session import Cancel, OnProgress, check_token, expect
 
 log = logging.getLogger("minimcp.client")
 
 T = TypeVar("T")
 
 SERVER_FAILURES = (McpError, OSError, ValueError)
-"""What one server of several may fail with. A TypeError is a mistake of whoever called, and ends all."""
+"""What one server of several may fail with. A TypeError is a mistake of the caller, and ends all."""
 
 GIVE_UP_SECONDS = 5.0
 """How long an interrupted `connect_all` waits for its threads, each of which has been told to stop."""
@@ -145,8 +145,7 @@ class Group:
             ConnectionFailed: It leads to a server that could not be opened; the cause says why.
             TypeError: It is no str.
         """
-        if not isinstance(name, str):
-            raise TypeError(f"a tool's name is a str, not {type(name).__name__}")
+        expect(name, str, "a tool's name is a str")
         server = self._server_of(name)
         if server is None:
             raise InvalidParams(f"no server of this group has a tool {name!r}{self._hint(name)}")
@@ -241,16 +240,11 @@ def _side_by_side(works: Mapping[str, Callable[..., T]], cancel: Cancel) -> Iter
         Their names, by what they are waited for by.
     """
     check_token(cancel)
-    token, forget = follow(cancel)
     pool = Pool(None, "minimcp-group")
     try:
-        with waiting():
+        with following(cancel) as token, waiting():
             yield {spawn(pool, partial(work, cancel=token), token): name for name, work in works.items()}
-    except BaseException:
-        token.cancel("the caller gave up")
-        raise
     finally:
-        forget()
         pool.close()
 
 

@@ -8,23 +8,15 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import deque
+from contextlib import suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .. import schema, types
 from ..engine.pool import Pool, here
 from ..engine.requests import CancelToken, IncomingRequest
-from ..errors import (
-    USER_REJECTED,
-    InternalError,
-    InvalidParams,
-    MethodNotFound,
-    Refused,
-    RpcError,
-    describe,
-    one_line,
-)
+from ..errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError, describe, one_line
 from ..protocol.lifecycle import Handshake, Peer, PerRequest
 from ..protocol.messages import Json, Notification
 from ..protocol.versions import Revision
@@ -102,7 +94,12 @@ class Host:
         self._extensions = None if extensions is None else check_extensions(extensions)
         self.cache = Cache(0) if cache is None else cache
         self.pool = Pool(workers, name="minimcp-client")
-        self.dispatcher = Dispatcher()
+        self._dispatcher = Dispatcher()
+
+    def close(self) -> None:
+        """Let the threads end that it has, each when it has run what waits for it. Idempotent."""
+        self._dispatcher.close()
+        self.pool.close()
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
         """What this lets a client declare in a revision."""
@@ -175,7 +172,7 @@ class Host:
         """Have a callback called by the dispatcher, if the host gave it."""
         function = self.functions.get(name)
         if function is not None:
-            self.dispatcher.put(partial(function, *arguments))
+            self._dispatcher.put(partial(function, *arguments))
 
     def tell(self, notification: Notification) -> None:
         """Have the callback for a notification called."""
@@ -216,11 +213,9 @@ def _gathered(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, Callable[
             refuse_async(function, name)
             functions[name] = function
     for name in dir(handlers):
-        if name.startswith("on_") and name not in NAMES:
-            near = nearest(name, NAMES)
-            if near is not None:
-                raise TypeError(f"handlers has {name}, which nothing calls: did you mean {near}?")
-            log.info("handlers has %s, which nothing calls: there is %s", one_line(name), ", ".join(NAMES))
+        near = nearest(name, NAMES) if name.startswith("on_") and name not in NAMES else None
+        if near is not None:
+            raise TypeError(f"handlers has {name}, which nothing calls: did you mean {near}?")
     if handlers is not None and not any(hasattr(handlers, name) for name in NAMES):
         raise TypeError(f"handlers has none of {', '.join(NAMES)}: it is {handlers!r:.60}")
     return functions
@@ -262,57 +257,42 @@ def as_roots(roots: Any) -> list[Root]:
 
 
 class Dispatcher:
-    """One thread that runs callbacks in order, as long as somebody has it open. Thread-safe; `put` never blocks.
-
-    The thread starts with the first callback. It ends when everybody has closed this and nothing waits; if this is
-    opened again later, another one starts.
-    """
+    """One thread that runs callbacks in order, from the first one to the end of the client. Thread-safe."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._waiting: deque[Callable[[], Any]] = deque(maxlen=MOST_NOTIFICATIONS)
-        self._thread: Optional[threading.Thread] = None
-        self._users = 0
-        self._dropped = False
-
-    def open(self) -> None:
-        """Take callbacks until the `close` that belongs to this."""
-        with self._changed:
-            self._users += 1
+        self._lock = threading.RLock()  # a finalizer may close this in the middle of `put`
+        self._waiting: SimpleQueue[Optional[Callable[[], Any]]] = SimpleQueue()
+        self._has_thread = self._closed = self._dropped = False
 
     def put(self, callback: Callable[[], Any]) -> None:
-        """Queue a callback; the oldest is dropped when too many wait. What it raises is logged."""
-        with self._changed:
-            if self._users <= 0:
+        """Queue a callback; the oldest is dropped when too many wait. What it raises is logged. Never blocks."""
+        with self._lock:
+            if self._closed:
                 return
-            if len(self._waiting) == MOST_NOTIFICATIONS and not self._dropped:
-                self._dropped = True
-                log.warning("more than %d notifications wait for a slow callback: the oldest are dropped",
-                            MOST_NOTIFICATIONS)
-            self._waiting.append(callback)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="minimcp-callbacks", daemon=True)
-                self._thread.start()
-            self._changed.notify()
+            self._waiting.put(callback)
+            if not self._has_thread:
+                self._has_thread = True
+                threading.Thread(target=self._run, name="minimcp-callbacks", daemon=True).start()
+            if self._waiting.qsize() > MOST_NOTIFICATIONS:
+                with suppress(Empty):
+                    self._waiting.get_nowait()
+                if not self._dropped:
+                    self._dropped = True
+                    log.warning("more than %d notifications wait for a slow callback: the oldest are dropped",
+                                MOST_NOTIFICATIONS)
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._users <= 0)
-                if not self._waiting:
-                    self._thread = None
-                    return
-                callback = self._waiting.popleft()
+        for callback in iter(self._waiting.get, None):
             try:
                 callback()
             except BaseException as error:
                 log.error("a callback failed: %s", describe(error), exc_info=error)
 
     def close(self) -> None:
-        """Let the thread end when everything that waits has run, unless somebody else has this open."""
-        with self._changed:
-            self._users -= 1
-            self._changed.notify()
+        """Let the thread end when everything that waits has run, and take nothing more. Idempotent."""
+        with self._lock:
+            self._closed = True
+            self._waiting.put(None)
 
 
 # ------------------------------------------------------------ what can be asked
@@ -374,14 +354,18 @@ def _read_elicit(
     if request.schema is None:
         raise ValueError("requestedSchema is missing")
     check, fits = _checks_of(request.schema)
-    defaults = _fitting_defaults(request, fits)
-    needed = request.schema.get("required", ())
+    _drop_wrong_defaults(request, fits)
+    defaults, needed = request.defaults, request.schema.get("required", ())
 
     def write(returned: Any) -> Result:
         answer = _as_answer(returned)
         if answer.action != "accept":
             return {"action": answer.action}
-        content = {**defaults, **_without_null(_fields(answer.content), needed, fits)}
+        given = {
+            name: value for name, value in _fields(answer.content).items()
+            if value is not None or fits({name: None}) is None or name in needed  # else it was not filled in
+        }
+        content = {**defaults, **given}
         fault = check(content)
         if fault is not None:
             raise ValueError(f"what elicit returned does not fit the schema: {fault}")
@@ -408,29 +392,18 @@ def _checks_of(wanted: Json) -> tuple[Check, Check]:
         return (lambda content: None), (lambda content: None)
 
 
-def _fitting_defaults(request: types.ElicitRequest, fits: Check) -> Result:
-    """The defaults that fit. The others go to the log, and the host sees a schema without them."""
-    given = _without_null(request.defaults, (), fits)
-    faults = {name: fault for name, value in given.items() for fault in [fits({name: value})] if fault is not None}
+def _drop_wrong_defaults(request: types.ElicitRequest, fits: Check) -> None:
+    """Leave the defaults out of a form that do not fit it."""
+    found = {name: fits({name: value}) for name, value in request.defaults.items()}
+    faults = {name: fault for name, fault in found.items() if fault is not None}
     if faults:
         told = one_line("; ".join(map(str, faults.values())))
         log.warning("a form with defaults that do not fit, which are left out: %s", told)
-        schema: Json = request.schema
-        properties = {
-            name: {word: rule for word, rule in field.items() if word != "default"} if name in faults else field
-            for name, field in schema["properties"].items()
-        }
-        request.schema = {**schema, "properties": properties}
-    return {name: value for name, value in given.items() if name not in faults}
-
-
-def _without_null(members: Result, needed: Sequence[str], fits: Check) -> Result:
-    """An object without members that are null where that is no value: they were not filled in."""
-    return {
-        name: value
-        for name, value in members.items()
-        if value is not None or fits({name: None}) is None or name in needed
-    }
+        shape: Json = request.schema
+        fields = {name: {**field} if name in faults else field for name, field in shape["properties"].items()}
+        for name in faults:
+            del fields[name]["default"]
+        request.schema = {**shape, "properties": fields}
 
 
 def _as_answer(returned: Any) -> types.Answer:

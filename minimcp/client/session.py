@@ -80,7 +80,6 @@ class ClientSession(ConnectionHandler):
         self.listeners: dict[object, OnMessage] = {}
         self.ended = CancelToken()
         self._ping = Route(lambda incoming: {}, immediate=True)
-        host.dispatcher.open()
 
     @classmethod
     def over(
@@ -323,7 +322,6 @@ class ClientSession(ConnectionHandler):
 
     def lost(self, cause: ConnectionLost) -> None:
         self.ended.cancel()
-        self.host.dispatcher.close()
 
     # ------------------------------------------------------------ shared by all transports
 
@@ -406,11 +404,8 @@ def check_token(cancel: Cancel) -> None:
         TypeError: It is no token.
         Cancelled: It is cancelled.
     """
-    if cancel is not None:
-        if not isinstance(cancel, CancelToken):
-            raise TypeError(f"cancel is a CancelToken or None, not {shown(cancel)}")
-        if cancel.cancelled:
-            raise Cancelled(cancel.reason or "the token was cancelled before the call")
+    if cancel is not None and expect(cancel, CancelToken, "cancel is a CancelToken or None").cancelled:
+        raise Cancelled(cancel.reason or "the token was cancelled before the call")
 
 
 def deadline_of(name: str, seconds: Optional[float]) -> Deadline:
@@ -430,6 +425,13 @@ def deadline_of(name: str, seconds: Optional[float]) -> Deadline:
         return Deadline(seconds)
     except TypeError:
         raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None
+
+
+def expect(value: Any, kind: type, says: str) -> Any:
+    """An argument, if it is of this kind. Raises TypeError: it is not; the message begins with what it has to be."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{says}, not {shown(value)}")
+    return value
 
 
 def shown(value: object) -> str:

@@ -14,18 +14,10 @@ from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import partial
 from random import uniform
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
+from typing import AbstractSet, Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
 from ..engine.timer import NEVER, Deadline, timer
-from ..errors import (
-    CapabilityNotSupported,
-    ConnectionLost,
-    McpError,
-    ProtocolViolation,
-    RequestTimeout,
-    RpcError,
-    one_line,
-)
+from ..errors import CapabilityNotSupported, ConnectionLost, McpError, ProtocolViolation, RequestTimeout, RpcError
 from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN, LOG_LEVEL_KEY, Handshake
 from ..protocol.messages import Json, Notification
 from ..types import CHANGES, Change
@@ -54,6 +46,9 @@ server sent on it before may still be on its way."""
 
 UNSUBSCRIBE_SECONDS = 2.0
 """What a server gets to hear of the subscriptions that end with a stream."""
+
+CLOSED = ConnectionLost("the stream is closed")
+"""How a stream has ended that the program has closed."""
 
 USUAL_LEVEL = "info"
 """The lowest level that a host hears until it names one: the same that servers send from where nobody has to ask."""
@@ -100,20 +95,15 @@ class Changes:
 
     Args:
         session: The connection.
-        honored: None until the server has said so.
         forward: Gets the notifications instead (of the background stream); None keeps changes until they are taken.
     """
 
-    def __init__(
-        self, session: ClientSession, honored: Optional[Filter] = None, forward: Optional[OnMessage] = None
-    ) -> None:
-        self.honored, self._forward, self._session = honored, forward, session
-        self._is_filter = honored is not None
-        """Whether it gets all that comes, and has to choose."""
+    def __init__(self, session: ClientSession, forward: Optional[OnMessage] = None) -> None:
+        self._session, self._forward = session, forward
+        self.honored: Optional[Filter] = None
         self._cleanup = ExitStack()
         """What ends the stream on the wire, once."""
         self._ending: Optional[Outcome] = None
-        self._closed = False
         self._changed = threading.Condition()
         self._waiting: dict[tuple[str, Optional[str]], Change] = {}
 
@@ -130,18 +120,15 @@ class Changes:
             ConnectionLost: The stream has ended, or is closed.
         """
         def done() -> bool:
-            return self._closed or bool(self._waiting) or self._ending is not None
+            return bool(self._waiting) or self._ending is not None
 
         deadline = deadline_of("timeout", timeout)
         if not wait_until(done, self._changed, deadline, session=self._session):
             raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
         with self._changed:
-            if self._closed:
-                raise ConnectionLost("the stream is closed")
-            if self._waiting:
+            if self._waiting and self._ending is not CLOSED:
                 return self._waiting.pop(next(iter(self._waiting)))
-        self._finish()
-        ending = self._ending
+            ending = self._ending
         if isinstance(ending, ConnectionLost):
             raise copy(ending)
         if isinstance(ending, RpcError):
@@ -155,19 +142,17 @@ class Changes:
         try:
             return self.next()
         except ConnectionLost:
-            if self._closed or isinstance(self._ending, dict):
+            if self._ending is CLOSED or isinstance(self._ending, dict):
                 raise StopIteration from None
             raise
 
     def close(self) -> None:
         """End the stream: a loop over it stops. Idempotent, any thread."""
-        self._closed = True
-        self._finish()
-
-    def _finish(self) -> None:
         with self._changed:
-            cleanup = self._cleanup.pop_all()
+            self._waiting.clear()
+            self._ending = CLOSED
             self._changed.notify_all()
+            cleanup = self._cleanup.pop_all()
         cleanup.close()
 
     def __enter__(self) -> Changes:
@@ -177,7 +162,7 @@ class Changes:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Changes {'open' if self._ending is None and not self._closed else 'ended'} {self.honored}>"
+        return f"<Changes {'open' if self._ending is None else 'ended'} {self.honored}>"
 
     # ------------------------------------------------------------ for a reading thread
 
@@ -204,12 +189,13 @@ class Changes:
             return
         assert self.honored is not None
         around = None if change.uri is None else covering(frozenset(self.honored.resource_subscriptions), change.uri)
-        if self._is_filter and around is None and not getattr(self.honored, change.kind, False):
+        is_filter = self._session.era.revision.handshake  # it gets all that comes
+        if is_filter and around is None and not getattr(self.honored, change.kind, False):
             return
         with self._changed:
             if change.uri is not None and len(self._waiting) >= MOST_WAITING:
                 if around is None:
-                    log.debug("<-- %s is not subscribed to, and too much waits already: dropped", one_line(change.uri))
+                    log.debug("<-- %.200r is not subscribed to, and too much waits already: dropped", change.uri)
                     return
                 change = change if around == change.uri else Change(change.kind, around)
             self._waiting.setdefault((change.kind, change.uri), change)
@@ -302,17 +288,22 @@ class OpenSession:
 
     # ------------------------------------------------------------ streams of the program
 
-    def listen(self, wanted: Filter, deadline: Deadline, cancel: Cancel) -> Changes:
-        """Open a stream; arguments and errors as `Client.listen`."""
-        in_session = self.session.era.revision.handshake
-        return (self._filter if in_session else self._open)(wanted, deadline, cancel)
-
-    def _open(
-        self, wanted: Filter, deadline: Deadline, cancel: Cancel = None, forward: Optional[OnMessage] = None
+    def listen(
+        self, wanted: Filter, deadline: Deadline, cancel: Cancel, forward: Optional[OnMessage] = None
     ) -> Changes:
-        """Send the request and wait for the acknowledgement."""
+        """Open a stream; arguments and errors as `Client.listen`, and ``forward`` as `Changes`."""
+        stream = Changes(self.session, forward)
+        try:
+            begin = self._subscribe if self.session.era.revision.handshake else self._request
+            begin(stream, wanted, deadline, cancel)
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    def _request(self, stream: Changes, wanted: Filter, deadline: Deadline, cancel: Cancel) -> None:
+        """Send the request of a stream and wait for the acknowledgement."""
         session, began = self.session, time.monotonic()
-        stream = Changes(session, forward=forward)
 
         def end(ending: Outcome) -> None:
             stream._end_with(ending)
@@ -321,41 +312,29 @@ class OpenSession:
         def begun() -> bool:
             return stream.honored is not None or stream._ending is not None
 
-        try:
-            params = {"notifications": wanted.to_wire()}
-            stream._cleanup.callback(session.open_stream(LISTEN, params, stream._take, end))
-            if not wait_until(begun, stream._changed, deadline, cancel):
-                what = f"{session.name}: {LISTEN}: no acknowledgement within {deadline.seconds:g} s"
-                raise RequestTimeout(what)
-            check_token(cancel)
-            if stream.honored is None:
-                early = ConnectionLost("the server ended the stream before it began")
-                raise copy(stream._ending) if isinstance(stream._ending, Exception) else early
-        except BaseException:
-            stream.close()
-            raise
-        return stream
+        stream._cleanup.callback(session.open_stream(LISTEN, {"notifications": wanted.to_wire()}, stream._take, end))
+        if not wait_until(begun, stream._changed, deadline, cancel):
+            raise RequestTimeout(f"{session.name}: {LISTEN}: no acknowledgement within {deadline.seconds:g} s")
+        check_token(cancel)
+        if stream.honored is None:
+            early = ConnectionLost("the server ended the stream before it began")
+            raise copy(stream._ending) if isinstance(stream._ending, Exception) else early
 
-    def _filter(self, wanted: Filter, deadline: Deadline, cancel: Cancel) -> Changes:
-        """Subscribe to resources, and choose among all notifications: in a session."""
+    def _subscribe(self, stream: Changes, wanted: Filter, deadline: Deadline, cancel: Cancel) -> None:
+        """In a session: subscribe to resources, and have a stream choose among all notifications."""
         session = self.session
         uris = wanted.resource_subscriptions if session.era.peer.supports("resources.subscribe") else ()
-        stream = Changes(session, self._declared(wanted)._replace(resource_subscriptions=uris))
+        stream.honored = self._declared(wanted)._replace(resource_subscriptions=uris)
         session.listeners[stream] = stream._take
         stream._cleanup.callback(self._unsubscribe, stream)
         stream._cleanup.callback(session.listeners.pop, stream)
-        try:
-            if uris:
-                with self._locked(deadline, cancel):
-                    subscribed = self._listened.setdefault(stream, set())
-                    for uri in dict.fromkeys(uris):
-                        session.request("resources/subscribe", {"uri": uri}, deadline, cancel)
-                        subscribed.add(uri)
-            session.check()
-        except BaseException:
-            stream.close()
-            raise
-        return stream
+        if uris:
+            with self._locked(deadline, cancel):
+                subscribed = self._listened.setdefault(stream, set())
+                for uri in dict.fromkeys(uris):
+                    session.request("resources/subscribe", {"uri": uri}, deadline, cancel)
+                    subscribed.add(uri)
+        session.check()
 
     def _unsubscribe(self, stream: Changes) -> None:
         """A stream has ended: unsubscribe from what nothing else wants; one that fails stops no other."""
@@ -379,7 +358,7 @@ class OpenSession:
             uris = self.uris | {uri} if wanted else self.uris - {uri}
             if not session.era.revision.handshake:
                 if uris != self.uris:
-                    self._replace(uris, deadline, cancel)
+                    self._replace(uris, deadline, cancel, needed=uris - self.uris)
             elif wanted or not any(uri in listened for listened in self._listened.values()):
                 method = "resources/subscribe" if wanted else "resources/unsubscribe"
                 session.request(method, {"uri": uri}, deadline, cancel)
@@ -393,33 +372,34 @@ class OpenSession:
         elif uris or any(self._declared(self._lists)):
             deadline = deadline.within(BACKGROUND_SECONDS)
             with self._locked(deadline):
-                self.uris.update(uris)  # before: that one is refused now must not end the others
-                try:
-                    self._replace(set(uris), deadline)
-                except BaseException:
-                    self.uris.clear()
-                    raise
+                self._replace(uris, deadline)
+                self.uris = uris
 
     def _declared(self, wanted: Filter) -> Filter:
         """Those lists of a filter whose changes the server declares to tell."""
         supports = self.session.era.peer.supports
         return Filter.of(lambda name: getattr(wanted, name) and supports(f"{LISTS[name][0]}.listChanged"))
 
-    def _replace(self, uris: set[str], deadline: Deadline, cancel: Cancel = None) -> None:
+    def _replace(
+        self, uris: set[str], deadline: Deadline, cancel: Cancel = None, needed: AbstractSet[str] = frozenset()
+    ) -> None:
         """Open a background stream with this set of resources, and then close the one before. Under the lock.
 
         While both are open a change may be told twice; none goes unheard. From then on the one before tells only of
         resources that are still subscribed to.
+
+        Raises:
+            CapabilityNotSupported: The server does not honour one that is needed.
         """
         wanted = self._declared(self._lists)._replace(resource_subscriptions=tuple(sorted(uris)))
         old, new = self.background, None
         if any(wanted):
-            new = self._open(wanted, deadline, cancel, self._host.tell)
+            new = self.listen(wanted, deadline, cancel, self._host.tell)
             assert new.honored is not None
-            refused = (uris - self.uris).difference(new.honored.resource_subscriptions)
+            refused = needed - {*new.honored.resource_subscriptions}
             if refused:
                 new.close()
-                what = f"{self.session.name}: the server does not tell of changes of {one_line(min(refused))}"
+                what = f"{self.session.name}: the server does not tell of changes of {min(refused)!r:.200}"
                 raise CapabilityNotSupported(what)
         self.background = new
         if old is None:
@@ -452,7 +432,7 @@ class OpenSession:
                 deadline = Deadline(BACKGROUND_SECONDS)
                 with self._locked(deadline):
                     if stream is self.background:
-                        self._replace(set(self.uris), deadline)
+                        self._replace(self.uris, deadline)
             except McpError as error:
                 if self.session.cause is None:
                     log.warning("%s: the stream of changes cannot be opened: %s", self.session.name, error)

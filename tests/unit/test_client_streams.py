@@ -194,4 +194,4 @@ def test_a_flood_at_a_slow_reader_keeps_little(
                                    ("tools_list_changed", None)]
             with pytest.raises(RequestTimeout):
                 changes.next(0)
-    assert ("b://1 is not subscribed to" in caplog.text) is not session
+    assert ("'b://1' is not subscribed to" in caplog.text) is not session

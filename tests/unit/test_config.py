@@ -125,7 +125,7 @@ def test_names() -> None:
         servers.target("gti")
     with pytest.raises(ValueError, match="has no server 'x': it has none"):
         read_servers({}).target("x")
-    with pytest.raises(TypeError, match="name is a str, not int"):
+    with pytest.raises(TypeError, match="name is a str, not the int"):
         read_servers({1: "x"})  # type: ignore[dict-item]
 
 

@@ -6,17 +6,17 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 
 import minimcp
 from minimcp import Server, StdioServer
 from minimcp.client import connect as connecting
-from minimcp.client.connect import read_target
+from minimcp.client.connect import read_target, wanted_revisions
 from minimcp.stdio import child
 
-from ..answering import R4, R5, Answering, error
+from ..answering import R1, R3, R4, R5, REVISIONS, Answering, error, initialized, result, silence
 from ..scripted import Task
 from ..support import ROOT, WAIT
 
@@ -220,7 +220,7 @@ def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
         minimcp.connect("dead", config=str(file))
     with pytest.raises(ValueError, match="has no server 'other'"):
         minimcp.connect("other", config=file)
-    with pytest.raises(TypeError, match="by its name, a str, not by PosixPath|WindowsPath"):
+    with pytest.raises(TypeError, match="by its name, a str, not the (Posix|Windows)Path"):
         minimcp.connect(script, config=file)
     for options in ({"env": {}}, {"cwd": "."}):
         with pytest.raises(TypeError, match="env and cwd are part of the config"):
@@ -265,3 +265,45 @@ def test_a_server_that_ends_while_it_is_given_up(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(minimcp.Cancelled):
         minimcp.connect(["a"], cancel=token)
     assert len(servers) == 2 and servers[1].pipe.closed and servers[1].pipe.methods() == []
+
+
+# ---------------------------------------------------------------- which revision to speak
+
+
+def agreed(answers: Dict[str, Any], **options: Any) -> "tuple[str, List[str]]":
+    """The revision that was agreed on, and the methods that were sent."""
+    server = Answering(answers)
+    with minimcp.connect(server, **{"connect_timeout": WAIT, **options}) as client:
+        return client.revision, server.pipe.methods()
+
+
+def test_what_is_wanted() -> None:
+    assert [each.name for each in wanted_revisions("auto")] == list(REVISIONS)
+    assert [each.name for each in wanted_revisions("handshake")] == list(REVISIONS[:-1])
+    assert [each.name for each in wanted_revisions(R3)] == [R3]
+    with pytest.raises(ValueError, match="2099-01-01"):
+        wanted_revisions("2099-01-01")
+
+
+def test_no_second_probe_when_the_revision_is_wrong_by_our_own_count() -> None:
+    answers = {"server/discover": silence, "initialize": initialized("1999-01-01")}
+    with pytest.raises(minimcp.UnsupportedRevision, match="1999-01-01"):
+        agreed(answers, probe_timeout=0.02)
+
+
+def test_initialize_is_refused() -> None:
+    with pytest.raises(minimcp.UnsupportedRevision) as caught:
+        agreed({"initialize": error(-32602, "Unsupported protocol version", {"supported": [R1]})}, revision=R3)
+    assert R1 in str(caught.value) and caught.value.code == -32602 and caught.value.from_peer
+    for data in ({"other": 1}, None):
+        with pytest.raises(minimcp.ConnectionFailed, match="refused initialize"):
+            agreed({"initialize": error(-32603, "not today", data)}, revision=R3)
+    with pytest.raises(minimcp.ProtocolViolation):
+        agreed({"initialize": result()}, revision=R3)
+
+
+def test_the_name_is_told_in_the_words_of_the_handshake() -> None:
+    server = Answering({"server/discover": error(-32601)})
+    with minimcp.connect(server, client_info={"name": "me", "version": "1", "title": "I"}):
+        opening = server.pipe.messages[1]["params"]
+    assert opening["clientInfo"] == {"name": "me", "version": "1", "title": "I"} and opening["protocolVersion"] == R4

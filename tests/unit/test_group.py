@@ -91,7 +91,7 @@ def test_what_an_unknown_name_is_told() -> None:
         group.list_tools()
         assert told("log") == "no server of this group has a tool 'log', did you mean git__log? Its" + ending
         assert "git__log? Its" in told("git_log") and "db__query? Its" in told("QUERY")
-        with pytest.raises(TypeError, match="name is a str, not int"):
+        with pytest.raises(TypeError, match="name is a str, not the int"):
             group.call_tool(5)  # type: ignore[arg-type]
         assert group.resolve("git__nonsense").name == "nonsense", "the server answers for its tools"
     with opened({}) as nobody:

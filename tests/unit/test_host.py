@@ -320,18 +320,6 @@ def test_a_question_that_the_server_takes_back(caplog: pytest.LogCaptureFixture)
         assert list(server.pipe.heard(1)) == ["s2"]
 
 
-def test_a_handler_of_the_host_has_no_context_of_a_server() -> None:
-    found: List[Any] = []
-
-    def elicit(request: Any) -> None:
-        with pytest.raises(LookupError):
-            found.append(minimcp.current_context())
-        found.append("none")
-
-    assert ask("elicitation/create", {"message": "?", "requestedSchema": FORM}, elicit=elicit)
-    assert found == ["none"]
-
-
 # ---------------------------------------------------------------- the clock
 
 

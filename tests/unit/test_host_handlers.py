@@ -1,7 +1,9 @@
-"""A host's own functions: how they are gathered, and what having them lets a client declare."""
+"""A host's own functions: how they are gathered, what they let a client declare, on which thread they run."""
 
 from __future__ import annotations
 
+import logging
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List
@@ -10,10 +12,12 @@ import pytest
 
 import minimcp
 from minimcp import Root
-from minimcp.client.host import Host, as_roots
+from minimcp.client import host as module
+from minimcp.client.host import Dispatcher, Host, as_roots
 from minimcp.protocol.versions import REVISIONS
 
 from ..answering import R4, Answering
+from ..scripted import notice, wait_for
 from ..support import eventually
 
 
@@ -75,11 +79,9 @@ def test_an_object_and_keywords_are_one_set() -> None:
             gathered(host, **keywords)
 
 
-def test_a_callback_of_another_library_is_no_mistake(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "minimcp")
+def test_a_callback_of_another_library_is_no_mistake() -> None:
     window = SimpleNamespace(on_mount=print, on_log=print)
     assert set(Host(window).functions) == {"on_log"}
-    assert "handlers has on_mount, which nothing calls: there is sample, elicit, " in caplog.text
 
 
 @pytest.mark.requirement("ROOT-03", "ROOT-06", "M:ROOT-3")
@@ -141,3 +143,70 @@ def test_a_server_hears_of_other_roots_and_gets_them(tmp_path: Path) -> None:
         assert server.pipe.methods() == ["server/discover"]
     with minimcp.connect(Answering()) as client, pytest.raises(RuntimeError, match="has no roots"):
         client.roots_changed()
+
+
+# ---------------------------------------------------------------- where callbacks run
+
+
+def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+    dispatcher, seen, done = Dispatcher(), [], threading.Event()  # type: ignore[var-annotated]
+
+    def fail() -> None:
+        raise SystemExit(3)
+
+    dispatcher.put(fail)
+    for number in range(100):
+        dispatcher.put(lambda number=number: seen.append((number, threading.current_thread().name)))  # type: ignore[misc]
+    dispatcher.put(done.set)
+    wait_for(done)
+    assert seen == [(number, "minimcp-callbacks") for number in range(100)]
+    assert "a callback failed: SystemExit: 3" in caplog.text
+    dispatcher.close()
+    dispatcher.put(fail)
+    dispatcher.close()
+    assert eventually(lambda: not any(each.name == "minimcp-callbacks" for each in threading.enumerate()))
+    assert caplog.text.count("a callback failed") == 1
+
+
+def test_what_waits_is_run_after_close() -> None:
+    dispatcher, gate, seen = Dispatcher(), threading.Event(), []  # type: ignore[var-annotated]
+    dispatcher.put(lambda: wait_for(gate))
+    dispatcher.put(lambda: seen.append(1))
+    dispatcher.close()
+    gate.set()
+    assert eventually(lambda: seen == [1])
+
+
+def test_a_slow_callback_loses_the_oldest(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(module, "MOST_NOTIFICATIONS", 3)
+    dispatcher, begun, gate, seen = Dispatcher(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
+
+    def slow() -> None:
+        begun.set()
+        wait_for(gate)
+
+    dispatcher.put(slow)
+    wait_for(begun)
+    for number in range(6):
+        dispatcher.put(lambda number=number: seen.append(number))  # type: ignore[misc]
+    gate.set()
+    dispatcher.close()
+    assert eventually(lambda: seen == [3, 4, 5])
+    assert caplog.text.count("the oldest are dropped") == 1
+
+
+def test_notices_reach_their_callbacks(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "minimcp.client")
+    heard: List[Any] = []
+    changed, server = threading.Event(), Answering()
+    with minimcp.connect(server, on_log=heard.append, on_tools_changed=changed.set, revision=R4):
+        server.pipe.give(
+            notice("notifications/message", level=5, data="x"),
+            notice("notifications/message", level="info", data={"a": 1}),
+            notice("notifications/tools/list_changed"),
+            notice("notifications/prompts/list_changed"),
+        )
+        wait_for(changed)
+        assert [(message.level, message.data) for message in heard] == [("info", {"a": 1})]
+        assert eventually(lambda: "prompts/list_changed: nobody listens" in caplog.text)
+    assert "a notifications/message that makes no sense" in caplog.text
