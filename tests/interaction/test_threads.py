@@ -118,6 +118,22 @@ def test_loss_ends_100_waiters_with_one_cause_and_refuses_new_calls(target: Any)
         assert len(lengths) == 1
 
 
+def test_close_races_calls_that_begin(target: Any) -> None:
+    """However far a call has come, it ends with the loss, once."""
+    client, together = minimcp.connect(target, timeout=None), threading.Barrier(21)
+
+    def call() -> None:
+        together.wait(WAIT)
+        with pytest.raises(ConnectionLost):
+            client.call_tool("sleep", {"seconds": 3600.0})
+
+    calls = [Task(call) for _ in range(20)]
+    together.wait(WAIT)
+    client.close()
+    for each in calls:
+        each.result()
+
+
 @pytest.mark.requirement("CANC-06", "CANC-07", "M:CAN-5")
 def test_a_cancel_races_the_answer_2_000_times() -> None:
     """Each call ends once: with its own answer or as cancelled, and nothing is left in any table."""

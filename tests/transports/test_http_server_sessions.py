@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -259,22 +258,6 @@ def test_an_array_with_progress_is_a_stream_and_may_be_taken_back(core: Endpoint
     stage.go.set()
     answers = {each["id"]: each for each in served.finished().messages[-1]}
     assert sorted(answers) == [1, 2] and "error" in answers[2]
-
-
-def test_the_requests_of_an_array_run_at_the_same_time() -> None:
-    server, together = Server("meeting"), threading.Barrier(3)
-
-    @server.tool
-    def meet(name: str) -> str:
-        """Wait for the others."""
-        together.wait(WAIT)
-        return name
-
-    core = core_of(server)
-    client = Shaken(core, revision="2025-03-26")
-    answers = client.send([message("tools/call", called("meet", {"name": str(id)}), id) for id in range(3)]).json
-    assert {each["id"]: each["result"]["content"][0]["text"] for each in answers} == {0: "0", 1: "1", 2: "2"}
-    server.close()
 
 
 @pytest.mark.parametrize(("revision", "items"), [
