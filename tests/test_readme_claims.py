@@ -184,24 +184,6 @@ def test_arguments_are_json_and_the_oldest_revisions_have_texts_alone() -> None:
     assert f"{' and '.join(only)} have texts alone" in " ".join(README.split())
 
 
-def test_log_messages_come_from_info_on() -> None:
-    server = Server("talks")
-
-    @server.tool
-    def talk(ctx: Context) -> None:
-        """Talk."""
-        ctx.debug("details")
-        ctx.info("news")
-
-    heard: List[str] = []
-    with connect(server, revision="2026-07-28", on_log=lambda message: heard.append(message.data)) as client:
-        client.call_tool("talk")
-        assert eventually(lambda: heard == ["news"])
-        client.set_log_level("debug")
-        client.call_tool("talk")
-        assert eventually(lambda: heard == ["news", "details", "news"])
-
-
 def test_the_suite_is_the_one_that_is_run() -> None:
     told = README.split("\nConformance\n---", 1)[1].split("\nOther software\n", 1)[0]
     (version,) = re.findall(r"version ([\w.-]+),", told)
@@ -237,7 +219,6 @@ def test_every_limit_is_in_a_table_with_its_default() -> None:
     assert set(vars(Limits())) == {name for name, amount in vars(Limits()).items() if amount is not None}
     kept = {name for name, given in inspect.signature(Server).parameters.items() if type(given.default) in (int, float)}
     assert kept == {"list_ttl"}
-
 
 
 FACTS: Dict[str, Callable[[Revision], str]] = {

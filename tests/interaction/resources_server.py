@@ -81,10 +81,6 @@ def _add_resources(server: Server) -> None:
         """A dataclass."""
         return Day("Monday", 1.5)
 
-    @server.resource("json://loose", description="Whatever it is.")
-    def loose():  # type: ignore[no-untyped-def]
-        return {"a": [1, None]}
-
     @server.resource("dir://both")
     def both() -> List[Any]:
         """Several things."""
