@@ -7,15 +7,8 @@ from typing import Any, Dict
 
 import pytest
 
-from minimcp import (
-    CapabilityNotSupported,
-    InternalError,
-    InvalidParams,
-    MethodNotFound,
-    ResourceAccessDenied,
-    ResourceNotFound,
-    RpcError,
-)
+import minimcp
+from minimcp import CapabilityNotSupported, InternalError, InvalidParams, ResourceAccessDenied, ResourceNotFound
 
 from ..answering import R3, R4
 from .links import Link, Open, link_to
@@ -115,7 +108,7 @@ def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(InternalError, match=r"^Internal error \(reference [0-9a-f]{8}\)") as caught:
             link.client.read_resource(uri)
         assert "secret" not in str(caught.value) and caught.value.data is None
-    with pytest.raises(RpcError) as own:
+    with pytest.raises(minimcp.RpcError) as own:
         link.client.read_resource("fail://own")
     assert (own.value.code, own.value.message, own.value.data) == (7, "seven", [1])
     with pytest.raises(CapabilityNotSupported) as needed:
@@ -176,7 +169,7 @@ def test_what_changes_no_list(link: Link, opened: Open) -> None:
     assert (link.result("resources/list"), link.result("resources/templates/list")) == before
     if not link.handshake:
         for method in ("resources/subscribe", "resources/unsubscribe"):
-            with pytest.raises(MethodNotFound):
+            with pytest.raises(minimcp.MethodNotFound):
                 link.client.request(method, {"uri": "notes://all"})
 
 
