@@ -17,25 +17,7 @@ from uuid import UUID
 import pytest
 
 import minimcp
-from minimcp import (
-    Answer,
-    CallToolResult,
-    Cancelled,
-    CancelToken,
-    Client,
-    Context,
-    HttpOptions,
-    HttpRequest,
-    HttpServer,
-    Image,
-    McpError,
-    ResourceNotFound,
-    RpcError,
-    Server,
-    StdioServer,
-    ToolError,
-    connect,
-)
+from minimcp import Client, Context, Image, McpError, ResourceNotFound, Server, ToolError, connect
 from minimcp.engine.limits import Limits
 from minimcp.protocol.versions import BY_NAME, REVISIONS, Revision
 from minimcp.schema import kind_of
@@ -86,7 +68,7 @@ def test_the_tree_of_errors_is_the_tree() -> None:
 
 RAISED: List[Tuple[Any, str, str]] = [
     (ToolError("words"), "ToolError: words", "InternalError: reference"),
-    (RpcError(7, "words"), "RpcError: words", "RpcError: words"),
+    (minimcp.RpcError(7, "words"), "RpcError: words", "RpcError: words"),
     (ResourceNotFound("words"), "ResourceNotFound: words", "ResourceNotFound: words"),
     (ValueError("words"), "ToolError: words", "InternalError: reference"),
 ]
@@ -125,9 +107,9 @@ def test_errors_are_seen_as_the_table_says(raised: Exception, tool: str, other: 
 
 
 def test_what_one_writes_here_is_here() -> None:
-    owners: Dict[str, Any] = {"server": Server, "client": Client, "ctx": Context, "answer": Answer("accept")}
-    owners.update(result=CallToolResult(), token=CancelToken, future=Future, Image=Image)
-    functions: List[Any] = [connect, Server, StdioServer, Client.call_tool, Server.mount, Client.complete]
+    owners: Dict[str, Any] = {"server": Server, "client": Client, "ctx": Context, "answer": minimcp.Answer("accept")}
+    owners.update(result=minimcp.CallToolResult(), token=minimcp.CancelToken, future=Future, Image=Image)
+    functions: List[Any] = [connect, Server, minimcp.StdioServer, Client.call_tool, Server.mount, Client.complete]
     keywords = {name for function in functions for name in inspect.signature(function).parameters}
     keywords.update(name for options in OPTIONS.values() for name in options.__annotations__)
     seen = 0
@@ -149,8 +131,8 @@ def test_what_one_writes_here_is_here() -> None:
 
 def test_what_one_writes_for_http_is_taken() -> None:
     """Each line is run, with a server and a `connect` that only take what the real ones take."""
-    names = {"server": create_autospec(Server), "connect": create_autospec(connect), "HttpServer": HttpServer}
-    names.update(request=HttpRequest("GET", "/mcp", {}), url="http://localhost/mcp", proxy="http://localhost:3128")
+    names = {"server": create_autospec(Server), "connect": create_autospec(connect), "HttpServer": minimcp.HttpServer}
+    names.update(request=minimcp.HttpRequest("GET", "/mcp", {}), url="http://localhost/mcp", proxy="http://localhost:3128")
     lines = [cells[0] for here in ("serving", "connecting") for cells in table(README.split(f"here: {here}\n", 1)[1])]
     assert len(lines) == 12
     for line in lines:
@@ -184,24 +166,6 @@ def test_arguments_are_json_and_the_oldest_revisions_have_texts_alone() -> None:
     assert f"{' and '.join(only)} have texts alone" in " ".join(README.split())
 
 
-def test_log_messages_come_from_info_on() -> None:
-    server = Server("talks")
-
-    @server.tool
-    def talk(ctx: Context) -> None:
-        """Talk."""
-        ctx.debug("details")
-        ctx.info("news")
-
-    heard: List[str] = []
-    with connect(server, revision="2026-07-28", on_log=lambda message: heard.append(message.data)) as client:
-        client.call_tool("talk")
-        assert eventually(lambda: heard == ["news"])
-        client.set_log_level("debug")
-        client.call_tool("talk")
-        assert eventually(lambda: heard == ["news", "details", "news"])
-
-
 def test_the_suite_is_the_one_that_is_run() -> None:
     told = README.split("\nConformance\n---", 1)[1].split("\nOther software\n", 1)[0]
     (version,) = re.findall(r"version ([\w.-]+),", told)
@@ -227,7 +191,7 @@ def _amount(text: str) -> Any:
 def test_every_limit_is_in_a_table_with_its_default() -> None:
     """Of `Limits` all fields, of `HttpOptions` and `connect` all that are numbers."""
     of_connect = {name: given.default for name, given in inspect.signature(connect).parameters.items()}
-    defaults: List[Dict[str, Any]] = [vars(Limits()), vars(HttpOptions()), of_connect]
+    defaults: List[Dict[str, Any]] = [vars(Limits()), vars(minimcp.HttpOptions()), of_connect]
     section = README.split("\nLimits\n---", 1)[1].split("\n---", 1)[0]
     tables = re.split(r"(?m)^(?==[= ]+\n\w.*Default|=[= ]+\nKeyword)", section)[1:]
     assert len(tables) == 3
@@ -237,7 +201,6 @@ def test_every_limit_is_in_a_table_with_its_default() -> None:
     assert set(vars(Limits())) == {name for name, amount in vars(Limits()).items() if amount is not None}
     kept = {name for name, given in inspect.signature(Server).parameters.items() if type(given.default) in (int, float)}
     assert kept == {"list_ttl"}
-
 
 
 FACTS: Dict[str, Callable[[Revision], str]] = {
@@ -323,7 +286,7 @@ def test_functions_run_where_the_table_says() -> None:
         token.cancel()
 
     changed = threading.Event()
-    token = CancelToken()
+    token = minimcp.CancelToken()
     token.on_cancel(lambda: here("token.on_cancel"))
     with connect(
         server, revision="2025-11-25", elicit=elicit, on_log=lambda message: here("on_log"),
@@ -332,7 +295,7 @@ def test_functions_run_where_the_table_says() -> None:
         client.call_tool("work", on_progress=lambda report: here("on_progress"))
         server.remove_tool("work")
         assert changed.wait(WAIT)
-        with pytest.raises(Cancelled):
+        with pytest.raises(minimcp.Cancelled):
             client.call_tool("wait", cancel=token, on_progress=stop)
         assert cancelled.wait(WAIT)
         pumped = client.submit(client.call_tool, "main", on_progress=lambda report: None)

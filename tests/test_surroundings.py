@@ -1,7 +1,7 @@
 """Where programs stand when they use the library: in a loop, in a pool, in one line, at their end.
 
-Elsewhere: forked processes and clients that are left open at the end (tests/wire/test_client_ends.py,
-tests/test_server.py, tests/test_client.py), copies under another name on a bare interpreter (tests/cli/test_vendor.py).
+Elsewhere: forked processes and clients that are left open at the end (tests/unit/test_connection.py,
+tests/unit/test_client.py), copies under another name on a bare interpreter (tests/cli/test_vendor.py).
 Under gevent: ``python -m tests.surroundings.under_gevent``, with gevent.
 """
 

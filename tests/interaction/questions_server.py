@@ -11,20 +11,8 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
-from minimcp import (
-    Context,
-    Elicit,
-    ElicitUrl,
-    ListRoots,
-    Refused,
-    Sample,
-    SamplingMessage,
-    Server,
-    Text,
-    Tool,
-    ToolResult,
-    UrlElicitationRequired,
-)
+import minimcp
+from minimcp import Context, Elicit, SamplingMessage, Server
 
 PAY = "https://pay.example/1"
 PICKS = {
@@ -81,10 +69,10 @@ def summarise(text: str, ctx: Context) -> str:
 
 def talk(ctx: Context) -> str:
     """Let the model call a tool, in two questions."""
-    tool = Tool("add", {"type": "object"})
+    tool = minimcp.Tool("add", {"type": "object"})
     asked = ctx.sample("1+1?", tools=[tool], key="first")
     use = asked.content[0]
-    result = SamplingMessage("user", ToolResult(use.id, [Text("2")]))
+    result = SamplingMessage("user", minimcp.ToolResult(use.id, [minimcp.Text("2")]))
     said: List[Any] = ["1+1?", SamplingMessage("assistant", [use]), result]
     return ctx.sample(said, tools=[tool], tool_choice="none", key="second").text
 
@@ -106,15 +94,15 @@ def must_pay(ctx: Context, stubborn: bool = False) -> str:
     """Refuse until a URL was opened, or for ever."""
     data = {"elicitations": [{"mode": "url", "message": "Pay", "url": PAY, "elicitationId": "e1"}]}
     if ctx.round < 2 or stubborn:
-        raise UrlElicitationRequired("pay first", data)
+        raise minimcp.UrlElicitationRequired("pay first", data)
     return f"paid in round {ctx.round}"
 
 
 def everything(ctx: Context) -> Dict[str, Any]:
     """Ask four things at once."""
     found = ctx.ask_all({
-        "name": Elicit("Name?", {"name": str}), "poem": Sample("A poem"), "roots": ListRoots(),
-        "url": ElicitUrl("Open", PAY),
+        "name": Elicit("Name?", {"name": str}), "poem": minimcp.Sample("A poem"), "roots": minimcp.ListRoots(),
+        "url": minimcp.ElicitUrl("Open", PAY),
     })
     return {
         "name": found["name"].content, "poem": found["poem"].text, "roots": [root.uri for root in found["roots"]],
@@ -126,7 +114,7 @@ def careful(ctx: Context) -> str:
     """Say why a question was not answered."""
     try:
         return ctx.sample("hi").text
-    except Refused as refused:
+    except minimcp.Refused as refused:
         return f"refused: {refused.reason}"
 
 

@@ -12,28 +12,11 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Dict, List, Literal, Mapping, Optional
 
-from minimcp import (
-    Annotations,
-    Audio,
-    BlobResourceContents,
-    Completion,
-    Context,
-    EmbeddedResource,
-    GetPromptResult,
-    Icon,
-    Image,
-    Message,
-    ReadResourceResult,
-    ResourceAccessDenied,
-    ResourceLink,
-    ResourceNotFound,
-    RpcError,
-    Server,
-    TextResourceContents,
-)
+import minimcp
+from minimcp import Context, RpcError, Server, TextResourceContents
 
 PICTURE = b"\x89PNG\x00\xff"
-ICON = Icon("https://example.com/i.png", sizes="48x48 96x96")
+ICON = minimcp.Icon("https://example.com/i.png", sizes="48x48 96x96")
 ODD = "ODD+x.y:%7euser/%C3%A9?B=b&a=a%20#Frag"
 """A URI that every library would like to rewrite."""
 
@@ -81,16 +64,12 @@ def _add_resources(server: Server) -> None:
         """A dataclass."""
         return Day("Monday", 1.5)
 
-    @server.resource("json://loose", description="Whatever it is.")
-    def loose():  # type: ignore[no-untyped-def]
-        return {"a": [1, None]}
-
     @server.resource("dir://both")
     def both() -> List[Any]:
         """Several things."""
         return [
             TextResourceContents("dir://both/a", "a", meta={"example.com/c": 1}),
-            BlobResourceContents("dir://both/b", b"b", "image/png"),
+            minimcp.BlobResourceContents("dir://both/b", b"b", "image/png"),
         ]
 
     @server.resource("dir://empty")
@@ -99,9 +78,9 @@ def _add_resources(server: Server) -> None:
         return []
 
     @server.resource("own://hints", ttl=60)
-    def hints() -> ReadResourceResult:
+    def hints() -> minimcp.ReadResourceResult:
         """Says itself how long it stays true."""
-        return ReadResourceResult(
+        return minimcp.ReadResourceResult(
             [TextResourceContents("own://hints", "now")], ttl_ms=7, cache_scope="public", meta={"example.com/r": 2}
         )
 
@@ -113,12 +92,12 @@ def _add_resources(server: Server) -> None:
     @server.resource("fail://gone")
     def gone() -> str:
         """Is not there any more."""
-        raise ResourceNotFound("no such day")
+        raise minimcp.ResourceNotFound("no such day")
 
     @server.resource("fail://secret")
     def secret() -> str:
         """Not for everybody."""
-        raise ResourceAccessDenied("only for Ada", {"uri": "fail://secret", "who": "Ada"})
+        raise minimcp.ResourceAccessDenied("only for Ada", {"uri": "fail://secret", "who": "Ada"})
 
     @server.resource("fail://broken")
     def broken() -> str:
@@ -144,7 +123,7 @@ def _add_resources(server: Server) -> None:
 def _add_templates(server: Server) -> None:
     @server.resource(
         "weather://{city}/{days}", title="Weather", mime_type="application/json", icons=[ICON], meta={"a.example/t": 1},
-        annotations=Annotations(priority=1), complete={"city": ["Oslo", "Odense", "Bergen"]}, ttl=2,
+        annotations=minimcp.Annotations(priority=1), complete={"city": ["Oslo", "Odense", "Bergen"]}, ttl=2,
     )
     def weather(city: str, days: int, ctx: Context) -> Dict[str, Any]:
         """The weather of some days."""
@@ -184,8 +163,8 @@ def streets(value: str, arguments: Mapping[str, str]) -> List[str]:
     return [f"{arguments.get('city', 'nowhere')} {number}" for number in range(150)]
 
 
-def whole(value: str) -> Completion:
-    return Completion([value + each for each in "ab"], total=900, has_more=True)
+def whole(value: str) -> minimcp.Completion:
+    return minimcp.Completion([value + each for each in "ab"], total=900, has_more=True)
 
 
 def broken_completer(value: str) -> List[str]:
@@ -229,22 +208,22 @@ def _add_prompts(server: Server) -> None:
     @server.prompt
     def talk() -> List[Any]:
         """Several messages."""
-        return ["question", Message("assistant", "answer"), Image(PICTURE, "image/png")]
+        return ["question", minimcp.Message("assistant", "answer"), minimcp.Image(PICTURE, "image/png")]
 
     @server.prompt
     def blocks() -> List[Any]:
         """Every kind of block."""
         return [
-            Audio(b"RIFF", "audio/wav"),
-            ResourceLink("notes://all", "notes"),
-            EmbeddedResource(TextResourceContents("notes://all", "inside")),
-            EmbeddedResource(BlobResourceContents("bin://data", b"x")),
+            minimcp.Audio(b"RIFF", "audio/wav"),
+            minimcp.ResourceLink("notes://all", "notes"),
+            minimcp.EmbeddedResource(TextResourceContents("notes://all", "inside")),
+            minimcp.EmbeddedResource(minimcp.BlobResourceContents("bin://data", b"x")),
         ]
 
     @server.prompt(name="whole")
-    def whole_prompt() -> GetPromptResult:
+    def whole_prompt() -> minimcp.GetPromptResult:
         """A whole result."""
-        return GetPromptResult([Message("user", "all")], "described here", meta={"example.com/g": 1})
+        return minimcp.GetPromptResult([minimcp.Message("user", "all")], "described here", meta={"example.com/g": 1})
 
     @server.prompt
     def broken() -> str:

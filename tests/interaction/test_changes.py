@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple
@@ -14,8 +13,7 @@ from minimcp import Client, ConnectionLost, RequestTimeout, Server
 
 from ..answering import R4, R5
 from ..scripted import Task
-from ..support import WAIT, eventually, outlives_the_test
-from .changes_server import build
+from ..support import WAIT, outlives_the_test
 from .links import LINKS, served
 
 EVERY_LIST: Dict[str, Any] = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}
@@ -147,17 +145,6 @@ def test_streams_tell_what_they_are_about(link: Link) -> None:
     ], "in a session all that the streams subscribed to is told to the callbacks too"
 
 
-@pytest.mark.requirement("M:SUB-8")
-def test_an_iteration_ends_with_its_block(link: Link) -> None:
-    client = link.client
-    with client.listen(**EVERY_LIST, resource_subscriptions=["a://1"]) as changes:
-        iterating = Task(lambda: [change.uri for change in changes if change.uri])
-        touch(client, "a://1")
-        assert eventually(lambda: not changes._waiting)
-    assert iterating.result() in (["a://1"], [])
-    assert client.ping() >= 0
-
-
 ENDS = [("memory", R4), ("memory", R5), ("stdio", R4), ("stdio", R5)]
 
 
@@ -186,38 +173,3 @@ def test_a_server_with_nothing_to_tell_honours_nothing() -> None:
                 assert not any(changes.honored)
             with pytest.raises(minimcp.CapabilityNotSupported):
                 client.subscribe("a://1")
-
-
-# ---------------------------------------------------------------- who does not read
-
-
-@pytest.mark.requirement("M:SUB-14")
-@pytest.mark.parametrize("revision", [R4, R5])
-def test_a_client_that_does_not_read_costs_its_server_little(revision: str) -> None:
-    server = build()
-    held, going = threading.Event(), threading.Event()
-
-    def trace(way: str, message: Any) -> None:
-        if way == "<--" and b"a://dir/0\"" in message.encode():
-            held.set()
-            going.wait(6 * WAIT)  # on the reader's thread: nothing is read any more
-
-    with minimcp.connect(server, revision=revision, trace=trace, timeout=WAIT) as client:
-        with client.listen(resource_subscriptions=["a://dir", "a://1"]) as changes:
-            server.resource_updated("a://dir/0")
-            assert held.wait(WAIT)
-
-            def update() -> None:
-                for number in range(30_000):
-                    server.resource_updated(f"a://dir/{number % 15_000}")
-                    server.resource_updated("a://1")
-
-            Task(update).result(5 * WAIT)  # and nobody waits for that
-            subscriptions = server._registry.subscriptions
-            (subscriber,) = [*subscriptions._sessions.values(), *subscriptions._streams.values()]
-            assert len(subscriber.queue) <= 10_000 + 2
-            going.set()
-            seen = set()
-            while "a://dir" not in seen:
-                seen.add(changes.next(WAIT).uri)
-            assert "a://1" in seen

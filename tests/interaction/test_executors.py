@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 import threading
 from queue import SimpleQueue
@@ -15,8 +14,10 @@ import pytest
 import minimcp
 from minimcp import Cancelled, CancelToken, Client, Limits, Serial, Server, StdioServer, ToolError
 
-from ..scripted import Task, dumps, request, wait_for
+from ..scripted import Task, wait_for
 from ..support import ROOT, WAIT, eventually
+from ..wire.harness import RawServer
+from ..wire.messages import MODERN
 from .executors_server import build
 
 COMMAND = [sys.executable, "-m", "tests.interaction.executors_server"]
@@ -165,91 +166,79 @@ def test_the_servers_executor_is_that_of_every_handler(executor: str) -> None:
 # ---------------------------------------------------------------- a process, and signals
 
 
-class Process:
-    """The server as a process, spoken to by hand."""
+@pytest.fixture
+def start() -> Iterator[Callable[..., RawServer]]:
+    """Starts the server as a process, and calls these tools of it."""
+    started: List[RawServer] = []
 
-    def __init__(self, **options: Any) -> None:
-        self.popen = subprocess.Popen(
-            [*COMMAND, json.dumps(options)], cwd=str(ROOT), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "by hand", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        self._meta = meta
+    def begin(*names: str, **options: Any) -> RawServer:
+        server = RawServer(MODERN, command=[*COMMAND, json.dumps(options)], env={"PYTHONPATH": str(ROOT)})
+        started.append(server)
+        for id, name in enumerate(names, 1):
+            server.begin_call(name, id=id)
+        return server
 
-    def call(self, id: int, name: str) -> None:
-        assert self.popen.stdin is not None
-        self.popen.stdin.write(dumps(request(id, "tools/call", name=name, arguments={}, _meta=self._meta)) + b"\n")
-        self.popen.stdin.flush()
-
-    def begun(self) -> None:
-        self.says("begun")
-
-    def says(self, word: str) -> None:
-        assert self.popen.stderr is not None
-        assert Task(self.popen.stderr.readline).result().decode() == f"{word}\n"
-
-    def end(self) -> Any:
-        """Its exit code, and what it wrote after what was read."""
-        out, err = self.popen.communicate(timeout=2 * WAIT)
-        return self.popen.returncode, [json.loads(line) for line in out.splitlines()], err.decode()
+    yield begin
+    for server in started:
+        server.dispose()
 
 
-def test_a_signal_reaches_a_main_tool_that_minds_it() -> None:
-    process = Process(drain_grace=6 * WAIT)  # longer than its end is waited for
-    process.call(1, "patient")
-    process.begun()
-    process.popen.send_signal(signal.SIGINT)
-    code, answers, err = process.end()
-    assert (code, err) == (0, "back\n"), "no traceback, and no grace was used up"
+def says(server: RawServer, *words: str) -> None:
+    """Wait until it has said no more and no less on stderr."""
+    assert eventually(lambda: server.stderr().split("\n") == [*words, ""]), server.stderr()
+
+
+def end(server: RawServer) -> Any:
+    """Its exit code, its answers, and all that it said on stderr."""
+    server.close_input()
+    answers = server.rest(2 * WAIT)
+    return server.exit(2 * WAIT), answers, server.stderr()
+
+
+def test_a_signal_reaches_a_main_tool_that_minds_it(start: Callable[..., RawServer]) -> None:
+    server = start("patient", drain_grace=6 * WAIT)  # longer than its end is waited for
+    says(server, "begun")
+    server.signal(signal.SIGINT)
+    code, answers, err = end(server)
+    assert (code, err) == (0, "begun\nback\n"), "no traceback, and no grace was used up"
     assert "cancelled" in answers[0]["error"]["message"]
 
 
-def test_a_main_tool_closes_the_server() -> None:
-    process = Process()
-    process.call(1, "leave")
-    process.says("back")
-    code, answers, err = process.end()
-    assert (code, err, answers[0]["result"]["content"][0]["text"]) == (0, "", "left")
+def test_a_main_tool_closes_the_server(start: Callable[..., RawServer]) -> None:
+    server = start("leave")
+    says(server, "back")
+    code, answers, err = end(server)
+    assert (code, err, answers[0]["result"]["content"][0]["text"]) == (0, "back\n", "left")
 
 
 @pytest.mark.parametrize("name", ["deaf", "wedged", "stuck"])
-def test_a_signal_ends_the_process_whatever_a_handler_does(name: str) -> None:
+def test_a_signal_ends_the_process_whatever_a_handler_does(start: Callable[..., RawServer], name: str) -> None:
     """On the main thread, in code that looks for no signals, or on a thread that the interpreter would wait for."""
-    process = Process(drain_grace=60)
-    process.call(1, name)
-    process.begun()
-    process.popen.send_signal(signal.SIGTERM)
-    code, _, err = process.end()
+    server = start(name, drain_grace=60)
+    says(server, "begun")
+    server.signal(signal.SIGTERM)
+    code, _, err = end(server)
     assert code == 1 and "does not return" in err and ("back" in err) == (name == "stuck")
 
 
-def test_a_second_signal_waits_for_nothing() -> None:
-    process = Process(drain_grace=60)
-    process.call(1, "deaf")
-    process.begun()
-    process.popen.send_signal(signal.SIGINT)
-    process.says("told")
-    process.popen.send_signal(signal.SIGTERM)
-    code, _, err = process.end()
+def test_a_second_signal_waits_for_nothing(start: Callable[..., RawServer]) -> None:
+    server = start("deaf", drain_grace=60)
+    says(server, "begun")
+    server.signal(signal.SIGINT)
+    says(server, "begun", "told")
+    server.signal(signal.SIGTERM)
+    code, _, err = end(server)
     assert code == 1 and "does not return" in err
 
 
-def test_the_end_of_the_input_ends_it_after_the_grace() -> None:
-    process = Process(drain_grace=0.05, last=0.1)
-    process.call(1, "deaf")
-    process.begun()
-    code, _, err = process.end()
+def test_the_end_of_the_input_ends_it_after_the_grace(start: Callable[..., RawServer]) -> None:
+    server = start("deaf", drain_grace=0.05, last=0.1)
+    says(server, "begun")
+    code, _, err = end(server)
     assert code == 1 and "does not return" in err
 
 
-def test_a_main_tool_is_answered_after_the_end_of_the_input() -> None:
-    process = Process(drain_grace=6 * WAIT)
-    for id in (1, 2, 3):
-        process.call(id, "where_main")
-    code, answers, err = process.end()
+def test_a_main_tool_is_answered_after_the_end_of_the_input(start: Callable[..., RawServer]) -> None:
+    code, answers, err = end(start(*["where_main"] * 3, drain_grace=6 * WAIT))
     assert (code, err) == (0, "back\n")
     assert [answer["result"]["content"][0]["text"] for answer in answers] == ["main"] * 3

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import CapabilityNotSupported, Client, Context, Server, ToolError
+from minimcp import Client, Context, Server, ToolError
 
 from ..answering import R1, R2, R4, R5, REVISIONS
 from ..support import WAIT
@@ -140,38 +140,3 @@ def test_what_a_client_says_about_extensions_is_not_trusted() -> None:
             deep = {"x": deep}
         with RawClient(build(), revision, {}, capabilities={"extensions": {"com.example/x": deep, "-": 1}}) as client:
             assert client.call("extended") == "extended"
-
-
-@pytest.mark.requirement("M:EXT-2")
-def test_identifiers_are_checked_on_both_sides() -> None:
-    for wrong in ("x", "/x", "com.example/", "a b/c"):
-        with pytest.raises(ValueError, match="no identifier of an extension"):
-            minimcp.Server("x", extensions={wrong: {}})
-        with pytest.raises(ValueError, match="no identifier of an extension"):
-            minimcp.connect(minimcp.Server("x"), extensions={wrong: {}})
-    plain = minimcp.Server("x")
-    for register in (plain.add_tool, plain.add_prompt):
-        with pytest.raises(ValueError, match="'needs': 'x' is no identifier of an extension"):
-            register(needs, requires="ext:x")
-    with pytest.raises(TypeError, match="settings of 'com.example/x' are an object"):
-        minimcp.Server("x", extensions={"com.example/x": True})  # type: ignore[dict-item]
-
-
-@pytest.mark.requirement("META-06", "META-07", "SEED-29", "M:META-12")
-def test_reserved_keys_are_refused_where_an_author_writes_them() -> None:
-    server = minimcp.Server("x")
-
-    def text() -> str:
-        """Text."""
-        return "text"
-
-    for key in ("dev.mcp/x", "mcp.dev/x", "not a key"):
-        for register in (
-            lambda meta: server.add_tool(text, meta=meta), lambda meta: server.add_prompt(text, meta=meta),
-            lambda meta: server.add_resource(text, "a:b", meta=meta),
-            lambda meta: minimcp.Text("x", meta=meta),
-        ):
-            with pytest.raises(ValueError, match=f"the meta key '{key}'"):
-                register({key: 1})
-    with pytest.raises(CapabilityNotSupported), minimcp.connect(server) as client:
-        client.list_tools()

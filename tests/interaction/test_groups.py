@@ -35,7 +35,6 @@ server.run()
 """
 
 DEAD = "import sys; sys.exit('no licence')"
-SILENT = "import sys; sys.stdin.read()"
 
 
 @pytest.fixture(autouse=True)
@@ -86,11 +85,3 @@ def test_a_host_with_a_config_file(config: Path) -> None:
         assert group.call_tool("notes__2__where").value[1] == "notes__2"
     with pytest.raises(minimcp.ConnectionLost):
         group.call_tool("notes__2__where")
-
-
-def test_one_that_dies_ends_one_that_never_answers(config: Path) -> None:
-    servers = {name: [sys.executable, "-S", "-c", code] for name, code in (("silent", SILENT), ("dead", DEAD))}
-    with pytest.raises(minimcp.ConnectionFailed, match="the server 'dead'"):
-        minimcp.connect_all(servers, strict=True, connect_timeout=None, probe_timeout=WAIT, stderr=lambda line: None)
-    with minimcp.connect_all({"silent": servers["silent"]}, connect_timeout=0.2) as group:
-        assert isinstance(group.errors["silent"], minimcp.RequestTimeout) and not group.clients

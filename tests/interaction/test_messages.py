@@ -147,6 +147,20 @@ def test_a_wrong_registration_says_what_to_write_instead(wrong: Wrong, kind: typ
         assert "test_messages.py:" in said or "object at" in said or "functools" in said, "it names the place"
 
 
+NUMBER, FLAG = "a number of seconds or None", "True or False"
+
+
+@for_each(("name", "what", "wrong"), [
+    ("restart", FLAG, "yes"), ("cache", FLAG, None), ("send_shutdown", FLAG, 1), ("extensions", "a mapping or None", "x"),
+    ("client_info", "an Implementation, a mapping or None", "x"),
+    *((name, NUMBER, "x") for name in ("timeout", "probe_timeout", "connect_timeout")),
+])
+def test_a_wrong_option_of_a_client_is_refused_by_name(name: str, what: str, wrong: Any) -> None:
+    with pytest.raises(TypeError) as caught:
+        minimcp.connect(Server("s"), **{name: wrong})
+    assert str(caught.value).startswith(f"{name} is {what}, not ") and repr(wrong) in str(caught.value)
+
+
 # ------------------------------------------------------------ calls
 
 

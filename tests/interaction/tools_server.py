@@ -15,22 +15,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Callable, Dict, List, NamedTuple, TypedDict
 
-from minimcp import (
-    Audio,
-    ConnectionLost,
-    Context,
-    EmbeddedResource,
-    Image,
-    InvalidParams,
-    ResourceLink,
-    RpcError,
-    Server,
-    Text,
-    ToolError,
-    UrlElicitationRequired,
-)
+import minimcp
+from minimcp import Context, Image, RpcError, Text, ToolError
 from minimcp.errors import error_from_peer
-from minimcp.types import Annotations, Icon, TextResourceContents
+from minimcp.types import Annotations, Audio, EmbeddedResource, Icon, ResourceLink, TextResourceContents
 
 
 @dataclass
@@ -116,14 +104,14 @@ FAILURES = {
     "tool": lambda: ToolError("told you"),
     "content": lambda: ToolError("unused", content=["words", Image(PICTURE, "image/png"), LINK]),
     "content-wrong": lambda: ToolError("unused", content=[5]),
-    "params": lambda: InvalidParams("not this", {"field": "how"}),
-    "url": lambda: UrlElicitationRequired("open it", {"elicitations": []}),
+    "params": lambda: minimcp.InvalidParams("not this", {"field": "how"}),
+    "url": lambda: minimcp.UrlElicitationRequired("open it", {"elicitations": []}),
     "old": lambda: RpcError(-32003, "it failed", [2]),
     "own": lambda: RpcError(7, "seven", [1]),
     "quota": lambda: RpcError(-32050, "quota exceeded", {"left": 0}),
     "unfit": lambda: RpcError(8, "eight", {1, 2}),
     "peer": lambda: error_from_peer(-32602, "the other server says no"),
-    "lost": lambda: ConnectionLost("the other server is gone"),
+    "lost": lambda: minimcp.ConnectionLost("the other server is gone"),
     "value": lambda: ValueError("secret words"),
     "empty": lambda: KeyError(),
     "odd": Odd,
@@ -219,9 +207,9 @@ TOOLS = (
 NAMES = [tool.__name__ for tool in TOOLS]
 
 
-def build(**options: Any) -> Server:
+def build(**options: Any) -> minimcp.Server:
     """The server, with options of its own."""
-    server = Server("tools", version="1.2", **options)
+    server = minimcp.Server("tools", version="1.2", **options)
     for tool in TOOLS:
         server.add_tool(tool, **OPTIONS.get(tool.__name__, {}))
     return server

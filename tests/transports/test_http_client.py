@@ -225,21 +225,6 @@ def test_drips_do_not_defeat_the_deadline() -> None:
                 client.call_tool(name, timeout=0.3)
 
 
-def test_closing_wakes_whoever_waits() -> None:
-    def hang(heard: Heard, wire: Wire) -> None:
-        wire.sock.recv(1)
-
-    with Peer({"tools/call": hang}) as peer, connect(peer) as client:
-        futures = [client.submit(client.call_tool, "t") for _ in range(5)]
-        peer.wait_for("tools/call", 5)
-        client.close()
-        for future in futures:
-            with pytest.raises(minimcp.ConnectionLost, match="closed"):
-                future.result(WAIT)
-        with pytest.raises(minimcp.ConnectionLost):
-            client.call_tool("t")
-
-
 # ------------------------------------------------------------ mirrored headers
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minimcp import Context, Limits, Serial, Server
+from minimcp import Context, Serial, Server
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.framing import RequestParser
 from minimcp.http.headers import HttpRequest
@@ -244,19 +244,6 @@ def test_handlers_see_the_headers(core: Endpoint) -> None:
     assert response.json["result"]["content"][0]["text"] == "north"
 
 
-def test_a_question_is_an_answer_and_any_server_with_the_keys_goes_on(stage: Stage) -> None:
-    keys = [b"k" * 32]
-    servers = [stage_server(stage, state_keys=keys) for _ in range(2)]
-    first = serve(core_of(servers[0]), call("name", capabilities={"elicitation": {}})).json["result"]
-    assert first["resultType"] == "input_required"
-    answers = {"name": {"action": "accept", "content": {"name": "Bob"}}}
-    params = {"name": "name", "arguments": {}, "requestState": first["requestState"], "inputResponses": answers}
-    second = serve(core_of(servers[1]), alone("tools/call", params, id=2, capabilities={"elicitation": {}}))
-    assert second.json["result"]["content"][0]["text"] == "Bob"
-    for server in servers:
-        server.close()
-
-
 @requirement("M:MRTR-S17")
 def test_on_a_stream_the_questions_come_last(server: Server, core: Endpoint) -> None:
     @server.tool
@@ -273,27 +260,6 @@ def test_with_json_responses_nothing_is_streamed(server: Server) -> None:
     core = core_of(server, json_response=True)
     response = serve(core, call("count", token=1, headers={"Accept": "application/json"}))
     assert response.status == 200 and not response.streamed
-
-
-def test_more_requests_than_allowed_are_refused(stage: Stage) -> None:
-    server = stage_server(stage, limits=Limits(requests=1))
-    core = core_of(server)
-    held = Served(core, call("hold"))
-    assert stage.entered.wait(WAIT)
-    refused = serve(core, call("add", {"a": 1, "b": 2}))
-    assert refused.status == 200 and code(refused) == -32603
-    assert "requests run already" in refused.json["error"]["message"]
-    assert serve(core, alone("server/discover")).status == 200
-    stage.go.set()
-    held.finished()
-    server.close()
-
-
-def test_an_answer_that_is_too_long_is_an_error(stage: Stage) -> None:
-    server = stage_server(stage, limits=Limits(message_bytes=300))
-    response = serve(core_of(server), alone("tools/list"))
-    assert code(response) == -32603
-    server.close()
 
 
 # ------------------------------------------------------------ headers that mirror the body

@@ -10,7 +10,7 @@ from minimcp import Context, EventStore, Server
 from minimcp.http.endpoint import Endpoint
 
 from ..support import WAIT, eventually
-from .http_app import Recording, Served, Shaken, Stage, core_of, serve, stage_server
+from .http_app import Served, Shaken, Stage, core_of, serve, stage_server
 
 requirement = pytest.mark.requirement
 
@@ -88,24 +88,6 @@ def test_there_is_one_such_stream_at_a_time(server: Server, core: Endpoint) -> N
     assert len(third.writer.messages) == 1
     client.delete()
     third.finished()
-
-
-@pytest.mark.parametrize("store", [EventStore(), False])
-def test_a_get_whose_client_has_gone_leaves_room_for_the_next(server: Server, store: Any) -> None:
-    core = core_of(server, event_store=store)
-    client = Shaken(core)
-    for _ in range(3):
-        writer = Recording()
-        writer.gone = True
-        core.serve(client.get(), writer)
-        assert writer.status == 0
-    stream = listening(client)
-    assert stream.writer.status == 200
-    session = list(core.sessions.values())[0]
-    assert not session.responses and session.unsolicited is not None and session.stream("another") is None
-    assert session.stream(session.unsolicited.name) is session.unsolicited
-    client.delete()
-    stream.finished()
 
 
 @pytest.mark.parametrize(("accept", "status"), [("application/json", 406), ("text/*", 200)])
@@ -288,18 +270,6 @@ def test_without_a_store_there_are_no_ids(server: Server, stage: Stage) -> None:
     assert stream.writer.body == b""
     client.delete()
     stream.finished()
-
-
-def test_a_client_that_is_gone_again_is_waited_for(core: Endpoint, stage: Stage) -> None:
-    client = Shaken(core)
-    held = held_stream(client, stage)
-    last = held.writer.events[-1].id
-    writer = Recording()
-    writer.lose()
-    core.serve(client.get(Last_Event_ID=last), writer)
-    stage.go.set()
-    held.finished()
-    assert len(serve(core, client.get(Last_Event_ID=last)).messages) == 2
 
 
 def test_a_store_of_events_is_bounded_and_forgets_sessions_that_end(server: Server) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -169,14 +168,6 @@ def test_an_answer_of_another_session_is_not_taken(core: Endpoint) -> None:
     assert asked.finished().messages[-1]["result"]["isError"]
 
 
-def test_a_question_ends_with_its_session(core: Endpoint) -> None:
-    client = Shaken(core, elicitation={})
-    asked = client.begin("tools/call", called("name"))
-    asked.writer.wait_for(lambda: asked.writer.messages)
-    client.delete()
-    assert [each.get("method") for each in asked.finished().messages] == ["elicitation/create"]
-
-
 @requirement("SHTTP-19")
 def test_who_drops_the_connection_takes_nothing_back(server: Server, stage: Stage) -> None:
     core = core_of(server, event_store=False)
@@ -203,16 +194,6 @@ def test_a_request_is_taken_back_by_a_notification(core: Endpoint, stage: Stage)
     assert held.writer.status == 200 and held.writer.body == b""
     stage.go.set()
     held.finished()
-
-
-def test_the_same_id_at_once_is_answered_twice(core: Endpoint, stage: Stage) -> None:
-    client, other = Shaken(core), Shaken(core)
-    held = [each.begin("tools/call", called("hold")) for each in (client, client, other)]
-    assert eventually(lambda: len(core._open) == 3)
-    assert client.request("tools/call", called("add", {"a": 1, "b": 2})).json["result"]["content"][0]["text"] == "3"
-    client.send(message("notifications/cancelled", {"requestId": 1}, None))  # it names none of the two
-    stage.go.set()
-    assert [each.finished().json["id"] for each in held] == [1, 1, 1]
 
 
 def test_shutdown_ends_the_session_behind_what_runs(core: Endpoint, stage: Stage) -> None:
@@ -259,22 +240,6 @@ def test_an_array_with_progress_is_a_stream_and_may_be_taken_back(core: Endpoint
     stage.go.set()
     answers = {each["id"]: each for each in served.finished().messages[-1]}
     assert sorted(answers) == [1, 2] and "error" in answers[2]
-
-
-def test_the_requests_of_an_array_run_at_the_same_time() -> None:
-    server, together = Server("meeting"), threading.Barrier(3)
-
-    @server.tool
-    def meet(name: str) -> str:
-        """Wait for the others."""
-        together.wait(WAIT)
-        return name
-
-    core = core_of(server)
-    client = Shaken(core, revision="2025-03-26")
-    answers = client.send([message("tools/call", called("meet", {"name": str(id)}), id) for id in range(3)]).json
-    assert {each["id"]: each["result"]["content"][0]["text"] for each in answers} == {0: "0", 1: "1", 2: "2"}
-    server.close()
 
 
 @pytest.mark.parametrize(("revision", "items"), [

@@ -1,9 +1,12 @@
-"""Calls of a client as its caller sees them and as the server does: pages, progress, log levels, how it gives up."""
+"""Calls of a client as its caller sees them and as the server does: pages, progress, log levels, how they end."""
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
+import warnings
+from concurrent.futures import Future, wait
 from typing import Any, List
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 import minimcp
 
 from ..scripted import Task
-from ..support import WAIT
+from ..support import WAIT, eventually
 from .clients import ERAS, HANDSHAKE, NEVER, PATIENCE, Both, Script
 from .conftest import Talking
 from .messages import HANDSHAKES, MODERN
@@ -228,3 +231,81 @@ def test_giving_up_ends_a_call_at_once_and_tells_the_server(talking_both: Both, 
     assert notice["params"]["requestId"] == server.messages("tools/call")[0]["id"]
     assert way == "future" or notice["params"]["reason"] == "changed my mind"
     assert len(server.messages(CANCELLED)) == 1
+
+
+# ---------------------------------------------------------------- submit and call_tools, and the end
+
+
+def test_a_submitted_call_is_a_future(talking_both: Both) -> None:
+    _, client = talking_both
+    seen: List[Any] = []
+    called = threading.Event()
+    good = client.submit(
+        client.call_tool, "count", {"total": 5}, on_progress=lambda p: seen.append(threading.current_thread())
+    )
+    assert isinstance(good, Future)
+    good.add_done_callback(lambda future: called.set())
+    bad, listed = client.submit(client.call_tool, "fails"), client.submit(client.list_tools)
+    assert good.result(WAIT).text == "counted"
+    assert isinstance(bad.exception(WAIT), minimcp.ToolError)
+    assert [tool.name for tool in listed.result(WAIT)] == ["echo"]
+    assert called.wait(WAIT) and wait([good, bad, listed], WAIT).not_done == set()
+    assert not good.cancel() and good.done() and not good.cancelled()
+    assert len(seen) == 6 and threading.current_thread() not in seen
+
+
+@pytest.mark.requirement("BASE-05", "M:BASE-3", "M:BASE-15", "BATCH-02")
+def test_call_tools_sends_all_at_once_and_returns_in_order(talking_both: Both) -> None:
+    _, client = talking_both
+    # The server answers only when all have come, the last one first.
+    results = client.call_tools([("reverse", {"calls": 50, "number": n}) for n in range(50)], timeout=NEVER)
+    assert [result.text for result in results] == [str(n) for n in range(50)] and client.call_tools([]) == []
+    calls = [("reverse", {"calls": 4, "number": n}) for n in (0, -1, 2, -3)]
+    found = client.call_tools(calls, return_exceptions=True, timeout=NEVER)
+    assert [getattr(one, "data", None) for one in found] == [None, {"number": -1}, None, {"number": -3}]
+    with pytest.raises(minimcp.RpcError) as caught:
+        client.call_tools(calls, timeout=NEVER)
+    assert caught.value.data == {"number": -1}
+    failed = client.call_tools([("echo", {}), ("fails", {})], return_exceptions=True)
+    assert failed[0].text == "well" and isinstance(failed[1], minimcp.ToolError)
+
+
+@pytest.mark.requirement("LIFE-25", "LIFE-27")
+@pytest.mark.parametrize("revision", ERAS)
+def test_close_ends_what_waits_and_refuses_what_comes_later(scripted: Script, revision: str) -> None:
+    server = scripted(instructions="Be kind.")
+    client = server.connect(revision)
+    futures = [client.submit(client.call_tool, "hold", timeout=NEVER) for _ in range(10)]
+    server.heard("tools/call", 10)
+    client.close()
+    assert {type(future.exception(WAIT)) for future in futures} == {minimcp.ConnectionLost}
+    client.close()
+    for later in (
+        lambda: client.call_tool("echo"), lambda: client.call_tools([("echo", {})]), client.list_tools, client.ping,
+        lambda: client.request("x"), lambda: client.notify("notifications/x"), lambda: client.set_log_level("info"),
+        lambda: client.submit(client.call_tool, "echo").result(WAIT),
+    ):  # fmt: skip
+        with pytest.raises(minimcp.ConnectionLost, match="closed"):
+            later()
+    with pytest.raises(minimcp.ConnectionLost), client:
+        client.ping()
+    notices = [notice["params"]["requestId"] for notice in server.messages("notifications/cancelled")]
+    assert sorted(notices) == sorted(call["id"] for call in server.messages("tools/call"))
+    assert "closed" in repr(client) and (client.revision, client.instructions) == (revision, "Be kind.")
+    assert client.server_info and client.server_info.name == "scripted" and client.stderr_tail == ""
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_client_that_is_collected_while_open_warns(scripted: Script, closed: bool) -> None:
+    server = scripted()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        client = server.connect()
+        client.call_tool("echo")
+        if closed:
+            client.close()
+        del client
+        gc.collect()
+        assert eventually(lambda: bool(server.journal("eof")))
+    kinds = [one.category for one in caught if "close" in str(one.message) or "Client" in str(one.message)]
+    assert kinds == [ResourceWarning] * (not closed)

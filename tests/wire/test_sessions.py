@@ -166,8 +166,8 @@ def test_a_modern_only_server_names_its_revision(serve: Serve) -> None:
 
 @pytest.mark.requirement("SEED-01")
 def test_after_shutdown_what_runs_finishes_and_nothing_new_begins(serve: Serve) -> None:
-    server = serve("2025-06-18")
-    held = server.begin_call("hold", {"name": "a"})
+    server = serve("2025-06-18", limits={"drain_grace": 600})
+    held = server.begin_call("watch", {"name": "a"})
     running = [server.begin_call("echo", {"text": "x" * 100_000}) for _ in range(20)]
     late = request("late", "tools/call", {"name": "echo"})
     server.write(request("bye", "shutdown"), late, request("again", "shutdown"))
@@ -175,7 +175,7 @@ def test_after_shutdown_what_runs_finishes_and_nothing_new_begins(serve: Serve) 
     assert {server.answer(refused)["error"]["code"] for refused in ("late", "again")} == {REQUEST}
     assert {len(server.answer(id)["result"]["content"][0]["text"]) for id in running} == {100_000}
     assert not server.ended
-    server.write(notification("notifications/cancelled", {"requestId": held}))  # notices are still heard
+    server.write(notification("notifications/cancelled", {"requestId": held}))  # notices are still heard: that ends it
     assert server.rest() == [] and server.exit() == 0
 
 

@@ -1,4 +1,4 @@
-"""C31 to C36 of the fault catalogue: every way for a server to end, and what it does when the system runs dry."""
+"""How a server ends, and more than it can do at once: C25, C27 and C31 to C33 of the fault catalogue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from .conftest import Serve
 from .harness import RawServer
-from .messages import INTERNAL, MODERN, encode, request
+from .messages import INTERNAL, MODERN, encode, modern, request
 
 STOPS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
@@ -17,6 +17,10 @@ STOPS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 def call(id: object, tool: str, **arguments: Any) -> bytes:
     """A call in a handshake session."""
     return encode(request(id, "tools/call", {"name": tool, "arguments": arguments}))
+
+
+def said(message: Any) -> str:
+    return str(message["result"]["content"][0]["text"])
 
 
 def last_words(server: RawServer) -> list[Any]:
@@ -91,3 +95,41 @@ def test_c33_nobody_reads_the_output_any_more(serve: Serve) -> None:
     server.close_output()
     server.send(call(1, "echo", text="x"))
     assert last_words(server) == []
+
+
+# ---------------------------------------------------------------- more than it can do at once
+
+
+def test_c25_a_peer_that_takes_nothing_is_lost_in_time(serve: Serve) -> None:
+    server = serve("2025-06-18", limits={"write_timeout": 0.2, "drain_grace": 0.1})
+    server.send(call(1, "big", size=5 << 20))
+    assert server.exit() == 0
+
+
+@pytest.mark.requirement("PING-01", "PING-09", "M:STD-17", "M:BASE-15")
+def test_c27_what_needs_no_worker_behind_a_full_pool(serve: Serve) -> None:
+    """Every worker is busy and more calls wait: ping, lists, discover, refusals and cancels go on."""
+    server = serve("2025-06-18", limits={"workers": 4, "drain_grace": 0.05})
+    server.begin_call("hold", {"name": "full"}, id=0)
+    assert server.text("add", {"a": 2, "b": 3}) == "5"  # a fast one behind one that is blocked
+    for n in range(1, 12):
+        server.begin_call("hold", {"name": "full"}, id=n)
+    assert server.result("ping") == {} and server.result("tools/list")["tools"]
+    server.write(request("d", "server/discover", modern()))
+    assert "result" in server.answer("d")
+    assert server.error(b"garbage") == -32700
+    assert server.ask("no/such/method")["error"]["code"] == -32601
+    server.notify("notifications/cancelled", {"requestId": 11})
+    assert server.fence() == []
+    server.close_input()  # nobody can call `release`: the grace ends it
+    server.rest()
+    assert server.exit() == 0
+
+
+@pytest.mark.requirement("STDIO-12", "M:STD-14")
+def test_writers_never_interleave(serve: Serve) -> None:
+    """Every line is looked at: one that held two pieces would not be JSON."""
+    server = serve("2025-06-18")
+    sizes = [10, 70_000, 200, 5_000, 300_000]
+    server.send(b"".join(call(n, "big", size=sizes[n % 5]) for n in range(250)))
+    assert [len(said(server.answer(n))) for n in range(250)] == sizes * 50

@@ -17,26 +17,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from minimcp import (  # noqa: E402
-    CallToolResult,
-    Cancelled,
-    Context,
-    HttpOptions,
-    InvalidParams,
-    Limits,
-    ResourceNotFound,
-    RpcError,
-    Server,
-    Text,
-    ToolError,
-    UrlElicitationRequired,
-)
+import minimcp  # noqa: E402
+from minimcp import Cancelled, Context, InvalidParams, ResourceNotFound  # noqa: E402
 
 OPTIONS = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 TOOLS, PRESET = OPTIONS.pop("tools", True), OPTIONS.pop("preset", None)
 
-LIMITS, HTTP = Limits(**OPTIONS.pop("limits", {})), HttpOptions(**OPTIONS.pop("http", {}))
-server = Server("plain", limits=LIMITS, http=HTTP, **{"version": "1.2.3", **OPTIONS})
+LIMITS, HTTP = minimcp.Limits(**OPTIONS.pop("limits", {})), minimcp.HttpOptions(**OPTIONS.pop("http", {}))
+server = minimcp.Server("plain", limits=LIMITS, http=HTTP, **{"version": "1.2.3", **OPTIONS})
 gates: dict[str, threading.Event] = {}
 reached: dict[str, threading.Event] = {}
 ended: dict[str, str] = {}
@@ -207,7 +195,7 @@ def about(ctx: Context) -> dict[str, Any]:
 
 def fail(message: str) -> str:
     """Fail as a tool should."""
-    raise ToolError(message)
+    raise minimcp.ToolError(message)
 
 
 class Wordless(Exception):
@@ -232,8 +220,8 @@ RAISED = {
     "Wordless": Wordless,
     "InvalidParams": lambda: InvalidParams("not these"),
     "ResourceNotFound": lambda: ResourceNotFound("gone"),
-    "UrlElicitationRequired": lambda: UrlElicitationRequired("open it", {"elicitations": []}),
-    "Own": lambda: RpcError(1234, "my own", {"x": [1]}),
+    "UrlElicitationRequired": lambda: minimcp.UrlElicitationRequired("open it", {"elicitations": []}),
+    "Own": lambda: minimcp.RpcError(1234, "my own", {"x": [1]}),
 }
 
 
@@ -317,9 +305,9 @@ def child_descriptors() -> str:
 SHARED_META = {"com.example/mine": [1], "io.modelcontextprotocol/serverInfo": {"name": "other", "version": "9"}}
 
 
-def tagged() -> CallToolResult:
+def tagged() -> minimcp.CallToolResult:
     """A result with a `_meta` of its own, the same object every time."""
-    return CallToolResult([Text(json.dumps(SHARED_META))], meta=SHARED_META)
+    return minimcp.CallToolResult([minimcp.Text(json.dumps(SHARED_META))], meta=SHARED_META)
 
 
 def needs_sampling() -> str:
