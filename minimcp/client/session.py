@@ -410,10 +410,6 @@ class ConnectionSession(ClientSession):
         self.calls = self._connection.calls
         self._connection.open()
 
-    def agree(self, era: Era) -> None:
-        super().agree(era)
-        self.transport.agreed(era.revision)
-
     def wait_until_ended(self, seconds: Optional[float]) -> bool:
         return self._connection.wait_until_ended(seconds)
 
