@@ -31,7 +31,7 @@ PIPE_BYTES = 256 * 1024
 LEAVING_SECONDS = 1.0
 """How long closing waits for a thread to leave a descriptor; on Windows one cannot be called away."""
 
-_READ_BYTES, _MOST_READ_BYTES = 64 * 1024, 1024 * 1024
+_READ_BYTES = 64 * 1024
 _HAS_POLL = hasattr(select, "poll")
 _READABLE, _WRITABLE = getattr(select, "POLLIN", 1), getattr(select, "POLLOUT", 4)
 _AT_ONCE = getattr(select, "PIPE_BUF", None)
@@ -250,7 +250,6 @@ class StreamTransport(Transport):
         self.sent = 0  # bytes that the system has taken
         self._in, self._out = _End(reading, _READABLE, ended), _End(writing, _WRITABLE)
         self._splitter = LineSplitter(limit)
-        self._size = _READ_BYTES
         self._ended = False
         self._blocks = shared or not _HAS_POLL or writing < 0
         if not self._blocks and os.get_blocking(writing):
@@ -277,10 +276,7 @@ class StreamTransport(Transport):
             try:
                 ready = [] if end.closed else [number for number, _ in end.poller.poll()]
                 if not end.closed:
-                    chunk = b"" if ready and end.number not in ready else os.read(end.number, self._size)
-                    # A buffer of the full size is made for every read, so it is large only while that is of use.
-                    full = len(chunk) == self._size
-                    self._size = min(self._size * 4, _MOST_READ_BYTES) if full else _READ_BYTES
+                    chunk = b"" if ready and end.number not in ready else os.read(end.number, _READ_BYTES)
             except OSError:
                 pass
             if end.closed:  # also by `close`, if this thread was not slow to leave

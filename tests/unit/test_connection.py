@@ -148,7 +148,7 @@ def test_what_is_no_message_is_answered_by_a_server_and_shown_by_a_client(caplog
         connection.calls.wait(late, Deadline(0.01))
     connection.close()
     shown = [record for record in caplog.records if "a line that is no message" in record.getMessage()]
-    assert len(shown) == 5 and "further lines" in caplog.text
+    assert len(shown) == 5
 
 
 def test_a_line_that_is_too_long_ends_the_call_that_it_answers_or_all() -> None:
@@ -238,12 +238,14 @@ def test_who_sends_more_than_the_peer_takes_waits_with_a_deadline() -> None:
 def test_nothing_is_begun_for_a_peer_that_takes_nothing_and_all_of_it_when_it_does() -> None:
     with open_channel(room=0, backlog_bytes=2000, requests=None) as (connection, pipe, role):
         ran: List[Any] = []
-        role.serve("work", lambda request: ran.append(request.request.id) or {"x": "y" * 1000})
+        role.serve("work", lambda request: ran.append(request.request.id) or {})
+        connection.post(b'{"stuck":"%s"}\n' % (b"x" * 3000))
+        wait_for(pipe.stuck)
         pipe.give(*[request(number, "work") for number in range(20)])
-        assert eventually(lambda: connection.writer.is_full() and not connection.pool.queue)
-        assert len(ran) < 10
+        assert eventually(lambda: connection.requests.running == 0 and connection.writer._lines.qsize() == 20)
+        assert ran == []
         pipe.take(None)
-        assert sorted(line["id"] for line in pipe.lines(20)) == list(range(20))
+        assert sorted(line["id"] for line in pipe.lines(21)[1:]) == list(range(20))
 
 
 def test_a_peer_that_takes_no_byte_is_lost_in_time() -> None:
