@@ -219,7 +219,8 @@ class _End:
         """Close what is here (lock held)."""
         if self.unblocked and self.number >= 0:
             os.set_blocking(self.number, True)
-        numbers, self.number, self._numbers = self._numbers, -1, ()
+        with self._closing:  # `close` has written, if it is about to
+            numbers, self.number, self._numbers = self._numbers, -1, ()
         for number in numbers:
             close_quietly(number)
 

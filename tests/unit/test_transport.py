@@ -27,7 +27,7 @@ from minimcp.engine.transport import (
 )
 from minimcp.errors import ConnectionLost
 
-from ..scripted import Task
+from ..scripted import Task, wait_for
 from ..support import WAIT, eventually
 
 Pair = Tuple[Any, Any]
@@ -117,6 +117,29 @@ def test_closing_the_writing_end_leaves_the_other(pair: Pair) -> None:
     assert receiving.result() == [b"still"]
     with pytest.raises(ConnectionLost, match="closed"):
         ours.send(b"x", 0)
+
+
+def test_who_leaves_while_it_is_called_away_leaves_the_call_where_it_is(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ours, theirs), write, calling, go_on = pair, os.write, threading.Event(), threading.Event()
+
+    def call(number: int, data: bytes) -> int:
+        if data == b"!":
+            calling.set()
+            wait_for(go_on)
+        return write(number, data)
+
+    monkeypatch.setattr(os, "write", call)
+    receiving, closing = Task(ours.receive), Task(ours._in.close, WAIT)
+    wait_for(calling)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write)
+        theirs.close()  # for which the other thread leaves
+    receiving.thread.join(0.05)
+    go_on.set()
+    closing.result()
+    assert receiving.result() == []
 
 
 @pytest.mark.parametrize("how", ["close", "twice"])
