@@ -333,7 +333,7 @@ class Connection(Sink):
     # ------------------------------------------------------------ reading
 
     def _read(self) -> None:
-        reason, reads = "the peer closed the connection", True
+        reason = "the peer closed the connection"
         try:
             while True:
                 frames = self.transport.receive()
@@ -347,13 +347,13 @@ class Connection(Sink):
                         self._trace("<--", frame)
                     self._take(decode(frame, max_depth=self.limits.depth), frame)
                 if self.writer.reader_bytes > READER_BYTES and not self.writer.reader_may_go_on():
-                    reason, reads = "the peer takes no answers", False
+                    reason = "the peer takes no answers"
                     break
                 del frames, frame  # a connection that waits keeps nothing of what came
         except BaseException as error:  # a fault of ours must end in a loss, not in silence
             log.error("%s: the reader failed: %s", self.name, error, exc_info=error)
             reason = f"the reader failed: {describe(error)}"
-        self._end(reason, reads)
+        self._end(reason)
 
     def _take(self, message: Decoded, frame: bytes) -> None:
         """Hand a message, or those of an array, to whom they are for.
@@ -442,12 +442,11 @@ class Connection(Sink):
         shown = frame.head + b" ... " + frame.tail
         reason = f"a message is longer than {frame.limit} bytes, the Limits.message_bytes of its receiver"
         broken = diagnose_long(frame.head, frame.tail, reason)
-        if broken.kind != "response" or broken.id is not None:
-            self._invalid(broken, shown)
-            return
-        log.warning("<-- an answer is longer than %d bytes and does not say whose: all calls end", frame.limit)
-        for call in self.calls.waiting():
-            self.calls.settle(call.id, ProtocolViolation(reason, shown.decode("utf-8", "replace")))
+        if broken.kind == "response" and broken.id is None:
+            log.warning("<-- an answer is longer than %d bytes and does not say whose: all calls end", frame.limit)
+            for call in self.calls.waiting():
+                self.calls.settle(call.id, ProtocolViolation(reason, shown.decode("utf-8", "replace")))
+        self._invalid(broken, shown)
 
     def _invalid(self, broken: InvalidMessage, frame: bytes) -> None:
         """Deal with what is no message: a server says so, a client must not."""
@@ -514,7 +513,7 @@ class Connection(Sink):
         self.calls.close(found)
         return copy(self.calls.cause or found)
 
-    def _end(self, reason: str, reads: bool = True) -> None:
+    def _end(self, reason: str) -> None:
         """The stream has ended: end the calls, let running requests finish, let go of everything."""
         if self._closing:
             cause = ConnectionLost(f"{self.name}: closed")
@@ -523,7 +522,7 @@ class Connection(Sink):
         self.calls.close(cause)
         self._read_out.set()
         try:
-            if reads and not self._closing and self.transport.is_heard():
+            if not self._closing and self.transport.is_heard():
                 self._drain(Deadline(self.limits.drain_grace))
             self._let_go("the connection has ended")
             self._handler.lost(cause)
@@ -597,7 +596,3 @@ class Connection(Sink):
     def ended(self) -> bool:
         """Whether the connection has ended."""
         return self._ended.is_set()
-
-    def __repr__(self) -> str:
-        state = "open" if self.calls.cause is None else "closed"
-        return f"<Connection {self.name!r} {state}, {len(self.calls)} outgoing, {len(self.requests)} incoming>"

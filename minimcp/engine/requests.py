@@ -638,15 +638,15 @@ def why_no_batch(items: list[Union[Message, InvalidMessage]], *, taken: bool, li
         taken: Whether arrays may arrive now.
         limit: How many messages it may hold; None means no limit.
     """
-    answers = any(type(item) is Response or type(item) is Failure for item in items)
-    questions = any(type(item) is Request or type(item) is Notification for item in items)
+    kinds = {type(item) for item in items}
     if not taken:
         return "a message is one object, not an array"
     if not items:
         return "an array of messages is not empty"
     if limit is not None and len(items) > limit:
         return f"an array holds at most {limit} messages"
-    return "an array holds questions or answers, not both" if answers and questions else None
+    mixed = kinds & {Request, Notification} and kinds & {Response, Failure}
+    return "an array holds questions or answers, not both" if mixed else None
 
 
 class NotificationQueue:

@@ -127,23 +127,17 @@ class Timeout(Deadline):
 
     Args:
         seconds: How far away it is.
-        expire: The function; it must be short.
+        expire: The function; it must be short, and do nothing where what it limits has just ended.
     """
 
     def __init__(self, seconds: float, expire: Callable[[], object]) -> None:
         super().__init__(seconds)
-        self._expire, self._stopped = expire, False
-        self._cancel = timer.after(seconds, self._look)
+        self._expire = expire
+        self.stop = timer.after(seconds, self._look)
+        """Do not call the function any more. Idempotent."""
 
     def _look(self) -> None:
-        if self._stopped:
-            return
         if self.expired:
             self._expire()
         else:  # it was paused, or is
-            self._cancel = timer.after(max(self.remaining() or 0.0, LOOK_SECONDS), self._look)
-
-    def stop(self) -> None:
-        """Do not call the function any more. Idempotent."""
-        self._stopped = True
-        self._cancel()
+            self.stop = timer.after(max(self.remaining() or 0.0, LOOK_SECONDS), self._look)
