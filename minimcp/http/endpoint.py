@@ -240,7 +240,7 @@ class Endpoint(HttpService):
             if request is not None and PerRequest.is_enveloped(request):
                 return self._admit_enveloped(request, headers, version)
             newer = version is not None and (revision is None or not revision.handshake)
-            if newer or not self._offer.handshakes:
+            if newer or not self._offer.has_handshake:
                 return self._admit_without_envelope(message, version, revision)
             alone = False
             session, revision = self._sender(headers, revision, request is not None and request.method == "initialize")
@@ -305,7 +305,7 @@ class Endpoint(HttpService):
     def _has_no_session(self, headers: Headers) -> bool:
         """Whether the headers name a revision in which each request stands alone."""
         revision = BY_NAME.get(headers.get(VERSION_HEADER, ""))
-        return not self._offer.handshakes or (revision is not None and not revision.handshake)
+        return not self._offer.has_handshake or (revision is not None and not revision.handshake)
 
     def _session(self, headers: Headers) -> Session:
         """The session that the headers name. Raises HttpError: there is none."""

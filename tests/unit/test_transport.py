@@ -6,6 +6,7 @@ import io
 import os
 import socket
 import threading
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, Iterator, List, Tuple
 
@@ -219,38 +220,42 @@ def test_a_pipe_that_is_full_again_before_the_write_takes_nothing(pair: Pair) ->
     assert ours.send(b"x", WAIT) == 0
 
 
+@contextmanager
+def used(transport: Any) -> Iterator[None]:
+    """While it lasts another thread uses both descriptors."""
+    held, free = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transport._in.lock, transport._out.lock:
+            held.set()
+            wait_for(free)
+
+    holding = Task(hold)
+    wait_for(held)
+    yield
+    free.set()
+    holding.result()
+
+
 def test_a_descriptor_that_a_thread_does_not_leave_is_left_open(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport_module, "LEAVING_SECONDS", 0.01)
     ours, _ = pair
-    held, free = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with ours._in.lock, ours._out.lock:
-            held.set()
-            free.wait(WAIT)
-
-    holding = Task(hold)
-    assert held.wait(WAIT)
-    ours.close()
-    assert ours._in.number >= 0 and ours._out.number >= 0
-    free.set()
-    holding.result()
+    with used(ours):
+        ours.close()
+        assert ours._in.number >= 0 and ours._out.number >= 0
 
 
 def test_a_fork_closes_descriptors_and_changes_no_flag(pair: Pair) -> None:
-    ours, theirs = pair
+    ours, _ = pair
     flag = os.dup(ours._out.number)
-    held = Task(ours.receive)
-    assert eventually(lambda: not ours._in.lock.acquire(blocking=False))
-    ours.close_in_fork()  # whatever thread holds the locks is not there
-    assert ours.receive() == [] and not ours.is_heard() and not os.get_blocking(flag)
-    with pytest.raises(ConnectionLost, match="closed"):
-        ours.send(b"x", 0)
+    with used(ours):  # by a thread that is not there in a fork
+        ours.close_in_fork()
+        assert ours.receive() == [] and not ours.is_heard() and not os.get_blocking(flag)
+        with pytest.raises(ConnectionLost, match="closed"):
+            ours.send(b"x", 0)
     os.close(flag)
-    theirs.close()
-    assert held.result() == []
 
 
 def test_without_poll_reads_and_writes_end_when_the_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:
