@@ -9,7 +9,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ..errors import (
     CapabilityNotSupported,
@@ -116,20 +116,24 @@ def log_rank(level: Json) -> int:
 
 
 @dataclass(eq=False)
-class Handshake:
-    """One session that `initialize` has opened.
+class Agreement:
+    """What two peers speak.
 
     Args:
-        revision: What was agreed on.
-        peer: What the other side said about itself.
+        revision: What was agreed on; the newest that a server speaks where each request says its own.
+        peer: The other side, as it described itself.
+        envelope: What every request carries in ``_meta`` (client).
         instructions: What the server says to the model (client); None where it says nothing.
     """
 
     revision: Revision
     peer: Peer
+    envelope: dict[str, Json] = field(default_factory=dict)
     instructions: Optional[str] = None
-    envelope: ClassVar[Mapping[str, Json]] = {}
-    """What every request carries in ``_meta`` (client)."""
+
+
+class Handshake(Agreement):
+    """One session that `initialize` has opened."""
 
     @classmethod
     def opened_by(cls, params: Mapping[str, Json], offer: Offer) -> Handshake:
@@ -181,24 +185,11 @@ class Handshake:
             raise _nothing_in_common([name], wanted)
         instructions = result.get("instructions")
         peer = Peer(revision, info=info, capabilities=capabilities)
-        return cls(revision, peer, instructions if isinstance(instructions, str) else None)
+        return cls(revision, peer, instructions=instructions if isinstance(instructions, str) else None)
 
 
-@dataclass(eq=False)
-class PerRequest:
-    """Requests that stand alone.
-
-    Args:
-        revision: What this client speaks, or the newest that this server does.
-        peer: The server, as it described itself (client).
-        envelope: What every request carries in ``_meta`` (client).
-        instructions: What the server says to the model (client); None where it says nothing.
-    """
-
-    revision: Revision
-    peer: Peer
-    envelope: dict[str, Json] = field(default_factory=dict)
-    instructions: Optional[str] = None
+class PerRequest(Agreement):
+    """Requests that stand alone."""
 
     @staticmethod
     def is_enveloped(request: Request) -> bool:
