@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any, Dict, List, Optional
 
@@ -491,31 +490,6 @@ def test_what_a_handler_of_nothing_says() -> None:
     with pytest.raises(NotImplementedError):
         handler.admit(Request(1, "x", {}))
     assert handler.ending(None) is handler.notified(None) is handler.lost(None) is None  # type: ignore
-
-
-def test_in_a_fork_connections_are_lost_and_the_parents_go_on() -> None:
-    server = minimcp.Server("forked")
-
-    @server.tool
-    def echo(text: str) -> str:
-        """Give it back."""
-        return text
-
-    with minimcp.connect(server) as client:
-        assert client.call_tool("echo", {"text": "a"}).text == "a"
-        child = os.fork()
-        if not child:  # pragma: no cover - another process
-            code = 1
-            try:
-                client.call_tool("echo", {"text": "b"})
-            except ConnectionLost as error:
-                with minimcp.connect(server) as other:
-                    code = 0 if "fork" in str(error) and other.call_tool("echo", {"text": "c"}).text == "c" else 2
-            finally:
-                os._exit(code)
-        assert os.waitpid(child, 0)[1] == 0
-        assert client.call_tool("echo", {"text": "d"}).text == "d"
-    server.close()
 
 
 def test_an_open_connection_needs_two_threads_and_no_more() -> None:

@@ -237,14 +237,19 @@ def used(transport: Any) -> Iterator[None]:
     holding.result()
 
 
-def test_a_descriptor_that_a_thread_does_not_leave_is_left_open(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_descriptors_that_a_thread_does_not_leave_are_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "LEAVING_SECONDS", 0.01)
-    ours, _ = pair
-    with used(ours):
-        ours.close()
-        assert ours._in.number >= 0 and ours._out.number >= 0
+    (reading, held), (ended, ending), (sink, writing) = os.pipe(), os.pipe(), os.pipe()
+    transport = StreamTransport("child", reading, writing, None, ended=ended)
+    with used(transport):
+        transport.close()
+        assert [os.fstat(number).st_mode for number in (reading, ended, writing)]
+    transport.close()
+    for number in (reading, ended, writing):
+        with pytest.raises(OSError):
+            os.fstat(number)
+    for number in (held, ending, sink):
+        os.close(number)
 
 
 def test_a_fork_closes_descriptors_and_changes_no_flag(pair: Pair) -> None:
