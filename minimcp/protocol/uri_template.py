@@ -314,6 +314,7 @@ def has_parent_segment(text: str) -> bool:
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _ADDRESS = r"\[(?:[0-9A-Fa-f.]*:[0-9A-Fa-f.:]*|[vV][0-9A-Fa-f]+\.[A-Za-z0-9\-._~!$&'()*+,;=:]+)\]"
 _AUTHORITY = re.compile(rf"(?:[^@\[\]]*@)?(?:{_ADDRESS}|[^@:\[\]]*)(?::[0-9]*)?")
+_AFTER_AUTHORITY = re.compile(r"[^\[\]#]*(?:#[^\[\]#]*)?")
 
 
 def check_uri(text: str) -> None:
@@ -322,19 +323,15 @@ def check_uri(text: str) -> None:
     Raises:
         ValueError: It is none; one sentence says why.
     """
-    scheme, bad, fault = _SCHEME.match(text), _ILLEGAL.search(text), ""
-    before, _, fragment = text.partition("#")
-    path, _, query = before.partition("?")
-    authority = re.match("[^:]*://([^/]*)", path)
-    if not scheme:
+    bad, fault = _ILLEGAL.search(text), ""
+    authority = re.match("[^:]*://([^/?#]*)", text)
+    if not _SCHEME.match(text):
         fault = "it does not begin with a scheme and a colon"
     elif bad:
         fault = f"'{one_line(bad.group()[0])}' at character {bad.start() + 1} must be percent-encoded"
     elif authority and not _AUTHORITY.fullmatch(authority[1]):
         fault = "its host or port is malformed"
-    elif "#" in fragment:
-        fault = "it has two fragments"
-    elif re.search(r"[\[\]]", path[authority.end() if authority else 0:] + query + fragment):
-        fault = "brackets stand round an address only"
+    elif not _AFTER_AUTHORITY.fullmatch(text, authority.end() if authority else 0):
+        fault = "brackets stand round an address only, and '#' once"
     if fault:
         raise ValueError(f"'{one_line(text)}' is no URI: {fault}")
