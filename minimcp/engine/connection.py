@@ -31,7 +31,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Callable, Optional, Union
 
-from ..errors import INVALID_REQUEST, ConnectionLost, InvalidRequest, ProtocolViolation, RpcError, describe, one_line
+from ..errors import INVALID_REQUEST, ConnectionLost, ProtocolViolation, RpcError, describe, one_line
 from ..protocol.lifecycle import LISTEN, Peer
 from ..protocol.messages import (
     Decoded,
@@ -149,8 +149,7 @@ class Writer:
         self._changed = threading.Condition()  # orders writes
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
         self.pending = self.reader_bytes = self._taken = 0
-        self._loss: Optional[ConnectionLost] = None
-        self._closed = False
+        self._loss: Any = None
 
     def send(self, line: bytes, deadline: Deadline = NEVER) -> bool:
         """Write whole lines, now or by the writer's thread.
@@ -166,8 +165,9 @@ class Writer:
         """
         if self.pending > self.most:
             with waiting(), self._changed:
-                if not self._changed.wait_for(lambda: not self.is_full(), deadline.wait()):
-                    return False
+                has_room = self._changed.wait_for(lambda: self.pending <= self.most or self._loss, deadline.wait())
+            if not has_room:
+                return False
         if self._trace is not None:
             self._note(line)
         with self._changed:
@@ -205,10 +205,6 @@ class Writer:
         """Have the writer's thread call a function, when what waits now is written; also from a finalizer."""
         self._lines.put((function, 0, 0))
 
-    def is_full(self) -> bool:
-        """Whether more waits for the peer than may, and it may still take some."""
-        return self.pending > self.most and not self._closed and self._loss is None
-
     def _note(self, line: bytes) -> None:
         for part in () if self._trace is None else line.splitlines():
             self._trace("-->", part)  # type: ignore[misc]
@@ -218,7 +214,7 @@ class Writer:
     def reader_may_go_on(self) -> bool:
         """Wait while more of the reader's bytes wait than may and the peer takes some; False when it takes none."""
         with self._changed:
-            while self.reader_bytes > READER_BYTES and not self._closed and self._loss is None:
+            while self.reader_bytes > READER_BYTES and self._loss is None:
                 taken = self._taken
                 if not self._changed.wait(READER_SECONDS) and taken == self._taken:
                     return False
@@ -230,9 +226,9 @@ class Writer:
             return self._changed.wait_for(lambda: not self.pending or self._loss is not None, seconds)
 
     def close(self) -> None:
-        """Let the writer's thread end behind what is queued, and let those go who wait for room."""
+        """Let the writer's thread end behind what is queued; nothing more can be sent."""
         with self._changed:
-            self._closed = True
+            self._loss = self._loss or ConnectionLost("closed")
             self._lines.put(None)
             self._changed.notify_all()
 
@@ -247,9 +243,8 @@ class Writer:
             self._loss = self._loss or loss
         with self._changed:
             self._changed.notify_all()
-        if self._loss is not None:
-            self._failed(self._loss)
-            self._transport.close()
+        self._failed(self._loss)
+        self._transport.close()
 
     def _write_some(self) -> bool:
         """Write what waits, up to `JOINED` bytes and a line; False at the end."""
@@ -338,7 +333,7 @@ class Connection(Sink):
     # ------------------------------------------------------------ reading
 
     def _read(self) -> None:
-        reason, reads = "the peer closed the connection", True
+        reason = "the peer closed the connection"
         try:
             while True:
                 frames = self.transport.receive()
@@ -350,44 +345,28 @@ class Connection(Sink):
                         continue
                     if self._trace is not None:
                         self._trace("<--", frame)
-                    self._take(decode(frame, max_depth=self.limits.depth), frame, len(frame))
+                    self._take(decode(frame, max_depth=self.limits.depth), frame)
                 if self.writer.reader_bytes > READER_BYTES and not self.writer.reader_may_go_on():
-                    reason, reads = "the peer takes no answers", False
+                    reason = "the peer takes no answers"
                     break
                 del frames, frame  # a connection that waits keeps nothing of what came
         except BaseException as error:  # a fault of ours must end in a loss, not in silence
             log.error("%s: the reader failed: %s", self.name, error, exc_info=error)
             reason = f"the reader failed: {describe(error)}"
-        self._end(reason, reads)
+        self._end(reason)
 
-    def _take(self, message: Decoded, frame: bytes, size: int, batch: Optional[Batch] = None) -> None:
-        """Hand a message to whom it is for.
+    def _take(self, message: Decoded, frame: bytes) -> None:
+        """Hand a message, or those of an array, to whom they are for.
 
         Args:
-            message: By itself, or one of an array.
+            message: What was decoded.
             frame: What it was read from.
-            size: Its share of these bytes.
-            batch: Of the array; None for a message by itself.
         """
         if type(message) is Request:
             try:
-                admitted = self._handler.admit(message)
-                if admitted is None:
-                    return
-                peer, route = admitted
-                incoming = IncomingRequest(
-                    message, peer, route, self, size, self._handler.server, self.transport.headers, batch
-                )
-                self.requests.add(incoming)
+                self._start(message, len(frame))
             except RpcError as error:
-                self._refuse(message.id, error, batch)
-                return
-            if route.immediate:
-                incoming.run()
-            elif route.start is not None:
-                route.start(incoming)
-            else:
-                self.pool.submit(partial(self._run, incoming))
+                self.deliver(encode(failure(message.id, error)), False)
         elif isinstance(message, (Response, Failure)):
             ending = message.result if isinstance(message, Response) else message
             if message.id is None or not self.calls.settle(message.id, ending):
@@ -399,19 +378,37 @@ class Connection(Sink):
         else:
             self._invalid(message, frame)  # type: ignore[arg-type]
 
+    def _start(self, request: Request, size: int, batch: Optional[Batch] = None) -> None:
+        """Have a request served.
+
+        Args:
+            request: By itself, or one of an array.
+            size: Its share of the bytes that it came by.
+            batch: Of the array; None for a request by itself.
+
+        Raises:
+            RpcError: It is refused.
+        """
+        admitted = self._handler.admit(request)
+        if admitted is None:
+            return
+        peer, route = admitted
+        headers = self.transport.headers
+        incoming = IncomingRequest(request, peer, route, self, size, self._handler.server, headers, batch)
+        self.requests.add(incoming)
+        if route.immediate:
+            incoming.run()
+        elif route.start is not None:
+            route.start(incoming)
+        else:
+            self.pool.submit(partial(self._run, incoming))
+
     def _run(self, request: IncomingRequest) -> None:
         # Nothing is begun for a peer that takes no answers.
-        if self.writer.pending > self.writer.most and self.writer.is_full():
+        if self.writer.pending > self.writer.most:
             self.writer.call(partial(self.pool.submit, partial(self._run, request)))
         else:
             request.run()
-
-    def _refuse(self, id: Id, error: RpcError, batch: Optional[Batch]) -> None:
-        line = encode(failure(id, error))
-        if batch is not None:
-            batch.add(id, line)
-        else:
-            self.deliver(line, False)
 
     def _array(self, items: list[Union[Message, InvalidMessage]], frame: bytes) -> None:
         reason = why_no_batch(items, taken=self._handler.takes_batches, limit=self.limits.batch)
@@ -420,13 +417,11 @@ class Connection(Sink):
             return
         invalid = [item for item in items if type(item) is InvalidMessage and item.kind not in _UNANSWERED]
         refusals = [self._refusal(item) for item in invalid if self._handler.answers_invalid]
-        batch = Batch(self, refusals, [item.id for item in items if type(item) is Request])
         for item in items:
-            if type(item) is Request and item.method == "initialize":
-                self._refuse(item.id, InvalidRequest("initialize stands alone, not in an array"), batch)
-            elif type(item) is not InvalidMessage:
-                self._take(item, frame, len(frame) // len(items), batch)
-        batch.complete()
+            if type(item) is not Request and type(item) is not InvalidMessage:
+                self._take(item, frame)
+        batch = Batch(self, refusals, [item for item in items if type(item) is Request])
+        batch.serve(partial(self._start, size=len(frame) // len(items), batch=batch))
 
     def _notification(self, notification: Notification) -> None:
         method, params = notification
@@ -447,16 +442,14 @@ class Connection(Sink):
         shown = frame.head + b" ... " + frame.tail
         reason = f"a message is longer than {frame.limit} bytes, the Limits.message_bytes of its receiver"
         broken = diagnose_long(frame.head, frame.tail, reason)
-        if broken.kind != "response" or broken.id is not None:
-            self._invalid(broken, shown)
-            return
-        log.warning("<-- an answer is longer than %d bytes and does not say whose: all calls end", frame.limit)
-        for call in self.calls.waiting():
-            self.calls.settle(call.id, ProtocolViolation(reason, shown.decode("utf-8", "replace")))
+        if broken.kind == "response" and broken.id is None:
+            log.warning("<-- an answer is longer than %d bytes and does not say whose: all calls end", frame.limit)
+            for call in self.calls.waiting():
+                self.calls.settle(call.id, ProtocolViolation(reason, shown.decode("utf-8", "replace")))
+        self._invalid(broken, shown)
 
     def _invalid(self, broken: InvalidMessage, frame: bytes) -> None:
         """Deal with what is no message: a server says so, a client must not."""
-        log.debug("<-- no message (%s): %s", broken.reason, one_line(frame))
         text = frame.decode("utf-8", "replace")
         violation = ProtocolViolation(broken.reason, text)
         if broken.kind in ("response", "unknown") and broken.id is not None and self.calls.settle(broken.id, violation):
@@ -468,10 +461,8 @@ class Connection(Sink):
             self.deliver(self._refusal(broken), False)
             return
         self._odd, self._odd_lines = one_line(text), self._odd_lines + 1
-        if self._odd_lines <= MOST_WARNINGS:
-            log.warning("<-- a line that is no message (%s): %s", broken.reason, self._odd)
-        if self._odd_lines == MOST_WARNINGS:
-            log.warning("further lines that are no messages are not shown")
+        level = logging.WARNING if self._odd_lines <= MOST_WARNINGS else logging.DEBUG
+        log.log(level, "<-- a line that is no message (%s): %s", broken.reason, self._odd)
 
     def _refusal(self, broken: InvalidMessage) -> bytes:
         answer = Failure(broken.id, broken.code, broken.reason)
@@ -522,7 +513,7 @@ class Connection(Sink):
         self.calls.close(found)
         return copy(self.calls.cause or found)
 
-    def _end(self, reason: str, reads: bool = True) -> None:
+    def _end(self, reason: str) -> None:
         """The stream has ended: end the calls, let running requests finish, let go of everything."""
         if self._closing:
             cause = ConnectionLost(f"{self.name}: closed")
@@ -531,7 +522,7 @@ class Connection(Sink):
         self.calls.close(cause)
         self._read_out.set()
         try:
-            if reads and not self._closing and self.transport.is_heard():
+            if not self._closing and self.transport.is_heard():
                 self._drain(Deadline(self.limits.drain_grace))
             self._let_go("the connection has ended")
             self._handler.lost(cause)
@@ -605,7 +596,3 @@ class Connection(Sink):
     def ended(self) -> bool:
         """Whether the connection has ended."""
         return self._ended.is_set()
-
-    def __repr__(self) -> str:
-        state = "open" if self.calls.cause is None else "closed"
-        return f"<Connection {self.name!r} {state}, {len(self.calls)} outgoing, {len(self.requests)} incoming>"

@@ -131,10 +131,9 @@ class Pool:
     def close(self) -> None:
         """Let idle threads end now, and busy ones after their jobs. What is queued is still run."""
         with self._lock:
-            self._keeps = False
             for _ in range(self._idle):
-                self._sent.put((bool, False))  # a job that does nothing
-                self._idle -= 1
+                self.spawn(bool)  # a job that does nothing
+            self._keeps = False
 
     def count(self, change: int) -> None:
         """A thread counts from now on (1), or does not any more (-1)."""

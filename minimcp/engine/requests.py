@@ -22,6 +22,7 @@ from ..errors import (
     InternalError,
     InvalidRequest,
     RequestTimeout,
+    RpcError,
     one_line,
 )
 from ..protocol.lifecycle import Peer
@@ -147,11 +148,6 @@ class PendingCall:
         self.ending = ending
         self.queue.put(self)
 
-    def put(self, item: Any) -> None:
-        """Add progress (the reader's thread)."""
-        if self.on_item is not None:
-            self.queue.put(item)
-
 
 class Calls:
     """Our requests on one connection. Thread-safe.
@@ -200,8 +196,8 @@ class Calls:
         call = self.find(token)
         if call is None:
             log.debug("<-- progress for %s, which nobody waits for", one_line(token))
-        else:
-            call.put(params)
+        elif call.on_item is not None:
+            call.queue.put(params)
         return call
 
     def waiting(self) -> list[PendingCall]:
@@ -403,10 +399,14 @@ class RunningRequests:
         limits: Of the connection or session.
         cap: How many requests of a server may be begun and unfinished, on all its connections; None makes one for
             these alone.
+
+    Attributes:
+        most_bytes: How many an answer may have.
     """
 
     def __init__(self, limits: Limits, cap: Optional[threading.Semaphore] = None) -> None:
         self._limits, self._cap = limits, cap
+        self.most_bytes = float("inf") if limits.message_bytes is None else limits.message_bytes
         if cap is None and limits.requests is not None:
             self._cap = threading.Semaphore(limits.requests)
         self.renew_in_fork()
@@ -474,20 +474,11 @@ class RunningRequests:
             self._changed.notify_all()
             return True
 
-    def fitting(self, request: IncomingRequest, line: bytes, beside: int = 0) -> bytes:
-        """An answer, or in its place an error if it is longer than a message may be.
-
-        Args:
-            request: What it answers.
-            line: The answer.
-            beside: Bytes of the message that are taken already.
-        """
-        limit, size = self._limits.message_bytes, len(line) - 1 + beside
-        if limit is None or size <= limit:
-            return line
+    def too_long(self, request: IncomingRequest, size: int) -> bytes:
+        """What is sent in the place of an answer of so many bytes."""
         log.warning("the answer to %s has %d bytes: an error is sent in its place", request.request.method, size)
-        reason = f"the answer is longer than {limit} bytes, the Limits.message_bytes of its sender: ask for less"
-        return encode(failure(request.request.id, InternalError(reason)))
+        limit = f"{self.most_bytes} bytes, the Limits.message_bytes of its sender"
+        return encode(failure(request.request.id, InternalError(f"the answer is longer than {limit}: ask for less")))
 
     def cancel(self, params: Result) -> None:
         """The peer does not want an answer any more: the params of its notification."""
@@ -565,7 +556,8 @@ class Sink:
         if request.batch is not None:
             request.batch.add(request.request.id, line if claimed else b"", wait, request)
         elif claimed:
-            self.deliver(self.requests.fitting(request, line), wait)
+            size = len(line) - 1
+            self.deliver(line if size <= self.requests.most_bytes else self.requests.too_long(request, size), wait)
         return claimed
 
     def asking(self) -> Calls:
@@ -595,12 +587,12 @@ class Batch:
     Args:
         sink: Where they leave.
         lines: Answers that are there already.
-        ids: Of the requests in the array.
+        requests: Those in the array.
     """
 
-    def __init__(self, sink: Sink, lines: list[bytes], ids: list[Id]) -> None:
-        self._sink, self._lines, self._lock = sink, lines, threading.RLock()
-        self._open: list[Optional[Id]] = [*ids, None]  # None: the array itself is still being read
+    def __init__(self, sink: Sink, lines: list[bytes], requests: list[Request]) -> None:
+        self._sink, self._lines, self._requests, self._lock = sink, lines, requests, threading.RLock()
+        self._open: list[Optional[Id]] = [*(request.id for request in requests), None]  # None: not all are started
 
     def add(
         self, id: Optional[Id], line: bytes, wait: bool = False, request: Optional[IncomingRequest] = None
@@ -617,16 +609,24 @@ class Batch:
             if id not in self._open:
                 return  # answered before, because its time was over
             self._open.remove(id)
-            if line and request is not None:
-                line = self._sink.requests.fitting(request, line, sum(map(len, self._lines)) + 2)
+            size = len(line) + sum(map(len, self._lines)) + 1
+            if line and request is not None and size > self._sink.requests.most_bytes:
+                line = self._sink.requests.too_long(request, size)
             if line:
                 self._lines.append(line)
             whole = encode_batch(self._lines) if not self._open and self._lines else None
         if whole is not None:
             self._sink.deliver(whole, wait)
 
-    def complete(self) -> None:
-        """The array is read to its end. Never blocks."""
+    def serve(self, start: Callable[[Request], None]) -> None:
+        """Start all requests; an RpcError that this raises is the answer. Never blocks, if `start` does not."""
+        for request in self._requests:
+            try:
+                if request.method == "initialize":
+                    raise InvalidRequest("initialize stands alone, not in an array")
+                start(request)
+            except RpcError as error:
+                self.add(request.id, encode(failure(request.id, error)))
         self.add(None, b"")
 
 
@@ -638,15 +638,15 @@ def why_no_batch(items: list[Union[Message, InvalidMessage]], *, taken: bool, li
         taken: Whether arrays may arrive now.
         limit: How many messages it may hold; None means no limit.
     """
-    answers = any(type(item) is Response or type(item) is Failure for item in items)
-    questions = any(type(item) is Request or type(item) is Notification for item in items)
+    kinds = {type(item) for item in items}
     if not taken:
         return "a message is one object, not an array"
     if not items:
         return "an array of messages is not empty"
     if limit is not None and len(items) > limit:
         return f"an array holds at most {limit} messages"
-    return "an array holds questions or answers, not both" if answers and questions else None
+    mixed = kinds & {Request, Notification} and kinds & {Response, Failure}
+    return "an array holds questions or answers, not both" if mixed else None
 
 
 class NotificationQueue:

@@ -17,10 +17,6 @@ log = logging.getLogger("minimcp.timer")
 LONGEST_WAIT = 86400.0
 """Seconds. A lock refuses waits above ``threading.TIMEOUT_MAX``; a wait without a limit is repeated day by day."""
 
-IDLE_SECONDS = 1.0
-"""How long the timer's thread stays when there is nothing to wait for."""
-
-
 LOOK_SECONDS = 0.02
 """How often a deadline that stands is looked at, at most."""
 
@@ -81,7 +77,7 @@ NEVER = Deadline(None)
 
 
 class Timer:
-    """Calls functions at their time, on one thread that is there while it is needed.
+    """Calls functions at their time, on one thread that begins when the first is ordered.
 
     The functions must be short: they set flags and hand work over. Thread safety: all methods, from any thread.
     """
@@ -94,21 +90,20 @@ class Timer:
         """Begin without a thread, and forget what was to be called."""
         self._scheduler = sched.scheduler(time.monotonic)
         self._lock, self._changed = threading.RLock(), threading.Event()
-        self._running = False
+        self._started = False
 
     def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], None]:
         """Call a function in so many seconds; returns a function that cancels this. What it raises is logged."""
+        entry = self._scheduler.enter(seconds, 0, callback)
         with self._lock:
-            entry = self._scheduler.enter(seconds, 0, callback)
-            if not self._running:
-                self._running = True
+            if not self._started:
                 threading.Thread(target=self._run, name="minimcp-timer", daemon=True).start()
+                self._started = True
         self._changed.set()
 
         def cancel() -> None:
             with suppress(ValueError):  # it was called already
                 self._scheduler.cancel(entry)
-            self._changed.set()
 
         return cancel
 
@@ -120,11 +115,7 @@ class Timer:
             except Exception as error:  # a fault of ours: the others are still called
                 log.error("%s", error, exc_info=error)
                 continue
-            changed = self._changed.wait(IDLE_SECONDS if left is None else min(left, LONGEST_WAIT))
-            with self._lock:
-                if not changed and self._scheduler.empty():
-                    self._running = False
-                    return
+            self._changed.wait(LONGEST_WAIT if left is None else min(left, LONGEST_WAIT))
 
 
 timer = Timer()
@@ -136,23 +127,17 @@ class Timeout(Deadline):
 
     Args:
         seconds: How far away it is.
-        expire: The function; it must be short.
+        expire: The function; it must be short, and do nothing where what it limits has just ended.
     """
 
     def __init__(self, seconds: float, expire: Callable[[], object]) -> None:
         super().__init__(seconds)
-        self._expire, self._stopped = expire, False
-        self._cancel = timer.after(seconds, self._look)
+        self._expire = expire
+        self.stop = timer.after(seconds, self._look)
+        """Do not call the function any more. Idempotent."""
 
     def _look(self) -> None:
-        if self._stopped:
-            return
         if self.expired:
             self._expire()
         else:  # it was paused, or is
-            self._cancel = timer.after(max(self.remaining() or 0.0, LOOK_SECONDS), self._look)
-
-    def stop(self) -> None:
-        """Do not call the function any more. Idempotent."""
-        self._stopped = True
-        self._cancel()
+            self.stop = timer.after(max(self.remaining() or 0.0, LOOK_SECONDS), self._look)

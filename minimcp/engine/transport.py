@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Optional, Union
 
 from ..errors import ConnectionLost
-from ..protocol.versions import Revision
 
 try:
     import fcntl
@@ -32,8 +31,11 @@ PIPE_BYTES = 256 * 1024
 LEAVING_SECONDS = 1.0
 """How long closing waits for a thread to leave a descriptor; on Windows one cannot be called away."""
 
-_READ_BYTES, _MOST_READ_BYTES = 64 * 1024, 1024 * 1024
+_READ_BYTES = 64 * 1024
 _HAS_POLL = hasattr(select, "poll")
+_READABLE, _WRITABLE = getattr(select, "POLLIN", 1), getattr(select, "POLLOUT", 4)
+_AT_ONCE = getattr(select, "PIPE_BUF", None)
+"""Bytes that a blocking pipe takes at once when it has room; None for all of them."""
 
 
 @dataclass
@@ -102,9 +104,6 @@ class Transport:
     def close_in_fork(self) -> None:
         """Close descriptors and do nothing else: this process is a fork of the one that made the transport."""
 
-    def agreed(self, revision: Revision) -> None:
-        """This revision is spoken from now on. Called before the peer hears that all is well."""
-
     def is_heard(self) -> bool:
         """Whether the peer may still read what is sent, though it sends no more; True when that cannot be told."""
         return True
@@ -168,12 +167,72 @@ class LineSplitter:
         return self.feed(b"\n")
 
 
+class _NoPoll:
+    """Stands where `select.poll` does not exist (Windows): reads and writes themselves wait, until the peer ends."""
+
+    def register(self, number: int, event: int) -> None:
+        """Nothing is known of a descriptor before it is read or written."""
+
+    def poll(self, milliseconds: float = 0.0) -> list[tuple[int, int]]:
+        """A write may wait where there is time for it."""
+        return [(-1, 0)] if milliseconds else []
+
+
+class _End:
+    """A descriptor that one thread at a time waits for and any other may close.
+
+    Closing a descriptor wakes nobody who waits for it, and its number may be another file's a moment later. So the
+    thread waits for a pipe of our own too, which `close` writes to, and what is here is closed when nobody uses it.
+
+    Args:
+        number: The descriptor; owned from now on. -1 for none.
+        event: What is waited for.
+        others: Descriptors that are waited for too, until they can be read; owned from now on.
+
+    Attributes:
+        lock: Of the thread that uses the descriptor.
+        unblocked: Whether it was made non-blocking here, which whoever shares the open file shares.
+    """
+
+    unblocked = closed = False
+
+    def __init__(self, number: int, event: int, *others: int) -> None:
+        waking, self._waker = os.pipe()
+        self.number, self._numbers = number, (number, *others, waking, self._waker)
+        self.lock, self._closing = threading.RLock(), threading.RLock()
+        self.poller: Any = select.poll() if _HAS_POLL else _NoPoll()
+        for each in (number, *others, waking):
+            if each >= 0:
+                self.poller.register(each, event if each == number else _READABLE)
+
+    def close(self, seconds: float) -> None:
+        """Call away the thread that uses it, and close it if that leaves it within so many seconds. Idempotent."""
+        with self._closing:
+            if not self.closed:
+                self.closed = True
+                os.write(self._waker, b"!")
+        if self.lock.acquire(timeout=seconds):
+            self.let_go()
+            self.lock.release()
+
+    def let_go(self) -> None:
+        """Close what is here (lock held)."""
+        if self.unblocked and self.number >= 0:
+            os.set_blocking(self.number, True)
+        with self._closing:  # `close` has written, if it is about to
+            numbers, self.number, self._numbers = self._numbers, -1, ()
+        for number in numbers:
+            close_quietly(number)
+
+    def close_in_fork(self) -> None:
+        """Close it in a forked process, whose parent goes on with the open file."""
+        self.lock, self._closing = threading.RLock(), threading.RLock()
+        self.closed, self.unblocked = True, False
+        self.let_go()
+
+
 class StreamTransport(Transport):
     """Lines over two descriptors: of pipes, sockets, terminals or files.
-
-    Closing a descriptor wakes nobody who waits for it, and its number may be another file's a moment later. So a thread
-    here waits for its descriptor and for a pipe of our own that `close` writes to, and a descriptor is closed when
-    nobody uses it. Where `select.poll` does not exist (Windows) reads and writes end when the peer does.
 
     Args:
         name: Shown in logs and errors.
@@ -182,7 +241,7 @@ class StreamTransport(Transport):
         limit: Bytes of one line; None sets no limit.
         shared: Whether others use the file that ``writing`` refers to, so that it must not be made non-blocking.
         ended: A descriptor that becomes readable when the peer's process has ended, which is the end of its stream as
-            soon as nothing is left to read; -1 for none.
+            soon as nothing is left to read; owned from now on. -1 for none.
     """
 
     def __init__(
@@ -190,24 +249,13 @@ class StreamTransport(Transport):
     ) -> None:
         self.name = name
         self.sent = 0  # bytes that the system has taken
-        self._reading, self._writing, self._waking = reading, writing, os.pipe()
-        self._receiving, self._sending, self._state = threading.RLock(), threading.RLock(), threading.RLock()
+        self._in, self._out = _End(reading, _READABLE, ended), _End(writing, _WRITABLE)
         self._splitter = LineSplitter(limit)
-        self._size = _READ_BYTES
-        self._ended = self._closed = self._sends_no_more = False
+        self._ended = False
         self._blocks = shared or not _HAS_POLL or writing < 0
-        self._switched = not self._blocks and os.get_blocking(writing)
-        if self._switched:
+        if not self._blocks and os.get_blocking(writing):
+            self._out.unblocked = True
             os.set_blocking(writing, False)
-        self._readable = self._writable = None
-        if _HAS_POLL:
-            self._readable, self._writable = select.poll(), select.poll()
-            for number in (reading, ended, self._waking[0]):
-                if number >= 0:
-                    self._readable.register(number, select.POLLIN)
-            if writing >= 0:
-                self._writable.register(writing, select.POLLOUT)
-            self._writable.register(self._waking[0], select.POLLIN)
 
     def receive(self) -> list[Frame]:
         """As `Transport.receive`."""
@@ -224,100 +272,56 @@ class StreamTransport(Transport):
     def read(self) -> Optional[bytes]:
         """Wait for bytes and return them; empty at the end of the stream, None when it broke or is closed."""
         chunk: Optional[bytes] = None
-        with self._receiving:
+        end = self._in
+        with end.lock:
             try:
-                ready = [] if self._readable is None else [number for number, _ in self._readable.poll()]
-                if self._waking[0] in ready and not self._closed:  # only the writing end was closed
-                    self._readable.unregister(self._waking[0])  # type: ignore[union-attr]
-                    ready = [number for number, _ in self._readable.poll()]  # type: ignore[union-attr]
-                if not self._closed:
-                    chunk = b"" if ready and self._reading not in ready else os.read(self._reading, self._size)
-                    # A buffer of the full size is made for every read, so it is large only while that is of use.
-                    full = len(chunk) == self._size
-                    self._size = min(self._size * 4, _MOST_READ_BYTES) if full else _READ_BYTES
+                ready = [] if end.closed else [number for number, _ in end.poller.poll()]
+                if not end.closed:
+                    chunk = b"" if ready and end.number not in ready else os.read(end.number, _READ_BYTES)
             except OSError:
                 pass
-            if self._closed:
-                self._close_reading()
+            if end.closed:  # also by `close`, if this thread was not slow to leave
+                end.let_go()
         return chunk
 
     def send(self, data: bytes, seconds: float) -> int:
         """As `Transport.send`."""
-        with self._sending:
+        end, taken = self._out, 0
+        with end.lock:
             try:
-                if self._sends_no_more:
+                ready = end.closed or end.poller.poll(seconds * 1000)
+                if end.closed:
                     raise BrokenPipeError("it is closed")
-                try:
-                    taken = 0 if self._blocks else os.write(self._writing, data)
-                except BlockingIOError:
-                    taken = 0
-                if not taken:
-                    taken = self._write_later(data, seconds)
+                if ready:
+                    taken = os.write(end.number, data[:_AT_ONCE] if self._blocks else data)
+            except BlockingIOError:
+                pass
             except OSError as error:
                 raise self.lost(f"nothing can be sent: {error.strerror or error}") from error
         self.sent += taken
         return taken
 
-    def _write_later(self, data: bytes, seconds: float) -> int:
-        """Write as soon as there is room."""
-        if self._writable is None:
-            return os.write(self._writing, data) if seconds else 0
-        if not self._writable.poll(seconds * 1000):
-            return 0
-        if self._sends_no_more:
-            raise BrokenPipeError("it is closed")
-        try:  # so much a blocking pipe takes at once when it has room
-            return os.write(self._writing, data[: select.PIPE_BUF] if self._blocks else data)
-        except BlockingIOError:
-            return 0
-
     def is_heard(self) -> bool:
         """As `Transport.is_heard`."""
-        number = self._writing
-        if self._writable is None or number < 0:
-            return self._writable is None
+        if not _HAS_POLL or self._out.number < 0:
+            return not _HAS_POLL
         poller = select.poll()
-        poller.register(number, 0)  # what says that nobody is there comes unasked
+        poller.register(self._out.number, 0)  # what says that nobody is there comes unasked
         return not poller.poll(0)
 
     def close_writing(self) -> None:
         """Send nothing more, which the peer sees as the end of its input; go on receiving. Idempotent."""
-        self._call_away(self._closed)
-        if self._sending.acquire(timeout=LEAVING_SECONDS):
-            number, self._writing = self._writing, -1
-            if self._switched and number >= 0:  # whoever shares the open file shares this flag
-                os.set_blocking(number, True)
-            close_quietly(number)
-            self._sending.release()
+        self._out.close(LEAVING_SECONDS)
 
     def close(self) -> None:
         """As `Transport.close`."""
-        self._call_away(True)
-        self.close_writing()
-        if self._receiving.acquire(timeout=LEAVING_SECONDS if self._readable is not None else 0.0):
-            self._close_reading()
-            self._receiving.release()
-
-    def _call_away(self, closed: bool) -> None:
-        """Make `send` return, and if it is closed `receive` too, now and later."""
-        with self._state:
-            if not self._sends_no_more or closed > self._closed:
-                self._sends_no_more, self._closed = True, closed
-                os.write(self._waking[1], b"!")
-
-    def _close_reading(self) -> None:
-        with self._state:
-            numbers, self._reading, self._waking = (self._reading, *self._waking), -1, (-1, -1)
-        for number in numbers:
-            close_quietly(number)
+        self._out.close(LEAVING_SECONDS)
+        self._in.close(LEAVING_SECONDS if _HAS_POLL else 0.0)
 
     def close_in_fork(self) -> None:
         """As `Transport.close_in_fork`."""
-        self._receiving, self._sending, self._state = threading.RLock(), threading.RLock(), threading.RLock()
-        self._closed = self._ended = self._sends_no_more = True
-        close_quietly(self._writing)
-        self._writing = -1
-        self._close_reading()
+        self._out.close_in_fork()
+        self._in.close_in_fork()
 
 
 def memory_pair(limit: Optional[int]) -> tuple[Transport, Transport]:

@@ -438,16 +438,13 @@ class Endpoint(HttpService):
             return
         with self._response(session, revision, writer, streams and not self.options.json_response) as response:
             refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
-            batch = Batch(response, refused, [request.id for request in requests])
-            for request in requests:
-                try:
-                    if request.method == "initialize":
-                        raise InvalidRequest("initialize stands alone, not in an array")
-                    peer, route = self._within(request, session, revision)
-                    self._start(request, peer, route, response, 0, headers, self.pool.submit, batch)
-                except RpcError as error:
-                    batch.add(request.id, encode(failure(request.id, error)))
-            batch.complete()
+            batch = Batch(response, refused, requests)
+
+            def start(request: Request) -> None:
+                peer, route = self._within(request, session, revision)
+                self._start(request, peer, route, response, 0, headers, self.pool.submit, batch)
+
+            batch.serve(start)
 
     def _start(
         self, request: Request, peer: Peer, route: Route, response: Response, size: int, headers: Headers,

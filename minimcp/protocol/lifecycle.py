@@ -9,7 +9,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ..errors import (
     CapabilityNotSupported,
@@ -116,44 +116,45 @@ def log_rank(level: Json) -> int:
 
 
 @dataclass(eq=False)
-class Handshake:
-    """One session that `initialize` has opened.
+class Agreement:
+    """What two peers speak.
 
     Args:
-        revision: What was agreed on.
-        peer: What the other side said about itself.
+        revision: What was agreed on; the newest that a server speaks where each request says its own.
+        peer: The other side, as it described itself.
+        envelope: What every request carries in ``_meta`` (client).
         instructions: What the server says to the model (client); None where it says nothing.
     """
 
     revision: Revision
     peer: Peer
+    envelope: dict[str, Json] = field(default_factory=dict)
     instructions: Optional[str] = None
-    envelope: ClassVar[Mapping[str, Json]] = {}
-    """What every request carries in ``_meta`` (client)."""
+
+
+class Handshake(Agreement):
+    """One session that `initialize` has opened."""
 
     @classmethod
-    def opened_by(cls, params: Mapping[str, Json], served: Sequence[Revision], *, strict: bool) -> Handshake:
+    def opened_by(cls, params: Mapping[str, Json], offer: Offer) -> Handshake:
         """The server's half of `initialize`: agree on a revision.
 
         Args:
             params: The request's.
-            served: What this server speaks, oldest first.
-            strict: Refuse an unknown revision instead of offering the newest one here.
+            offer: What this server speaks.
 
         Raises:
-            InvalidParams: A member is missing or of the wrong kind, or `strict` and the revision is not served.
+            InvalidParams: A member is missing or of the wrong kind, or the revision is not served and must be.
             UnsupportedRevision: This server speaks no revision with a handshake.
         """
         wanted = params.get("protocolVersion")
-        names = [revision.name for revision in reversed(served)]
-        refused = {"supported": names, "requested": wanted}
-        with_handshake = [revision for revision in served if revision.handshake]
-        if not with_handshake:
-            raise UnsupportedRevision(f"this server has no initialize: it speaks {', '.join(names)}", refused)
+        refused = {"supported": offer.names, "requested": wanted}
+        if not offer.handshakes:
+            raise UnsupportedRevision(f"this server has no initialize: it speaks {', '.join(offer.names)}", refused)
         if not isinstance(wanted, str):
             raise InvalidParams("protocolVersion is a string")
-        revision = next((revision for revision in with_handshake if revision.name == wanted), with_handshake[-1])
-        if strict and revision.name != wanted:
+        revision = next((revision for revision in offer.handshakes if revision.name == wanted), offer.handshakes[-1])
+        if offer.strict_version and revision.name != wanted:
             raise InvalidParams("Unsupported protocol version", refused)
         info, capabilities = params.get("clientInfo"), params.get("capabilities")
         for name, value in (("clientInfo", info), ("capabilities", capabilities)):
@@ -184,24 +185,11 @@ class Handshake:
             raise _nothing_in_common([name], wanted)
         instructions = result.get("instructions")
         peer = Peer(revision, info=info, capabilities=capabilities)
-        return cls(revision, peer, instructions if isinstance(instructions, str) else None)
+        return cls(revision, peer, instructions=instructions if isinstance(instructions, str) else None)
 
 
-@dataclass(eq=False)
-class PerRequest:
-    """Requests that stand alone.
-
-    Args:
-        revision: What this client speaks, or the newest that this server does.
-        peer: The server, as it described itself (client).
-        envelope: What every request carries in ``_meta`` (client).
-        instructions: What the server says to the model (client); None where it says nothing.
-    """
-
-    revision: Revision
-    peer: Peer
-    envelope: dict[str, Json] = field(default_factory=dict)
-    instructions: Optional[str] = None
+class PerRequest(Agreement):
+    """Requests that stand alone."""
 
     @staticmethod
     def is_enveloped(request: Request) -> bool:
@@ -250,7 +238,8 @@ class Offer:
         self.revisions = tuple(revisions)
         self.strict_version, self.accept_batches = strict_version, accept_batches
         self.per_request = {revision.name: revision for revision in revisions if not revision.handshake}
-        self.has_handshake = any(revision.handshake for revision in revisions)
+        self.handshakes = [revision for revision in revisions if revision.handshake]
+        self.has_handshake = bool(self.handshakes)
         self.names = [revision.name for revision in reversed(self.revisions)]
 
 
@@ -277,15 +266,15 @@ class ServerSession:
         """
         offer, meta = self.offer, request.params.get("_meta")
         enveloped = type(meta) is dict and VERSION_KEY in meta
-        if request.method == "initialize" and (offer.has_handshake or not enveloped):
-            self.era = Handshake.opened_by(request.params, offer.revisions, strict=offer.strict_version)
+        if request.method == "initialize" and (offer.handshakes or not enveloped):
+            self.era = Handshake.opened_by(request.params, offer)
             return self.era.peer
         if enveloped:
             return self.admit_alone(request)
         if self.era is not None:
             return self.era.peer
-        if request.method == "ping" and offer.has_handshake:
-            return Peer(next(revision for revision in offer.revisions if revision.handshake))
+        if request.method == "ping" and offer.handshakes:
+            return Peer(offer.handshakes[0])
         if offer.per_request:
             return self.admit_alone(request)  # which says what is missing
         raise InvalidRequest(f"{request.method} before initialize")
@@ -298,9 +287,9 @@ class ServerSession:
             UnsupportedRevision: Its revision is not served.
         """
         meta = request.params.get("_meta")
-        if type(meta) is not dict or VERSION_KEY not in meta or CAPABILITIES_KEY not in meta:
-            present = meta if type(meta) is dict else {}
-            missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in present]
+        meta = meta if type(meta) is dict else {}
+        if VERSION_KEY not in meta or CAPABILITIES_KEY not in meta:
+            missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
             raise InvalidParams(f"every request carries {' and '.join(missing)} in params._meta")
         version, capabilities, info = meta[VERSION_KEY], meta[CAPABILITIES_KEY], meta.get(CLIENT_KEY)
         if type(version) is not str:
@@ -323,7 +312,7 @@ class ServerSession:
     @property
     def error_without_id(self) -> bool:
         """How an error is written now whose request's id could not be read."""
-        return not self.offer.has_handshake if self.era is None else self.era.revision.error_without_id
+        return not self.offer.handshakes if self.era is None else self.era.revision.error_without_id
 
 
 # ---------------------------------------------------------------- a client's probe

@@ -177,9 +177,9 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
     try:
         value, end = _strict.raw_decode(text := line.decode().strip(" \t\n\r"))
     except (ValueError, RecursionError):
-        return _diagnose(line, max_depth)
+        return _diagnose(line)
     if end < len(text):
-        return _diagnose(line, max_depth)
+        return _diagnose(line)
     if max_depth is not None and text.count("[") + text.count("{") > max_depth and _deeper_than(value, max_depth):
         return _invalid(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
     return [_message(item) for item in value] if type(value) is list else _message(value)
@@ -229,7 +229,7 @@ def _invalid(value: Json, code: int, reason: str) -> InvalidMessage:
     return InvalidMessage(code, reason, id if is_id(id) else None, kind)
 
 
-def _diagnose(line: bytes, max_depth: Optional[int]) -> InvalidMessage:
+def _diagnose(line: bytes) -> InvalidMessage:
     """Why a line could not be read. Slow, and only used for lines that could not."""
     objects: list[list[tuple[str, Json]]] = []
 
@@ -246,8 +246,6 @@ def _diagnose(line: bytes, max_depth: Optional[int]) -> InvalidMessage:
     except ValueError as error:
         details = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
         return InvalidMessage(PARSE_ERROR, f"this is no JSON{details}")
-    if max_depth is not None and _deeper_than(value, max_depth):
-        return _invalid(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
     if all(len(dict(pairs)) == len(pairs) for pairs in objects):
         return _invalid(value, INVALID_PARAMS, "a number is too large")
     if type(value) is dict and sum(name == "id" for name, _ in objects[-1]) > 1:

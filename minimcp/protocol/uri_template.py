@@ -1,4 +1,4 @@
-"""URI templates (RFC 6570), forwards and backwards, and a check of URIs (RFC 3986).
+"""URI templates (RFC 6570): which URIs they make, and the values in one; and a check of URIs (RFC 3986).
 
 Nothing is resolved or fetched, and a URI is compared as it is written, but for the case of the digits of an escape.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Iterator, NamedTuple, Optional, Sequence, Union
 from urllib.parse import unquote
 
 from ..errors import one_line
@@ -21,13 +21,11 @@ from ..errors import one_line
 _ILLEGAL = re.compile(r"[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+|%(?![0-9A-Fa-f]{2})")
 """What no URI holds as it is."""
 
-_NOT_UNRESERVED = re.compile(r"[^A-Za-z0-9\-._~]+")
 _NO_LITERAL = re.compile(r"[\x00-\x20\"<>\\^`|{}\x7f-\x9f\ud800-\udfff]|%(?![0-9A-Fa-f]{2})")
 _ESCAPE = re.compile("%..")
 _LETTER = "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})"
 _VARIABLE = re.compile(rf"({_LETTER}(?:\.?{_LETTER})*)(?::([1-9][0-9]{{0,3}})|(\*))?")
-_NEIGHBOURS = re.compile(r"\{(?:[?&][^{}]*(?:\}\{&[^{}]*)+|;[^{}]*(?:\}\{;[^{}]*)+)")
-"""Expressions that make one query, as in ``{?a}{&b}``: a query that is written by hand is so in any order."""
+
 
 class _Operator(NamedTuple):
     """How an expression is written out: the table in appendix A of the RFC."""
@@ -35,7 +33,6 @@ class _Operator(NamedTuple):
     first: str
     separator: str
     named: bool = False
-    empty: str = ""
     reserved: bool = False
 
 
@@ -46,8 +43,8 @@ _OPERATORS = {
     ".": _Operator(".", "."),
     "/": _Operator("/", "/"),
     ";": _Operator(";", ";", named=True),
-    "?": _Operator("?", "&", named=True, empty="="),
-    "&": _Operator("&", "&", named=True, empty="="),
+    "?": _Operator("?", "&", named=True),
+    "&": _Operator("&", "&", named=True),
 }
 
 
@@ -59,7 +56,7 @@ class _Variable(NamedTuple):
 
 
 class _Expression(NamedTuple):
-    """What stands in one pair of braces."""
+    """What stands in one pair of braces, or in several that make one query."""
 
     operator: _Operator
     variables: tuple[_Variable, ...]
@@ -82,13 +79,11 @@ class UriTemplate:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._parts = tuple(_parse(text))
-        expressions = [part for part in self._parts if isinstance(part, _Expression)]
-        self.variables = tuple(dict.fromkeys(each.name for part in expressions for each in part.variables))
+        start, *self._steps = _steps(_parse(text))
+        self._start = str(start)
+        gaps = [step for step in self._steps if isinstance(step, _Gap)]
+        self.variables = tuple(dict.fromkeys(each.name for gap in gaps for each in gap.variables))
         """The names, in the order of their first use."""
-        one_query = _NEIGHBOURS.sub(lambda found: re.sub(r"\}\{[&;]", ",", found.group()), text)
-        self._start = _comparable(escaped(text.partition("{")[0]))
-        self._steps = tuple(_steps(list(_parse(one_query[len(text.partition("{")[0]):]))))
 
     def __repr__(self) -> str:
         return f"<UriTemplate {self.text!r}>"
@@ -97,28 +92,16 @@ class UriTemplate:
     def shape(self) -> str:
         """The same for templates that match the same URIs: the text, with numbers for the names that no URI shows."""
         numbers = {name: str(number) for number, name in enumerate(self.variables)}
-        return repr([
-            part if isinstance(part, str) or part.operator.named
-            else (part.operator, [each._replace(name=numbers[each.name]) for each in part.variables])
-            for part in self._parts
+        return self._start + repr([
+            step if isinstance(step, str) or step.operator.named
+            else (step.operator, [each._replace(name=numbers[each.name]) for each in step.variables])
+            for step in self._steps
         ])
 
-    def expand(self, values: Mapping[str, Any]) -> str:
-        """The URI for these values, by all four levels of RFC 6570.
-
-        Args:
-            values: Texts, numbers, bools, lists of them or mappings to them, by the variables' names. None, an empty
-                list, an empty mapping and a missing name are undefined, and leave nothing. Other names are ignored.
-
-        Raises:
-            ValueError: A prefix such as ``{x:3}`` meets a list or a mapping, a text holds half of a surrogate pair,
-                or the values bring a ".." segment into the path.
-            TypeError: A value is of another kind.
-        """
-        uri = "".join(escaped(part) if isinstance(part, str) else _expanded(*part, values) for part in self._parts)
-        if ".." not in self.text and has_parent_segment(uri.partition("#")[0].partition("?")[0]):
-            raise ValueError(f"these values bring a '..' segment into '{one_line(self.text)}'")
-        return uri
+    @property
+    def example(self) -> str:
+        """The template with an "x" in the place of each variable or query: a URI, if the texts around them make one."""
+        return self._start + "".join(step if isinstance(step, str) else f"{step.first}x" for step in self._steps)
 
     def match(self, uri: str) -> Optional[dict[str, str]]:
         """The values that make this URI, percent-decoded once, or None when it is not of this family.
@@ -149,15 +132,18 @@ class UriTemplate:
         return values
 
 
-# ---------------------------------------------------------------- templates to parts, parts to URIs
+# ---------------------------------------------------------------- a template to steps
 
 
-def _parse(text: str) -> Iterator[_Part]:
-    """The parts of a template: texts as they are written, and expressions.
+def _parse(text: str) -> list[_Part]:
+    """The parts of a template: texts as they are written, the first of them maybe empty, and expressions.
+
+    Expressions that make one query, as in ``{?a}{&b}``, become one: a query that is written by hand is so in any order.
 
     Raises:
         ValueError: It is malformed.
     """
+    parts: list[_Part] = []
     for index, piece in enumerate(re.split(r"\{([^{}]*)\}", text)):
         if index % 2:
             sign = piece[:1] if piece[:1] in _OPERATORS else ""
@@ -165,64 +151,20 @@ def _parse(text: str) -> Iterator[_Part]:
             if not all(read):
                 raise ValueError(f"{{{one_line(piece)}}} is no expression of a URI template")
             variables = [_Variable(each[1], int(each[2]) if each[2] else None, bool(each[3])) for each in read if each]
-            yield _Expression(_OPERATORS[sign], tuple(variables))
+            before, operator = parts[-1], _OPERATORS[sign]
+            if isinstance(before, _Expression) and operator.named and before.operator.separator == sign:
+                parts[-1] = _Expression(before.operator, (*before.variables, *variables))
+            else:
+                parts.append(_Expression(operator, tuple(variables)))
             continue
         bad = _NO_LITERAL.search(piece)
         if bad and bad.group() == "{":
             raise ValueError(f"a brace is not closed in the URI template '{one_line(text)}'")
         if bad:
             raise ValueError(f"'{one_line(bad.group())}' must be percent-encoded in a URI template")
-        if piece:
-            yield piece
-
-
-def escaped(text: str, pattern: re.Pattern[str] = _ILLEGAL) -> str:
-    """The text with everything that the pattern finds percent-encoded, as a literal is.
-
-    Raises:
-        ValueError: It holds half of a surrogate pair.
-    """
-    return pattern.sub(lambda found: "".join(f"%{byte:02X}" for byte in found.group().encode()), text)
-
-
-def _expanded(operator: _Operator, variables: Sequence[_Variable], values: Mapping[str, Any]) -> str:
-    pieces = [piece for each in variables for piece in _pieces(operator, each, values.get(each.name))]
-    return operator.first + operator.separator.join(pieces) if pieces else ""
-
-
-def _pieces(operator: _Operator, variable: _Variable, value: Any) -> Iterator[str]:
-    """What one variable puts between the separators of its expression: nothing where it is undefined."""
-    name, limit, explode = variable
-    pattern = _ILLEGAL if operator.reserved else _NOT_UNRESERVED
-    if not isinstance(value, (Mapping, list, tuple)):
-        if value is not None:
-            yield _labelled(operator, name, escaped(_text(name, value)[:limit], pattern))
-        return
-    if limit is not None:
-        raise ValueError(f"a list or a mapping has no prefix: {name}:{limit}")
-    pairs = value.items() if isinstance(value, Mapping) else [(each,) for each in value]
-    members = [[escaped(_text(name, each), pattern) for each in pair] for pair in pairs if pair[-1] is not None]
-    if members and not explode:
-        yield _labelled(operator, name, ",".join(text for member in members for text in member))
-    for *key, text in members if explode else ():
-        yield f"{key[0]}={text}" if key and not operator.named else _labelled(operator, (key or [name])[0], text)
-
-
-def _labelled(operator: _Operator, name: str, text: str) -> str:
-    if not operator.named:
-        return text
-    return f"{name}={text}" if text else name + operator.empty
-
-
-def _text(name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (str, int, float)):
-        return str(value)
-    raise TypeError(f"the value of {name} is a text, a number, a list or a mapping, not {type(value).__name__}")
-
-
-# ---------------------------------------------------------------- a URI to values
+        if piece or not index:
+            parts.append(piece)
+    return parts
 
 
 class _Gap(NamedTuple):
@@ -246,11 +188,15 @@ def _comparable(uri: str) -> str:
     return _ESCAPE.sub(lambda escape: escape.group().upper(), uri) if "%" in uri else uri
 
 
+def _escape(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found.group().encode())
+
+
 def _steps(parts: Sequence[_Part]) -> Iterator[_Step]:
     shown = [part if isinstance(part, str) else part.operator.first for part in parts]
     for index, part in enumerate(parts):
         if isinstance(part, str):
-            yield _comparable(escaped(part))
+            yield _comparable(_ILLEGAL.sub(_escape, part))
         elif part.operator.named:
             yield _Gap(*part, _UNRESERVED + "=" + part.operator.separator, part.operator.first)
         else:
@@ -261,6 +207,9 @@ def _steps(parts: Sequence[_Part]) -> Iterator[_Step]:
                 if number or operator.first:
                     yield operator.separator if number else operator.first
                 yield _Gap(operator, (each,), _UNRESERVED + more)
+
+
+# ---------------------------------------------------------------- a URI to values
 
 
 @lru_cache(maxsize=1000)
@@ -338,7 +287,7 @@ def _values(gap: _Gap, text: str) -> Iterator[tuple[_Variable, str]]:
 
 def _decoded(operator: _Operator, text: str) -> str:
     value = unquote(text, errors="strict")
-    in_a_path = not operator.reserved and not operator.empty
+    in_a_path = not operator.reserved and operator.separator != "&"
     fits = is_safe_segment(value) if in_a_path else "\0" not in value and not has_parent_segment(value)
     if not fits or (operator.named and "=" in text):
         raise ValueError(text)
@@ -365,6 +314,7 @@ def has_parent_segment(text: str) -> bool:
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _ADDRESS = r"\[(?:[0-9A-Fa-f.]*:[0-9A-Fa-f.:]*|[vV][0-9A-Fa-f]+\.[A-Za-z0-9\-._~!$&'()*+,;=:]+)\]"
 _AUTHORITY = re.compile(rf"(?:[^@\[\]]*@)?(?:{_ADDRESS}|[^@:\[\]]*)(?::[0-9]*)?")
+_AFTER_AUTHORITY = re.compile(r"[^\[\]#]*(?:#[^\[\]#]*)?")
 
 
 def check_uri(text: str) -> None:
@@ -373,19 +323,15 @@ def check_uri(text: str) -> None:
     Raises:
         ValueError: It is none; one sentence says why.
     """
-    scheme, bad, fault = _SCHEME.match(text), _ILLEGAL.search(text), ""
-    before, _, fragment = text.partition("#")
-    path, _, query = before.partition("?")
-    authority = re.match("[^:]*://([^/]*)", path)
-    if not scheme:
+    bad, fault = _ILLEGAL.search(text), ""
+    authority = re.match("[^:]*://([^/?#]*)", text)
+    if not _SCHEME.match(text):
         fault = "it does not begin with a scheme and a colon"
     elif bad:
         fault = f"'{one_line(bad.group()[0])}' at character {bad.start() + 1} must be percent-encoded"
     elif authority and not _AUTHORITY.fullmatch(authority[1]):
         fault = "its host or port is malformed"
-    elif "#" in fragment:
-        fault = "it has two fragments"
-    elif re.search(r"[\[\]]", path[authority.end() if authority else 0:] + query + fragment):
-        fault = "brackets stand round an address only"
+    elif not _AFTER_AUTHORITY.fullmatch(text, authority.end() if authority else 0):
+        fault = "brackets stand round an address only, and '#' once"
     if fault:
         raise ValueError(f"'{one_line(text)}' is no URI: {fault}")

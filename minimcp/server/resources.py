@@ -232,7 +232,7 @@ def _template(uri: str) -> Optional[UriTemplate]:
     if not template.variables:
         check_uri(uri)
     elif not uri.startswith("{"):
-        check_uri(template.expand(dict.fromkeys(template.variables, "x")))
+        check_uri(template.example)
     if has_parent_segment(uri):
         raise ValueError(f"{uri!r} has a '..' segment, which nobody can read")
     return template if template.variables else None

@@ -180,7 +180,6 @@ class ChildTransport(StreamTransport):
         reading, writing, errors = numbers
         ended, ending = os.pipe()
         super().__init__(name, reading, writing, limit, ended=ended)
-        self._ended_number = ended
         self._stderr = _Stderr(name, errors, consume)
         watching = threading.Thread(target=self._watch, args=(ending,), name=f"minimcp-{name}-exit", daemon=True)
         try:
@@ -235,7 +234,6 @@ class ChildTransport(StreamTransport):
             self._stderr.ended.wait(STDERR_SECONDS)
             self._stderr.finish(CONSUMER_SECONDS)
             super().close()
-            self._close_ended()
             self._gone = True
             log.debug("%s %s", self.name, _ending(self.returncode))
 
@@ -262,13 +260,8 @@ class ChildTransport(StreamTransport):
         """As `Transport.close_in_fork`."""
         super().close_in_fork()
         self._stderr.close_in_fork()
-        self._close_ended()
         self._closing, self._gone = threading.RLock(), True
         self._process.returncode = 0  # keeps the destructor from warning and waiting for a stranger
-
-    def _close_ended(self) -> None:
-        number, self._ended_number = self._ended_number, -1  # a fork closes what is named here, another file by then
-        close_quietly(number)
 
     def was_read(self) -> bool:
         """As `Transport.was_read`; `lost` finds it out, because when it is closed nobody can."""
@@ -296,7 +289,7 @@ class ChildTransport(StreamTransport):
     def _unread(self) -> int:
         """Bytes in the pipe that nobody has taken out; 0 where the system does not tell (macOS, Windows)."""
         try:
-            return int.from_bytes(fcntl.ioctl(self._writing, termios.FIONREAD, bytes(4)), sys.byteorder)
+            return int.from_bytes(fcntl.ioctl(self._out.number, termios.FIONREAD, bytes(4)), sys.byteorder)
         except (AttributeError, OSError, ValueError):
             return 0
 

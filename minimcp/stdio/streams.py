@@ -77,7 +77,7 @@ class StandardStreams(StreamTransport):
             _flush_c()
             if self._stdout is not None and sys.stdout is self._stderr:
                 sys.stdout = self._stdout
-            for number, own in ((0, self._reading), (1, self._writing)):
+            for number, own in ((0, self._in.number), (1, self._out.number)):
                 if not self._found[number]:
                     close_quietly(number)
                 elif own >= 0:

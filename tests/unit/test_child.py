@@ -103,7 +103,7 @@ def test_lines_go_there_and_come_back_and_the_end_of_input_ends_it(start: Start)
 def test_one_that_does_not_end_is_told_by_signals(start: Start, code: str, signal: int) -> None:
     transport = start(code, grace=0.1 if signal == 15 else 0.5)
     if signal == 9:
-        os.read(transport._reading, 1)  # it has begun to ignore the signal
+        os.read(transport._in.number, 1)  # it has begun to ignore the signal
     receiving = Task(transport.receive)  # a reader takes what it writes meanwhile
     transport.close()
     receiving.result()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any, Dict, List, Optional
 
@@ -58,7 +57,7 @@ def test_requests_are_served_by_the_pool_the_reader_or_an_executor() -> None:
         found = by_id(pipe.lines(4))
         assert found[0]["result"] == {} and found[1]["result"] == {"n": 1} and found[3]["error"]["code"] == -32601
         assert found[5]["error"]["message"] == "full"
-        assert "1 incoming" in repr(connection) and "open" in repr(connection)
+        assert len(connection.requests) == 1
         taken[0].run()
         assert pipe.lines(5)[4]["result"] == {"ran": 1}
 
@@ -91,7 +90,7 @@ def test_notifications_reach_whom_they_are_for() -> None:
         assert connection.calls.wait(call, Deadline(WAIT)) == {}
         assert [item["progress"] for item in seen] == [1]
         assert eventually(lambda: [each.method for each in role.notices] == ["notifications/x"])
-        assert eventually(lambda: "0 incoming" in repr(connection))
+        assert eventually(lambda: not len(connection.requests))
 
 
 def test_the_peer_may_end_a_stream_of_changes_of_ours() -> None:
@@ -148,7 +147,7 @@ def test_what_is_no_message_is_answered_by_a_server_and_shown_by_a_client(caplog
         connection.calls.wait(late, Deadline(0.01))
     connection.close()
     shown = [record for record in caplog.records if "a line that is no message" in record.getMessage()]
-    assert len(shown) == 5 and "further lines" in caplog.text
+    assert len(shown) == 5
 
 
 def test_a_line_that_is_too_long_ends_the_call_that_it_answers_or_all() -> None:
@@ -238,12 +237,14 @@ def test_who_sends_more_than_the_peer_takes_waits_with_a_deadline() -> None:
 def test_nothing_is_begun_for_a_peer_that_takes_nothing_and_all_of_it_when_it_does() -> None:
     with open_channel(room=0, backlog_bytes=2000, requests=None) as (connection, pipe, role):
         ran: List[Any] = []
-        role.serve("work", lambda request: ran.append(request.request.id) or {"x": "y" * 1000})
+        role.serve("work", lambda request: ran.append(request.request.id) or {})
+        connection.post(b'{"stuck":"%s"}\n' % (b"x" * 3000))
+        wait_for(pipe.stuck)
         pipe.give(*[request(number, "work") for number in range(20)])
-        assert eventually(lambda: connection.writer.is_full() and not connection.pool.queue)
-        assert len(ran) < 10
+        assert eventually(lambda: connection.requests.running == 0 and connection.writer._lines.qsize() == 20)
+        assert ran == []
         pipe.take(None)
-        assert sorted(line["id"] for line in pipe.lines(20)) == list(range(20))
+        assert sorted(line["id"] for line in pipe.lines(21)[1:]) == list(range(20))
 
 
 def test_a_peer_that_takes_no_byte_is_lost_in_time() -> None:
@@ -281,7 +282,7 @@ def test_a_reader_that_owes_more_than_a_mebibyte_goes_on_when_the_peer_takes_it(
 def test_a_peer_that_takes_no_answers_of_the_reader_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "READER_BYTES", 1000)
     monkeypatch.setattr(connection_module, "READER_SECONDS", 0.05)
-    with open_channel(room=0) as (connection, pipe, _):
+    with open_channel(room=0, drain_grace=0.01) as (connection, pipe, _):
         pipe.give(*[request(number, "ping") for number in range(100)])
         assert connection.wait_until_ended(WAIT)
         assert "the peer takes no answers" in str(connection.calls.cause)
@@ -351,7 +352,7 @@ def test_the_peers_end_ends_all_calls_and_lets_running_requests_finish() -> None
         assert not connection.ended and role.losses == []
         release.set()
         assert connection.wait_until_ended(WAIT) and pipe.lines(2)[1]["result"] == {"fine": 1}
-        assert connection.ended and len(role.losses) == 1 and "closed" in repr(connection) and pipe.closed
+        assert connection.ended and len(role.losses) == 1 and pipe.closed
 
 
 def test_what_does_not_finish_in_time_is_left_and_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -489,31 +490,6 @@ def test_what_a_handler_of_nothing_says() -> None:
     with pytest.raises(NotImplementedError):
         handler.admit(Request(1, "x", {}))
     assert handler.ending(None) is handler.notified(None) is handler.lost(None) is None  # type: ignore
-
-
-def test_in_a_fork_connections_are_lost_and_the_parents_go_on() -> None:
-    server = minimcp.Server("forked")
-
-    @server.tool
-    def echo(text: str) -> str:
-        """Give it back."""
-        return text
-
-    with minimcp.connect(server) as client:
-        assert client.call_tool("echo", {"text": "a"}).text == "a"
-        child = os.fork()
-        if not child:  # pragma: no cover - another process
-            code = 1
-            try:
-                client.call_tool("echo", {"text": "b"})
-            except ConnectionLost as error:
-                with minimcp.connect(server) as other:
-                    code = 0 if "fork" in str(error) and other.call_tool("echo", {"text": "c"}).text == "c" else 2
-            finally:
-                os._exit(code)
-        assert os.waitpid(child, 0)[1] == 0
-        assert client.call_tool("echo", {"text": "d"}).text == "d"
-    server.close()
 
 
 def test_an_open_connection_needs_two_threads_and_no_more() -> None:

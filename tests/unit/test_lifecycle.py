@@ -297,6 +297,12 @@ def modern(**envelope: Any) -> PerRequest:
     return PerRequest(R5, Peer(R5), envelope={VERSION_KEY: MODERN, CAPABILITIES_KEY: {}, **envelope})
 
 
+def test_an_envelope_says_who_the_client_is_if_it_wants_to() -> None:
+    envelope = {VERSION_KEY: MODERN, CAPABILITIES_KEY: {"roots": {}}}
+    assert PerRequest.envelope_for(R5, None, {"roots": {}}) == envelope
+    assert PerRequest.envelope_for(R5, INFO, {"roots": {}}) == {**envelope, CLIENT_KEY: INFO}
+
+
 @pytest.mark.requirement("M:VER-C1")
 @for_each(("data", "adopted"), [
     *(({"supported": names}, True) for names in ([MODERN], ["2099-01-01", MODERN, R4.name], [[MODERN], 5, MODERN])),

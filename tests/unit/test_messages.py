@@ -251,8 +251,8 @@ def test_the_default_limit_is_256_and_counts_depth_only() -> None:
     params = {"a": "[{" * 1000, "b": [[]] * 1000}
     assert decode(line(id=1, method="m", params=params), max_depth=4) == Request(1, "m", params)
     twice = nested(10, '{"a":1,"a":', "}", "1")
-    assert decode(twice, max_depth=5) == InvalidMessage(INVALID, "nested deeper than 5", 7, "request")
-    assert decode(twice) == InvalidMessage(INVALID, "an object names a member twice", 7, "request")
+    for depth in (5, 256):
+        assert decode(twice, max_depth=depth) == InvalidMessage(INVALID, "an object names a member twice", 7, "request")
 
 
 @pytest.mark.requirement("M:BASE-22")

@@ -147,6 +147,18 @@ def test_spawned_jobs_do_not_count(make: Callable[..., Pool]) -> None:
     release.set()
 
 
+def test_two_jobs_at_most_are_on_their_way_to_a_thread(
+    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, ran = make(None), threading.Semaphore(0)
+    with no_threads(monkeypatch):
+        for _ in range(4):
+            pool.submit(ran.release)
+        assert len(pool.queue) == 2
+    pool.submit(ran.release)
+    assert all(ran.acquire(timeout=WAIT) for _ in range(5))
+
+
 def test_few_threads_run_many_short_jobs(make: Callable[..., Pool]) -> None:
     pool, done = make(None), threading.Semaphore(0)
     for _ in range(500):

@@ -30,6 +30,7 @@ from minimcp.errors import (
     ConnectionLost,
     InternalError,
     InvalidRequest,
+    MethodNotFound,
     RequestTimeout,
     RpcError,
 )
@@ -129,8 +130,8 @@ def test_progress_comes_in_order_on_the_waiting_thread_before_the_return(wire: W
 
 
 def test_a_callback_that_raises_gives_the_call_up(wire: Wire) -> None:
-    call = wire.calls.start("work", no_params, lambda item: {}[item])
-    call.put("missing")
+    call = wire.calls.start("work", no_params, lambda item: {}["missing"])
+    wire.calls.progress({"progressToken": call.id})
     with pytest.raises(KeyError):
         wire.calls.wait(call, NEVER)
     assert [line["method"] for line in wire.posted] == ["notifications/cancelled"] and len(wire.calls) == 0
@@ -550,24 +551,29 @@ def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
 
 @pytest.mark.requirement("BATCH-05")
 def test_the_answers_of_an_array_leave_together_when_all_are_there() -> None:
-    sink = RecordingOutlet(message_bytes=160)
-    batch = Batch(sink, [b'{"refused":1}\n'], [1, 2, 3, 4, 5])
+    sink = RecordingOutlet(message_bytes=450)
+    batch = Batch(sink, [b'{"refused":1}\n'], [Request(id, "initialize" if id == 3 else "work") for id in range(1, 7)])
     first, second = incoming(sink, batch=batch), incoming(sink, id=2, batch=batch)
     stream = incoming(sink, lambda request: LATER, id=4, batch=batch)
-    long = incoming(sink, lambda request: {"x": "y" * 100}, id=5, batch=batch)
-    batch.add(3, b'{"refused":3}\n')
-    first.run()
-    stream.run()
+    long = incoming(sink, lambda request: {"x": "y" * 300}, id=5, batch=batch)
+
+    def start(request: Request) -> None:
+        if request.id == 6:
+            raise MethodNotFound("no work")
+        if request.id in (1, 4):
+            {1: first, 4: stream}[request.id].run()
+
+    batch.serve(start)
     sink.requests.cancel({"requestId": 4})  # it is not waited for
-    batch.complete()
     long.run()
     assert sink.answers == []
     second.run()
     (whole,) = answers(sink)
-    assert [line.get("id", line.get("refused")) for line in whole] == [1, 3, 1, 5, 2]
-    assert "ask for less" in whole[3]["error"]["message"]
+    assert [line.get("id", line.get("refused")) for line in whole] == [1, 1, 3, 6, 5, 2]
+    assert [line["error"]["message"][:20] for line in whole if "error" in line] == [
+        "initialize stands al", "no work", "the answer is longer"]
     batch.add(3, b"late\n")
-    Batch(sink, [], []).complete()  # of nothing but notifications
+    Batch(sink, [], []).serve(start)  # of nothing but notifications
     assert len(sink.answers) == 1
 
 

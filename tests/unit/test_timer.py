@@ -11,7 +11,7 @@ from minimcp.engine import timer as timer_module
 from minimcp.engine.timer import LONGEST_WAIT, Deadline, Timeout, Timer, timer
 
 from ..scripted import wait_for
-from ..support import WAIT, MovedTime, eventually
+from ..support import WAIT, MovedTime
 
 
 @pytest.fixture
@@ -70,23 +70,23 @@ def test_functions_are_called_in_the_order_of_their_times(time: MovedTime, caplo
     assert called == ["early", "late"] and "'missing'" in caplog.text
 
 
-def test_the_thread_is_there_while_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timer_module, "IDLE_SECONDS", 0.01)
-    own, done = Timer(), threading.Event()
-    own.after(3600, done.set)()  # cancelled: the thread need not stay for it
-    assert eventually(lambda: not own._running)
-    own.after(0, done.set)
-    wait_for(done)
-    assert eventually(lambda: not own._running)
+def test_one_thread_calls_them_all_and_begins_anew_in_a_fork() -> None:
+    own, threads, done = Timer(), set(), threading.Semaphore(0)
+    for _ in range(3):
+        own.after(0, lambda: (threads.add(threading.get_ident()), done.release()))
+        assert done.acquire(timeout=WAIT)
+    assert len(threads) == 1
+    own.renew_in_fork()
+    own.after(0, done.release)
+    assert done.acquire(timeout=WAIT)
 
 
 def test_a_timeout_calls_once_and_not_when_it_is_stopped() -> None:
     rung = threading.Semaphore(0)
     stopped = Timeout(3600, rung.release)
     stopped.stop()
-    stopped._at = 0.0
-    stopped._look()  # as if the timer had been about to call it
-    assert not rung.acquire(blocking=False)
+    stopped.stop()
+    assert stopped._look not in [entry.action for entry in timer._scheduler.queue]
     timeout = Timeout(0.01, rung.release)
     assert rung.acquire(timeout=WAIT)
     timeout.pause()

@@ -6,6 +6,7 @@ import io
 import os
 import socket
 import threading
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, Iterator, List, Tuple
 
@@ -27,7 +28,7 @@ from minimcp.engine.transport import (
 )
 from minimcp.errors import ConnectionLost
 
-from ..scripted import Task
+from ..scripted import Task, wait_for
 from ..support import WAIT, eventually
 
 Pair = Tuple[Any, Any]
@@ -119,6 +120,29 @@ def test_closing_the_writing_end_leaves_the_other(pair: Pair) -> None:
         ours.send(b"x", 0)
 
 
+def test_who_leaves_while_it_is_called_away_leaves_the_call_where_it_is(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ours, theirs), write, calling, go_on = pair, os.write, threading.Event(), threading.Event()
+
+    def call(number: int, data: bytes) -> int:
+        if data == b"!":
+            calling.set()
+            wait_for(go_on)
+        return write(number, data)
+
+    monkeypatch.setattr(os, "write", call)
+    receiving, closing = Task(ours.receive), Task(ours._in.close, WAIT)
+    wait_for(calling)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write)
+        theirs.close()  # for which the other thread leaves
+    receiving.thread.join(0.05)
+    go_on.set()
+    closing.result()
+    assert receiving.result() == []
+
+
 @pytest.mark.parametrize("how", ["close", "twice"])
 def test_close_calls_away_who_waits(pair: Pair, how: str) -> None:
     ours, theirs = pair
@@ -144,7 +168,7 @@ def test_the_end_of_a_process_is_the_end_of_its_stream() -> None:
         assert [transport.receive(), transport.receive(), transport.receive()] == [[b"said"], [b"last"], []]
     finally:
         transport.close()
-        for number in (held, ended, sink):
+        for number in (held, sink):
             os.close(number)
 
 
@@ -192,42 +216,51 @@ def test_a_pipe_that_is_full_again_before_the_write_takes_nothing(pair: Pair) ->
     ours, _ = pair
     while ours.send(b"x" * 100_000, 0):
         pass
-    ours._writable = SimpleNamespace(poll=lambda milliseconds: [(0, 0)])
+    ours._out.poller = SimpleNamespace(poll=lambda milliseconds: [(0, 0)])
     assert ours.send(b"x", WAIT) == 0
 
 
-def test_a_descriptor_that_a_thread_does_not_leave_is_left_open(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transport_module, "LEAVING_SECONDS", 0.01)
-    ours, _ = pair
+@contextmanager
+def used(transport: Any) -> Iterator[None]:
+    """While it lasts another thread uses both descriptors."""
     held, free = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with ours._receiving, ours._sending:
+        with transport._in.lock, transport._out.lock:
             held.set()
-            free.wait(WAIT)
+            wait_for(free)
 
     holding = Task(hold)
-    assert held.wait(WAIT)
-    ours.close()
-    assert ours._reading >= 0 and ours._writing >= 0
+    wait_for(held)
+    yield
     free.set()
     holding.result()
 
 
-def test_a_fork_closes_descriptors_and_nothing_else() -> None:
-    ours, theirs = memory_pair(None)
-    child = os.fork()
-    if not child:  # pragma: no cover - another process
+def test_descriptors_that_a_thread_does_not_leave_are_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "LEAVING_SECONDS", 0.01)
+    (reading, held), (ended, ending), (sink, writing) = os.pipe(), os.pipe(), os.pipe()
+    transport = StreamTransport("child", reading, writing, None, ended=ended)
+    with used(transport):
+        transport.close()
+        assert [os.fstat(number).st_mode for number in (reading, ended, writing)]
+    transport.close()
+    for number in (reading, ended, writing):
+        with pytest.raises(OSError):
+            os.fstat(number)
+    for number in (held, ending, sink):
+        os.close(number)
+
+
+def test_a_fork_closes_descriptors_and_changes_no_flag(pair: Pair) -> None:
+    ours, _ = pair
+    flag = os.dup(ours._out.number)
+    with used(ours):  # by a thread that is not there in a fork
         ours.close_in_fork()
-        theirs.close_in_fork()
-        os._exit(0 if ours.receive() == [] and not ours.is_heard() else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    ours.send(b"one\n", 0)
-    assert theirs.receive() == [b"one"]
-    ours.close()
-    theirs.close()
+        assert ours.receive() == [] and not ours.is_heard() and not os.get_blocking(flag)
+        with pytest.raises(ConnectionLost, match="closed"):
+            ours.send(b"x", 0)
+    os.close(flag)
 
 
 def test_without_poll_reads_and_writes_end_when_the_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +285,7 @@ def test_what_a_transport_says_by_itself() -> None:
     lost = transport.lost("the peer closed the connection")
     assert type(lost) is ConnectionLost and str(lost) == "wire: the peer closed the connection"
     assert transport.is_heard() and transport.was_read()
-    assert transport.agreed(None) is transport.close_in_fork() is None  # type: ignore[arg-type,func-returns-value]
+    assert transport.close_in_fork() is None  # type: ignore[func-returns-value]
     for call in (transport.receive, lambda: transport.send(b"", 0), transport.close):
         with pytest.raises(NotImplementedError):
             call()

@@ -1,56 +1,20 @@
-"""URI templates (RFC 6570) forwards and backwards, what a match refuses, and the check of URIs."""
+"""URI templates (RFC 6570), what a match gives and refuses, and the check of URIs."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import string
-from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 import pytest
-from hypothesis import example, given, strategies as st
+from hypothesis import given, strategies as st
 
 from minimcp.protocol.uri_template import UriTemplate, check_uri, has_parent_segment, is_safe_segment
 
 from ..drawn import drawn
 from ..rows import for_each
 
-VECTORS = "MINIMCP_URI_TEMPLATE_TESTS"
-"""The environment variable that names the folder of the official vectors (uri-templates/uritemplate-test)."""
-
-# ---------------------------------------------------------------- expansion
-
-VALUES = {
-    "user": "ada", "note": "two words & more?", "folder": "/srv/data", "pct": "a%2Fb%zz", "none": None, "blank": "",
-    "word": "straße", "clef": "\U0001d11e key", "count": 7, "ratio": 2.5, "yes": True, "no": False,
-    "colours": ["red", "dark blue", None], "pair": ("x", "y"), "empty": [], "nothing": [None], "hollow": {},
-    "map": {"a": "1", "b": "x/y", "c": None}, "gaps": {"k": ""}, "a.b": "dotted", "a%20b": "escaped", "9": "nine",
-}  # fmt: skip
-
-EXPANSIONS = [
-    ("plain", "plain"), ("", ""), ("{user}", "ada"), ("x/{user}/y", "x/ada/y"),
-    ("{note}", "two%20words%20%26%20more%3F"), ("{word}", "stra%C3%9Fe"), ("{clef:1}!", "%F0%9D%84%9E!"),
-    ("{user:2}{user:99}", "adada"), ("{count},{ratio},{yes},{no}", "7,2.5,true,false"),
-    ("[{none}{missing}{blank}]", "[]"), ("{user,none,count}", "ada,7"), ("{colours}", "red,dark%20blue"),
-    ("{colours*}", "red,dark%20blue"), ("{pair}", "x,y"), ("{map}", "a,1,b,x%2Fy"), ("{map*}", "a=1,b=x%2Fy"),
-    ("{+folder}/x", "/srv/data/x"), ("{+pct}", "a%2Fb%25zz"), ("{pct}", "a%252Fb%25zz"),
-    ("{+note}", "two%20words%20&%20more?"), ("{+map*}", "a=1,b=x/y"), ("{#folder,user}", "#/srv/data,ada"),
-    ("{#none}", ""), ("f{.user,count}", "f.ada.7"), ("f{.colours*}", "f.red.dark%20blue"),
-    ("{/user,count}", "/ada/7"), ("{/colours*}", "/red/dark%20blue"), ("{/folder}", "/%2Fsrv%2Fdata"),
-    ("{/map*}", "/a=1/b=x%2Fy"), ("{;user,blank,none}", ";user=ada;blank"), ("{;pair*}", ";pair=x;pair=y"),
-    ("{;gaps*}", ";k"), ("{?user,blank,none}", "?user=ada&blank="), ("{?pair}", "?pair=x,y"),
-    ("{?pair*}", "?pair=x&pair=y"), ("{?map*}", "?a=1&b=x%2Fy"), ("{?gaps*}", "?k="), ("{?empty,hollow,nothing}", ""),
-    ("{?empty*,hollow*,nothing*}", ""), ("?fixed=1{&user}", "?fixed=1&user=ada"),
-    ("{a.b}-{a%20b}-{9}", "dotted-escaped-nine"), ("{?a%20b}", "?a%20b=escaped"),
-    ("caf\u00e9/%7e/{user}'", "caf%C3%A9/%7e/ada'"),
-]  # fmt: skip
-
-
-@for_each(("template", "uri"), EXPANSIONS)
-def test_expansion(template: str, uri: str) -> None:
-    assert UriTemplate(template).expand(VALUES) == uri
+# ---------------------------------------------------------------- templates
 
 
 @for_each("template", [
@@ -72,61 +36,6 @@ def test_an_error_shows_the_template_on_one_line() -> None:
     for text in ("a}b", "a b"):
         with pytest.raises(ValueError, match=f"^'[{text[1]}]' must be percent-encoded"):
             UriTemplate(text)
-
-
-@pytest.mark.parametrize("template", ["{colours:1}", "{+map:2}", "{?empty:3}"])
-def test_a_list_has_no_prefix(template: str) -> None:
-    with pytest.raises(ValueError, match="has no prefix"):
-        UriTemplate(template).expand(VALUES)
-
-
-@for_each("value", [b"bytes", object(), {1, 2}, ["ok", ["nested"]], {"k": {"nested": 1}}])
-def test_a_value_of_another_kind(value: Any) -> None:
-    with pytest.raises(TypeError, match="the value of x is a text, a number, a list or a mapping"):
-        UriTemplate("{x}").expand({"x": value})
-
-
-def test_half_of_a_surrogate_pair_is_a_value_error() -> None:
-    with pytest.raises(ValueError):
-        UriTemplate("{x}").expand({"x": "\ud800"})
-
-
-@for_each(("template", "value"), [
-    ("https://api/{x}/me", ".."), ("https://api/v1{/x}", ".."), ("https://api/v1/{+x}", "a/../../admin"),
-    ("https://api/v1/{x}", "../../admin"), ("https://api/v1/{x}", "..\\admin"), ("https://api/v1/{+x}", "%2e%2E/admin"),
-    ("https://api/v1{/x*}", ["a", "..", "b"]), ("https://api/v1/.{x}", "."),
-])
-def test_a_value_climbs_out_of_no_path(template: str, value: Any) -> None:
-    with pytest.raises(ValueError, match="segment"):
-        UriTemplate(template).expand({"x": value})
-
-
-@for_each(("template", "value", "uri"), [
-    ("https://api/find{?x}", "a/../b", "https://api/find?x=a%2F..%2Fb"),
-    ("https://api/{+x}", "a?b=/../c", "https://api/a?b=/../c"), ("https://api/{#x}", "/../c", "https://api/#/../c"),
-    ("../up/{x}", "a", "../up/a"), ("v/{x}", "1..2", "v/1..2"), ("v/{x}", "...", "v/..."),
-])
-def test_two_dots_elsewhere_are_two_dots(template: str, value: str, uri: str) -> None:
-    assert UriTemplate(template).expand({"x": value}) == uri
-
-
-def test_the_official_vectors(tmp_path: Path) -> None:
-    sample = {"sample": {"variables": {"x": "1"}, "testcases": [["{x}", "1"], ["{x", False], ["{x*}", ["2", "3"]]]}}
-    (tmp_path / "sample.json").write_text(json.dumps(sample), "utf-8")
-    folders = [tmp_path, *map(Path, filter(None, [os.environ.get(VECTORS)]))]
-    wrong, count = [], 0
-    for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
-        for group in json.loads(file.read_text("utf-8")).values():
-            for template, wanted in group["testcases"]:
-                got: Any
-                try:
-                    got = UriTemplate(template).expand(group["variables"])
-                except ValueError:
-                    got = False
-                count += 1
-                if got not in (wanted if isinstance(wanted, list) else [wanted]):
-                    wrong.append(f"{template}: {got!r}, not {wanted!r}")
-    assert wrong == ["{x*}: '1', not ['2', '3']"] and count >= (200 if len(folders) > 1 else 3)
 
 
 # ---------------------------------------------------------------- matching
@@ -238,21 +147,13 @@ def test_the_names_stand_in_order_and_templates_of_one_shape_match_the_same_uris
             assert (UriTemplate(one).shape == UriTemplate(two).shape) is wanted, (one, two)
 
 
-LETTERS = st.characters(blacklist_categories=["Cs"], blacklist_characters="/\\\0")
-WORDS = st.text(LETTERS, min_size=1, max_size=8).filter(is_safe_segment)
-
-ROUND = ["{a}", "x:/{a}/{b}", "{a}/{b}?c={c}", "{a,b,c}", "x{/a,b}", "{a}{?b,c}", "x{?b}{&a,c}", "x{;a,b}/{c}"]
-
-
-@drawn(40)
-@given(template=st.sampled_from(ROUND), values=st.fixed_dictionaries({"a": WORDS, "b": WORDS, "c": WORDS}))
-@example(template="{a}/{b}?c={c}", values={"a": "%2F", "b": "%", "c": "..."})
-def test_what_was_expanded_matches(template: str, values: dict[str, str]) -> None:
-    made = UriTemplate(template)
-    wanted = {name: values[name] for name in made.variables}
-    if any(has_parent_segment(value) for value in wanted.values()):
-        wanted = dict.fromkeys(wanted, "x")
-    assert made.match(made.expand(wanted)) == wanted
+@pytest.mark.parametrize(("template", "example"), [
+    ("", ""), ("{user}", "x"), ("f:/{a}/{+b}{#c}", "f:/x/x#x"),
+    ("f:/caf\u00e9/%7e{/a,b}{.c*}", "f:/caf%C3%A9/%7E/x/x.x"),
+    ("f:{;a}?b=1{&c}", "f:;x?b=1&x"), ("f:y{?a}{&b,c}", "f:y?x"), ("{?a}{&b}", "?x"),
+])
+def test_an_example_shows_what_stands_around_the_variables(template: str, example: str) -> None:
+    assert UriTemplate(template).example == example
 
 
 PARTS = {
@@ -333,7 +234,7 @@ def test_uris(uri: str) -> None:
     ("a:\0", "percent-encoded"), ("a:é", "percent-encoded"), ("a:\ud800", "percent-encoded"),
     ("a:{x}", "'{' at character 3"), ("a:b\\c", "percent-encoded"), ("a:<b>", "percent-encoded"),
     ("a:%", "'%' at character 3"), ("a:%4", "percent-encoded"), ("a:%zz", "percent-encoded"),
-    ("a:b#c#d", "two fragments"), ("a:[b]", "brackets"), ("a:b?[", "brackets"), ("a:b#]", "brackets"),
+    ("a:b#c#d", "'#' once"), ("a:[b]", "brackets"), ("a:b?[", "brackets"), ("a:b#]", "brackets"),
     ("a://h/[", "brackets"), ("a://h:x/", "host or port"), ("a://h:1:2/", "host or port"),
     ("a://a@b@c/", "host or port"), ("a://[::1/", "host or port"), ("a://[]/", "host or port"),
     ("a://[::g]/", "host or port"), ("a://[1.2.3.4]/", "host or port"), ("a://[fe80::1%25eth0]/", "host or port"),
