@@ -81,8 +81,8 @@ def test_the_start_of_a_body_in_tiny_pieces() -> None:
 def test_who_keeps_the_refusal_does_not_keep_the_body() -> None:
     with pytest.raises(ProtocolViolation, match="longer than 100000 bytes") as caught:
         Response("a test", TinyPieces(10**9)).body(100_000)
-    [found] = [each.frame.f_locals["found"] for each in caught.traceback if "found" in each.frame.f_locals]
-    assert len(found) == 0
+    [body] = [each.frame.f_locals["body"] for each in caught.traceback if "body" in each.frame.f_locals]
+    assert body == b""
 
 
 def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
