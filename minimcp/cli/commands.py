@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections import deque
-from contextlib import contextmanager, suppress
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from .. import Client, Prompt, Text, Tool, connect
 from ..client.config import Servers, read_servers
-from ..errors import ConnectionFailed, ConnectionLost, McpError, MethodNotFound, RequestTimeout
+from ..errors import McpError, MethodNotFound
 from ..schema.mismatch import nearest
-from . import Parser, UsageError, clean, complain, exit_code, one_line, say, tell
+from . import Parser, UsageError, clean, complain, exit_code, one_line, tell
 from .terminal import Asker, ProgressBar, as_json, parameters, properties, read_object, read_pairs, required, split_pair
 
 TARGET_HELP = 'a file (server.py), a URL, a name in mcp.json, or a command line in quotes ("python -m server --flag")'
@@ -22,9 +20,6 @@ CONFIG_FILE = "mcp.json"
 """Where names are looked up when no ``--config`` is given, in the current folder."""
 
 ENDINGS = "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or connection, 4 timeout."
-
-STDERR_LINES = 40
-"""Lines of a server's stderr that are shown when the connection fails."""
 
 STDIN = "-"
 
@@ -48,7 +43,7 @@ def _parser(prog: str, description: str) -> Parser:
     parser.add_argument("--header", action="append", type=_header, metavar='"Name: value"',
                         help="send this with every request to a URL; may be given several times")
     parser.add_argument("--token", help="send this bearer token with every request to a URL")
-    parser.add_argument("--timeout", type=_seconds, default=60.0, metavar="SECONDS",
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
                         help="for connecting, and again for each call (default: 60)")
     parser.add_argument("--revision", default="auto", metavar="NAME",
                         help='"auto" finds out (default), "handshake" uses the newest revision with a handshake, '
@@ -59,13 +54,6 @@ def _parser(prog: str, description: str) -> Parser:
     return parser
 
 
-def _seconds(text: str) -> float:
-    with suppress(ValueError):
-        if 0 < float(text) < 1e9:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-
-
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
@@ -73,12 +61,11 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-@contextmanager
-def _connected(options: argparse.Namespace, elicit: Optional[Asker] = None) -> Iterator[Client]:
+def _connected(options: argparse.Namespace, elicit: Optional[Asker] = None) -> Client:
     """A client of the server that the command line names.
 
     What the server writes to stderr is held back: servers that do not know ``server/discover`` may write pages about
-    it. It is shown when the connection fails, from its opening on if that has succeeded.
+    it. The error of a connection that fails shows its end.
 
     Args:
         options: From `_parser`.
@@ -88,26 +75,17 @@ def _connected(options: argparse.Namespace, elicit: Optional[Asker] = None) -> I
         UsageError: The target names nothing that can be a server.
         McpError: As `connect`.
     """
-    held: deque[str] = deque(maxlen=STDERR_LINES)
     try:
-        try:
-            config = _config(options)
-            is_url = config is None and options.target.lower().startswith(("http://", "https://"))
-            client = connect(
-                options.target, config=config, revision=options.revision, timeout=options.timeout,
-                connect_timeout=options.timeout, elicit=elicit, auth=options.token,
-                headers=None if options.header is None else dict(options.header),
-                stderr=None if options.verbose or is_url else held.append,
-            )
-        except (TypeError, ValueError) as error:
-            raise UsageError(str(error)) from None
-        with client:
-            held.clear()
-            yield client
-    except (ConnectionFailed, ConnectionLost, RequestTimeout):
-        for line in held:
-            tell(clean(line))
-        raise
+        config = _config(options)
+        is_url = config is None and options.target.lower().startswith(("http://", "https://"))
+        return connect(
+            options.target, config=config, revision=options.revision, timeout=options.timeout,
+            connect_timeout=options.timeout, elicit=elicit, auth=options.token,
+            headers=None if options.header is None else dict(options.header),
+            stderr=None if options.verbose or is_url else lambda line: None,
+        )
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None
 
 
 def _config(options: argparse.Namespace) -> Optional[Servers]:
@@ -145,7 +123,7 @@ def _block_text(block: Any) -> str:
 def _printed_as_json(options: argparse.Namespace, value: Any, indent: Optional[int] = 2) -> bool:
     """Whether JSON was asked for; then it is printed."""
     if options.output == "json":
-        say(as_json(value, indent))
+        print(as_json(value, indent))
     return bool(options.output == "json")
 
 
@@ -165,15 +143,13 @@ def list_command(arguments: Sequence[str], prog: str) -> int:
                     lists[name] = fetch(client)
             except MethodNotFound:
                 pass  # many servers have resources and no method for templates
-            except ConnectionLost:
-                raise
             except McpError as error:
                 complain(prog, f"{name}: {error}")
                 code = max(code, exit_code(error))
         heading = [f"{_server_name(client)}, revision {client.revision}", *_indented(client.instructions, 2)]
     if not _printed_as_json(options, {name: [each.to_wire() for each in lists[name]] for name in lists}):
         texts = [title + "\n".join(map(_described, lists[name])) for name, title, *_ in SECTIONS if lists[name]]
-        say("\n\n".join(["\n".join(heading), *(texts or ([] if code else ["no tools"]))]))
+        print("\n\n".join(["\n".join(heading), *(texts or ([] if code else ["no tools"]))]))
     return code
 
 
@@ -222,23 +198,24 @@ def call_command(arguments: Sequence[str], prog: str) -> int:
         values.update(read_object(sys.stdin.read(), "stdin"))
     if options.json is not None:
         values.update(read_object(options.json, "--json"))
-    bar = ProgressBar(options.quiet)
+    bar = ProgressBar()
     with _connected(options, elicit=Asker(bar.end)) as client:
         tool = _find_tool(client, options.tool)
         values.update(read_pairs([word for word in options.arguments if word != STDIN], tool.input_schema))
         _check_required(tool, values)
         try:
-            result = client.call_tool(tool.name, values, on_progress=bar, raise_on_error=False)
+            on_progress = None if options.quiet else bar
+            result = client.call_tool(tool.name, values, on_progress=on_progress, raise_on_error=False)
         finally:
             bar.end()
     as_text = not _printed_as_json(options, result.to_wire())
     if as_text and result.is_error:
         tell(f"{prog}: {clean(result.text) or 'the tool failed and does not say why'}")
     elif as_text and not result.content and result.has_structured_content:
-        say(as_json(result.structured_content))
+        print(as_json(result.structured_content))
     else:
         for block in result.content if as_text else ():
-            say(_block_text(block))
+            print(_block_text(block))
     return 1 if result.is_error else 0
 
 
@@ -255,12 +232,7 @@ def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
     """Check that nothing required is missing; everything else about the arguments the server says better."""
     missing = [name for name in required(tool.input_schema) if name not in values]
     if missing:
-        known = properties(tool.input_schema)
-        meant = {name: nearest(name, missing) for name in values if name not in known}
-        swaps = ", ".join([f"{near} instead of {name}" for name, near in meant.items() if near])
-        hint = f" (did you mean {swaps}?)" if swaps else ""
-        are = "is" if len(missing) == 1 else "are"
-        raise UsageError(f"{', '.join(missing)} {are} missing{hint}: {_signature(tool)}")
+        raise UsageError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: {_signature(tool)}")
 
 
 # ------------------------------------------------------------ read, prompt, ping
@@ -278,9 +250,9 @@ def read_command(arguments: Sequence[str], prog: str) -> int:
     on_terminal, raw = sys.stdout.isatty(), getattr(sys.stdout, "buffer", None)
     for item in result.contents:
         if item.text is not None:
-            say(clean(item.text) if on_terminal else item.text)
+            print(clean(item.text) if on_terminal else item.text)
         elif on_terminal or raw is None:
-            say(_block_text(item))
+            print(_block_text(item))
         else:
             sys.stdout.flush()
             raw.write(item.data)
@@ -298,7 +270,7 @@ def prompt_command(arguments: Sequence[str], prog: str) -> int:
         result = client.get_prompt(options.name, texts)
     if not _printed_as_json(options, result.to_wire()):
         for message in result.messages:
-            say(f"{clean(message.role)}: {_block_text(message.content)}")
+            print(f"{clean(message.role)}: {_block_text(message.content)}")
     return 0
 
 
@@ -310,5 +282,5 @@ def ping_command(arguments: Sequence[str], prog: str) -> int:
         info = {} if client.server_info is None else client.server_info.to_wire()
         text = f"{_server_name(client)} answered in {seconds * 1000:.1f} ms, revision {client.revision}"
     if not _printed_as_json(options, {"seconds": seconds, "revision": client.revision, "serverInfo": info}, None):
-        say(text)
+        print(text)
     return 0

@@ -15,7 +15,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from .. import Cancelled, CancelToken, Client, ConnectionFailed, StdioServer, __version__ as VERSION, connect
 from ..testing import Entry, Transcript
-from . import Parser, UsageError, say
+from . import Parser, UsageError
 from .terminal import styled, wants_colour
 
 WIDTH = 79
@@ -314,7 +314,7 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
         raise UsageError("python -OO leaves out docstrings, and the demo tells them: use python or python -O")
     colour = wants_colour(sys.stdout)
     title, lead, *closing = _paragraphs(demo_command)
-    say(styled(title, "bold", colour))
+    print(styled(title, "bold", colour))
     _say_wrapped(lead)
     number = 0
     for revision, chapters in CONVERSATIONS:
@@ -328,13 +328,13 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
                 chapter(client, transcript)
                 title, lead, *meanings = _paragraphs(chapter)
                 number += 1
-                say("\n" + styled(f"{number}. {title}", "bold", colour))
+                print("\n" + styled(f"{number}. {title}", "bold", colour))
                 _say_wrapped(lead.replace("{revision}", client.revision))
                 for entry in _in_order(list(transcript)):
                     _say_message(entry, meanings, seen, colour)
                 transcript.clear()
     for text in closing:
-        say()
+        print()
         _say_wrapped(text)
     return 0
 
@@ -361,7 +361,7 @@ def demo_server() -> StdioServer:
 
 def _say_wrapped(text: str, indent: str = "") -> None:
     for line in textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent):
-        say(line)
+        print(line)
 
 
 def _in_order(entries: list[Entry]) -> list[Entry]:
@@ -385,9 +385,9 @@ def _say_message(entry: Entry, meanings: list[str], seen: set[str], colour: bool
     label = entry.method if kind == "message" else f"answer to {entry.method}"
     number = f"no. {entry.message['id']}" if "id" in entry.message else "notification"
     arrow = styled(f"client {entry.direction} server", "cyan" if entry.direction == "-->" else "green", colour)
-    say(f"\n  {arrow}   {label} ({number})")
+    print(f"\n  {arrow}   {label} ({number})")
     for line in shortened(entry.message, in_full=kind not in seen):
-        say(INDENT + styled(line, "dim", colour))
+        print(INDENT + styled(line, "dim", colour))
     seen.add(kind)
     meaning = next((each for each in meanings if each.startswith(f"{label}: ")), "")
     if meaning:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import signal
 import socket
@@ -134,12 +133,6 @@ def find_server(variables: Mapping[str, Any], name: str, path: str) -> Any:
         raise UsageError(f"{name!r} in {path} is no server but {type(value).__name__}")
     try:
         if isinstance(value, type):
-            try:
-                inspect.signature(value).bind()
-            except TypeError as error:
-                way = "give it a default, or put an object into a variable: "
-                way += f"{value.__name__.lower()} = {value.__name__}(...)"
-                raise ValueError(f"{value.__name__}() is {error}: {way}") from error
             tell(f"serving {value.__name__}(), a class of {value.__module__}")
             value = value()
         return Server.of(value)

@@ -15,7 +15,7 @@ from shutil import rmtree
 from typing import Any, Iterator, NamedTuple, Sequence
 
 from .. import __version__ as VERSION
-from . import Parser, UsageError, one_line, say
+from . import Parser, UsageError, one_line
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 """The folder of the package that runs now."""
@@ -61,13 +61,13 @@ def vendor_command(arguments: Sequence[str], prog: str) -> int:
         copy = read_manifest(options.folder)
         found = differences(options.folder, copy)
         for line in found:
-            say(one_line(line))
-        say(f"{options.folder} is {copy}, {'but not as it was copied' if found else 'whole and unchanged'}")
+            print(one_line(line))
+        print(f"{options.folder} is {copy}, {'but not as it was copied' if found else 'whole and unchanged'}")
         return 1 if found else 0
     target = os.path.abspath(options.folder)
     _check_target(target, options.folder)
     copy = write_copy(target, options.only)
-    say(f"{options.folder} is now {copy}, {len(copy.files)} files; {MANIFEST} lists them for --check")
+    print(f"{options.folder} is now {copy}, {len(copy.files)} files; {MANIFEST} lists them for --check")
     return 0
 
 

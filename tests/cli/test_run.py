@@ -80,7 +80,7 @@ def test_a_plain_class_or_an_object_of_it_is_served(
 def test_a_class_that_needs_arguments_is_not_made(tmp_path: Path) -> None:
     path = _file(tmp_path, PLAIN.replace('path="x"', "path"))
     for name in ("", "Notes"):
-        words = r"served: Notes\(\) is missing .*'path': give it a default, or .*: notes = Notes\(...\)$"
+        words = r"'Notes' in .*\.py cannot be served: .*__init__\(\) missing .*'path'$"
         with pytest.raises(UsageError, match=words):
             find_server(load(path), name, path)
 
