@@ -236,6 +236,9 @@ class Entry(NamedTuple):
     method: str
     """Of a request or a notification; of the request that an answer answers; "" when there is none."""
 
+    request: Any = None
+    """What an answer answers, as it was on the wire; None when that is not known."""
+
     @property
     def kind(self) -> str:
         """"request", "notification", "result", "error", or "noise" for what is no message."""
@@ -275,8 +278,8 @@ class Transcript:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._entries: list[Entry] = []
-        self._open: dict[tuple[str, str], str] = {}
-        """Methods of the requests that have no answer yet, by direction and the ``repr`` of the id: 1 is not "1"."""
+        self._open: dict[tuple[str, str], dict[str, Json]] = {}
+        """The requests that have no answer yet, by direction and the ``repr`` of the id: 1 is not "1"."""
 
     def __call__(self, arrow: str, text: str) -> None:
         """Take one line: what ``trace=`` calls.
@@ -291,16 +294,16 @@ class Transcript:
             read = text
         with self._changed:
             for message in read if isinstance(read, list) else [read]:
-                method = ""
+                asked: Any = None
                 if not isinstance(message, dict):
                     message = text
                 elif "method" not in message:
-                    method = self._open.pop((_BACK[arrow], repr(message.get("id"))), "")
-                else:
-                    method = str(message["method"])
-                    if "id" in message:
-                        self._open[arrow, repr(message["id"])] = method
-                self._entries.append(Entry(arrow, message, method))
+                    asked = self._open.pop((_BACK[arrow], repr(message.get("id"))), None)
+                elif "id" in message:
+                    self._open[arrow, repr(message["id"])] = message
+                named = asked or message
+                method = str(named.get("method", "")) if isinstance(named, dict) else ""
+                self._entries.append(Entry(arrow, message, method, asked))
             self._changed.notify_all()
 
     def __iter__(self) -> Iterator[Entry]:
@@ -343,14 +346,11 @@ class Transcript:
             AssertionError: There is no such request, or no answer to it yet.
         """
         __tracebackhide__ = True
-        asked: Optional[Entry] = None
         for entry in self:
-            if asked is None:
-                asked = entry if entry.kind == "request" and entry.message == request else None
-            elif entry.kind in ("result", "error") and entry.direction != asked.direction:
+            if entry.request == request:
                 answer: dict[str, Json] = entry.message
-                if repr(answer.get("id")) == repr(request["id"]):
-                    return answer
+                return answer
+        asked = next((entry for entry in self if entry.kind == "request" and entry.message == request), None)
         problem = f"{request!r:.100} is no request of" if asked is None else f"{asked} has no answer in"
         raise AssertionError(self._shown(problem))
 
