@@ -42,13 +42,9 @@ def as_json(value: Any, indent: Optional[int] = 2) -> str:
         value: What `json.dumps` takes.
         indent: As of `json.dumps`.
     """
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
-    text = "".join([c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text])
-    try:
-        text.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return json.dumps(value, indent=indent)
-    return text
+    has_all = (sys.stdout.encoding or "").lower().startswith("utf")
+    text = json.dumps(value, indent=indent, ensure_ascii=not has_all)
+    return "".join([c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text])
 
 
 def wants_colour(stream: Any) -> bool:

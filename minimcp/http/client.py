@@ -27,10 +27,6 @@ from ..engine.requests import Calls, IncomingRequest, PendingCall, RunningReques
 from ..engine.timer import LOOK_SECONDS, NEVER, Deadline, timer
 from ..engine.transport import SessionGone
 from ..errors import (
-    HEADER_MISMATCH,
-    METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    UNSUPPORTED_VERSION,
     AuthorizationError,
     Busy,
     Cancelled,
@@ -104,9 +100,6 @@ REST_SECONDS = 0.5
 """How long a stream may stay open after its answer, before its connection is closed and not kept."""
 
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
-
-PER_REQUEST_CODES = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, METHOD_NOT_FOUND})
-"""Codes with which a server refuses `initialize` that only knows revisions without a handshake."""
 
 NAMED_BY = {
     "tools/call": "name", "prompts/get": "name", "resources/read": "uri",
@@ -308,8 +301,7 @@ class HttpSession(ClientSession):
         trace: As `tracer` makes it; None for no trace.
 
     Attributes:
-        refused: The status with which the server refused `initialize`, if it did and what it said was no error of a
-            server that has no handshake.
+        refused: The status with which the server refused `initialize`; None when it did not.
 
     Raises:
         ImportError, ValueError: As `Fetcher`.
@@ -489,9 +481,7 @@ class HttpSession(ClientSession):
                 self._lose_session(call)
             if response.status >= 300:
                 self.refused = response.status if opens else None
-                call.answer = error = self.error_of(response)
-                if error.code in PER_REQUEST_CODES:
-                    self.refused = None
+                call.answer = self.error_of(response)
                 return
             if opens:
                 session = response.headers.get(SESSION_HEADER)

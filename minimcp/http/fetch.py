@@ -459,13 +459,9 @@ def _flat(where: str, error: Exception) -> Exception:
 
 def first_words(error: BaseException) -> str:
     """What went wrong, in the words of the library that noticed it first."""
-    chain: list[BaseException] = [error]  # the exception and what it was made of, outermost first
-    for one in chain:
-        inner = (getattr(one, "reason", None), *one.args, one.__cause__, one.__context__)
-        chain += [each for each in inner if isinstance(each, BaseException) and each not in chain]
-    inmost = [each for each in chain if str(each)]
-    inmost += [each for each in chain if isinstance(each, OSError) and each.strerror]
-    told = inmost[-1] if inmost else error
-    if isinstance(told, ValueError) and str(told).endswith("base 16: b''"):  # where the size of a chunk should be
-        return "the connection was closed"
+    told, inner = error, [error]
+    while inner:
+        told = inner[0] if str(inner[0]) else told
+        made_of = (inner[0].__cause__, getattr(inner[0], "reason", None), *inner[0].args)
+        inner = [each for each in made_of if isinstance(each, BaseException)]
     return one_line(f"{type(told).__name__}: {told}", 300)
