@@ -19,7 +19,6 @@ from .protocol.messages import Json, Request
 from .protocol.versions import NEWEST_HANDSHAKE, choose
 from .server.context import Context
 from .server.questions import CARRIERS, Asked, Asker, read_result
-from .server.registered import ServerConfig
 from .server.server import Server
 from .types import LogMessage, Progress
 
@@ -58,14 +57,6 @@ class UnitContext(Context):
     """What was asked, in order, answered or not."""
 
     _outer: list[Any]
-
-    @property
-    def server(self) -> Server:
-        """The one that the test gave. Raises AssertionError: it gave none."""
-        found: Optional[Server] = super().server
-        if found is None:
-            raise AssertionError("the handler takes ctx.server, and the test has no server: context(server=...)")
-        return found
 
     @property
     def reports(self) -> list[Progress]:
@@ -118,7 +109,7 @@ def context(
             `Answer` for elicit, a str or a `SampleResult` for sample, paths or `Root` objects for list_roots. An
             exception is raised, a function is called with the `Question`. A function in place of the mapping answers
             everything. None answers nothing.
-        server: For ``ctx.server`` and ``ctx.read_resource``; None means no server.
+        server: For ``ctx.server`` and ``ctx.read_resource``; None makes one that has nothing.
         revision: That the client speaks; None takes the newest one that has sessions.
         capabilities: Of the client, as on the wire; None declares all that the revision knows.
         client_info: Of the client, as on the wire; None says nothing.
@@ -142,7 +133,7 @@ def context(
     asked = dict(params or {})
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
     incoming = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), sink)
-    incoming.server = _config() if server is None else server._config
+    incoming.server = (Server("testing") if server is None else server)._config
     if method in CARRIERS:
         incoming.asker = _ScriptedAsker(incoming, answers or {}, sink.questions)
     made = UnitContext(incoming)
@@ -152,16 +143,6 @@ def context(
 
 def _unused(*_: Any) -> NoReturn:
     raise NotImplementedError
-
-
-def _config() -> ServerConfig:
-    config = ServerConfig({"name": "testing", "version": "0"})
-    config.read_resource = _no_server
-    return config
-
-
-def _no_server(incoming: IncomingRequest, uri: str, context: Context) -> NoReturn:
-    raise AssertionError(f"the handler reads {uri}, and the test has no server: context(server=...)")
 
 
 class _Record(Sink):

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
-from .. import Client, Prompt, Text, Tool, connect
+from .. import Client, Prompt, Tool, connect
 from ..client.config import Servers, read_servers
 from ..errors import McpError, MethodNotFound
 from ..schema.mismatch import nearest
@@ -112,8 +112,9 @@ def _indented(text: Optional[str], by: int = 4) -> Iterator[str]:
 
 def _block_text(block: Any) -> str:
     """One content block as text; one that is no text is named, as bytes of a resource are."""
-    if isinstance(block, Text):
-        return clean(block.text) if sys.stdout.isatty() else block.text
+    text = getattr(block, "text", None)
+    if isinstance(text, str):
+        return clean(text) if sys.stdout.isatty() else text
     data = getattr(block, "data", None)
     words = [getattr(block, "type", "content"), getattr(block, "uri", None), getattr(block, "mime_type", None)]
     words.append(f"{len(data)} bytes" if isinstance(data, bytes) else None)
@@ -247,11 +248,9 @@ def read_command(arguments: Sequence[str], prog: str) -> int:
         result = client.read_resource(options.uri)
     if _printed_as_json(options, result.to_wire()):
         return 0
-    on_terminal, raw = sys.stdout.isatty(), getattr(sys.stdout, "buffer", None)
+    raw = None if sys.stdout.isatty() else getattr(sys.stdout, "buffer", None)
     for item in result.contents:
-        if item.text is not None:
-            print(clean(item.text) if on_terminal else item.text)
-        elif on_terminal or raw is None:
+        if item.text is not None or raw is None:
             print(_block_text(item))
         else:
             sys.stdout.flush()
