@@ -93,13 +93,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         else:
             complain(prog, str(error) or type(error).__name__)
         return exit_code(error)
-    except BrokenPipeError:
-        _drop_stdout()
-        return PIPE_CODE
     except OSError as error:
-        complain(prog, f"{error.filename or 'stdout'}: {error.strerror}")
         if error.filename is None:
             _drop_stdout()
+        if isinstance(error, BrokenPipeError):
+            return PIPE_CODE
+        complain(prog, f"{error.filename or 'stdout'}: {error.strerror}")
         return 3
 
 

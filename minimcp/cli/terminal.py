@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import threading
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from .. import Answer, ElicitRequest, Progress
 from ..schema.checker import compile_check
@@ -35,15 +35,14 @@ CELLS = 20
 WIDTH = 79
 
 
-def as_json(value: Any, indent: Optional[int] = 2) -> str:
+def as_json(value: Any) -> str:
     """JSON for a person: only what the terminal would obey or cannot show is escaped.
 
     Args:
         value: What `json.dumps` takes.
-        indent: As of `json.dumps`.
     """
     has_all = (sys.stdout.encoding or "").lower().startswith("utf")
-    text = json.dumps(value, indent=indent, ensure_ascii=not has_all)
+    text = json.dumps(value, indent=2, ensure_ascii=not has_all)
     return "".join([c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text])
 
 
