@@ -1,8 +1,7 @@
 """``minimcp demo``: a server in a child process, a client here, and every message between them explained.
 
 Each chapter is a function: what the client does, and in its docstring what is told. The first paragraph is the title,
-the second says what it is about, the others are "message: what it means". Of several meanings of a message each next
-one gets the next.
+the second says what it is about, the others explain the messages in their order: "message: explanation".
 """
 
 from __future__ import annotations
@@ -326,12 +325,12 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
         ) as client:
             for chapter in chapters:
                 chapter(client, transcript)
-                title, lead, *meanings = _paragraphs(chapter)
+                title, lead, *explanations = _paragraphs(chapter)
                 number += 1
                 print("\n" + styled(f"{number}. {title}", "bold", colour))
                 _say_wrapped(lead.replace("{revision}", client.revision))
-                for entry in _in_order(list(transcript)):
-                    _say_message(entry, meanings, seen, colour)
+                for entry, explanation in zip(_in_order(list(transcript)), explanations):
+                    _say_message(entry, explanation.partition(": ")[2], seen, colour)
                 transcript.clear()
     for text in closing:
         print()
@@ -372,12 +371,12 @@ def _in_order(entries: list[Entry]) -> list[Entry]:
     return [*staying[:behind], *moving, *staying[behind:]]
 
 
-def _say_message(entry: Entry, meanings: list[str], seen: set[str], colour: bool) -> None:
+def _say_message(entry: Entry, explanation: str, seen: set[str], colour: bool) -> None:
     """Print a message and what it means.
 
     Args:
         entry: The message.
-        meanings: Of the chapter; the one that is used is taken out.
+        explanation: What it means.
         seen: Kinds of messages of this connection whose ``_meta`` was shown in full.
         colour: Whether lines may be in colour.
     """
@@ -389,10 +388,7 @@ def _say_message(entry: Entry, meanings: list[str], seen: set[str], colour: bool
     for line in shortened(entry.message, in_full=kind not in seen):
         print(INDENT + styled(line, "dim", colour))
     seen.add(kind)
-    meaning = next((each for each in meanings if each.startswith(f"{label}: ")), "")
-    if meaning:
-        meanings.remove(meaning)
-        _say_wrapped(meaning[len(label) + 2:], INDENT)
+    _say_wrapped(explanation, INDENT)
 
 
 def shortened(message: Mapping[str, Any], *, in_full: bool) -> list[str]:

@@ -1,6 +1,6 @@
 """HTTP requests to one server, of which any thread may abort one: `Fetcher`.
 
-This is the one place of `requests`. It brings what its users know (proxies, CA bundles, certificates, auth objects,
+Nothing else uses `requests`. It brings what its users know (proxies, CA bundles, certificates, auth objects,
 cookies); the requests themselves go through the pools of `urllib3` below it, which costs a third of the time. No
 request has a timeout of its own once it is connected: who waits has a deadline and calls `AbortableRequest.abort`,
 which no peer can delay by sending single bytes. An answer that is compressed is refused: none was asked for.

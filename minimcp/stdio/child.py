@@ -53,7 +53,7 @@ TAIL_BYTES = 64 * 1024
 """Bytes of the end of stderr that are kept."""
 
 QUEUED_PIECES = 16
-"""Pieces of stderr, of 64 KiB at most, that may wait for whoever gets them."""
+"""Pieces of stderr, of 64 KiB at most, that may wait for their consumer."""
 
 PATIENCE_SECONDS = 1.0
 """How long the child is held up by a consumer that takes nothing, before text is left out."""
