@@ -136,7 +136,7 @@ def _ask_field(name: str, form: Mapping[str, Any]) -> Any:
     if isinstance(schema.get("description"), str):
         tell(f"  {one_line(schema['description'])}")
     title, default, needed = schema.get("title"), schema.get("default"), name in required(form)
-    shown = one_line(f"{title if isinstance(title, str) else name} ({_choices(schema) or kind(schema)})")
+    shown = one_line(f"{title if isinstance(title, str) else name} ({kind(schema)})")
     in_brackets = f" [{one_line(_shown(default))}]" if default is not None else "" if needed else " []"
     while True:
         text = _read_line(f"  {shown}{in_brackets}: ")
@@ -147,14 +147,6 @@ def _ask_field(name: str, form: Mapping[str, Any]) -> Any:
             return _value(name, [part.strip() for part in text.split(",")] if is_list else [text], form)
         except UsageError as error:
             tell(f"  {one_line(str(error))}")
-
-
-def _choices(schema: Mapping[str, Any]) -> str:
-    """Titled choices in words; empty when there are none."""
-    listed = [each for word in ("anyOf", "oneOf") for each in schema.get(word) or () if isinstance(each, Mapping)]
-    named = [f"{_shown(each['const'])} = {each.get('title', '?')}" for each in listed if "const" in each]
-    within = _choices(schema["items"]) if isinstance(schema.get("items"), Mapping) else ""
-    return ", ".join(named) or (f"some of {within}" if within else "")
 
 
 def _shown(value: Any) -> str:
@@ -305,13 +297,16 @@ def parameters(schema: Any, root: Mapping[str, Any], deep: bool = True, most: in
 
 
 def kind(schema: Any, root: Mapping[str, Any] = {}, deep: bool = True, most: int = 8) -> str:
-    """A schema in a few words: "string", "integer or null", "one of 1, 2"; "any" when it says nothing simple.
+    """A schema in a few words: "string", "integer or null", "one of 1, 2", '"s" = Small or "l" = Large'; "any" when it
+    says nothing simple.
 
     Args as `parameters`.
     """
     schema = _resolved(schema, root) if most else {}
     if isinstance(schema.get("enum"), list):
         return "one of " + ", ".join(json.dumps(each, ensure_ascii=False) for each in schema["enum"])
+    if "const" in schema:
+        return json.dumps(schema["const"], ensure_ascii=False) + (f" = {schema['title']}" if "title" in schema else "")
     for word in ("anyOf", "oneOf"):
         if isinstance(schema.get(word), list):
             return " or ".join(kind(each, root, deep, most - 1) for each in schema[word]) or "any"

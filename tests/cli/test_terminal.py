@@ -97,9 +97,9 @@ def test_a_form_is_filled_in_field_by_field(
         "  Your name (string):   name: expected at least 2 characters, got 1\n"
         "  Your name (string): "
         "  seats (integer) [2]:   seats: expected an integer, got the string 'many'\n"
-        "  seats (integer) [2]:   window (boolean) [false]:   size (s = Small, l = Large): "
+        "  seats (integer) [2]:   window (boolean) [false]:   size (\"s\" = Small or \"l\" = Large): "
         "  size: expected 's' or 'l', got the string 'm'\n"
-        '  size (s = Small, l = Large):   extras (array of one of "tea", "cake", "jam") []:   note (string) []: '
+        '  size ("s" = Small or "l" = Large):   extras (array of one of "tea", "cake", "jam") []:   note (string) []: '
     )
 
 

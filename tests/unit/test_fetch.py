@@ -13,15 +13,11 @@ import pytest
 
 from minimcp.errors import ConnectionFailed, ConnectionLost, ProtocolViolation
 from minimcp.http import fetch
-from minimcp.http.fetch import AbortableConnection, AbortableRequest, Fetcher, Response, without_secrets
+from minimcp.http.fetch import AbortableConnection, AbortableRequest, Fetcher, Response
 
 from ..scripted import Task
 from ..support import WAIT, eventually, run_python
 from ..web import Heard, Peer, Wire
-
-
-def test_what_is_shown_of_a_url() -> None:
-    assert without_secrets("https://user:pw@host:8443/mcp?token=secret") == "https://host:8443/mcp"
 
 
 def test_without_the_package_it_says_what_to_install() -> None:
@@ -257,29 +253,6 @@ def test_two_threads_may_close_it_at_once() -> None:
     assert closed == [0]
     fetcher._pools.clear()
     fetcher.close()
-
-
-def test_a_body_that_is_longer_than_it_may_be() -> None:
-    with Peer({"GET": lambda heard, wire: wire.whole(200, b"x" * 100)}) as peer:
-        fetcher = Fetcher(peer.url)
-        for limit in (100, None):
-            answer = fetcher.send(AbortableRequest(), "GET", {})
-            assert answer.body(limit) == b"x" * 100
-        answer = fetcher.send(AbortableRequest(), "GET", {})
-        with pytest.raises(ProtocolViolation, match="longer than 99 bytes"):
-            answer.body(99)
-        assert answer.start(5) == b"xxxxx"
-        answer.close()
-        fetcher.close()
-
-
-def test_a_header_with_a_line_end_is_not_sent() -> None:
-    with Peer() as peer:
-        fetcher = Fetcher(peer.url)
-        with pytest.raises(ConnectionFailed, match="cannot be sent"):
-            fetcher.send(AbortableRequest(), "GET", {"X": "a\r\nY: b"})
-        fetcher.close()
-        assert not peer.heard
 
 
 def test_cookies_come_back_so_that_balancers_find_the_way() -> None:
