@@ -210,9 +210,9 @@ class _Call(PendingCall):
 
     def report(self) -> None:
         """Run the callback for progress that has come (the calling thread)."""
-        while not self.queue.empty():
+        while self.on_item is not None and not self.queue.empty():
             item = self.queue.get()
-            if self.on_item is not None and isinstance(item, dict):
+            if isinstance(item, dict):
                 self.on_item(item)
 
 
@@ -228,7 +228,7 @@ class _HttpCalls(Calls):
         self._session = session
         self._lock = threading.RLock()  # a signal handler may make a call in the middle of this
         self._next_look = float("inf")
-        self._forget_look: Callable[[], object] = int
+        self.forget_look: Callable[[], object] = int
 
     def start_all(self, requests: Any, on_item: Any = None, *, deadline: Deadline = NEVER) -> list[Any]:
         """As `Calls.start_all`; several have threads of their own, one is left to the thread that waits."""
@@ -268,18 +268,14 @@ class _HttpCalls(Calls):
             raise
         return super().wait(call, deadline, about=about)
 
-    def close(self, cause: BaseException) -> bytes:
-        self._forget_look()
-        return super().close(cause)
-
     def _look_in(self, left: Optional[float]) -> None:
         """Have the timer look at the deadlines of all calls then; one look is ordered at a time."""
         seconds = max(left or 0.0, LOOK_SECONDS)  # a deadline that stands is looked at again and again
         at = time.monotonic() + seconds
         with self._lock:
             if left is not None and at < self._next_look:
-                self._forget_look()
-                self._next_look, self._forget_look = at, timer.after(seconds, self._look)
+                self.forget_look()
+                self._next_look, self.forget_look = at, timer.after(seconds, self._look)
 
     def _look(self) -> None:
         self._next_look = float("inf")
@@ -307,6 +303,7 @@ class HttpSession(ClientSession):
         ImportError, ValueError: As `Fetcher`.
     """
 
+    calls: _HttpCalls
     in_order = False
     _endpoint: Optional[str] = None
     """Where messages are posted; None where that is the URL of the server."""
@@ -397,6 +394,7 @@ class HttpSession(ClientSession):
             if self.cause is not None:
                 return
             self.calls.close(self._gone or cause)
+        self.calls.forget_look()
         self._abort_aside()
         self._asked.abandon("the connection has ended")
         self._ended.set()

@@ -262,3 +262,15 @@ def test_cookies_come_back_so_that_balancers_find_the_way() -> None:
             assert fetcher.send(AbortableRequest(), "GET", {}).body(None) == b"x"
         fetcher.close()
         assert "cookie" not in peer.heard[0].headers and peer.heard[1].headers["cookie"] == "route=7"
+
+
+def test_an_error_tells_of_the_connection_and_not_of_what_its_caller_was_handling() -> None:
+    with Peer({"GET": lambda heard, wire: wire.cut()}) as peer:
+        fetcher = Fetcher(peer.url)
+        try:
+            raise OSError(5, "trouble of the caller")
+        except OSError:
+            with pytest.raises(ConnectionLost, match="RemoteDisconnected|ConnectionReset") as caught:
+                fetcher.send(AbortableRequest(), "GET", {})
+        fetcher.close()
+        assert "caller" not in str(caught.value)
