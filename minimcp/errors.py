@@ -244,12 +244,7 @@ class ProtocolViolation(McpError):
 
 class _ConnectionTrouble(McpError, ConnectionError):
     def __init__(
-        self,
-        message: str,
-        *,
-        exit_code: Optional[int] = None,
-        signal: Optional[int] = None,
-        stderr_tail: str = "",
+        self, message: str, *, exit_code: Optional[int] = None, signal: Optional[int] = None, stderr_tail: str = ""
     ) -> None:
         super().__init__(message)
         self.exit_code, self.signal, self.stderr_tail = exit_code, signal, stderr_tail
@@ -327,12 +322,7 @@ def describe(error: BaseException) -> str:
     name = type(error).__name__
     try:
         words = str(error)
-    except BaseException:
-        return name
-    if not words.strip():
-        return name
-    try:
         bare = not isinstance(error, Exception) or words in (*map(repr, error.args[:1]), repr(error.args))
     except BaseException:
-        bare = False  # an argument that cannot be shown was not shown
-    return f"{name}: {words}" if bare else words
+        return name
+    return name if not words.strip() else f"{name}: {words}" if bare else words

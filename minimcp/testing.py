@@ -19,7 +19,6 @@ from .protocol.messages import Json, Request
 from .protocol.versions import NEWEST_HANDSHAKE, choose
 from .server.context import Context
 from .server.questions import CARRIERS, Asked, Asker, read_result
-from .server.registered import ServerConfig
 from .server.server import Server
 from .types import LogMessage, Progress
 
@@ -58,14 +57,6 @@ class UnitContext(Context):
     """What was asked, in order, answered or not."""
 
     _outer: list[Any]
-
-    @property
-    def server(self) -> Server:
-        """The one that the test gave. Raises AssertionError: it gave none."""
-        found: Optional[Server] = super().server
-        if found is None:
-            raise AssertionError("the handler takes ctx.server, and the test has no server: context(server=...)")
-        return found
 
     @property
     def reports(self) -> list[Progress]:
@@ -118,7 +109,7 @@ def context(
             `Answer` for elicit, a str or a `SampleResult` for sample, paths or `Root` objects for list_roots. An
             exception is raised, a function is called with the `Question`. A function in place of the mapping answers
             everything. None answers nothing.
-        server: For ``ctx.server`` and ``ctx.read_resource``; None means no server.
+        server: For ``ctx.server`` and ``ctx.read_resource``; None makes one that has nothing.
         revision: That the client speaks; None takes the newest one that has sessions.
         capabilities: Of the client, as on the wire; None declares all that the revision knows.
         client_info: Of the client, as on the wire; None says nothing.
@@ -142,7 +133,7 @@ def context(
     asked = dict(params or {})
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
     incoming = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), sink)
-    incoming.server = _config() if server is None else server._config
+    incoming.server = (Server("testing") if server is None else server)._config
     if method in CARRIERS:
         incoming.asker = _ScriptedAsker(incoming, answers or {}, sink.questions)
     made = UnitContext(incoming)
@@ -152,16 +143,6 @@ def context(
 
 def _unused(*_: Any) -> NoReturn:
     raise NotImplementedError
-
-
-def _config() -> ServerConfig:
-    config = ServerConfig({"name": "testing", "version": "0"})
-    config.read_resource = _no_server
-    return config
-
-
-def _no_server(incoming: IncomingRequest, uri: str, context: Context) -> NoReturn:
-    raise AssertionError(f"the handler reads {uri}, and the test has no server: context(server=...)")
 
 
 class _Record(Sink):
@@ -236,6 +217,9 @@ class Entry(NamedTuple):
     method: str
     """Of a request or a notification; of the request that an answer answers; "" when there is none."""
 
+    request: Any = None
+    """What an answer answers, as it was on the wire; None when that is not known."""
+
     @property
     def kind(self) -> str:
         """"request", "notification", "result", "error", or "noise" for what is no message."""
@@ -275,8 +259,8 @@ class Transcript:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._entries: list[Entry] = []
-        self._open: dict[tuple[str, str], str] = {}
-        """Methods of the requests that have no answer yet, by direction and the ``repr`` of the id: 1 is not "1"."""
+        self._open: dict[tuple[str, str], dict[str, Json]] = {}
+        """The requests that have no answer yet, by direction and the ``repr`` of the id: 1 is not "1"."""
 
     def __call__(self, arrow: str, text: str) -> None:
         """Take one line: what ``trace=`` calls.
@@ -291,16 +275,16 @@ class Transcript:
             read = text
         with self._changed:
             for message in read if isinstance(read, list) else [read]:
-                method = ""
+                asked: Any = None
                 if not isinstance(message, dict):
                     message = text
                 elif "method" not in message:
-                    method = self._open.pop((_BACK[arrow], repr(message.get("id"))), "")
-                else:
-                    method = str(message["method"])
-                    if "id" in message:
-                        self._open[arrow, repr(message["id"])] = method
-                self._entries.append(Entry(arrow, message, method))
+                    asked = self._open.pop((_BACK[arrow], repr(message.get("id"))), None)
+                elif "id" in message:
+                    self._open[arrow, repr(message["id"])] = message
+                named = asked or message
+                method = str(named.get("method", "")) if isinstance(named, dict) else ""
+                self._entries.append(Entry(arrow, message, method, asked))
             self._changed.notify_all()
 
     def __iter__(self) -> Iterator[Entry]:
@@ -343,14 +327,11 @@ class Transcript:
             AssertionError: There is no such request, or no answer to it yet.
         """
         __tracebackhide__ = True
-        asked: Optional[Entry] = None
         for entry in self:
-            if asked is None:
-                asked = entry if entry.kind == "request" and entry.message == request else None
-            elif entry.kind in ("result", "error") and entry.direction != asked.direction:
+            if entry.request == request:
                 answer: dict[str, Json] = entry.message
-                if repr(answer.get("id")) == repr(request["id"]):
-                    return answer
+                return answer
+        asked = next((entry for entry in self if entry.kind == "request" and entry.message == request), None)
         problem = f"{request!r:.100} is no request of" if asked is None else f"{asked} has no answer in"
         raise AssertionError(self._shown(problem))
 

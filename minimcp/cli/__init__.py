@@ -12,7 +12,7 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, NoReturn, Optional, Sequence
+from typing import NoReturn, Optional, Sequence
 
 from .. import __version__ as VERSION
 from ..errors import McpError, RequestTimeout
@@ -73,6 +73,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     started_as_module = os.path.basename(sys.argv[0] if sys.argv else "") == "__main__.py"
     program = f"python -m {package}" if started_as_module else package.rpartition(".")[2]
     prog = " ".join([program, *arguments[:1]])
+    with suppress(AttributeError):  # there is none, or something else in its place
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         code = _run(arguments, program)
         if sys.stdout is not None:
@@ -86,17 +88,17 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         complain(prog, str(error))
         return 2
     except McpError as error:
-        # The stderr of a server, which an error repeats below its first line, was shown already.
-        words = str(error).split("\n", 1)[0] if getattr(error, "stderr_tail", "") else str(error)
-        complain(prog, words or type(error).__name__)
+        if getattr(error, "stderr_tail", ""):  # of which the message shows the last lines, below its first one
+            tell(f"{prog}: {clean(str(error))}")
+        else:
+            complain(prog, str(error) or type(error).__name__)
         return exit_code(error)
-    except BrokenPipeError:
-        _drop_stdout()
-        return PIPE_CODE
     except OSError as error:
-        complain(prog, f"{error.filename or 'stdout'}: {error.strerror}")
         if error.filename is None:
             _drop_stdout()
+        if isinstance(error, BrokenPipeError):
+            return PIPE_CODE
+        complain(prog, f"{error.filename or 'stdout'}: {error.strerror}")
         return 3
 
 
@@ -107,12 +109,12 @@ def _run(arguments: list[str], program: str) -> int:
         code: int = getattr(module, f"{name}_command")(arguments[1:], f"{program} {name}")
         return code
     if name == "--version":
-        say(f"minimcp {VERSION}")
+        print(f"minimcp {VERSION}")
     elif name in ("-h", "--help", "help"):
-        say(f"usage: {program} COMMAND ...\n\nLook at, call and serve servers of the Model Context Protocol.\n")
+        print(f"usage: {program} COMMAND ...\n\nLook at, call and serve servers of the Model Context Protocol.\n")
         for command, (_, what) in COMMANDS.items():
-            say(f"  {command:<8}{what}")
-        say(f"\n{program} COMMAND --help says more. Start with: {program} demo")
+            print(f"  {command:<8}{what}")
+        print(f"\n{program} COMMAND --help says more. Start with: {program} demo")
     else:
         raise UsageError(f"there is no command {name!r}: {', '.join(COMMANDS)}")
     return 0 if arguments else 2
@@ -141,25 +143,10 @@ def one_line(text: str) -> str:
     return clean(" | ".join(text.strip().splitlines())).replace("\t", " ")
 
 
-def say(text: str = "", stream: Any = None) -> None:
-    """Print a line; what the stream's encoding cannot write comes out as an escape.
-
-    Args:
-        text: Without its last line feed.
-        stream: None prints on stdout.
-    """
-    stream = sys.stdout if stream is None else stream
-    try:
-        print(text, file=stream)
-    except UnicodeEncodeError:
-        encoding = stream.encoding or "ascii"
-        print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
-
-
 def tell(text: str) -> None:
     """Print a line on stderr, if there is one."""
     if sys.stderr is not None:
-        say(text, sys.stderr)
+        print(text, file=sys.stderr)
 
 
 def complain(prog: str, text: str) -> None:

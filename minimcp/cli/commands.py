@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections import deque
-from contextlib import contextmanager, suppress
-from typing import Any, Iterator, Mapping, Optional, Sequence
+from functools import partial
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
-from .. import Client, Prompt, Text, Tool, connect
+from .. import Client, Prompt, Tool, connect
 from ..client.config import Servers, read_servers
-from ..errors import ConnectionFailed, ConnectionLost, McpError, MethodNotFound, RequestTimeout
+from ..errors import McpError, MethodNotFound
 from ..schema.mismatch import nearest
-from . import Parser, UsageError, clean, complain, exit_code, one_line, say, tell
+from . import Parser, UsageError, clean, complain, exit_code, one_line, tell
 from .terminal import Asker, ProgressBar, as_json, parameters, properties, read_object, read_pairs, required, split_pair
 
 TARGET_HELP = 'a file (server.py), a URL, a name in mcp.json, or a command line in quotes ("python -m server --flag")'
@@ -22,9 +21,6 @@ CONFIG_FILE = "mcp.json"
 """Where names are looked up when no ``--config`` is given, in the current folder."""
 
 ENDINGS = "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or connection, 4 timeout."
-
-STDERR_LINES = 40
-"""Lines of a server's stderr that are shown when the connection fails."""
 
 STDIN = "-"
 
@@ -36,19 +32,39 @@ SECTIONS = (
 )
 """What a server may list: the name in JSON, the heading, the capability, and what asks for it."""
 
+Found = tuple[Any, Sequence[Union[str, bytes]], int]
+"""What a command has found: as JSON, as texts or bytes to print, and the exit code."""
+
 
 # ------------------------------------------------------------ what the commands share
 
 
-def _parser(prog: str, description: str) -> Parser:
-    parser = Parser(prog, description, ENDINGS)
+def _run(
+    find: Callable[[Client, argparse.Namespace, ProgressBar], Found], about: str,
+    more: Sequence[tuple[str, dict[str, Any]]], arguments: Sequence[str], prog: str,
+) -> int:
+    """Run a command against the server that the command line names, and print what it has found.
+
+    What the server writes to stderr is held back: servers that do not know ``server/discover`` may write pages about
+    it. The error of a connection that fails shows its end.
+
+    Args:
+        find: What the command does.
+        about: For ``--help``.
+        more: Its own parameters, as `add_argument` takes them.
+        arguments: Behind its name.
+        prog: As `Parser`.
+    """
+    parser = Parser(prog, about, ENDINGS)
     parser.add_argument("target", metavar="TARGET", help=TARGET_HELP)
+    for name, settings in more:
+        parser.add_argument(name, **settings)
     parser.add_argument("--config", metavar="FILE",
                         help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it has it)")
     parser.add_argument("--header", action="append", type=_header, metavar='"Name: value"',
                         help="send this with every request to a URL; may be given several times")
     parser.add_argument("--token", help="send this bearer token with every request to a URL")
-    parser.add_argument("--timeout", type=_seconds, default=60.0, metavar="SECONDS",
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
                         help="for connecting, and again for each call (default: 60)")
     parser.add_argument("--revision", default="auto", metavar="NAME",
                         help='"auto" finds out (default), "handshake" uses the newest revision with a handshake, '
@@ -56,14 +72,33 @@ def _parser(prog: str, description: str) -> Parser:
     parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
     parser.add_argument("--verbose", action="store_true",
                         help="show what a server process writes to stderr (default: its end, if the connection fails)")
-    return parser
-
-
-def _seconds(text: str) -> float:
-    with suppress(ValueError):
-        if 0 < float(text) < 1e9:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    parser.set_defaults(prog=prog)
+    options, bar = parser.parse_intermixed_args(arguments), ProgressBar()
+    try:
+        config = _config(options)
+        is_url = config is None and options.target.lower().startswith(("http://", "https://"))
+        client = connect(
+            options.target, config=config, revision=options.revision, timeout=options.timeout,
+            connect_timeout=options.timeout, elicit=Asker(bar.end), auth=options.token,
+            headers=None if options.header is None else dict(options.header),
+            stderr=None if options.verbose or is_url else lambda line: None,
+        )
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None
+    with client:
+        try:
+            value, texts, code = find(client, options, bar)
+        finally:
+            bar.end()
+    for text in [as_json(value)] if options.output == "json" else texts:
+        if isinstance(text, bytes):
+            sys.stdout.flush()
+            sys.stdout.buffer.write(text)
+        elif code == 1 and options.output == "text":
+            tell(f"{prog}: {text}")
+        else:
+            print(text)
+    return code
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -71,43 +106,6 @@ def _header(text: str) -> tuple[str, str]:
     if not colon or not name.strip():
         raise argparse.ArgumentTypeError(f'{text!r} is not "Name: value"')
     return name.strip(), value.strip()
-
-
-@contextmanager
-def _connected(options: argparse.Namespace, elicit: Optional[Asker] = None) -> Iterator[Client]:
-    """A client of the server that the command line names.
-
-    What the server writes to stderr is held back: servers that do not know ``server/discover`` may write pages about
-    it. It is shown when the connection fails, from its opening on if that has succeeded.
-
-    Args:
-        options: From `_parser`.
-        elicit: Answers the server's questions to the user; None declares that it may not ask any.
-
-    Raises:
-        UsageError: The target names nothing that can be a server.
-        McpError: As `connect`.
-    """
-    held: deque[str] = deque(maxlen=STDERR_LINES)
-    try:
-        try:
-            config = _config(options)
-            is_url = config is None and options.target.lower().startswith(("http://", "https://"))
-            client = connect(
-                options.target, config=config, revision=options.revision, timeout=options.timeout,
-                connect_timeout=options.timeout, elicit=elicit, auth=options.token,
-                headers=None if options.header is None else dict(options.header),
-                stderr=None if options.verbose or is_url else held.append,
-            )
-        except (TypeError, ValueError) as error:
-            raise UsageError(str(error)) from None
-        with client:
-            held.clear()
-            yield client
-    except (ConnectionFailed, ConnectionLost, RequestTimeout):
-        for line in held:
-            tell(clean(line))
-        raise
 
 
 def _config(options: argparse.Namespace) -> Optional[Servers]:
@@ -134,47 +132,35 @@ def _indented(text: Optional[str], by: int = 4) -> Iterator[str]:
 
 def _block_text(block: Any) -> str:
     """One content block as text; one that is no text is named, as bytes of a resource are."""
-    if isinstance(block, Text):
-        return clean(block.text) if sys.stdout.isatty() else block.text
+    text = getattr(block, "text", None)
+    if isinstance(text, str):
+        return clean(text) if sys.stdout.isatty() else text
     data = getattr(block, "data", None)
     words = [getattr(block, "type", "content"), getattr(block, "uri", None), getattr(block, "mime_type", None)]
     words.append(f"{len(data)} bytes" if isinstance(data, bytes) else None)
     return clean(f"[{', '.join(str(word) for word in words if word)}]")
 
 
-def _printed_as_json(options: argparse.Namespace, value: Any, indent: Optional[int] = 2) -> bool:
-    """Whether JSON was asked for; then it is printed."""
-    if options.output == "json":
-        say(as_json(value, indent))
-    return bool(options.output == "json")
-
-
 # ------------------------------------------------------------ list
 
 
-def list_command(arguments: Sequence[str], prog: str) -> int:
-    """Show what a server offers; a list that fails is told on stderr, and the others are shown."""
-    about = "Show the tools, resources and prompts of a server, with their arguments."
-    options = _parser(prog, about).parse_args(arguments)
+def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
+    """What a server offers; a list that fails is told on stderr, and the others are shown."""
     lists: dict[str, Sequence[Any]] = {name: [] for name, *_ in SECTIONS}
     code = 0
-    with _connected(options) as client:
-        for name, _, capability, fetch in SECTIONS:
-            try:
-                if capability in client.capabilities:
-                    lists[name] = fetch(client)
-            except MethodNotFound:
-                pass  # many servers have resources and no method for templates
-            except ConnectionLost:
-                raise
-            except McpError as error:
-                complain(prog, f"{name}: {error}")
-                code = max(code, exit_code(error))
-        heading = [f"{_server_name(client)}, revision {client.revision}", *_indented(client.instructions, 2)]
-    if not _printed_as_json(options, {name: [each.to_wire() for each in lists[name]] for name in lists}):
-        texts = [title + "\n".join(map(_described, lists[name])) for name, title, *_ in SECTIONS if lists[name]]
-        say("\n\n".join(["\n".join(heading), *(texts or ([] if code else ["no tools"]))]))
-    return code
+    for name, _, capability, fetch in SECTIONS:
+        try:
+            if capability in client.capabilities:
+                lists[name] = fetch(client)
+        except MethodNotFound:
+            pass  # many servers have resources and no method for templates
+        except McpError as error:
+            complain(options.prog, f"{name}: {error}")
+            code = max(code, exit_code(error))
+    heading = [f"{_server_name(client)}, revision {client.revision}", *_indented(client.instructions, 2)]
+    texts = [title + "\n".join(map(_described, lists[name])) for name, title, *_ in SECTIONS if lists[name]]
+    text = "\n\n".join(["\n".join(heading), *(texts or ([] if code else ["no tools"]))])
+    return {name: [each.to_wire() for each in lists[name]] for name in lists}, [text], code
 
 
 def _signature(tool: Tool) -> str:
@@ -205,41 +191,23 @@ def _described(shown: Any) -> str:
 # ------------------------------------------------------------ call
 
 
-def call_command(arguments: Sequence[str], prog: str) -> int:
-    """Call a tool."""
-    parser = _parser(prog, "Call a tool and print what it gives. A tool's own error goes to stderr.")
-    parser.add_argument("tool", metavar="TOOL", help="its name")
-    parser.add_argument(
-        "arguments", nargs="*", default=[], metavar="key=value",
-        help="an argument, read as the tool's schema asks (a list: JSON, or the key several times); "
-             "a lone - takes a JSON object from stdin",
-    )
-    parser.add_argument("--json", metavar="OBJECT", help="the arguments as one JSON object; key=value goes over it")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar on stderr")
-    options = parser.parse_intermixed_args(arguments)
+def _call(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
     values: dict[str, Any] = {}
     if STDIN in options.arguments:
         values.update(read_object(sys.stdin.read(), "stdin"))
     if options.json is not None:
         values.update(read_object(options.json, "--json"))
-    bar = ProgressBar(options.quiet)
-    with _connected(options, elicit=Asker(bar.end)) as client:
-        tool = _find_tool(client, options.tool)
-        values.update(read_pairs([word for word in options.arguments if word != STDIN], tool.input_schema))
-        _check_required(tool, values)
-        try:
-            result = client.call_tool(tool.name, values, on_progress=bar, raise_on_error=False)
-        finally:
-            bar.end()
-    as_text = not _printed_as_json(options, result.to_wire())
-    if as_text and result.is_error:
-        tell(f"{prog}: {clean(result.text) or 'the tool failed and does not say why'}")
-    elif as_text and not result.content and result.has_structured_content:
-        say(as_json(result.structured_content))
-    else:
-        for block in result.content if as_text else ():
-            say(_block_text(block))
-    return 1 if result.is_error else 0
+    tool = _find_tool(client, options.tool)
+    values.update(read_pairs([word for word in options.arguments if word != STDIN], tool.input_schema))
+    _check_required(tool, values)
+    on_progress = None if options.quiet else bar
+    result = client.call_tool(tool.name, values, on_progress=on_progress, raise_on_error=False)
+    texts = [_block_text(block) for block in result.content]
+    if result.is_error:
+        texts = [clean(result.text) or "the tool failed and does not say why"]
+    elif not texts and result.has_structured_content:
+        texts = [as_json(result.structured_content)]
+    return result.to_wire(), texts, int(result.is_error)
 
 
 def _find_tool(client: Client, name: str) -> Tool:
@@ -255,60 +223,45 @@ def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
     """Check that nothing required is missing; everything else about the arguments the server says better."""
     missing = [name for name in required(tool.input_schema) if name not in values]
     if missing:
-        known = properties(tool.input_schema)
-        meant = {name: nearest(name, missing) for name in values if name not in known}
-        swaps = ", ".join([f"{near} instead of {name}" for name, near in meant.items() if near])
-        hint = f" (did you mean {swaps}?)" if swaps else ""
-        are = "is" if len(missing) == 1 else "are"
-        raise UsageError(f"{', '.join(missing)} {are} missing{hint}: {_signature(tool)}")
+        raise UsageError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: {_signature(tool)}")
 
 
 # ------------------------------------------------------------ read, prompt, ping
 
 
-def read_command(arguments: Sequence[str], prog: str) -> int:
-    """Read a resource."""
-    parser = _parser(prog, "Read a resource and print it. Bytes are written as they are, but not to a terminal.")
-    parser.add_argument("uri", metavar="URI", help="as the server lists it, or made from a template")
-    options = parser.parse_args(arguments)
-    with _connected(options, elicit=Asker()) as client:
-        result = client.read_resource(options.uri)
-    if _printed_as_json(options, result.to_wire()):
-        return 0
-    on_terminal, raw = sys.stdout.isatty(), getattr(sys.stdout, "buffer", None)
-    for item in result.contents:
-        if item.text is not None:
-            say(clean(item.text) if on_terminal else item.text)
-        elif on_terminal or raw is None:
-            say(_block_text(item))
-        else:
-            sys.stdout.flush()
-            raw.write(item.data)
-    return 0
+def _read(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
+    result = client.read_resource(options.uri)
+    as_bytes = hasattr(sys.stdout, "buffer") and not sys.stdout.isatty()
+    texts = [item.data if as_bytes and item.data is not None else _block_text(item) for item in result.contents]
+    return result.to_wire(), texts, 0
 
 
-def prompt_command(arguments: Sequence[str], prog: str) -> int:
-    """Get a prompt."""
-    parser = _parser(prog, "Get a prompt and print its messages.")
-    parser.add_argument("name", metavar="NAME", help="of the prompt")
-    parser.add_argument("arguments", nargs="*", default=[], metavar="key=value", help="an argument; all are text")
-    options = parser.parse_intermixed_args(arguments)
-    texts = dict(split_pair(word) for word in options.arguments)
-    with _connected(options, elicit=Asker()) as client:
-        result = client.get_prompt(options.name, texts)
-    if not _printed_as_json(options, result.to_wire()):
-        for message in result.messages:
-            say(f"{clean(message.role)}: {_block_text(message.content)}")
-    return 0
+def _prompt(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
+    result = client.get_prompt(options.name, dict(split_pair(word) for word in options.arguments))
+    return result.to_wire(), [f"{clean(each.role)}: {_block_text(each.content)}" for each in result.messages], 0
 
 
-def ping_command(arguments: Sequence[str], prog: str) -> int:
-    """Ping a server."""
-    options = _parser(prog, "Ask whether a server is there, and how fast it answers.").parse_args(arguments)
-    with _connected(options) as client:
-        seconds = client.ping()
-        info = {} if client.server_info is None else client.server_info.to_wire()
-        text = f"{_server_name(client)} answered in {seconds * 1000:.1f} ms, revision {client.revision}"
-    if not _printed_as_json(options, {"seconds": seconds, "revision": client.revision, "serverInfo": info}, None):
-        say(text)
-    return 0
+def _ping(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
+    seconds = client.ping()
+    info = {} if client.server_info is None else client.server_info.to_wire()
+    text = f"{_server_name(client)} answered in {seconds * 1000:.1f} ms, revision {client.revision}"
+    return {"seconds": seconds, "revision": client.revision, "serverInfo": info}, [text], 0
+
+
+list_command = partial(_run, _list, "Show the tools, resources and prompts of a server, with their arguments.", ())
+call_command = partial(_run, _call, "Call a tool and print what it gives. A tool's own error goes to stderr.", (
+    ("tool", {"metavar": "TOOL", "help": "its name"}),
+    ("arguments", {"nargs": "*", "default": [], "metavar": "key=value",
+                   "help": "an argument, read as the tool's schema asks (a list: JSON, or the key several times); "
+                           "a lone - takes a JSON object from stdin"}),
+    ("--json", {"metavar": "OBJECT", "help": "the arguments as one JSON object; key=value goes over it"}),
+    ("--quiet", {"action": "store_true", "help": "no progress bar on stderr"}),
+))
+read_command = partial(_run, _read, "Read a resource and print it; bytes as they are, but not to a terminal.", (
+    ("uri", {"metavar": "URI", "help": "as the server lists it, or made from a template"}),
+))
+prompt_command = partial(_run, _prompt, "Get a prompt and print its messages.", (
+    ("name", {"metavar": "NAME", "help": "of the prompt"}),
+    ("arguments", {"nargs": "*", "default": [], "metavar": "key=value", "help": "an argument; all are text"}),
+))
+ping_command = partial(_run, _ping, "Ask whether a server is there, and how fast it answers.", ())

@@ -1,8 +1,7 @@
 """``minimcp demo``: a server in a child process, a client here, and every message between them explained.
 
 Each chapter is a function: what the client does, and in its docstring what is told. The first paragraph is the title,
-the second says what it is about, the others are "message: what it means". Of several meanings of a message each next
-one gets the next.
+the second says what it is about, the others explain the messages in their order: "message: explanation".
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from .. import Cancelled, CancelToken, Client, ConnectionFailed, StdioServer, __version__ as VERSION, connect
 from ..testing import Entry, Transcript
-from . import Parser, UsageError, say
+from . import Parser, UsageError
 from .terminal import styled, wants_colour
 
 WIDTH = 79
@@ -314,7 +313,7 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
         raise UsageError("python -OO leaves out docstrings, and the demo tells them: use python or python -O")
     colour = wants_colour(sys.stdout)
     title, lead, *closing = _paragraphs(demo_command)
-    say(styled(title, "bold", colour))
+    print(styled(title, "bold", colour))
     _say_wrapped(lead)
     number = 0
     for revision, chapters in CONVERSATIONS:
@@ -326,15 +325,15 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
         ) as client:
             for chapter in chapters:
                 chapter(client, transcript)
-                title, lead, *meanings = _paragraphs(chapter)
+                title, lead, *explanations = _paragraphs(chapter)
                 number += 1
-                say("\n" + styled(f"{number}. {title}", "bold", colour))
+                print("\n" + styled(f"{number}. {title}", "bold", colour))
                 _say_wrapped(lead.replace("{revision}", client.revision))
-                for entry in _in_order(list(transcript)):
-                    _say_message(entry, meanings, seen, colour)
+                for entry, explanation in zip(_in_order(list(transcript)), explanations):
+                    _say_message(entry, explanation.partition(": ")[2], seen, colour)
                 transcript.clear()
     for text in closing:
-        say()
+        print()
         _say_wrapped(text)
     return 0
 
@@ -361,7 +360,7 @@ def demo_server() -> StdioServer:
 
 def _say_wrapped(text: str, indent: str = "") -> None:
     for line in textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent):
-        say(line)
+        print(line)
 
 
 def _in_order(entries: list[Entry]) -> list[Entry]:
@@ -372,12 +371,12 @@ def _in_order(entries: list[Entry]) -> list[Entry]:
     return [*staying[:behind], *moving, *staying[behind:]]
 
 
-def _say_message(entry: Entry, meanings: list[str], seen: set[str], colour: bool) -> None:
+def _say_message(entry: Entry, explanation: str, seen: set[str], colour: bool) -> None:
     """Print a message and what it means.
 
     Args:
         entry: The message.
-        meanings: Of the chapter; the one that is used is taken out.
+        explanation: What it means.
         seen: Kinds of messages of this connection whose ``_meta`` was shown in full.
         colour: Whether lines may be in colour.
     """
@@ -385,14 +384,11 @@ def _say_message(entry: Entry, meanings: list[str], seen: set[str], colour: bool
     label = entry.method if kind == "message" else f"answer to {entry.method}"
     number = f"no. {entry.message['id']}" if "id" in entry.message else "notification"
     arrow = styled(f"client {entry.direction} server", "cyan" if entry.direction == "-->" else "green", colour)
-    say(f"\n  {arrow}   {label} ({number})")
+    print(f"\n  {arrow}   {label} ({number})")
     for line in shortened(entry.message, in_full=kind not in seen):
-        say(INDENT + styled(line, "dim", colour))
+        print(INDENT + styled(line, "dim", colour))
     seen.add(kind)
-    meaning = next((each for each in meanings if each.startswith(f"{label}: ")), "")
-    if meaning:
-        meanings.remove(meaning)
-        _say_wrapped(meaning[len(label) + 2:], INDENT)
+    _say_wrapped(explanation, INDENT)
 
 
 def shortened(message: Mapping[str, Any], *, in_full: bool) -> list[str]:

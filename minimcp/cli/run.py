@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 import traceback
-from argparse import SUPPRESS, ArgumentTypeError
+from argparse import ArgumentTypeError, Namespace
 from contextlib import redirect_stdout, suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any, Mapping, Sequence
@@ -22,9 +19,6 @@ from . import Parser, UsageError, complain, tell
 
 LOOK_SECONDS = 1.0
 """Interval at which ``--reload`` looks at the files."""
-
-END_SECONDS = 15.0
-"""How long a child may take to close its server; then it is killed."""
 
 
 def run_command(arguments: Sequence[str], prog: str) -> int:
@@ -40,7 +34,6 @@ def run_command(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("--sse", action="store_true",
                         help="serve clients that know only HTTP+SSE too, at /sse of the same port")
     parser.add_argument("--reload", action="store_true", help="start anew when the file or a module beside it changes")
-    parser.add_argument("--until-stdin-ends", action="store_true", help=SUPPRESS)
     options = parser.parse_args(arguments)
     for name in ("sse", "reload"):
         if getattr(options, name) and options.http is None:
@@ -48,15 +41,17 @@ def run_command(arguments: Sequence[str], prog: str) -> int:
     path, colon, name = options.file.rpartition(":")
     if not colon or not name.isidentifier() or os.path.isfile(options.file):
         path, name = options.file, ""
-    if options.reload and not options.until_stdin_ends:  # its child serves
-        return _reload(path, arguments, *options.http)
+    if options.reload:
+        return _reload(path, name, options, prog)
     server = find_server(load(path), name, path)
-    if options.http is None:
-        server.run()
-        return 0
+    if options.http is not None:
+        return _serve_http(server, options, prog)
+    server.run()
+    return 0
+
+
+def _serve_http(server: Any, options: Namespace, prog: str) -> int:
     host, port = options.http
-    if options.until_stdin_ends:
-        threading.Thread(target=_end_with_stdin, name="minimcp-cli-stdin", daemon=True).start()
     try:
         server.run("http", host=host, port=port, legacy_sse=options.sse)
     except ValueError as error:
@@ -134,12 +129,6 @@ def find_server(variables: Mapping[str, Any], name: str, path: str) -> Any:
         raise UsageError(f"{name!r} in {path} is no server but {type(value).__name__}")
     try:
         if isinstance(value, type):
-            try:
-                inspect.signature(value).bind()
-            except TypeError as error:
-                way = "give it a default, or put an object into a variable: "
-                way += f"{value.__name__.lower()} = {value.__name__}(...)"
-                raise ValueError(f"{value.__name__}() is {error}: {way}") from error
             tell(f"serving {value.__name__}(), a class of {value.__module__}")
             value = value()
         return Server.of(value)
@@ -169,39 +158,40 @@ def _servers(variables: Mapping[str, Any]) -> dict[str, Any]:
 # ------------------------------------------------------------ --reload
 
 
-def _reload(path: str, arguments: Sequence[str], host: str, port: int) -> int:
-    """Serve in a child process until Ctrl-C or SIGTERM; start a new child when a file has changed.
-
-    A child ends when its stdin does: that works on every system, and also when this process is killed.
-    """
-    if port == 0:  # the same for all children
+def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
+    """Serve over HTTP; when a file has changed, close the server and let this process begin anew."""
+    host, port = options.http
+    if port == 0:  # the same after each change
         with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            port = probe.getsockname()[1]
-    package = __name__.partition(".cli.")[0]
-    command = [sys.executable, "-m", package, "run", *arguments, "--http", f"{host}:{port}", "--until-stdin-ends"]
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # bytecode tells changes apart by whole seconds
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    while True:
-        before = look(path)
-        # In a session of its own, where Ctrl-C at the terminal does not reach it: this process ends it, once.
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
-        try:
-            ended = False
-            while look(path).get(path) is None or look(path) == before:
-                if child.poll() is not None and not ended:
-                    ended = True
-                    tell("it has ended; it is started again when a file changes")
-                time.sleep(LOOK_SECONDS)
-        except KeyboardInterrupt:
-            return 0
-        finally:
-            assert child.stdin is not None
-            child.stdin.close()
-            try:
-                child.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:
-                child.kill()
+            options.http = host, probe.getsockname()[1]
+    sys.dont_write_bytecode = True  # it tells changes apart by whole seconds
+    before, changed = look(path), threading.Event()
+    servers: list[Any] = []
+
+    def watch() -> None:
+        while True:
+            time.sleep(LOOK_SECONDS)
+            now = look(path)
+            if path in now and now != before:
+                changed.set()
+                for server in servers:
+                    server.close()
+
+    threading.Thread(target=watch, name="minimcp-cli-watch", daemon=True).start()
+    code = 2
+    try:
+        servers.append(find_server(load(path), name, path))
+        code = _serve_http(servers[0], options, prog)
+    except UsageError as error:
+        complain(prog, str(error))
+        tell("it is started again when a file changes")
+        changed.wait()
+    if changed.is_set():
         tell(f"{path} or a module beside it has changed")
+        command = [sys.executable, "-m", __name__.partition(".cli.")[0], "run", options.file, "--reload"]
+        command += ["--http", "{}:{}".format(*options.http), *["--sse"] * options.sse]
+        os.execv(sys.executable, command)
+    return code
 
 
 def look(path: str) -> Mapping[str, tuple[int, int]]:
@@ -216,10 +206,3 @@ def look(path: str) -> Mapping[str, tuple[int, int]]:
             status = os.stat(file)
             seen[file] = (status.st_mtime_ns, status.st_size)
     return seen
-
-
-def _end_with_stdin() -> None:
-    """End this process, as by a signal, when the one that started it closes the pipe or is gone."""
-    while os.read(0, 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)

@@ -12,10 +12,10 @@ import os
 from keyword import iskeyword
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Iterator, NamedTuple, Sequence
 
 from .. import __version__ as VERSION
-from . import Parser, UsageError, one_line, say
+from . import Parser, UsageError, one_line
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 """The folder of the package that runs now."""
@@ -61,13 +61,13 @@ def vendor_command(arguments: Sequence[str], prog: str) -> int:
         copy = read_manifest(options.folder)
         found = differences(options.folder, copy)
         for line in found:
-            say(one_line(line))
-        say(f"{options.folder} is {copy}, {'but not as it was copied' if found else 'whole and unchanged'}")
+            print(one_line(line))
+        print(f"{options.folder} is {copy}, {'but not as it was copied' if found else 'whole and unchanged'}")
         return 1 if found else 0
     target = os.path.abspath(options.folder)
     _check_target(target, options.folder)
     copy = write_copy(target, options.only)
-    say(f"{options.folder} is now {copy}, {len(copy.files)} files; {MANIFEST} lists them for --check")
+    print(f"{options.folder} is now {copy}, {len(copy.files)} files; {MANIFEST} lists them for --check")
     return 0
 
 
@@ -127,34 +127,28 @@ def _files(folder: str, inside: str = "") -> Iterator[tuple[str, bytes]]:
 
 
 def read_manifest(folder: str) -> Copy:
-    """What a folder says of itself; a manifest that makes no sense names no file.
+    """What a folder says of itself.
 
     Raises:
-        UsageError: It has no manifest, or is no folder.
+        UsageError: It has no manifest that makes sense, or is no folder.
     """
-    path = os.path.join(folder, MANIFEST)
-    if not os.path.isdir(folder):
+    path = Path(folder, MANIFEST)
+    if not path.parent.is_dir():
         raise UsageError(f"{folder} is no folder")
-    if os.path.islink(path) or not os.path.isfile(path):
-        raise UsageError(f"{folder} is no copy made by this command: it has no {MANIFEST}")
     try:
-        given: Any = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        given = None
-    version, only, files = (given.get(name) if isinstance(given, dict) else None for name in Copy._fields)
-    if isinstance(version, str) and isinstance(files, dict):
-        return Copy(version, only if isinstance(only, str) else "", files)
-    return Copy("of no known version", "", {})
+        given = json.loads(path.read_text("utf-8") if path.is_file() and not path.is_symlink() else "")
+        return Copy(str(given["version"]), str(given["only"]), dict(given["files"]))
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        raise UsageError(f"{folder} is no copy made by this command: it has no {MANIFEST} of it") from None
 
 
 def differences(folder: str, copy: Copy) -> list[str]:
     """What is not as the manifest says, a line for each file; empty when the copy is whole and unchanged."""
     found = {path: _hash(data) for path, data in _files(folder)}
-    lines = [
+    return [
         f"{'added' if path not in copy.files else 'changed' if path in found else 'missing'}: {path}"
         for path in sorted({**found, **copy.files}) if path not in found or found[path] != copy.files.get(path)
     ]
-    return lines or ([] if copy.files else [f"changed: {MANIFEST}"])
 
 
 def _hash(data: bytes) -> str:

@@ -106,8 +106,6 @@ class ClientSession(ConnectionHandler):
         """This is spoken from now on. Called before the server hears that all is well and may ask questions."""
         self.era = era
         self.takes_batches, self.takes_requests = era.revision.batches, era.revision.handshake
-        if self.transport is not None:
-            self.transport.agreed(era.revision)
 
     def ready(self, deadline: Deadline) -> None:
         """Wait until what was sent so far has arrived, and until all ways are open that messages come by.

@@ -15,23 +15,18 @@ import random
 import re
 import threading
 import time
-from contextlib import closing, contextmanager
-from copy import copy
+from contextlib import closing
 from functools import partial
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, NoReturn, Optional, Union
 
 from ..client.host import Host
-from ..client.session import ClientSession, OnProgress, Params, Result, check_token, progress_reader
+from ..client.session import ClientSession, Params, Result
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork, waiting
-from ..engine.requests import Calls, CancelToken, IncomingRequest, PendingCall, RunningRequests, Sink
-from ..engine.timer import NEVER, Deadline, timer
+from ..engine.requests import Calls, IncomingRequest, PendingCall, RunningRequests, Sink
+from ..engine.timer import LOOK_SECONDS, NEVER, Deadline, timer
 from ..engine.transport import SessionGone
 from ..errors import (
-    HEADER_MISMATCH,
-    METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    UNSUPPORTED_VERSION,
     AuthorizationError,
     Busy,
     Cancelled,
@@ -56,7 +51,6 @@ from ..protocol.messages import (
 )
 from ..protocol.sse import MEDIA_TYPE, Event, EventReader
 from ..schema.header_params import Mirrored, header_value, mirrored
-from ..schema.mismatch import explained
 from ..types import Tool
 from .fetch import AbortableRequest, Auth, Fetcher, Response, origin, without_secrets
 from .headers import (
@@ -73,9 +67,13 @@ from .headers import (
 log = logging.getLogger("minimcp.client")
 
 POST_HEADERS = {"Accept": f"{JSON_TYPE}, {MEDIA_TYPE}", "Content-Type": JSON_TYPE}
+GET_HEADERS = {"Accept": MEDIA_TYPE}
 
 CLOSE_SECONDS = 2.0
 """What telling the server about the end may take."""
+
+TELLING_HEADERS = ("WWW-Authenticate", "Retry-After", "Location")
+"""What of the head of an error is shown."""
 
 ERROR_BYTES, SHOWN_BYTES = 64 * 1024, 200
 """How much of the body of an error is read, and how much of it is shown."""
@@ -102,9 +100,6 @@ REST_SECONDS = 0.5
 """How long a stream may stay open after its answer, before its connection is closed and not kept."""
 
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
-
-PER_REQUEST_CODES = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, METHOD_NOT_FOUND})
-"""Codes with which a server refuses `initialize` that only knows revisions without a handshake."""
 
 NAMED_BY = {
     "tools/call": "name", "prompts/get": "name", "resources/read": "uri",
@@ -202,13 +197,12 @@ class _Call(PendingCall):
 
     answer: Union[Result, Failure, None] = None
     """What its own response has brought, before it is read to its end."""
+    spawned = False
+    """Whether a thread of its own sends it."""
 
-    def __init__(
-        self, request: Request, line: bytes, deadline: Deadline, on_item: Optional[Callable[[Any], None]]
-    ) -> None:
-        super().__init__(request.id, request.method, on_item)
-        self.request, self.line, self.deadline, self.http = request, line, deadline, AbortableRequest()
-        self.about = request.params.get("name", request.params.get("uri"))
+    def __init__(self, request: Request, on_item: Optional[Callable[[Any], None]], deadline: Deadline) -> None:
+        super().__init__(request.id, request.method, on_item, deadline=deadline)
+        self.request, self.line, self.http = request, encode(request), AbortableRequest()
 
     def end(self, ending: Any) -> None:
         super().end(ending)
@@ -216,10 +210,81 @@ class _Call(PendingCall):
 
     def report(self) -> None:
         """Run the callback for progress that has come (the calling thread)."""
-        while not self.queue.empty():
+        while self.on_item is not None and not self.queue.empty():
             item = self.queue.get()
-            if self.on_item is not None and isinstance(item, dict):
+            if isinstance(item, dict):
                 self.on_item(item)
+
+
+class _HttpCalls(Calls):
+    """Our requests, of which each is a POST: the thread that waits for the answer sends it and reads the response.
+
+    Args:
+        session: Whose they are.
+    """
+
+    def __init__(self, session: HttpSession) -> None:
+        super().__init__(session.name, session._send, session._tell)
+        self._session = session
+        self._lock = threading.RLock()  # a signal handler may make a call in the middle of this
+        self._next_look = float("inf")
+        self.forget_look: Callable[[], object] = int
+
+    def start_all(self, requests: Any, on_item: Any = None, *, deadline: Deadline = NEVER) -> list[Any]:
+        """As `Calls.start_all`; several have threads of their own, one is left to the thread that waits."""
+        numbered = [(self.new_id(), method, make_params) for method, make_params in requests]
+        calls = [_Call(Request(id, method, make_params(id)), on_item, deadline) for id, method, make_params in numbered]
+        for call in calls:
+            call.spawned = len(calls) > 1
+            self.add(call)
+        self._look_in(deadline.remaining())
+        rest = iter(calls)
+        for _ in calls[:AT_ONCE] if len(calls) > 1 else ():
+            self._session.host.pool.spawn(partial(self._perform_each, rest))
+        return calls
+
+    def _perform_each(self, calls: Iterator[_Call]) -> None:
+        for call in calls:
+            try:
+                self._perform(call)
+            except Exception as error:
+                self.settle(call.id, error)
+
+    def _perform(self, call: _Call) -> None:
+        self._session._perform(call)
+        if call.answer is not None:
+            self.settle(call.id, call.answer)
+
+    def wait(self, call: Any, deadline: Deadline, *, about: Json = None, group: Any = ()) -> Union[Result, Failure]:
+        """As `Calls.wait`."""
+        try:
+            if not call.spawned:
+                with waiting():
+                    self._perform(call)
+        except McpError as error:
+            self.settle(call.id, error)  # unless another thread has ended the call before
+        except BaseException:
+            self.end(call, Cancelled("the caller gave up"))
+            raise
+        return super().wait(call, deadline, about=about)
+
+    def _look_in(self, left: Optional[float]) -> None:
+        """Have the timer look at the deadlines of all calls then; one look is ordered at a time."""
+        seconds = max(left or 0.0, LOOK_SECONDS)  # a deadline that stands is looked at again and again
+        at = time.monotonic() + seconds
+        with self._lock:
+            if left is not None and at < self._next_look:
+                self.forget_look()
+                self._next_look, self.forget_look = at, timer.after(seconds, self._look)
+
+    def _look(self) -> None:
+        self._next_look = float("inf")
+        for call in self.waiting():
+            if call.deadline.expired:
+                params = call.request.params  # type: ignore[attr-defined]
+                self.time_out(call, params.get("name", params.get("uri")))
+            else:
+                self._look_in(call.deadline.remaining())
 
 
 class HttpSession(ClientSession):
@@ -232,13 +297,13 @@ class HttpSession(ClientSession):
         trace: As `tracer` makes it; None for no trace.
 
     Attributes:
-        refused: The status with which the server refused `initialize`, if it did and what it said was no error of a
-            server that has no handshake.
+        refused: The status with which the server refused `initialize`; None when it did not.
 
     Raises:
         ImportError, ValueError: As `Fetcher`.
     """
 
+    calls: _HttpCalls
     in_order = False
     _endpoint: Optional[str] = None
     """Where messages are posted; None where that is the URL of the server."""
@@ -254,15 +319,13 @@ class HttpSession(ClientSession):
         self._limits, self._trace = limits, trace
         self._session: Optional[str] = None
         self._gone: Optional[SessionGone] = None
-        self.calls = Calls(self.name, self._send, self._tell)
+        self.calls = _HttpCalls(self)
         self._aside: set[AbortableRequest] = set()
         """HTTP requests of ours that belong to no call."""
         self._asked = RunningRequests(limits)
         self._opened, self._ended = threading.Event(), threading.Event()
-        self._lock = threading.RLock()  # a signal handler may cancel a call in the middle of this
-        self._sender, self._has_told = Pool(1, f"minimcp-{self.name}-sender"), False
-        self._next_look = float("inf")
-        self._forget_look: Callable[[], object] = int
+        self._lock = threading.RLock()  # a signal handler may close the connection in the middle of this
+        self._sender = Pool(1, f"minimcp-{self.name}-sender")
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
@@ -297,7 +360,7 @@ class HttpSession(ClientSession):
 
     def close(self) -> None:
         self.abandon()
-        if self._has_told:
+        if self._resumes:
             told = threading.Event()
             self._sender.submit(told.set)
             told.wait(CLOSE_SECONDS)
@@ -310,27 +373,19 @@ class HttpSession(ClientSession):
         self.stop(ConnectionLost(f"{self.name}: closed"))
         if ends_session:
             delete = partial(self._fetcher.send, method="DELETE", headers=self._session_headers())
-            self._later(partial(self._exchange, delete))
+            self._sender.submit(partial(self._exchange, delete))
         self._sender.close()
 
-    def _lose_session(self, call: Optional[_Call] = None) -> SessionGone:
-        """The server knows the session no more; each call that is under way has some time to hear so for itself.
-
-        Args:
-            call: Which has just heard so; None for one that is not sent.
-
-        Returns:
-            How a request ends that the server has not run.
-        """
+    def _lose_session(self, call: _Call) -> NoReturn:
+        """The server knows the session no more, and has not run this call: each other one that is under way has some
+        time to hear so for itself."""
         refusal = SessionGone(f"{self.name}: the server has ended the session")
         refusal.refused = True
-        if call is not None:
-            self.calls.settle(call.id, refusal)
-        with self._lock:
-            if self._gone is None and self.cause is None:
-                self._gone = SessionGone(str(refusal))
-                timer.after(SESSION_SECONDS if len(self.calls) else 0.0, partial(self._lose, self._gone))
-        return refusal
+        self.calls.settle(call.id, refusal)
+        if self._gone is None:
+            self._gone = SessionGone(str(refusal))
+            timer.after(SESSION_SECONDS if len(self.calls) else 0.0, partial(self._lose, self._gone))
+        raise refusal
 
     def _lose(self, cause: Exception) -> None:
         """End all calls and refuse further ones with this cause, and tell the handler. Idempotent."""
@@ -338,120 +393,11 @@ class HttpSession(ClientSession):
             if self.cause is not None:
                 return
             self.calls.close(self._gone or cause)
-        self._forget_look()
+        self.calls.forget_look()
         self._abort_aside()
         self._asked.abandon("the connection has ended")
         self._ended.set()
         self.lost(cause if isinstance(cause, ConnectionLost) else ConnectionLost(str(cause)))
-
-    # ------------------------------------------------------------ requests
-
-    def request(
-        self, method: str, params: Params, deadline: Deadline, cancel: Optional[CancelToken] = None,
-        on_progress: Optional[OnProgress] = None,
-    ) -> Result:
-        check_token(cancel)
-        return self._run(self._add(self._call(method, params, deadline, on_progress)), cancel)
-
-    def _call(
-        self, method: str, params: Params, deadline: Deadline, on_progress: Optional[OnProgress] = None
-    ) -> _Call:
-        """A request that is ready to be sent. Raises TypeError and ValueError."""
-        on_item = None if on_progress is None else progress_reader(on_progress)
-        id = self.calls.new_id()
-        request = Request(id, method, self.add_envelope(params, id, on_progress))
-        try:
-            return _Call(request, encode(request), deadline, on_item)
-        except (TypeError, ValueError) as error:
-            raise explained(method, params, error) from None
-
-    def _add(self, call: _Call) -> _Call:
-        """Register a call. Raises ConnectionLost."""
-        if self._gone is not None:
-            raise self._lose_session()
-        self.calls.add(call)
-        left = call.deadline.remaining()
-        if left is not None:
-            self._look_in(left)
-        return call
-
-    def _run(self, call: Any, cancel: Optional[CancelToken] = None) -> Result:
-        """Send a request that is registered and read what answers it, on this thread."""
-        forget: Callable[[], object] = int
-        if cancel is not None:
-            forget = cancel.on_cancel(lambda: self.calls.end(call, Cancelled(cancel.reason or "cancelled")))
-        try:
-            with waiting():
-                self._perform(call)
-                if call.answer is not None:
-                    self.calls.settle(call.id, call.answer)
-                call.report()
-        except McpError as error:
-            self.calls.settle(call.id, error)  # unless another thread has ended the call before
-        except BaseException:
-            self.calls.end(call, Cancelled("the caller gave up"))
-            raise
-        finally:
-            forget()
-        if cancel is not None and cancel.cancelled and not call.failed:
-            raise Cancelled(cancel.reason or "cancelled")  # an answer may beat a token that was cancelled before
-        if isinstance(call.ending, BaseException):
-            raise copy(call.ending) from None
-        return self.result_of(call.method, call.ending)
-
-    def _look_in(self, seconds: float) -> None:
-        """Have the timer look at the deadlines of all calls then; one look is ordered at a time."""
-        seconds = max(seconds, 0.02)  # a deadline that stands is looked at again and again
-        with self._lock:
-            at = time.monotonic() + seconds
-            if at < self._next_look:
-                self._forget_look()
-                self._next_look, self._forget_look = at, timer.after(seconds, self._look)
-
-    def _look(self) -> None:
-        self._next_look = float("inf")
-        for call in self.calls.waiting():
-            left = call.deadline.remaining()
-            if call.deadline.expired:
-                self.calls.time_out(call, call.about)  # type: ignore[attr-defined]
-            elif left is not None:
-                self._look_in(left)
-
-    def request_all(
-        self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Optional[CancelToken] = None
-    ) -> list[Union[Result, Exception]]:
-        check_token(cancel)
-        calls = [self._call(method, one, deadline) for one in params]
-        self.check()
-        outcomes: list[Any] = [None] * len(calls)
-        numbers, done = iter(range(len(calls))), threading.Semaphore(0)
-
-        def work() -> None:
-            for number in numbers:
-                try:
-                    outcomes[number] = self._run(self._add(calls[number]), cancel)
-                except Exception as error:
-                    outcomes[number] = error
-            done.release()
-
-        threads = min(len(calls), AT_ONCE)
-        for _ in range(threads):
-            self.host.pool.spawn(work)
-        try:
-            with waiting():
-                for _ in range(threads):
-                    done.acquire()
-        except BaseException:  # such as Ctrl-C: the server need not go on
-            list(numbers)
-            for call in calls:
-                self.calls.end(call, Cancelled("the caller gave up"))
-            raise
-        return outcomes
-
-    def _start(self, method: str, params: Params, on_message: Callable[[Notification], None]) -> _Call:
-        call = self._add(self._call(method, params, NEVER))
-        self.streams[call.id] = on_message
-        return call
 
     # ------------------------------------------------------------ what has no answer
 
@@ -467,38 +413,31 @@ class HttpSession(ClientSession):
     def _tell(self, line: bytes) -> None:
         """Have a notification or an answer posted that nobody waits for. Never blocks."""
         if self._resumes:  # elsewhere closing the response says that a request is cancelled, and nothing is asked
-            self._later(partial(self._send, line))
-
-    def _later(self, job: Callable[[], object]) -> None:
-        self._has_told = True
-        self._sender.submit(job)
+            self._sender.submit(partial(self._send, line))
 
     def _exchange(self, send: Callable[[AbortableRequest], Response], deadline: Deadline = NEVER) -> bool:
         """Send an HTTP request whose response says nothing; what goes wrong is logged."""
         left = deadline.remaining()
-        with self._request_aside() as http:
-            forget: Callable[[], object] = int if left is None else timer.after(left, http.abort)
-            try:
-                with closing(send(http)) as response:
-                    if response.status >= 300:
-                        raise ConnectionLost(str(self.error_of(response)))
-                    response.start(ERROR_BYTES)  # there should be nothing; read to its end, the connection is kept
-            except Exception as error:
-                tell = log.debug if http.aborted.is_set() or self.cause is not None else log.warning
-                tell("%s: a message was not taken: %s", self.name, error)
-            finally:
-                forget()
+        http = self._request_aside()
+        forget: Callable[[], object] = int if left is None else timer.after(left, http.abort)
+        try:
+            with closing(send(http)) as response:
+                if response.status >= 300:
+                    raise ConnectionLost(str(self.error_of(response)))
+                response.start(ERROR_BYTES)  # there should be nothing; read to its end, the connection is kept
+        except Exception as error:
+            tell = log.debug if http.aborted.is_set() or self.cause is not None else log.warning
+            tell("%s: a message was not taken: %s", self.name, error)
+        finally:
+            forget()
+            self._aside.discard(http)
         return True
 
-    @contextmanager
-    def _request_aside(self) -> Iterator[AbortableRequest]:
-        """An HTTP request that belongs to no call."""
+    def _request_aside(self) -> AbortableRequest:
+        """An HTTP request that belongs to no call; it ends with the connection."""
         http = AbortableRequest()
         self._aside.add(http)
-        try:
-            yield http
-        finally:
-            self._aside.discard(http)
+        return http
 
     def _abort_aside(self) -> None:
         for http in list(self._aside):
@@ -532,14 +471,14 @@ class HttpSession(ClientSession):
             McpError: There is none.
         """
         opens = call.method == "initialize"
+        if self._gone is not None:
+            self._lose_session(call)
         with closing(self._post(call.http, call.line, call.request)) as response:
             if response.status == 404 and self._session is not None and not opens:
-                raise self._lose_session(call)
+                self._lose_session(call)
             if response.status >= 300:
                 self.refused = response.status if opens else None
-                call.answer = error = self.error_of(response)
-                if error.code in PER_REQUEST_CODES:
-                    self.refused = None
+                call.answer = self.error_of(response)
                 return
             if opens:
                 session = response.headers.get(SESSION_HEADER)
@@ -547,64 +486,82 @@ class HttpSession(ClientSession):
                     what = "a session id has visible ASCII characters only, and not very many"
                     raise ProtocolViolation(what, session[:100])
                 self._session = session
-            kind = media_type(response.headers.get("Content-Type"))[0]
-            if kind == MEDIA_TYPE:
-                self._follow(call.http, response, call)
-                return
-            body = response.body(self._limits.message_bytes) if kind == JSON_TYPE else response.start(ERROR_BYTES)
-            if kind == JSON_TYPE:
-                self._receive(body, call)
-            if call.answer is not None:
-                return
-            framed = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
-            if response.status == 200 and not body and not framed:
-                raise ConnectionLost(f"{self.name}: the connection broke in the middle of the response")
-            what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {one_line(body)}"
-            raise ProtocolViolation(f"{self.name}: {call.method} was answered by what is no answer: {what}")
+            self._read_answer(response, call)
+
+    def _read_answer(self, response: Response, call: _Call) -> None:
+        kind = media_type(response.headers.get("Content-Type"))[0]
+        if kind == MEDIA_TYPE:
+            self._follow(call.http, response, call)
+            return
+        body = response.body(self._limits.message_bytes) if kind == JSON_TYPE else response.start(ERROR_BYTES)
+        if kind == JSON_TYPE:
+            self._receive(body, call)
+        if call.answer is not None:
+            return
+        framed = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
+        if response.status == 200 and not body and not framed:
+            raise ConnectionLost(f"{self.name}: the connection broke in the middle of the response")
+        what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {one_line(body)}"
+        raise ProtocolViolation(f"{self.name}: {call.method} was answered by what is no answer: {what}")
 
     def error_of(self, response: Response) -> Failure:
         """The error of the protocol in a response that is no success. Raises McpError: there is none in it."""
-        body, status = response.start(ERROR_BYTES), response.status
+        body, status, headers = response.start(ERROR_BYTES), response.status, response.headers
         text = one_line(body[:SHOWN_BYTES].decode("utf-8", "replace").strip(), SHOWN_BYTES)
         told = f"{self.name}: HTTP {status}" + (f": {text}" if text else ", and nothing more")
+        told += "".join([f" ({name}: {one_line(headers[name])})" for name in TELLING_HEADERS if name in headers])
         if status in (401, 403):
-            challenge = one_line(response.headers.get("WWW-Authenticate", ""))
-            raise AuthorizationError(f"{told} ({challenge})" if challenge else told)
-        if media_type(response.headers.get("Content-Type"))[0] == JSON_TYPE:
+            raise AuthorizationError(told)
+        if media_type(headers.get("Content-Type"))[0] == JSON_TYPE:
             decoded = decode(body.strip())
             if isinstance(decoded, Failure):
                 return decoded
             if isinstance(response.cut, ConnectionLost):
                 raise response.cut
-        if 300 <= status < 400:
-            told += f": it redirects to {one_line(response.headers.get('Location', 'nowhere'))}, "
-            told += "and redirects are not followed but to the same origin: name that URL"
         if status in (408, 429) or status >= 500:
-            after = response.headers.get("Retry-After", "")
-            told += f" (Retry-After: {one_line(after, 40)})" if after else ""
+            after = headers.get("Retry-After", "")
             if status == 429 and after.isascii() and after.isdigit() and len(after) < 10:
                 raise Busy(told, int(after))
             raise ConnectionLost(told)
+        if 300 <= status < 400:
+            told += ": redirects are not followed but to the same origin: name that URL"
         raise ProtocolViolation(told)
 
     # ------------------------------------------------------------ streams
 
-    def _follow(self, http: AbortableRequest, response: Response, call: Optional[_Call]) -> None:
-        """Read a stream, and those that take its place when it is cut, until the answer is there.
+    def _follow(self, http: AbortableRequest, response: Optional[Response], call: Optional[_Call]) -> None:
+        """Read a stream, and those that take its place when it ends, until the answer is there.
 
         Args:
             http: By which another thread may end this.
-            response: The stream.
+            response: The stream; None asks for it first.
             call: Which waits for the answer; None for the stream that belongs to no request, which is read for ever.
 
         Raises:
             ConnectionLost: It has ended and cannot be resumed.
             ProtocolViolation: An event is too long.
         """
-        reader, empty, tries = EventReader(self._limits.message_bytes), 0, None if call is None else RESUME_TRIES
+        reader, failures, empty, asked = EventReader(self._limits.message_bytes), 0, 0, 0.0
         while True:
-            seen, brief = reader.last_id, Deadline(FIRST_PAUSE)
+            if response is None:
+                useless = failures + max(0, empty - EMPTY_STREAMS)
+                if self.cause is not None or http.aborted.wait(_longer(asked, useless)):
+                    raise ConnectionLost(f"{self.name}: given up")
+                last = {LAST_EVENT_HEADER: reader.last_id} if reader.last_id else {}
+                try:
+                    response = self._fetcher.send(http, "GET", {**GET_HEADERS, **self._session_headers(), **last})
+                except (ConnectionFailed, ConnectionLost) as error:
+                    failures += 1
+                    if call is not None and failures == RESUME_TRIES:
+                        raise
+                    log.debug("%s: %s", self.name, error)
+                self._opened.set()
+                continue
+            seen, brief, failures = reader.last_id, Deadline(FIRST_PAUSE), 0
             with closing(response):
+                if response.status != 200 or media_type(response.headers.get("Content-Type"))[0] != MEDIA_TYPE:
+                    what = f"the event stream was cut and cannot be resumed: HTTP {response.status}"
+                    raise ConnectionLost(f"{self.name}: {what}")
                 cut = self._read_events(response, reader, call)
             if call is not None and call.answer is not None:
                 return
@@ -613,13 +570,12 @@ class HttpSession(ClientSession):
             empty = empty + 1 if reader.last_id == seen and not brief.expired else 0
             asked = FIRST_PAUSE if reader.retry is None else min(reader.retry / 1000, LONGEST_RETRY)
             reader.begin()
-            response = self._get(http, reader.last_id, asked, max(0, empty - EMPTY_STREAMS), tries)
+            response = None
 
     def _listen(self) -> None:
         """Keep the stream open for notifications that belong to no request; that a server has none is no error."""
         try:
-            with self._request_aside() as http:
-                self._follow(http, self._get(http), None)
+            self._follow(self._request_aside(), None, None)
         except Exception as error:
             tell = log.debug if isinstance(error, ConnectionLost) else log.warning
             tell("%s: the stream for notifications has ended: %s", self.name, error)
@@ -643,40 +599,6 @@ class HttpSession(ClientSession):
     def _take_event(self, event: Event, call: Optional[_Call]) -> None:
         if event.event == "message" and event.data:  # one without data only says an id
             self._receive(event.data.encode(), call)
-
-    def _get(
-        self, http: AbortableRequest, last_id: str = "", pause: float = 0.0, hurry: int = 0, tries: Optional[int] = None
-    ) -> Response:
-        """Ask for a stream, or for the rest of one, until it is there.
-
-        Args:
-            http: By which another thread may end this.
-            last_id: What was seen of it; empty for nothing.
-            pause: Seconds before the first attempt.
-            hurry: How often such streams have ended too soon, for a longer pause.
-            tries: How often this may fail; None sets no limit.
-
-        Raises:
-            ConnectionLost: There is none.
-        """
-        failures = 0
-        headers = {"Accept": MEDIA_TYPE, **self._session_headers(), **({LAST_EVENT_HEADER: last_id} if last_id else {})}
-        while self.cause is None and not http.aborted.wait(_longer(pause, failures + hurry)):
-            try:
-                response = self._fetcher.send(http, "GET", headers)
-            except (ConnectionFailed, ConnectionLost) as error:
-                failures += 1
-                if failures == tries:
-                    raise
-                self._opened.set()
-                log.debug("%s: %s", self.name, error)
-                continue
-            if response.status == 200 and media_type(response.headers.get("Content-Type"))[0] == MEDIA_TYPE:
-                self._opened.set()
-                return response
-            response.close()
-            raise ConnectionLost(f"{self.name}: the event stream was cut and cannot be resumed: HTTP {response.status}")
-        raise ConnectionLost(f"{self.name}: given up")
 
     # ------------------------------------------------------------ messages of the server
 

@@ -56,9 +56,9 @@ class SseSession(HttpSession):
         """Read the stream until it ends, and hand over what it brings."""
         reason = "the server ended the event stream"
         try:
-            with self._request_aside() as http:
-                if self.cause is None:
-                    reason += self._read_stream(http)
+            http = self._request_aside()
+            if self.cause is None:
+                reason += self._read_stream(http)
         except Exception as error:
             reason = str(error)
         finally:
@@ -93,14 +93,9 @@ class SseSession(HttpSession):
             raise self.cause or ConnectionLost(unnamed)
         return super()._post(http, line)
 
-    def _perform(self, call: Any) -> None:
-        """Post a request; its answer comes in the stream."""
-        with closing(self._post(call.http, call.line)) as response:
-            if response.status >= 300:
-                call.answer = self.error_of(response)
-                return
-            response.start(ERROR_BYTES)
-        self.calls.wait(call, call.deadline, about=call.about)
+    def _read_answer(self, response: Response, call: Any) -> None:
+        """The answer comes in the stream."""
+        response.start(ERROR_BYTES)
 
 
 def agree_over_http(

@@ -1,6 +1,6 @@
 """HTTP requests to one server, of which any thread may abort one: `Fetcher`.
 
-This is the one place of `requests`. It brings what its users know (proxies, CA bundles, certificates, auth objects,
+Nothing else uses `requests`. It brings what its users know (proxies, CA bundles, certificates, auth objects,
 cookies); the requests themselves go through the pools of `urllib3` below it, which costs a third of the time. No
 request has a timeout of its own once it is connected: who waits has a deadline and calls `AbortableRequest.abort`,
 which no peer can delay by sending single bytes. An answer that is compressed is refused: none was asked for.
@@ -210,8 +210,8 @@ class Response:
         except Exception as error:
             raise ConnectionLost(f"{self._where}: the body ends too early: {first_words(error)}") from error
 
-    def _collect(self, limit: int) -> bytearray:
-        """The body, as much as could be read; not much more than `limit` bytes of it."""
+    def start(self, limit: int) -> bytes:
+        """The beginning of the body, for a message or for an error in it; as much as could be read."""
         found = bytearray()  # no list of pieces: a peer may send single bytes, each of which would be an object
         piece = b"x"
         try:
@@ -220,11 +220,7 @@ class Response:
                 found += piece
         except McpError as error:
             self.cut = error
-        return found
-
-    def start(self, limit: int) -> bytes:
-        """The beginning of the body, for a message or for an error in it; as much as could be read."""
-        return bytes(self._collect(limit)[:limit])
+        return bytes(memoryview(found)[:limit])
 
     def body(self, limit: Optional[int]) -> bytes:
         """The whole body. Errors as `read`, and:
@@ -237,13 +233,13 @@ class Response:
         """
         most, announced = sys.maxsize - 1 if limit is None else limit, self.headers.get("Content-Length", "")
         is_long = announced.isdecimal() and int(announced[:20]) > most
-        found = bytearray() if is_long else self._collect(most + 1)
-        if is_long or len(found) > most:
-            found.clear()  # who keeps the exception need not keep this
+        body = b"" if is_long else self.start(most + 1)
+        if is_long or len(body) > most:
+            body = b""  # who keeps the exception need not keep this
             raise ProtocolViolation(f"{self._where}: the body is longer than {limit} bytes (Limits.message_bytes)")
         if self.cut is not None:
             raise self.cut
-        return bytes(found)
+        return body
 
     def read_rest(self, seconds: float) -> None:
         """Read to the end if it comes soon, so that the connection can be kept; what still comes is dropped."""
@@ -286,7 +282,7 @@ class Fetcher:
         except ImportError as error:
             raise ImportError(NEEDS_REQUESTS) from error
         self._no_retries, self._timeout = Retry(False, redirect=False), Timeout(connect=CONNECT_SECONDS, read=None)
-        self.shown, self._cookies = without_secrets(url), requests.cookies
+        self.shown, self._requests = without_secrets(url), requests
         self._url, self._auth, self._has_auth_object = url, auth, isinstance(auth, AuthBase)
         self._session, self._adapter = requests.Session(), _adapter()
         for scheme in ("http://", "https://"):
@@ -355,14 +351,14 @@ class Fetcher:
             return self._sent_by_requests(method, url, headers, body)
         pool, path = self._pools.get(url) or self._pool(url)
         if self._session.cookies:
-            cookie = self._cookies.get_cookie_header(self._session.cookies, self._prepared("GET", url))
+            cookie = self._requests.cookies.get_cookie_header(self._session.cookies, self._prepared("GET", url))
             headers = {**headers, "Cookie": cookie} if cookie else headers
         raw = pool.urlopen(
             method, path, body=body, headers=headers, retries=self._no_retries, redirect=False, timeout=self._timeout,
             assert_same_host=False, preload_content=False, decode_content=False,
         )
         if "Set-Cookie" in raw.headers:  # by which a balancer finds the machine again that has the session
-            self._cookies.extract_cookies_to_jar(self._session.cookies, self._prepared("GET", url), raw)
+            self._requests.cookies.extract_cookies_to_jar(self._session.cookies, self._prepared("GET", url), raw)
         return raw
 
     def _sent_by_requests(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]) -> Any:
@@ -377,9 +373,7 @@ class Fetcher:
         return answer.raw
 
     def _prepared(self, method: str, url: str, **more: Any) -> Any:
-        import requests
-
-        return requests.Request(method, url, **more).prepare()
+        return self._requests.Request(method, url, **more).prepare()
 
     def _pool(self, url: str) -> tuple[Any, str]:
         """The pool of connections to a URL, and what is asked there."""
@@ -465,13 +459,9 @@ def _flat(where: str, error: Exception) -> Exception:
 
 def first_words(error: BaseException) -> str:
     """What went wrong, in the words of the library that noticed it first."""
-    chain: list[BaseException] = [error]  # the exception and what it was made of, outermost first
-    for one in chain:
-        inner = (getattr(one, "reason", None), *one.args, one.__cause__, one.__context__)
-        chain += [each for each in inner if isinstance(each, BaseException) and each not in chain]
-    inmost = [each for each in chain if str(each)]
-    inmost += [each for each in chain if isinstance(each, OSError) and each.strerror]
-    told = inmost[-1] if inmost else error
-    if isinstance(told, ValueError) and str(told).endswith("base 16: b''"):  # where the size of a chunk should be
-        return "the connection was closed"
+    told, inner = error, [error]
+    while inner:
+        told = inner[0] if str(inner[0]) else told
+        made_of = (inner[0].__cause__, getattr(inner[0], "reason", None), *inner[0].args)
+        inner = [each for each in made_of if isinstance(each, BaseException)]
     return one_line(f"{type(told).__name__}: {told}", 300)

@@ -8,7 +8,6 @@ not run on.
 from __future__ import annotations
 
 import codecs
-import io
 import logging
 import os
 import queue
@@ -54,7 +53,7 @@ TAIL_BYTES = 64 * 1024
 """Bytes of the end of stderr that are kept."""
 
 QUEUED_PIECES = 16
-"""Pieces of stderr, of 64 KiB at most, that may wait for whoever gets them."""
+"""Pieces of stderr, of 64 KiB at most, that may wait for their consumer."""
 
 PATIENCE_SECONDS = 1.0
 """How long the child is held up by a consumer that takes nothing, before text is left out."""
@@ -77,8 +76,6 @@ class StdioServer:
             or `env` holds something else than str.
         ValueError: The command is empty.
     """
-
-    __slots__ = ("command", "env", "cwd", "inherit_env")
 
     def __init__(
         self,
@@ -415,11 +412,10 @@ def _to_own_stderr(piece: bytes) -> None:
 
 
 def _to_file(file: Any) -> Callable[[bytes], None]:
-    text = isinstance(file, io.TextIOBase) or hasattr(file, "encoding")
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def write(piece: bytes) -> None:
-        file.write(decoder.decode(piece, final=not piece) if text else piece)
+        file.write(decoder.decode(piece, final=not piece) if hasattr(file, "encoding") else piece)
         flush = getattr(file, "flush", None)
         if flush is not None:
             flush()
@@ -437,14 +433,8 @@ def _by_line(consume: Callable[[str], Any]) -> Callable[[bytes], None]:
         if pending and (not piece or len(pending) > _LINE_BYTES):
             lines.append(pending)
             pending = b""
-        failure: Optional[Exception] = None
         for line in lines:
-            try:
-                consume(line.decode("utf-8", "replace").rstrip("\r"))
-            except Exception as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
+            consume(line.decode("utf-8", "replace").rstrip("\r"))
 
     return take
 

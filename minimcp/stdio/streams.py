@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 import threading
+from contextlib import suppress
 from typing import Any, Optional, Sequence
 
 from ..engine.transport import StreamTransport, close_quietly, enlarge
@@ -97,11 +98,10 @@ class StandardStreams(StreamTransport):
 
 
 def _is_open(number: int) -> bool:
-    try:
+    with suppress(OSError):
         os.fstat(number)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _private(number: int) -> int:
@@ -129,27 +129,20 @@ def _is_shared(number: int) -> bool:
 
 def _number_of(stream: Any) -> int:
     """The descriptor that a text stream writes to, -1 for none."""
-    try:
+    with suppress(AttributeError, OSError, ValueError, TypeError):
         return int(stream.fileno())
-    except (AttributeError, OSError, ValueError, TypeError):
-        return -1
+    return -1
 
 
 def _flush(stream: Any) -> None:
-    if stream is not None:
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            pass
+    with suppress(AttributeError, OSError, ValueError):  # there may be none
+        stream.flush()
 
 
 def _flush_c() -> None:
     """Write out what C code has printed: its buffer is not Python's, and would reach the client at the exit."""
-    try:
+    with suppress(ImportError, OSError, AttributeError, TypeError, ValueError):  # no ctypes, or another C library
         import ctypes
 
         library = ctypes.CDLL(None)
-        stdout = ctypes.c_void_p.in_dll(library, "__stdoutp" if sys.platform == "darwin" else "stdout")
-        library.fflush(stdout)
-    except (ImportError, OSError, AttributeError, TypeError, ValueError):
-        pass  # No ctypes, or another C library.
+        library.fflush(ctypes.c_void_p.in_dll(library, "__stdoutp" if sys.platform == "darwin" else "stdout"))

@@ -28,21 +28,24 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
     assert (done.code, done.err) == (2, "") and done.out.startswith("usage: python -m minimcp COMMAND")
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["bake"], "there is no command 'bake': demo, list, call, read, prompt, ping, run, vendor"),
-    (["call"], "the following arguments are required: TARGET, TOOL"),
-    (["read", "x.py"], "the following arguments are required: URI"),
-    (["list", "x.py", "--output", "xml"], "invalid choice: 'xml'"),
-    (["list", "x.py", "--timeout", "soon"], "'soon' is no number of seconds"),
-    (["list", "x.py", "--timeout", "-1"], "'-1' is no number of seconds"),
-    (["list", "x.py", "--time", "5"], "unrecognized arguments: --time"),
-    (["list", "x.py", "--header", "odd"], "'odd' is not \"Name: value\""),
-    (["list", "x.py", "--token", "t"], "apply to a server with a URL only"),
-    (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
-    (["ping", "http:///mcp"], "a URL begins with http:// or https://"),
-    (["ping", ""], "an empty command starts nothing"),
-    (["demo", "now"], "unrecognized arguments: now"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["bake"], "there is no command 'bake': demo, list, call, read, prompt, ping, run, vendor"),
+        (["call"], "the following arguments are required: TARGET, TOOL"),
+        (["read", "x.py"], "the following arguments are required: URI"),
+        (["list", "x.py", "--output", "xml"], "invalid choice: 'xml'"),
+        (["list", "x.py", "--timeout", "soon"], "invalid float value: 'soon'"),
+        (["list", "http://x/", "--timeout", "-1"], "is at least 0 seconds, not -1.0"),
+        (["list", "x.py", "--time", "5"], "unrecognized arguments: --time"),
+        (["list", "x.py", "--header", "odd"], "'odd' is not \"Name: value\""),
+        (["list", "x.py", "--token", "t"], "apply to a server with a URL only"),
+        (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
+        (["ping", "http:///mcp"], "a URL begins with http:// or https://"),
+        (["ping", ""], "an empty command starts nothing"),
+        (["demo", "now"], "unrecognized arguments: now"),
+    ],
+)
 def test_wrong_usage_is_one_line_and_exit_code_2(arguments: List[str], said: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp(*arguments)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err
@@ -62,14 +65,14 @@ def test_a_server_that_says_nothing_is_a_timeout(minimcp: Callable[..., Done]) -
     assert minimcp("ping", "sleep 60", "--timeout", "0.2").code == 4
 
 
-def test_the_stderr_of_a_server_that_ends_at_once_is_shown_once(shop: str, minimcp: Callable[..., Done]) -> None:
+def test_the_stderr_of_a_server_that_ends_at_once_is_shown(shop: str, minimcp: Callable[..., Done]) -> None:
     with open("crash.py", "w", encoding="utf-8") as file:
         file.write("import sys\nopen('started', 'a').write('x')\nprint('loading')\nsys.exit('no \\x1b' + 'database')\n")
-    for options, words in (([], "no \\x1bdatabase"), (["--verbose"], "no \x1bdatabase")):
+    for options, before in (([], []), (["--verbose"], ["no \x1bdatabase"])):
         done = minimcp("list", "crash.py", *options)
         assert (done.code, done.out) == (3, "")
-        shown, line = done.err.splitlines()
-        assert shown == words
+        *shown, line, ended, last = done.err.splitlines()
+        assert shown == before and (ended, last) == ("its stderr ended with:", "    no \\x1bdatabase")
         assert line.endswith("crash.py': the peer closed the connection; it wrote a line that is no message: loading; "
                              "the server exited with code 1")
     assert Path("started").read_text("utf-8") == "xx"

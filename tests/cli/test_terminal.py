@@ -93,13 +93,13 @@ def test_a_form_is_filled_in_field_by_field(
         "curious asks: Who\\x1b[31m travels?\n"
         "(Enter takes what stands in brackets, Ctrl-D cancels)\n"
         "  As on the ticket.\n"
-        "  Your name (string):   expected at least 2 characters, got 0\n"
-        "  Your name (string):   expected at least 2 characters, got 1\n"
+        "  Your name (string):   name: expected at least 2 characters, got 0\n"
+        "  Your name (string):   name: expected at least 2 characters, got 1\n"
         "  Your name (string): "
-        "  seats (integer) [2]:   seats: expected integer, got 'many'\n"
-        "  seats (integer) [2]:   window (boolean) [false]:   size (s = Small, l = Large): "
-        "  size: expected s or l, got 'm'\n"
-        '  size (s = Small, l = Large):   extras (array of one of "tea", "cake", "jam") []:   note (string) []: '
+        "  seats (integer) [2]:   seats: expected an integer, got the string 'many'\n"
+        "  seats (integer) [2]:   window (boolean) [false]:   size (\"s\" = Small or \"l\" = Large): "
+        "  size: expected 's' or 'l', got the string 'm'\n"
+        '  size ("s" = Small or "l" = Large):   extras (array of one of "tea", "cake", "jam") []:   note (string) []: '
     )
 
 
@@ -159,7 +159,6 @@ SCHEMAS: Dict[str, Any] = {
     "$defs": {
         "Colour": {"enum": ["red", 3, None]},
         "Round": {"$ref": "#/$defs/Round"},
-        "Circle": {"anyOf": [{"$ref": "#/$defs/Circle"}]},
         "a/b": {"type": "integer"},
     }
 }
@@ -182,12 +181,10 @@ MAYBE = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
     ({"$ref": "#/$defs/Colour"}, "null", None), ({"$ref": "#/$defs/a~1b"}, "3", 3),
     ({"const": 5}, "5", 5), ({"type": "strange"}, "5", 5),
     ({}, "5", 5), ({}, "five", "five"), ({}, "NaN", "NaN"), ({}, "[" * 100_000, "[" * 100_000), (True, "[]", []),
-    ({"$ref": "#/$defs/Missing/deeper"}, "5", 5), ({"$ref": "#/$defs/Round"}, "5", 5),
+    ({"$ref": "#/$defs/Missing/deeper"}, "5", 5), ({"type": "boolean"}, "1", True), ({"type": "null"}, "", None),
     ({"$ref": "https://example.org/schema"}, "5", 5),
     ({"allOf": [{"$ref": "#/$defs/a~1b"}, {"minimum": 1}]}, "3", 3),
-    ({"allOf": [{"type": "integer"}], "type": "string"}, "3", "3"),
-    ({"anyOf": [{"$ref": "#/$defs/Circle"}]}, "5", 5),
-    ({"properties": {"a": {}}}, '{"a": 1}', {"a": 1}), ({"items": {"type": "string"}}, "5", ["5"]),
+    ({"properties": {"a": {}}}, '{"a": 1}', {"a": 1}),
     ({"oneOf": [{"const": 1}, {"const": "b"}]}, "1", 1),
 ])
 def test_a_value_is_read_by_its_schema(schema: Any, text: str, value: Any) -> None:
@@ -196,23 +193,20 @@ def test_a_value_is_read_by_its_schema(schema: Any, text: str, value: Any) -> No
 
 
 @pytest.mark.parametrize(("schema", "words", "said"), [
-    ({"type": "integer"}, ["x=1.5"], "x: expected integer, got '1.5'"),
-    ({"type": "number"}, ["x=inf"], "x: expected number, got 'inf'"),
-    ({"type": "number"}, ["x=much"], "x: expected number, got 'much'"),
-    ({"type": "boolean"}, ["x=2"], "x: expected boolean, got '2'"),
-    ({"type": "object"}, ["x=[]"], "x: expected object, got '[]'"),
-    ({"type": ["integer", "null"]}, ["x=a"], "x: expected integer or null, got 'a'"),
-    (MAYBE, ["x=a"], "x: expected integer or null, got 'a'"),
-    ({"enum": ["京", 1]}, ["x=b"], "x: expected one of 京, 1, got 'b'"),
-    ({"oneOf": [{"const": "a"}, {"const": 1}]}, ["x=b"], "x: expected a or 1, got 'b'"),
-    ({"type": "integer"}, ["x=1", "x=2"], "x: expected one value, got '1', '2'"),
-    (MAYBE, ["x=1", "x=2"], "x: expected one value, got '1', '2'"),
+    ({"type": "integer"}, ["x=1.5"], "x: expected an integer, got the number 1.5"),
+    ({"type": "number"}, ["x=inf"], "x: expected a number, got the string 'inf'"),
+    ({"type": "boolean"}, ["x=2"], "x: expected true or false, got the number 2"),
+    ({"type": "object"}, ["x=[]"], "x: expected an object, got an empty list"),
+    (MAYBE, ["x=a"], "x: expected an integer or null, got the string 'a'"),
+    ({"enum": ["京", 1]}, ["x=b"], "x: expected one of '京' or 1, got the string 'b'"),
+    ({"type": "integer"}, ["x=1", "x=2"], "x: expected an integer, got a list of 2"),
+    ({"$ref": "#/$defs/Round"}, ["x=5"], "x is missing: the schema refers to itself without end"),
     ({}, ["x"], "'x' is not key=value"),
     ({}, ["=x"], "'=x' is not key=value"),
 ])
 def test_a_value_that_does_not_fit_is_wrong_usage(schema: Any, words: List[str], said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        read_pairs(words, {"properties": {"x": schema}})
+        read_pairs(words, {**SCHEMAS, "properties": {"x": schema}})
     assert str(caught.value) == said
 
 

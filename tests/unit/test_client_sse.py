@@ -192,15 +192,6 @@ def test_a_server_that_knows_only_the_oldest_transport(status: int, code: int) -
             assert peer.methods[6:8] == ["GET", "initialize"]  # it is known by now
 
 
-@pytest.mark.parametrize("code", [-32601, -32020, -32021])
-def test_a_server_that_has_no_handshake_is_not_asked_for_the_oldest_transport(code: int) -> None:
-    discover: Any = {"server/discover": lambda heard, wire: wire.whole(404)}
-    with Peer({**Old(refusal=404, code=code).said(), **discover}) as peer:
-        with pytest.raises(minimcp.ConnectionFailed, match="refused initialize"):
-            connect(peer)
-        assert "GET" not in peer.methods
-
-
 @pytest.mark.requirement("HSSE-12")
 @pytest.mark.parametrize("status", [401, 403, 406, 415, 500])
 def test_other_refusals_do_not_lead_there(status: int) -> None:

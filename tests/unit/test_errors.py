@@ -199,7 +199,7 @@ class _Unshown:
     (ValueError("'x'"), "'x'"),
     (RuntimeError(ValueError("inner words")), "inner words"),
     (OSError(2, "No such file"), "[Errno 2] No such file"),
-    (ValueError(_Unshown()), "in words"),
+    (ValueError(_Unshown()), "ValueError"),
 ])
 def test_an_exception_is_described_by_its_words_or_its_name(error: BaseException, words: str) -> None:
     assert describe(error) == words
