@@ -19,7 +19,7 @@ from ..engine.connection import Connection
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import current_request
-from ..engine.transport import Transport, tracer
+from ..engine.transport import Transport, memory_pair, tracer
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.versions import choose
@@ -494,8 +494,6 @@ class Server:
 
     def open_pipe(self) -> Transport:
         """A client's end of a new connection in memory: through the real codec, without a process or a socket."""
-        from ..engine.transport import memory_pair
-
         ours, theirs = memory_pair(self._limits.message_bytes)
         self.connect(ours, name=f"{self.name}-memory")
         return theirs
