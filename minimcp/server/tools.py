@@ -133,7 +133,7 @@ class RegisteredTool(RegisteredFunction):
             else:
                 problem = self._check_input(arguments)
                 if problem is not None:
-                    raise Mismatch("", instead=problem)
+                    raise problem
                 keywords = dict(arguments)
         except Mismatch as error:
             if incoming.server.strict_arguments and not incoming.peer.revision.argument_errors_are_results:
@@ -170,7 +170,7 @@ class RegisteredTool(RegisteredFunction):
         written = write_any(value) if self.output_kind is None else self.output_kind.write(value)
         problem = None if self._check_output is None else self._check_output(written)
         if problem is not None:
-            raise ValueError(problem)
+            raise problem
         text = to_json(written)
         if blocks is None:
             content = f'[{{"type":"text","text":{text if type(written) is str else to_json(text)}}}]'

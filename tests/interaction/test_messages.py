@@ -82,7 +82,7 @@ REGISTRATIONS: List[Tuple[Wrong, type, str]] = [
     (lambda s: s.tool(stars), TypeError, " takes *cities: name each parameter, or take one list: cities: list[str]"),
     (lambda s: s.tool(double_stars), TypeError, " takes **cities: name each parameter, or take one dict: cities: dict[str, str]"),
     (lambda s: s.tool(bare), TypeError, ": parameter 'city' has no annotation: give it a type, such as city: str"),
-    (lambda s: s.tool(unresolved), TypeError, ": parameter 'city': the annotation 'Town' cannot be resolved: name 'Town' is not defined (a name imported only under TYPE_CHECKING is not there at run time: import it always)"),
+    (lambda s: s.tool(unresolved), TypeError, ": parameter 'city': the annotation 'Town' cannot be resolved: NameError: name 'Town' is not defined (a name imported only under TYPE_CHECKING is not there at run time: import it always)"),
     (lambda s: s.tool(listed), TypeError, ": parameter 'cities': [<class 'str'>] is not a type with a JSON form: write list[str]"),
     (lambda s: s.tool(anything), TypeError, ": parameter 'data': <built-in function any> is not a type with a JSON form: write typing.Any"),
     (lambda s: s.tool(two_contexts), TypeError, ": two parameters take the context, 'one' and 'two': keep one"),
@@ -215,6 +215,7 @@ NAMES: List[Tuple[str, str]] = [
 ]
 
 
+@pytest.mark.requirement("BASE-08")
 def test_a_wrong_call_says_where_what_was_expected_and_what_came(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("travel", instructions="Travel.")
     for function in (book, broken):
