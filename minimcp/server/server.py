@@ -261,10 +261,7 @@ class Server:
         """
         if not isinstance(uri, str):
             raise TypeError('the URI comes first: @server.resource("notes://all")')
-        decorator: Callable[[F], F] = decorated(
-            lambda function, **options: self._registry.add("resource", function, options, uri),
-            "server.resource", given, options,
-        )
+        decorator: Callable[[F], F] = decorated(partial(self.add_resource, uri=uri), "server.resource", given, options)
         return decorator
 
     def add_resource(self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]) -> None:
