@@ -81,8 +81,7 @@ def _completer_of(function: Any, given: Any, kind: Kind, owner: str) -> Optional
 
     In the class of the handler's object a completer is a method as the handler is, and is called on that object.
     """
-    if given is None:
-        given = choices_of(kind.schema)
+    given = choices_of(kind.schema) if given is None else given
     if given is None:
         return None
     instance = getattr(function, "__self__", None)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Callable, Optional, Protocol, Union
@@ -252,14 +251,8 @@ class Main(Executor):
             if left and self._on_needed is not None:  # what came meanwhile, or is left after Ctrl-C
                 left[0][0].sink.spawn(self._tell_author)
 
-    def pump_until(self, over: Callable[[], bool]) -> None:
-        """Pump on this thread until `over` says so, which is asked again after each `wake`."""
-        while not over():
-            with suppress(KeyboardInterrupt):  # a handler's own: signals only tell the server to end
-                self.pump(None, over)
-
     def wake(self) -> None:
-        """Have `pump_until` ask again."""
+        """Have `pump` ask again whether it is over."""
         with self._changed:
             self._changed.notify_all()
 

@@ -183,9 +183,8 @@ class Resources:
         Raises:
             ResourceNotFound: Nothing does.
         """
-        readable = self.table.items.get(uri)
-        if readable is None:
-            readable = next((each for each in self._families(uri) if each.values(uri) is not None), None)
+        fitting = (each for each in self._families(uri) if each.values(uri) is not None)
+        readable = self.table.items.get(uri) or next(fitting, None)
         if readable is None:
             raise ResourceNotFound(f"Resource not found: {one_line(uri)}", {"uri": uri})
         return readable

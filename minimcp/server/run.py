@@ -12,7 +12,7 @@ import select
 import signal
 import socket
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Callable, Optional, Protocol
 
 from ..engine.timer import Deadline
@@ -87,8 +87,9 @@ class Run:
                 served = connect()
                 watcher = threading.Thread(target=self._watch, args=(served,), name="minimcp-run", daemon=True)
                 watcher.start()
-                if self._in_main:
-                    self._main.pump_until(self._over.is_set)
+                while self._in_main and not self._over.is_set():
+                    with suppress(KeyboardInterrupt):  # a handler's own: signals only tell the server to end
+                        self._main.pump(None, self._over.is_set)
                 self._over.wait()
         except BaseException:
             self._near.close()

@@ -19,7 +19,7 @@ from ..engine.connection import Connection
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import current_request
-from ..engine.transport import Transport, tracer
+from ..engine.transport import Transport, memory_pair, tracer
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.versions import choose
@@ -261,10 +261,7 @@ class Server:
         """
         if not isinstance(uri, str):
             raise TypeError('the URI comes first: @server.resource("notes://all")')
-        decorator: Callable[[F], F] = decorated(
-            lambda function, **options: self._registry.add("resource", function, options, uri),
-            "server.resource", given, options,
-        )
+        decorator: Callable[[F], F] = decorated(partial(self.add_resource, uri=uri), "server.resource", given, options)
         return decorator
 
     def add_resource(self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]) -> None:
@@ -494,8 +491,6 @@ class Server:
 
     def open_pipe(self) -> Transport:
         """A client's end of a new connection in memory: through the real codec, without a process or a socket."""
-        from ..engine.transport import memory_pair
-
         ours, theirs = memory_pair(self._limits.message_bytes)
         self.connect(ours, name=f"{self.name}-memory")
         return theirs

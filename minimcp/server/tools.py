@@ -18,20 +18,9 @@ from ..schema.annotations import write_any
 from ..schema.checker import compile_check
 from ..schema.header_params import in_headers, mirrored
 from ..schema.mismatch import NOTHING, Mismatch
-from ..types import (
-    Audio,
-    BlobResourceContents,
-    CallToolResult,
-    EmbeddedResource,
-    Image,
-    ResourceLink,
-    Text,
-    Tool,
-    ToolAnnotations,
-    UnknownContent,
-    Wire,
-)
-from ..types.tool import WRAPPED
+from ..types.base import Wire
+from ..types.content import Audio, BlobResourceContents, EmbeddedResource, Image, ResourceLink, Text, UnknownContent
+from ..types.tool import WRAPPED, CallToolResult, Tool, ToolAnnotations
 from .context import Context
 from .options import annotated
 from .registered import RegisteredFunction, ServerConfig, only
@@ -214,24 +203,20 @@ class RegisteredTool(RegisteredFunction):
         elif isinstance(error, errors.ToolError):
             if error.content is None:
                 return error_result(str(error), revision, config)
-            try:
-                blocks = blocks_of(error.content, promised=True)
-                if blocks is None:
-                    raise TypeError("ToolError takes content blocks as its content")
+            blocks = blocks_of(error.content, promised=True)
+            if blocks is not None:
                 return config.closed({"content": [fit(each, revision) for each in blocks], "isError": True}, revision)
-            except Exception as wrong:
-                return self.failed(wrong, incoming, True)
+            told = "ToolError takes content blocks as its content"
         else:
             incoming.interrupted = isinstance(error, KeyboardInterrupt)
             if isinstance(error, errors.Cancelled) and incoming.cancelled:
                 raise error
             if incoming.asker is not None and incoming.asker.pending:
                 raise error  # it has a question to ask: that comes first
-            if isinstance(error, errors.RpcError) and not error.from_peer:
-                if _is_known(error, revision):
-                    raise error
-                return error_result(str(error), revision, config)
-            if isinstance(error, errors.Declined):
+            ours = isinstance(error, errors.RpcError) and not error.from_peer
+            if ours and _is_known(error, revision):
+                raise error
+            if ours or isinstance(error, errors.Declined):
                 return error_result(str(error), revision, config)  # no fault, and no words but ours
         name = errors.one_line(self.key)
         if config.mask_errors:
@@ -251,7 +236,7 @@ class RegisteredTool(RegisteredFunction):
         return only(wire, revision.tool_members)
 
 
-def _is_known(error: errors.RpcError, revision: Revision) -> bool:
+def _is_known(error: Any, revision: Revision) -> bool:
     """Whether clients of a revision know what to make of an author's error of the protocol."""
     if isinstance(error, errors.UrlElicitationRequired):
         return revision.url_errors

@@ -233,24 +233,20 @@ def test_clear_cancels_what_waits_and_lets_those_go_who_wait() -> None:
     assert task.result() == 0
 
 
-def test_it_pumps_until_it_is_over() -> None:
-    main, over, ran = Main(), threading.Event(), []  # type: ignore[var-annotated]
+def test_it_asks_again_whether_it_is_over_when_it_is_woken() -> None:
+    main, asked, over = Main(), [], threading.Event()  # type: ignore[var-annotated]
 
-    def end(_: IncomingRequest) -> Any:
-        ran.append(1)
-        over.set()
-        return {}
+    def is_over() -> bool:
+        asked.append(1)
+        return over.is_set()
 
-    task = Task(main.pump_until, over.is_set)
-    main.start(exchange(interrupt))
-    main.start(exchange(end))
-    task.result()
-    assert ran == [1]
-    over.clear()
-    task = Task(main.pump_until, over.is_set)
+    task = Task(main.pump, None, is_over)
+    assert eventually(lambda: waits(main)) and len(asked) == 1
+    main.wake()
+    assert eventually(lambda: len(asked) == 2 and waits(main))
     over.set()
     main.wake()
-    task.result()
+    assert task.result() == 0
 
 
 # ------------------------------------------------------------ threads of ours

@@ -69,9 +69,6 @@ def raw() -> Iterator[Callable[[Server], Raw]]:
         each.pipe.close()
 
 
-# ---------------------------------------------------------------- registering
-
-
 # ---------------------------------------------------------------- what is declared and spoken
 
 

@@ -12,7 +12,6 @@ import minimcp
 from minimcp import Audio, CallToolResult, EmbeddedResource, Image, ResourceLink, Text, ToolError
 from minimcp.protocol.versions import BY_NAME
 from minimcp.server.executors import Main
-from minimcp.server.options import where
 from minimcp.server.registry import Registry
 from minimcp.server.tools import RegisteredTool, blocks_of, error_result, fit, wrapped_schema
 from minimcp.types import Annotations, Icon, TextResourceContents, ToolAnnotations, UnknownContent
@@ -36,12 +35,6 @@ def listed(made: Registry) -> Any:
     return [tool["name"] for tool in answered(made, "tools/list")["tools"]]
 
 
-def test_where_a_function_stands() -> None:
-    assert where(echo).startswith("echo (") and "test_tools.py:" in where(echo)
-    assert where(print) == "print" and where(5) == "5"
-    assert repr(added()).startswith("<RegisteredTool 'echo' = echo (")
-
-
 @pytest.mark.requirement("TOOL-09", "TOOL-10", "M:TOOL-13")
 def test_names_in_other_letters_are_other_names_and_lists_are_made_anew() -> None:
     made = registry()
@@ -50,6 +43,7 @@ def test_names_in_other_letters_are_other_names_and_lists_are_made_anew() -> Non
         with pytest.raises(ValueError, match=name):
             made.add("tool", echo, {"name": name})
     assert listed(made) == ["Foo", "foo", "FOO"]
+    assert repr(made.tools.items["foo"]).startswith("<RegisteredTool 'foo' = echo (")
     made.remove("tool", "foo")
     assert listed(made) == ["Foo", "FOO"]
     with pytest.raises(KeyError):
@@ -66,12 +60,10 @@ def nameless() -> Any:
 
 @pytest.mark.requirement("TOOL-05", "JSCH-06", "M:SCH-11")
 @for_each(("options", "kind", "text"), [
-    ({"name": 5}, TypeError, "name"), ({"timeout": 0}, ValueError, "timeout"),
     ({"timeout": float("nan")}, ValueError, "timeout"),
     ({"output_schema": {}, "structured": False}, ValueError, "contradict"),
-    ({"input_schema": {"type": 5}}, ValueError, "type"), ({"input_schema": {"type": "array"}}, ValueError, "array"),
+    ({"input_schema": {"type": 5}}, ValueError, "type"),
     ({"output_schema": {"type": "nothing"}}, ValueError, "type"),
-    ({"annotations": {"readOnlyHint": True}}, TypeError, "readOnlyHint"),
     ({"icons": ["https://example.com"]}, TypeError, "icons"),
     ({"function": functools.partial(echo, "x")}, TypeError, "no Python function"),
     ({"function": nameless()}, TypeError, "name"),
