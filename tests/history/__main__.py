@@ -18,7 +18,7 @@ from typing import Any, Dict, List
 
 from ..support import usual_signals
 from .record import shown
-from .run import Outcome, Plan, WebPlan, run
+from .run import Outcome, Plan, run
 
 EXPECTED = {  # endings and faults of which there has to be one in many seeds: else the runs show less than they say
     "lines": frozenset({
@@ -50,7 +50,7 @@ def main(arguments: List[str]) -> int:
     sys.setswitchinterval(float(os.environ.get("MINIMCP_SWITCH_INTERVAL", sys.getswitchinterval())))
     logging.getLogger("minimcp").addHandler(logging.NullHandler())  # a bad line makes it say much
     if options.seed is not None:
-        outcome = _run(options.seed)
+        outcome = run(Plan.of(options.seed))
         print(f"{outcome.plan}\n{shown(outcome.events)}")
         _complain(outcome)
         return 1 if outcome.wrong else 0
@@ -62,21 +62,11 @@ def main(arguments: List[str]) -> int:
     return _all(seeds, options.jobs)
 
 
-def _run(seed: str) -> Outcome:
-    if seed.startswith("h"):
-        return run(WebPlan.of(int(seed[1:])))
-    return run(Plan.of(int(seed)))
-
-
-def _kind(seed: str) -> str:
-    return "http" if seed.startswith("h") else "lines"
-
-
 def _part(seeds: List[str]) -> int:
     """Run these in this process and print a line of JSON for each."""
     for seed in seeds:
         faulthandler.dump_traceback_later(STUCK, exit=True)
-        outcome = _run(seed)
+        outcome = run(Plan.of(seed))
         faulthandler.cancel_dump_traceback_later()
         _complain(outcome)
         if outcome.wrong:
@@ -103,7 +93,7 @@ def _all(seeds: List[str], jobs: int) -> int:
     lines = [json.loads(line) for child in children for line in child.communicate()[0].splitlines()]
     good = True
     for kind in EXPECTED:
-        mine = [seed for seed in seeds if _kind(seed) == kind]
+        mine = [seed for seed in seeds if seed.startswith("h") == (kind == "http")]
         good &= not mine or _judge(kind, mine, [line for line in lines if line["seed"] in mine])
     print(f"all in {time.monotonic() - begun:.1f} s")
     return 0 if good else 1

@@ -209,7 +209,7 @@ def test_the_journal_of_another_process_is_merged_by_time(tmp_path: Path) -> Non
 
 
 def test_a_seed_is_one_plan() -> None:
-    plans = [Plan.of(seed) for seed in range(200)]
-    assert plans == [Plan.of(seed) for seed in range(200)]
-    kinds: Set[Tuple[bool, str, bool]] = {(plan.stdio, plan.revision, plan.restart) for plan in plans}
+    plans = [Plan.of(str(seed)) for seed in range(200)]
+    assert plans == [Plan.of(str(seed)) for seed in range(200)]
+    kinds: Set[Tuple[bool, str, bool]] = {(plan.process, plan.revision, plan.restart) for plan in plans}
     assert len(kinds) == 8 and len({str(plan.breaks) for plan in plans}) == 6
