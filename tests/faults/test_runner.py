@@ -100,7 +100,6 @@ REFUSALS = ("C39", "C41", "C42", "C43", "C44", "C51", "C53", "C54")  # rows over
 LIED_TO = sorted({row.id for row in ROWS.values() if row.role == CLIENT} - {"K12", "K17", "K20", "K21", "K22"})
 """Rows that a client fails which says that all went well, and does nothing; the others would take long to see it."""
 
-
 TRIED = [
     *((row, bad_server(fault), fault, verdict, said) for fault, row, verdict, said in SERVERS),
     *((row, bad_adapter(fault), fault, verdict, said) for fault, row, verdict, said in ADAPTERS),

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 from ..web import Heard, Wire
 
 if TYPE_CHECKING:
-    from .web_server import Hostile
+    from .client_http import Hostile
 
 Tool = Callable[["Hostile", Heard, Wire], Any]
-
 MEGABYTE = 1 << 20
 TICK = 0.02  # seconds between two bytes of what drips
-
 JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 EVENT_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
@@ -252,7 +250,6 @@ REPLIES = {
     "surrogate-reply": (OPEN + ',"x":"\\ud800"}}').encode(),
     "bom-reply": b"\xef\xbb\xbf" + (OPEN + "}}").encode(),
 }
-
 
 TOOLS: Dict[str, Tool] = {
     "echo": echo,

@@ -32,7 +32,6 @@ EXPECTED = {  # endings and faults of which there has to be one in many seeds: e
 }
 
 MANY = {"lines": 100, "http": 50}
-
 STUCK = 280.0  # seconds after which a run that does not end shows where its threads are; it has no outcome then
 
 

@@ -25,11 +25,8 @@ from .server import ERROR, make_server, padded
 from .web_relay import WebRelay
 
 TOOLS = ("echo", "echo", "work", "work", "ask", "fail", "refuse", "hold")
-
 SETTLE = WAIT  # seconds that threads, descriptors and children may take to go away
-
 TIMEOUT = 0.3  # seconds that a call gets while the line is bad
-
 PATIENT = 3.0  # the same of a patient plan
 
 Calls = List[List[Tuple[str, int, bool]]]

@@ -25,11 +25,8 @@ CHANCES = (("delay", 0.2), ("drop", 0.04), ("duplicate", 0.06), ("cut", 0.04), (
 when it was sent on, or in the middle of what comes back; or all that comes back is late."""
 
 OTHERS = (("delay", 0.2), ("drop", 0.02), ("half", 0.02))  # the same for what is no call
-
 OFTEN = 0.4  # how often a response is cut in the middle that shall be resumed, beside the usual
-
 PIECE = 65536
-
 NO_SESSION = b"HTTP/1.1 404"  # how a response begins that says so; no client reads on
 
 

@@ -16,7 +16,6 @@ from minimcp import Context, HttpOptions, Server, ToolError
 
 FOLDER = Path(os.environ["MINIMCP_HOSTS_FOLDER"])
 SECONDS = 10.0  # how long a tool waits for what it needs
-
 OPTIONS = json.loads(os.environ["MINIMCP_HOSTS_OPTIONS"])
 KEY, STREAMS = OPTIONS.pop("key"), OPTIONS.pop("streams", 0)
 server = Server("hosts", state_keys=None if KEY is None else [KEY.encode()], http=HttpOptions(**OPTIONS))

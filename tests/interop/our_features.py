@@ -33,7 +33,6 @@ TONES = ["plain", "formal", "friendly"]
 URL = "https://example.com/open?a=1"
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
-
 CHOICES: dict[str, Any] = {
     "type": "object",
     "properties": {
