@@ -11,20 +11,8 @@ import logging
 from pathlib import Path
 from typing import Any, Union
 
-from minimcp import (
-    Audio,
-    Context,
-    Elicit,
-    EmbeddedResource,
-    Image,
-    ListRoots,
-    PromptMessage,
-    Sample,
-    Server,
-    Text,
-    TextResourceContents,
-    ToolError,
-)
+import minimcp
+from minimcp import Context, Elicit, EmbeddedResource, Image, ListRoots, Sample, Server, Text
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -102,20 +90,20 @@ def make_server() -> Server:
         return Image(PNG, "image/png")
 
     @server.tool
-    def test_audio_content() -> Audio:
+    def test_audio_content() -> minimcp.Audio:
         """One sound."""
-        return Audio(WAV, "audio/wav")
+        return minimcp.Audio(WAV, "audio/wav")
 
     @server.tool
     def test_embedded_resource() -> EmbeddedResource:
         """One embedded resource."""
         text = "This is an embedded resource content."
-        return EmbeddedResource(TextResourceContents("test://embedded-resource", text, mime_type="text/plain"))
+        return EmbeddedResource(minimcp.TextResourceContents("test://embedded-resource", text, mime_type="text/plain"))
 
     @server.tool
     def test_multiple_content_types() -> list[Union[Text, Image, EmbeddedResource]]:
         """One of each."""
-        content = TextResourceContents(
+        content = minimcp.TextResourceContents(
             "test://mixed-content-resource", '{"test":"data","value":123}', mime_type="application/json"
         )
         return [Text("Multiple content types test:"), Image(PNG, "image/png"), EmbeddedResource(content)]
@@ -141,7 +129,7 @@ def make_server() -> Server:
     @server.tool
     def test_error_handling() -> str:
         """Fails."""
-        raise ToolError("This tool intentionally returns an error for testing")
+        raise minimcp.ToolError("This tool intentionally returns an error for testing")
 
     @server.tool
     def test_sampling(prompt: str, ctx: Context) -> str:
@@ -307,20 +295,21 @@ def make_server() -> Server:
         return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
 
     @server.prompt
-    def test_prompt_with_embedded_resource(resourceUri: str) -> list[PromptMessage]:  # noqa: N803 - the suite's name
+    def test_prompt_with_embedded_resource(resourceUri: str) -> list[minimcp.PromptMessage]:  # noqa: N803 - the suite's name
         """One embedded resource."""
-        content = TextResourceContents(resourceUri, "Embedded resource content for testing.", mime_type="text/plain")
+        text = "Embedded resource content for testing."
+        content = minimcp.TextResourceContents(resourceUri, text, mime_type="text/plain")
         return [
-            PromptMessage("user", EmbeddedResource(content)),
-            PromptMessage("user", Text("Please process the embedded resource above.")),
+            minimcp.PromptMessage("user", EmbeddedResource(content)),
+            minimcp.PromptMessage("user", Text("Please process the embedded resource above.")),
         ]
 
     @server.prompt
-    def test_prompt_with_image() -> list[PromptMessage]:
+    def test_prompt_with_image() -> list[minimcp.PromptMessage]:
         """One image."""
         return [
-            PromptMessage("user", Image(PNG, "image/png")),
-            PromptMessage("user", Text("Please analyze the image above.")),
+            minimcp.PromptMessage("user", Image(PNG, "image/png")),
+            minimcp.PromptMessage("user", Text("Please analyze the image above.")),
         ]
 
     @server.prompt

@@ -14,7 +14,7 @@ from ..support import WAIT
 from ..web import DONE, INITIALIZED, Heard, Peer, Say, Wire
 from . import web_tools
 from .client import Client, Reply
-from .client_stdio import AT_ONCE
+from .client_stdio import clients
 from .trial import Missing, Trial, case
 from .web_tools import PAGE, TOOLS, answer, as_event, end
 
@@ -152,27 +152,47 @@ def other_ids(t: Trial) -> None:
         client.alive()
 
 
-@case("K04H")
-def wrong_shapes(t: Trial) -> None:
+AT_ONCE = (
+    "error-not-object", "error-null", "error-code-text", "result-null", "result-list", "result-text", "both",
+    "neither", "content-garbage", "content-number",
+)  # fmt: skip
+
+
+def over_stdio(t: Trial) -> Iterator[Tuple[Client, Tuple[Dict[str, str], ...]]]:
+    """A client of a server of each era, and the ways in which it may be answered."""
+    for client in clients(t):
+        yield client, ({},)
+
+
+def over_http(t: Trial) -> Iterator[Tuple[Client, Tuple[Dict[str, str], ...]]]:
     for _, client in visits(t):
+        yield client, tuple({"way": way} for way in WAYS)
+
+
+def wrong_shapes(over: Any, t: Trial) -> None:
+    for client, ways in over(t):
         for tool in AT_ONCE:
-            for way in WAYS:
-                reply = client.call(tool, way=way)
-                refused(t, reply, f"{tool}, {way}", slowest=True)
+            for way in ways:
+                reply = client.call(tool, **way)
+                refused(t, reply, f"{tool} {''.join(way.values())}", slowest=True)
                 if reply.seconds > 0.5 * client.never:
                     return  # so will the others
         client.alive()
 
 
-@case("K05H")
-def notes(t: Trial) -> None:
-    for _, client in visits(t):
+def notes(over: Any, t: Trial) -> None:
+    for client, _ in over(t):
         client.alive()
-        base, reply = client.memory(), client.call("flood", 30)
+        base, reply = client.memory(), client.call("note-flood", 30)
         t.expect(reply.text == "after the flood", f"the call was lost: {reply.error}: {reply.message}"[:120])
         t.below("time of 20,000", reply.seconds, 1)
         t.below("growth", client.memory() - base, 32, "MB")
         client.alive()
+
+
+for _end, _over in (("", over_stdio), ("H", over_http)):
+    case("K04" + _end)(partial(wrong_shapes, _over))
+    case("K05" + _end)(partial(notes, _over))
 
 
 @case("K06H")

@@ -167,14 +167,6 @@ def test_the_exit_code_and_the_table(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.count("\n") > len(ROWS)
 
 
-@pytest.mark.parametrize("verdict, ours, expected", [
-    (PASS, True, False), (ABSENT, True, True), (ABSENT, False, False), (WARN, False, True),
-    (FAIL, False, True),
-])  # fmt: skip
-def test_what_is_worse_than_expected(verdict: str, ours: bool, expected: bool) -> None:
-    assert runner.bad(Outcome("C01", verdict, "", {}, 0.0), ours) == expected
-
-
 def test_a_table_has_a_row_for_each_row() -> None:
     found = [Outcome(id, verdict, "", {}, 0.0) for id, verdict in (("C01", WARN), ("C02", ABSENT))]
     lines = runner.table("one", found).splitlines()

@@ -258,7 +258,7 @@ TOOLS: Dict[str, Tool] = {
     "one-other-id": lambda web, heard, wire: say(heard, wire, answer(heard, "not yours", heard.message["id"] + 1000)),
     "twice": lambda web, heard, wire: say(heard, wire, answer(heard, "first"), answer(heard, "second")),
     "swapped": swapped,
-    "flood": flood,
+    "note-flood": flood,
     "big": big,
     **{name: bare(text) for name, text in SHAPES.items()},
     **{name: first(data) for name, data in FIRST.items()},

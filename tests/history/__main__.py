@@ -41,7 +41,6 @@ def main(arguments: List[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.history", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="how many over lines (default: 200)")
     parser.add_argument("--web", type=int, help="how many over HTTP (default: three for ten over lines)")
-    parser.add_argument("--first", type=int, default=1, help="the first of both (default: 1)")
     parser.add_argument("--jobs", type=int, default=6, help="processes at the same time; they mostly wait (default: 6)")
     parser.add_argument("--seed", help="run this one, and print its record; over HTTP with an h before its number")
     parser.add_argument("--part", help=argparse.SUPPRESS)
@@ -56,8 +55,7 @@ def main(arguments: List[str]) -> int:
     if options.part is not None:
         return _part(options.part.split(","))
     web = options.seeds * 3 // 10 if options.web is None else options.web
-    seeds = [str(options.first + number) for number in range(options.seeds)]
-    seeds += [f"h{options.first + number}" for number in range(web)]
+    seeds = [*(str(number + 1) for number in range(options.seeds)), *(f"h{number + 1}" for number in range(web))]
     return _all(seeds, options.jobs)
 
 

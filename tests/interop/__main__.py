@@ -243,7 +243,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--way", choices=WAYS, help="over this alone")
     parser.add_argument("--revision", help="these sessions alone: a revision, auto or handshake")
     parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2), help="sessions at a time")
-    parser.add_argument("--verbose", action="store_true", help="show each failed session's stderr")
     return parser.parse_args(arguments)
 
 
@@ -270,7 +269,7 @@ def show_grid(outcomes: Sequence[Outcome]) -> None:
                          len(outcome.known) or "", failed))
 
 
-def show_failures(outcomes: Sequence[Outcome], verbose: bool) -> None:
+def show_failures(outcomes: Sequence[Outcome]) -> None:
     """Show each fault of a peer once, with what the first session with it saw, and every failure."""
     shown = set()
     for outcome in outcomes:
@@ -282,7 +281,7 @@ def show_failures(outcomes: Sequence[Outcome], verbose: bool) -> None:
         for name, result in outcome.checks.items():
             if result is not True:
                 print(f"\n{outcome.session.title}: {name}: {result}")
-        if verbose and outcome.failed and outcome.stderr:
+        if outcome.failed and outcome.stderr:
             print(f"--- stderr of {outcome.session.title}\n{outcome.stderr}")
 
 
@@ -302,7 +301,7 @@ def main(arguments: Sequence[str]) -> int:
             print("F" if future.result().failed else ".", end="", flush=True)
     outcomes = [future.result() for future in futures]
     show_grid(outcomes)
-    show_failures(outcomes, options.verbose)
+    show_failures(outcomes)
     failed = sum(outcome.failed for outcome in outcomes)
     checks = sum(len(outcome.checks) for outcome in outcomes)
     passed = sum(outcome.passed for outcome in outcomes)
