@@ -13,7 +13,6 @@ from typing import Callable
 
 THREADS = 64
 TEXT = "x" * 100
-
 Call = Callable[[str], str]
 
 

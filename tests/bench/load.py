@@ -30,7 +30,6 @@ MODERN = {
 }
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "load", "version": "0"}}
-
 Measured = dict[str, float]
 
 

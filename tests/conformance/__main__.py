@@ -24,7 +24,6 @@ BESIDE = {  # what the suite runs with a set and does not count, and we do
 }
 
 OLDER = {"2025-06-18": 27, "2025-03-26": 1}  # revisions without a set, and how many scenarios there are for a server
-
 AUTHORIZATION, EXTENSION = "auth/", "extension"
 
 

@@ -25,12 +25,10 @@ from ..support import eventually
 HERE = Path(__file__).resolve().parent
 PACKAGE = "@modelcontextprotocol/conformance"
 ENVIRONMENT = NodeEnvironment("conformance", [f"{PACKAGE}@0.2.0-alpha.12"])
-
 SCENARIO_SECONDS = 60.0
 SET_SECONDS = 150.0
 START_SECONDS = 20.0
 GENERIC = "wire-schema-valid"  # the check that is made in every scenario
-
 _STAMP = re.compile(r"-\d{4}-\d{2}-\d{2}T[\d-]+Z$")
 _LISTED = re.compile(r"\s+- (\S+)(?: \[(\S+)\])?$")
 

@@ -16,7 +16,7 @@ class Row(NamedTuple):
     expected: str
 
 
-_STDIO: Tuple[Tuple[str, str, str, str], ...] = (
+_ROWS: Tuple[Tuple[str, str, str, str], ...] = (
     ("C01", SERVER, "a line that is not JSON", "-32700 without an id"),
     ("C02", SERVER, "invalid UTF-8, alone and inside a call", "-32700, never a mangled success"),
     ("C03", SERVER, "100,000 levels of nesting; 200 levels", "refused; served"),
@@ -77,9 +77,6 @@ _STDIO: Tuple[Tuple[str, str, str, str], ...] = (
     ("K23", CLIENT, "commands that cannot be started", "an error, nothing left"),
     ("K24", CLIENT, "lists without an end", "an end, or an error"),
     ("K25", CLIENT, "10,000 tools; hostile schemas", "listed, within 2 s"),
-)
-
-_HTTP_BYTES: Tuple[Tuple[str, str, str, str], ...] = (  # what comes, how slowly, and who leaves
     ("C39", HTTP, "the lines of C01 to C10 as bodies", "400 with a code, never 5xx"),
     ("C40", HTTP, "50 MB announced, sent, in chunks; short bodies", "413; 408; memory bounded"),
     ("C41", HTTP, "requests that can be read in two ways", "refused, then the end"),
@@ -94,9 +91,6 @@ _HTTP_BYTES: Tuple[Tuple[str, str, str, str], ...] = (  # what comes, how slowly
     ("C50", HTTP, "tools that raise; streams that are gone", "a whole answer, no traceback"),
     ("C51", HTTP, "other methods, and made-up ones", "405 with Allow; 501"),
     ("C52", HTTP, "HTTP/1.0, pipelining, Expect, after refusals", "right, or a clean end"),
-)
-
-_HTTP_PROTOCOL: Tuple[Tuple[str, str, str, str], ...] = (  # sessions, streams, many clients, the end
     ("C53", HTTP, "paths that look like ours, other hosts", "refused; ours alone is served"),
     ("C54", HTTP, "ids of no session, ended, expired, malformed", "404; 400"),
     ("C55", HTTP, "one id at once, in one session and in two", "each its own answer"),
@@ -109,9 +103,6 @@ _HTTP_PROTOCOL: Tuple[Tuple[str, str, str, str], ...] = (  # sessions, streams, 
     ("C62", HTTP, "what the log says of all that", "1 line a fault, no traceback"),
     ("C63", HTTP, "proxies that cut, tear, hold back, compress", "comments come; goes on"),
     ("C64", HTTP, "HTTP+SSE: POST before GET, ids of others; both", "404; each its own answer"),
-)
-
-_HTTP_CLIENT: Tuple[Tuple[str, str, str, str], ...] = (
     ("K03H", CLIENT, "over HTTP: other ids on our own stream", "never taken as ours"),
     ("K04H", CLIENT, "over HTTP: answers of a wrong shape", "an error at once"),
     ("K05H", CLIENT, "over HTTP: 20,000 notifications in a stream", "below 1 s"),
@@ -129,7 +120,5 @@ _HTTP_CLIENT: Tuple[Tuple[str, str, str, str], ...] = (
     ("K19", CLIENT, "session ids of controls, blanks, 60 KB", "refused before they are sent"),
 )
 
-ROWS: Dict[str, Row] = {
-    row[0]: Row(*row) for row in sorted((*_STDIO, *_HTTP_BYTES, *_HTTP_PROTOCOL, *_HTTP_CLIENT))
-}
+ROWS: Dict[str, Row] = {row[0]: Row(*row) for row in sorted(_ROWS)}
 """Every row, by its name; H at the end of a name says that it is the row of that name over HTTP."""

@@ -5,17 +5,84 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from functools import partial
+import threading
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from ..web import DONE, INITIALIZED, Heard, Wire
+from ..support import WAIT
+from ..web import DONE, INITIALIZED, Heard, Peer, Say, Wire
 from . import web_tools
 from .client import Client, Reply
-from .client_stdio import AT_ONCE
+from .client_stdio import clients
 from .trial import Missing, Trial, case
-from .web_server import Hostile
 from .web_tools import PAGE, TOOLS, answer, as_event, end
+
+
+@lru_cache(maxsize=None)
+def one_gigabyte() -> bytes:
+    return web_tools.bomb(1024)
+
+
+class Hostile(Peer):
+    """One server, from its making until `dispose`."""
+
+    def __init__(
+        self,
+        said: Optional[Dict[str, Say]] = None,
+        *,
+        handshake: bool = False,
+        session: Any = "s-1",
+        tls: Optional[ssl.SSLContext] = None,
+    ) -> None:
+        usual: Dict[str, Say] = {"tools/call": self.tool, "tools/list": _list}
+        super().__init__({**usual, **(said or {})}, handshake=handshake, session=session, tls=tls)
+        self.handshake = handshake
+        self._waiting: List[Any] = []
+        self._met = threading.Condition()
+        self.__enter__()
+
+    def tool(self, heard: Heard, wire: Wire) -> None:
+        name = heard.message["params"]["name"]
+        if name in web_tools.TOOLS:
+            web_tools.TOOLS[name](self, heard, wire)
+        else:
+            wire.error(-32602, "no such tool")
+
+    @property
+    def bomb(self) -> bytes:
+        return one_gigabyte()
+
+    def meet(self, heard: Heard) -> List[Any]:
+        """Wait until two calls are here; the ids of both."""
+        with self._met:
+            self._waiting.append(heard.message["id"])
+            self._met.notify_all()
+            self._met.wait_for(lambda: len(self._waiting) >= 2, WAIT)
+            return list(self._waiting)
+
+    def calls(self, tool: str) -> int:
+        return sum(heard.message["params"]["name"] == tool for heard in self.all("tools/call"))
+
+    def drop_all(self) -> None:
+        """Cut every connection, as the end of a process does."""
+        for sock in list(self._socks):
+            try:
+                sock.shutdown(2)
+            except OSError:
+                pass
+
+    def stderr(self) -> str:
+        return ""
+
+    def dispose(self) -> None:
+        self.__exit__()
+
+
+def _list(heard: Heard, wire: Wire) -> None:
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in web_tools.TOOLS]
+    wire.result({"resultType": "complete", "tools": tools, "ttlMs": 60_000, "cacheScope": "private"})
+
 
 WAYS = ("json", "event")
 LIMIT = 64 * 1024 * 1024  # bytes of the longest message that a client takes
@@ -85,27 +152,47 @@ def other_ids(t: Trial) -> None:
         client.alive()
 
 
-@case("K04H")
-def wrong_shapes(t: Trial) -> None:
+AT_ONCE = (
+    "error-not-object", "error-null", "error-code-text", "result-null", "result-list", "result-text", "both",
+    "neither", "content-garbage", "content-number",
+)  # fmt: skip
+
+
+def over_stdio(t: Trial) -> Iterator[Tuple[Client, Tuple[Dict[str, str], ...]]]:
+    """A client of a server of each era, and the ways in which it may be answered."""
+    for client in clients(t):
+        yield client, ({},)
+
+
+def over_http(t: Trial) -> Iterator[Tuple[Client, Tuple[Dict[str, str], ...]]]:
     for _, client in visits(t):
+        yield client, tuple({"way": way} for way in WAYS)
+
+
+def wrong_shapes(over: Any, t: Trial) -> None:
+    for client, ways in over(t):
         for tool in AT_ONCE:
-            for way in WAYS:
-                reply = client.call(tool, way=way)
-                refused(t, reply, f"{tool}, {way}", slowest=True)
+            for way in ways:
+                reply = client.call(tool, **way)
+                refused(t, reply, f"{tool} {''.join(way.values())}", slowest=True)
                 if reply.seconds > 0.5 * client.never:
                     return  # so will the others
         client.alive()
 
 
-@case("K05H")
-def notes(t: Trial) -> None:
-    for _, client in visits(t):
+def notes(over: Any, t: Trial) -> None:
+    for client, _ in over(t):
         client.alive()
-        base, reply = client.memory(), client.call("flood", 30)
+        base, reply = client.memory(), client.call("note-flood", 30)
         t.expect(reply.text == "after the flood", f"the call was lost: {reply.error}: {reply.message}"[:120])
         t.below("time of 20,000", reply.seconds, 1)
         t.below("growth", client.memory() - base, 32, "MB")
         client.alive()
+
+
+for _end, _over in (("", over_stdio), ("H", over_http)):
+    case("K04" + _end)(partial(wrong_shapes, _over))
+    case("K05" + _end)(partial(notes, _over))
 
 
 @case("K06H")

@@ -49,37 +49,6 @@ def other_ids(t: Trial) -> None:
         client.alive()
 
 
-AT_ONCE = (
-    "error-not-object", "error-null", "error-code-text", "result-null", "result-list", "result-text", "both",
-    "neither", "content-garbage", "content-number",
-)  # fmt: skip
-
-
-@case("K04")
-def wrong_shapes(t: Trial) -> None:
-    for client in clients(t):
-        for tool in AT_ONCE:
-            reply = client.call(tool)
-            t.expect(not reply.ok, f"{tool}: taken as a success")
-            t.below(f"{tool}", reply.seconds, 1)
-            if reply.seconds > 0.5 * client.never:
-                return  # so will the others
-        client.alive()
-    if not t.said:
-        t.metrics = {"slowest": max(t.metrics.values())}
-
-
-@case("K05")
-def notes(t: Trial) -> None:
-    for client in clients(t):
-        client.alive()
-        base, reply = client.memory(), client.call("note-flood", 30)
-        t.expect(reply.text == "after the flood", f"the call was lost: {reply.error}")
-        t.below("time of 20,000", reply.seconds, 1)
-        t.below("growth", client.memory() - base, 32, "MB")
-        client.alive()
-
-
 @case("K06")
 def large(t: Trial) -> None:
     client = t.client().opened(**HANDSHAKE)

@@ -134,10 +134,6 @@ class Visitor(Peer):
         except OSError:
             return True
 
-    @property
-    def came(self) -> bytes:
-        return self._rest
-
 
 _URL = re.compile(r"http://(127\.0\.0\.1|localhost|0\.0\.0\.0|\[::1\]):(\d+)(/[^\s'\"]*)?")
 

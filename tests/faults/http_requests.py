@@ -16,7 +16,6 @@ from .trial import CASES, Missing, Trial, on_site
 
 MB = 1 << 20
 
-
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
 """What a server may say first of a request that stands alone: headers and the envelope come before the rest."""
 

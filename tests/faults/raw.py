@@ -16,7 +16,6 @@ from ..wire.harness import Gone, RawServer
 from ..wire.messages import MODERN, decode, modern, request, same
 
 __all__ = ["Gone", "Server", "signs", "shown"]
-
 BAD_SIGNS = ("Exception in thread", "Fatal Python error", "_enter_buffered_busy")
 
 

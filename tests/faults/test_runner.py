@@ -100,7 +100,6 @@ REFUSALS = ("C39", "C41", "C42", "C43", "C44", "C51", "C53", "C54")  # rows over
 LIED_TO = sorted({row.id for row in ROWS.values() if row.role == CLIENT} - {"K12", "K17", "K20", "K21", "K22"})
 """Rows that a client fails which says that all went well, and does nothing; the others would take long to see it."""
 
-
 TRIED = [
     *((row, bad_server(fault), fault, verdict, said) for fault, row, verdict, said in SERVERS),
     *((row, bad_adapter(fault), fault, verdict, said) for fault, row, verdict, said in ADAPTERS),
@@ -166,14 +165,6 @@ def test_the_exit_code_and_the_table(capsys: pytest.CaptureFixture[str]) -> None
         runner.main(["--only", "C99"])
     assert runner.main(["--list"]) == 0
     assert capsys.readouterr().out.count("\n") > len(ROWS)
-
-
-@pytest.mark.parametrize("verdict, ours, expected", [
-    (PASS, True, False), (ABSENT, True, True), (ABSENT, False, False), (WARN, False, True),
-    (FAIL, False, True),
-])  # fmt: skip
-def test_what_is_worse_than_expected(verdict: str, ours: bool, expected: bool) -> None:
-    assert runner.bad(Outcome("C01", verdict, "", {}, 0.0), ours) == expected
 
 
 def test_a_table_has_a_row_for_each_row() -> None:

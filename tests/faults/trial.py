@@ -19,7 +19,6 @@ PASS, ABSENT, WARN, FAIL = "pass", "n/a", "warn", "FAIL"
 BADNESS = (PASS, ABSENT, WARN, FAIL)
 """From good to bad. A warning: the subject lives and nobody is deceived, but it is not what the row expects."""
 
-
 START = 30.0  # seconds that any start may take, whatever the patience
 
 
@@ -238,7 +237,6 @@ class Trial:
 
 
 Case = Callable[[Trial], None]
-
 CASES: Dict[str, Case] = {}  # every case by the name of its row
 
 

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 from ..web import Heard, Wire
 
 if TYPE_CHECKING:
-    from .web_server import Hostile
+    from .client_http import Hostile
 
 Tool = Callable[["Hostile", Heard, Wire], Any]
-
 MEGABYTE = 1 << 20
 TICK = 0.02  # seconds between two bytes of what drips
-
 JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 EVENT_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
@@ -60,17 +58,16 @@ def echo(web: Hostile, heard: Heard, wire: Wire) -> None:
     say(heard, wire, answer(heard))
 
 
-def raw(text: str) -> Tool:
-    return lambda web, heard, wire: say(heard, wire, text.replace("ID", json.dumps(heard.message["id"])).encode())
+def bare(data: "bytes | str") -> Tool:
+    """Answer by this alone; ID in it becomes the request's id."""
+    whole = data.encode() if isinstance(data, str) else data
+    return lambda web, heard, wire: say(heard, wire, whole.replace(b"ID", json.dumps(heard.message["id"]).encode()))
 
 
 def first(data: bytes) -> Tool:
     """An event of this, and then the answer."""
-
-    def tool(web: Hostile, heard: Heard, wire: Wire) -> None:
-        say(heard, wire, data.replace(b"ID", json.dumps(heard.message["id"]).encode()), answer(heard))
-
-    return tool
+    return lambda web, heard, wire: say(
+        heard, wire, data.replace(b"ID", json.dumps(heard.message["id"]).encode()), answer(heard))
 
 
 def strange(id: Any) -> Tuple[Any, ...]:
@@ -88,16 +85,7 @@ def other_ids(web: Hostile, heard: Heard, wire: Wire) -> None:
 
 def odd_id(web: Hostile, heard: Heard, wire: Wire) -> None:
     """An answer to what can be no id, then the right one: here it may be no answer, or a wrong one of ours."""
-    id: Any = arguments(heard)["id"]
-    say(heard, wire, answer(heard, "not yours", id), answer(heard, "yours"))
-
-
-def one_other_id(web: Hostile, heard: Heard, wire: Wire) -> None:
-    say(heard, wire, answer(heard, "not yours", heard.message["id"] + 1000))
-
-
-def twice(web: Hostile, heard: Heard, wire: Wire) -> None:
-    say(heard, wire, answer(heard, "first"), answer(heard, "second"))
+    say(heard, wire, answer(heard, "not yours", arguments(heard)["id"]), answer(heard, "yours"))
 
 
 def swapped(web: Hostile, heard: Heard, wire: Wire) -> None:
@@ -168,12 +156,7 @@ def bomb(megabytes: int) -> bytes:
 
 
 def exploding(status: int, kind: str) -> Tool:
-    """1 GB of zeros in 1 MB of gzip."""
-
-    def tool(web: Hostile, heard: Heard, wire: Wire) -> None:
-        wire.whole(status, web.bomb, kind, Content_Encoding="gzip")
-
-    return tool
+    return lambda web, heard, wire: wire.whole(status, web.bomb, kind, Content_Encoding="gzip")
 
 
 def drip(head: bytes, byte: bytes = b" ") -> Tool:
@@ -188,12 +171,7 @@ def drip(head: bytes, byte: bytes = b" ") -> Tool:
 
 
 def hang(head: bytes = b"") -> Tool:
-
-    def tool(web: Hostile, heard: Heard, wire: Wire) -> None:
-        wire.raw(head)
-        web.over.wait()
-
-    return tool
+    return lambda web, heard, wire: (wire.raw(head), web.over.wait())
 
 
 def broken(head: bytes, *, body: bool = False, reset: bool = False) -> Tool:
@@ -273,21 +251,16 @@ REPLIES = {
     "bom-reply": b"\xef\xbb\xbf" + (OPEN + "}}").encode(),
 }
 
-
-def bare(data: bytes) -> Tool:
-    return lambda web, heard, wire: say(heard, wire, data.replace(b"ID", json.dumps(heard.message["id"]).encode()))
-
-
 TOOLS: Dict[str, Tool] = {
     "echo": echo,
     "other-ids": other_ids,
     "odd-id": odd_id,
-    "one-other-id": one_other_id,
-    "twice": twice,
+    "one-other-id": lambda web, heard, wire: say(heard, wire, answer(heard, "not yours", heard.message["id"] + 1000)),
+    "twice": lambda web, heard, wire: say(heard, wire, answer(heard, "first"), answer(heard, "second")),
     "swapped": swapped,
-    "flood": flood,
+    "note-flood": flood,
     "big": big,
-    **{name: raw(text) for name, text in SHAPES.items()},
+    **{name: bare(text) for name, text in SHAPES.items()},
     **{name: first(data) for name, data in FIRST.items()},
     **{name: bare(data) for name, data in REPLIES.items()},
     "endless-event": endless(EVENT_HEAD, b"x" * 65536, begin=b"data: "),
@@ -296,7 +269,7 @@ TOOLS: Dict[str, Tool] = {
     "endless-comment-lines": endless(EVENT_HEAD, b": x\n" * 16_000),
     "endless-field": endless(EVENT_HEAD, b"x" * 65536, begin=b"colour"),
     "endless-json": endless(JSON_HEAD, b" " * 65536),
-    "bomb": exploding(200, "application/json"),
+    "bomb": exploding(200, "application/json"),  # 1 GB of zeros in 1 MB of gzip
     "bomb-stream": exploding(200, "text/event-stream"),
     "bomb-error": exploding(500, "text/html"),
     "drip-status": drip(b"HTTP/1.1 200 ", b"O"),

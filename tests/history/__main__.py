@@ -18,7 +18,7 @@ from typing import Any, Dict, List
 
 from ..support import usual_signals
 from .record import shown
-from .run import Outcome, Plan, WebPlan, run
+from .run import Outcome, Plan, run
 
 EXPECTED = {  # endings and faults of which there has to be one in many seeds: else the runs show less than they say
     "lines": frozenset({
@@ -32,7 +32,6 @@ EXPECTED = {  # endings and faults of which there has to be one in many seeds: e
 }
 
 MANY = {"lines": 100, "http": 50}
-
 STUCK = 280.0  # seconds after which a run that does not end shows where its threads are; it has no outcome then
 
 
@@ -42,7 +41,6 @@ def main(arguments: List[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.history", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="how many over lines (default: 200)")
     parser.add_argument("--web", type=int, help="how many over HTTP (default: three for ten over lines)")
-    parser.add_argument("--first", type=int, default=1, help="the first of both (default: 1)")
     parser.add_argument("--jobs", type=int, default=6, help="processes at the same time; they mostly wait (default: 6)")
     parser.add_argument("--seed", help="run this one, and print its record; over HTTP with an h before its number")
     parser.add_argument("--part", help=argparse.SUPPRESS)
@@ -50,33 +48,22 @@ def main(arguments: List[str]) -> int:
     sys.setswitchinterval(float(os.environ.get("MINIMCP_SWITCH_INTERVAL", sys.getswitchinterval())))
     logging.getLogger("minimcp").addHandler(logging.NullHandler())  # a bad line makes it say much
     if options.seed is not None:
-        outcome = _run(options.seed)
+        outcome = run(Plan.of(options.seed))
         print(f"{outcome.plan}\n{shown(outcome.events)}")
         _complain(outcome)
         return 1 if outcome.wrong else 0
     if options.part is not None:
         return _part(options.part.split(","))
     web = options.seeds * 3 // 10 if options.web is None else options.web
-    seeds = [str(options.first + number) for number in range(options.seeds)]
-    seeds += [f"h{options.first + number}" for number in range(web)]
+    seeds = [*(str(number + 1) for number in range(options.seeds)), *(f"h{number + 1}" for number in range(web))]
     return _all(seeds, options.jobs)
-
-
-def _run(seed: str) -> Outcome:
-    if seed.startswith("h"):
-        return run(WebPlan.of(int(seed[1:])))
-    return run(Plan.of(int(seed)))
-
-
-def _kind(seed: str) -> str:
-    return "http" if seed.startswith("h") else "lines"
 
 
 def _part(seeds: List[str]) -> int:
     """Run these in this process and print a line of JSON for each."""
     for seed in seeds:
         faulthandler.dump_traceback_later(STUCK, exit=True)
-        outcome = _run(seed)
+        outcome = run(Plan.of(seed))
         faulthandler.cancel_dump_traceback_later()
         _complain(outcome)
         if outcome.wrong:
@@ -103,7 +90,7 @@ def _all(seeds: List[str], jobs: int) -> int:
     lines = [json.loads(line) for child in children for line in child.communicate()[0].splitlines()]
     good = True
     for kind in EXPECTED:
-        mine = [seed for seed in seeds if _kind(seed) == kind]
+        mine = [seed for seed in seeds if seed.startswith("h") == (kind == "http")]
         good &= not mine or _judge(kind, mine, [line for line in lines if line["seed"] in mine])
     print(f"all in {time.monotonic() - begun:.1f} s")
     return 0 if good else 1

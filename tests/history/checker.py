@@ -19,15 +19,11 @@ ENDINGS = {  # what an ending is judged by
 }
 ALL_ANSWERED = "what was done is answered"
 BREAKS = frozenset({"cut", "half", "kill", "finish"})  # faults that end a connection
-
 TWICE = -32600  # the code of the refusal of a request whose id is in use
-
 EARLY = 0.002  # seconds by which a clock that is read twice may disagree about the end of a wait
-
 
 LATE = 20.0
 """Seconds after the delivery of its answer in which a call ends on the busiest machine; the last call has more."""
-
 
 WEB_BREAKS = {"drop", "cut", "half", "restart"}  # faults that end a connection, and what is under way on it
 

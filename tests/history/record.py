@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from pathlib import Path
-from typing import Iterable, List, NamedTuple, Optional, Sequence
+from typing import Iterable, List, NamedTuple, Sequence
 
 
 class Event(NamedTuple):
@@ -76,8 +76,7 @@ class Journal:
         return [Event(*json.loads(line)) for line in lines]
 
 
-def shown(events: Sequence[Event], calls: Optional[Iterable[str]] = None) -> str:
-    """A record for people: all of it, or what touches these calls and the whole connection."""
-    wanted = None if calls is None else {*calls, ""}
+def shown(events: Sequence[Event]) -> str:
+    """A record for people."""
     start = events[0].at if events else 0.0
-    return "\n".join(event.line(start) for event in events if wanted is None or event.call in wanted)
+    return "\n".join(event.line(start) for event in events)

@@ -34,11 +34,6 @@ class Meaning(NamedTuple):
     value: float = 0
 
 
-def kind_of_result(message: Any) -> str:
-    result = message.get("result")
-    return "round" if isinstance(result, dict) and result.get("resultType") == "input_required" else "answer"
-
-
 def chosen(dice: random.Random, chances: Iterable[Tuple[str, float]]) -> str:
     """One of these, each as often as it says; mostly none."""
     number = dice.random()
@@ -50,31 +45,31 @@ def chosen(dice: random.Random, chances: Iterable[Tuple[str, float]]) -> str:
 
 
 class Reader:
-    """Tells which call the lines of one connection belong to, by the tags in them. Thread-safe."""
+    """Tells which call messages belong to, by the tags in them and by the ids of requests. Thread-safe."""
 
     def __init__(self) -> None:
-        self._calls: Dict[Tuple[str, Any], str] = {}
+        self._calls: Dict[Tuple[str, str, Any], str] = {}
 
-    def read(self, way: str, line: bytes) -> Meaning:
-        """What a line means that goes this way."""
-        message = json.loads(line)
+    def read(self, way: str, message: Any, session: str = "") -> Meaning:
+        """What a message means that goes this way; ids are those of a session."""
         method, params, id = message.get("method"), message.get("params") or {}, message.get("id")
         if method == "tools/call":
-            self._calls[way, id] = call = params["arguments"]["tag"]
+            self._calls[session, way, id] = call = params["arguments"]["tag"]
             return Meaning("request", call)
         if method == "elicitation/create":
-            self._calls[way, id] = call = params["message"]
+            self._calls[session, way, id] = call = params["message"]
             return Meaning("question", call)
         if method == "notifications/progress":
-            return Meaning("progress", self._calls.get((TO_SERVER, params["progressToken"]), ""), params["progress"])
+            call = self._calls.get((session, TO_SERVER, params["progressToken"]), "")
+            return Meaning("progress", call, params["progress"])
         if method == "notifications/cancelled":
-            call = self._calls.get((way, params["requestId"]), "")
+            call = self._calls.get((session, way, params["requestId"]), "")
             return Meaning("cancel" if call else "other", call)
         asked = TO_SERVER if way == TO_CLIENT else TO_CLIENT
-        call = self._calls.get((asked, id), "") if method is None else ""
-        if not call:
-            return Meaning("other")
-        return Meaning(kind_of_result(message), call)
+        call = self._calls.get((session, asked, id), "") if method is None else ""
+        result = message.get("result")
+        rounds = isinstance(result, dict) and result.get("resultType") == "input_required"
+        return Meaning("round" if rounds else "answer", call) if call else Meaning("other")
 
 
 class Relay:
@@ -149,7 +144,7 @@ class _Way:
 
     def _take(self, line: bytes) -> None:
         wire, relay = self._wire, self._wire.relay
-        meaning = wire.reader.read(self._name, line)
+        meaning = wire.reader.read(self._name, json.loads(line))
         relay.record.note(
             "sent" if self._name == TO_SERVER else "answered", meaning.call, meaning.what, value=meaning.value,
             on=wire.number,

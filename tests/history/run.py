@@ -10,7 +10,7 @@ import threading
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import minimcp
 from minimcp import CancelToken, Client, RpcError, ToolError
@@ -25,11 +25,8 @@ from .server import ERROR, make_server, padded
 from .web_relay import WebRelay
 
 TOOLS = ("echo", "echo", "work", "work", "ask", "fail", "refuse", "hold")
-
 SETTLE = WAIT  # seconds that threads, descriptors and children may take to go away
-
 TIMEOUT = 0.3  # seconds that a call gets while the line is bad
-
 PATIENT = 3.0  # the same of a patient plan
 
 Calls = List[List[Tuple[str, int, bool]]]
@@ -44,72 +41,50 @@ def _calls(dice: random.Random, tools: Tuple[str, ...], few: int, many: int) -> 
 
 
 class Plan(NamedTuple):
-    seed: int
-    stdio: bool
+    """What a seed stands for."""
+
+    name: str  # what runs it again: the seed, with an h before it over HTTP
+    process: bool  # whether the server is a process of its own, over HTTP one which ends by being killed
     revision: str
-    restart: bool
-    breaks: Dict[str, float]
+    breaks: Dict[str, float]  # how often a line, or a request, brings what ends or confuses a connection
     callers: Calls
     closes: bool  # whether the client is closed while calls are under way
+    restart: bool = False
+    patient: bool = False  # whether streams are often cut, and calls have the time that resuming takes: a second
+
+    @property
+    def web(self) -> bool:
+        return self.name.startswith("h")
 
     @classmethod
-    def of(cls, seed: int) -> Plan:
-        dice = random.Random(seed)
+    def of(cls, name: str) -> Plan:
+        """The plan of a seed."""
+        if name.startswith("h"):
+            dice = random.Random(f"http {name[1:]}")
+            revision = dice.choice(["handshake", "2026-07-28"])
+            patient = revision == "handshake" and dice.random() < 0.3
+            callers = _calls(dice, ("work", "work", "ask", "echo") if patient else TOOLS, 3, 6)
+            restarts, closes = dice.choice([0.0, 0.0 if patient else 0.03]), not patient and dice.random() < 0.2
+            breaks = {"restart": restarts} if restarts else {}
+            return cls(name, dice.random() < 0.2, revision, breaks, callers, closes, patient=patient)
+        dice = random.Random(int(name))
         names = dice.choice([(), (), ("cut", "half"), ("kill",), ("cut", "kill", "half"), ("replace",), ("finish",)])
         callers = _calls(dice, TOOLS, 4, 7)
-        return cls(
-            seed, dice.random() < 0.2, dice.choice(["handshake", "2026-07-28"]), dice.random() < 0.5,
-            dict.fromkeys(names, 0.02 / max(1, len(names))), callers, dice.random() < 0.2,
-        )
-
-    @property
-    def name(self) -> str:
-        return str(self.seed)
+        process, revision = dice.random() < 0.2, dice.choice(["handshake", "2026-07-28"])
+        restart, breaks = dice.random() < 0.5, dict.fromkeys(names, 0.02 / max(1, len(names)))
+        return cls(name, process, revision, breaks, callers, dice.random() < 0.2, restart)
 
     def __str__(self) -> str:
-        return (
-            f"seed {self.seed}: {'stdio' if self.stdio else 'memory'}, {self.revision}, "
-            f"{'restarting, ' if self.restart else ''}{len(self.callers)} callers, "
-            f"{', '.join(self.breaks) or 'no breaks'}{', closed midway' if self.closes else ''}"
-        )
-
-
-class WebPlan(NamedTuple):
-    """What a seed stands for over HTTP."""
-
-    seed: int
-    process: bool  # whether the server is a process of its own, which ends by being killed
-    revision: str
-    restarts: float  # how often a request brings the end of the server, and another one
-    callers: Calls
-    closes: bool  # whether the client is closed while calls are under way
-    patient: bool
-    """Whether streams are often cut, and calls have the time that resuming takes: the server asks to wait a second."""
-
-    @classmethod
-    def of(cls, seed: int) -> WebPlan:
-        """The plan of a seed."""
-        dice = random.Random(f"http {seed}")
-        revision = dice.choice(["handshake", "2026-07-28"])
-        patient = revision == "handshake" and dice.random() < 0.3
-        callers = _calls(dice, ("work", "work", "ask", "echo") if patient else TOOLS, 3, 6)
-        restarts, closes = dice.choice([0.0, 0.0 if patient else 0.03]), not patient and dice.random() < 0.2
-        return cls(seed, dice.random() < 0.2, revision, restarts, callers, closes, patient)
-
-    @property
-    def name(self) -> str:
-        return f"h{self.seed}"
-
-    def __str__(self) -> str:
-        return (
-            f"seed {self.name}: HTTP, {'a process' if self.process else 'in memory'}, {self.revision}, "
-            f"{len(self.callers)} callers{', restarts' if self.restarts else ''}"
-            f"{', closed midway' if self.closes else ''}{', patient' if self.patient else ''}"
-        )
+        words = [
+            "HTTP" if self.web else "a line", "a process" if self.process else "in memory", self.revision,
+            "restarting" * self.restart, f"{len(self.callers)} callers", *(self.breaks or ["no breaks"]),
+            "closed midway" * self.closes, "patient" * self.patient,
+        ]
+        return f"seed {self.name}: {', '.join(filter(None, words))}"
 
 
 class Outcome(NamedTuple):
-    plan: Any  # its ``name`` runs it again
+    plan: Plan
     events: List[Event]
     wrong: List[Wrong]
 
@@ -196,10 +171,9 @@ ENDS = {
 }
 
 
-def run(plan: Union[Plan, WebPlan]) -> Outcome:
+def run(plan: Plan) -> Outcome:
     """Run a plan. What it finds is in the outcome; nothing is raised."""
     record, before, wrong = Record(), held(), []
-    web = isinstance(plan, WebPlan)
     with tempfile.TemporaryDirectory() as folder:
         journal = Path(folder, "journal")
 
@@ -208,7 +182,7 @@ def run(plan: Union[Plan, WebPlan]) -> Outcome:
 
         with ExitStack() as ending:
             try:
-                if isinstance(plan, WebPlan):
+                if plan.web:
                     _talk_over_http(plan, record, journal, ending)
                 else:
                     _talk(plan, record, journal, ending, events)
@@ -218,7 +192,7 @@ def run(plan: Union[Plan, WebPlan]) -> Outcome:
     if not eventually(lambda: held().named() == before.named() and held().threads <= before.threads, SETTLE):
         names = [thread.name for thread in held().threads - before.threads]
         wrong.append(Wrong("leaves nothing behind", "", f"{names} {held().named() - before.named()}"))
-    return Outcome(plan, happened, wrong + check(happened, OverHttp if web else OverLines))
+    return Outcome(plan, happened, wrong + check(happened, OverHttp if plan.web else OverLines))
 
 
 def _elicit(request: Any) -> Dict[str, str]:
@@ -233,7 +207,7 @@ def _talk(plan: Plan, record: Record, journal: Path, ending: ExitStack, events: 
     def start() -> Transport:
         return ChildTransport(StdioServer(command, cwd=ROOT), grace=1.0, stderr=lambda line: None, limit=None)
 
-    relay = Relay(start if plan.stdio else server.open_pipe, record, plan.seed, plan.breaks)
+    relay = Relay(start if plan.process else server.open_pipe, record, int(plan.name), plan.breaks)
     ending.callback(relay.close)
     with minimcp.connect(
         relay, revision=plan.revision, restart=plan.restart, elicit=_elicit, connect_timeout=WAIT
@@ -246,8 +220,9 @@ def _talk(plan: Plan, record: Record, journal: Path, ending: ExitStack, events: 
         record.note("close")
 
 
-def _talk_over_http(plan: WebPlan, record: Record, journal: Path, ending: ExitStack) -> None:
-    relay = WebRelay(lambda: _start(plan, record, journal), record, plan.seed, plan.restarts, plan.patient)
+def _talk_over_http(plan: Plan, record: Record, journal: Path, ending: ExitStack) -> None:
+    seed, restarts = int(plan.name[1:]), plan.breaks.get("restart", 0.0)
+    relay = WebRelay(lambda: _start(plan, record, journal), record, seed, restarts, plan.patient)
     ending.callback(relay.close)
     with minimcp.connect(relay.url, revision=plan.revision, elicit=_elicit, connect_timeout=WAIT) as client:
         callers = Callers(client, record, PATIENT if plan.patient else TIMEOUT)
@@ -259,7 +234,7 @@ def _talk_over_http(plan: WebPlan, record: Record, journal: Path, ending: ExitSt
         record.note("close")
 
 
-def _start(plan: WebPlan, record: Record, journal: Path) -> Tuple[int, Callable[[], None]]:
+def _start(plan: Plan, record: Record, journal: Path) -> Tuple[int, Callable[[], None]]:
     """A server over HTTP: its port, and what ends it."""
     if not plan.process:
         server = make_server(record.note)
@@ -277,7 +252,7 @@ def _start(plan: WebPlan, record: Record, journal: Path) -> Tuple[int, Callable[
     return int(child.stdout.readline()), end
 
 
-def call_side_by_side(client: minimcp.Client, callers: Callers, plan: Any, record: Record) -> None:
+def call_side_by_side(client: minimcp.Client, callers: Callers, plan: Plan, record: Record) -> None:
     """Have all callers of a plan, over whatever transport, make their calls at once; return when none is left."""
     threads = [
         threading.Thread(target=call_all, args=(callers, number, calls), name=f"caller-{number}", daemon=True)

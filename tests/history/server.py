@@ -14,8 +14,6 @@ from minimcp import Context, Limits, RpcError, Server, ToolError
 from .record import Journal
 
 ERROR = 4660  # the code of the errors that ``refuse`` answers with
-
-
 GRACE = 0.2  # seconds that it gives its handlers at the end of its input
 
 

@@ -16,29 +16,27 @@ from . import relay, web_relay
 from .__main__ import main
 from .checker import OverHttp, OverLines, check
 from .record import shown
-from .run import Outcome, Plan, WebPlan, run
+from .run import Outcome, Plan, run
 from .server import make_server
 from .web_relay import Response
 
-ECHOES = Plan(9, False, "handshake", False, {}, [[("echo", 1, False)] * 3] * 2, False)
-"""Two callers and a line without faults, but for those that are planted."""
 
-
-def web_echoes(revision: str) -> WebPlan:
-    return WebPlan(9, False, revision, 0.0, [[("echo", 1, False)] * 3] * 2, False, False)
+def echoes(name: str, revision: str = "handshake") -> Plan:
+    """Two callers and a line without faults, but for those that are planted."""
+    return Plan(name, False, revision, {}, [[("echo", 1, False)] * 3] * 2, False)
 
 
 def rules(outcome: Outcome) -> "set[str]":
     return {wrong.rule for wrong in outcome.wrong}
 
 
-@pytest.mark.parametrize("plan", [Plan.of(12), WebPlan.of(18)], ids=["12", "h18"])
-def test_c66_every_call_ends_once_and_rightfully(plan: Any) -> None:
+@pytest.mark.parametrize("plan", [Plan.of("12"), Plan.of("h18")], ids=["12", "h18"])
+def test_c66_every_call_ends_once_and_rightfully(plan: Plan) -> None:
     outcome = run(plan)
     assert not outcome.wrong, "\n".join([str(outcome.plan), *map(str, outcome.wrong), shown(outcome.events)])
     ends = [place for place, event in enumerate(outcome.events) if event.kind == "end"]
     assert len(ends) > 4
-    held = OverHttp if isinstance(plan, WebPlan) else OverLines
+    held = OverHttp if plan.web else OverLines
     for place in ends:  # and the checker would have seen it
         event = outcome.events[place]
         for changed in ([], [event] * 2, [event._replace(what="value", payload="somebody's")]):
@@ -46,10 +44,10 @@ def test_c66_every_call_ends_once_and_rightfully(plan: Any) -> None:
 
 
 def test_seeds_over_http_are_plans_of_every_kind() -> None:
-    plans = [WebPlan.of(seed) for seed in range(100)]
-    assert plans == [WebPlan.of(seed) for seed in range(100)]
+    plans = [Plan.of(f"h{seed}") for seed in range(100)]
+    assert plans == [Plan.of(f"h{seed}") for seed in range(100)]
     assert len({(plan.process, plan.revision) for plan in plans}) == 4
-    assert {(bool(plan.restarts), plan.closes, plan.patient) for plan in plans} == {
+    assert {(bool(plan.breaks), plan.closes, plan.patient) for plan in plans} == {
         (False, False, False), (False, False, True), (False, True, False), (True, False, False), (True, True, False),
     }
 
@@ -77,7 +75,7 @@ PLANTED = {  # what the line does without a word in the record, and the rule tha
 def test_a_planted_fault_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "ONE_BY_ONE", ())
     monkeypatch.setattr(relay._Wire, "send", PLANTED[rule](relay._Wire.send))
-    assert rule in rules(run(ECHOES))
+    assert rule in rules(run(echoes("9")))
 
 
 def test_what_is_left_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,18 +83,18 @@ def test_what_is_left_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
     kept: Any = threading.Thread(target=over.wait, name="kept", daemon=True)
     monkeypatch.setattr("tests.history.run._talk", lambda *_: kept.start())
-    outcome = run(ECHOES)
+    outcome = run(echoes("9"))
     over.set()
     kept.join()
     assert [str(wrong) for wrong in outcome.wrong] == ["leaves nothing behind: all: ['kept'] Counter()"]
 
 
 @pytest.fixture(params=["handshake", "2026-07-28"])
-def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> WebPlan:
+def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Plan:
     monkeypatch.setattr(web_relay, "CHANCES", ())
     monkeypatch.setattr(web_relay, "OTHERS", ())
     monkeypatch.setattr("tests.history.run.TIMEOUT", WAIT)  # what is swapped or run twice has to come
-    return web_echoes(request.param)
+    return echoes("h9", request.param)
 
 
 def resending(post: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,7 +115,7 @@ def resending(post: Callable[..., Any]) -> Callable[..., Any]:
     ids=["before it came", "when it had come"],
 )
 def test_a_client_that_sends_again_is_found(
-    plan: WebPlan, fault: str, broken: "set[str]", monkeypatch: pytest.MonkeyPatch
+    plan: Plan, fault: str, broken: "set[str]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_relay, "CHANCES", ((fault, 0.5),))
     assert run(plan).wrong == []
@@ -126,7 +124,7 @@ def test_a_client_that_sends_again_is_found(
     assert "is sent once" in rules(found) <= broken, shown(found.events)
 
 
-def test_a_client_that_swaps_answers_is_found(plan: WebPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_swaps_answers_is_found(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     call_tool, before = Client.call_tool, []  # type: ignore[var-annotated]
 
     def swapped(*arguments: Any, **keywords: Any) -> Any:
@@ -137,7 +135,7 @@ def test_a_client_that_swaps_answers_is_found(plan: WebPlan, monkeypatch: pytest
     assert "has its own payload" in rules(run(plan))
 
 
-def test_a_server_that_runs_a_call_twice_is_found(plan: WebPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_runs_a_call_twice_is_found(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(note: Callable[..., None]) -> Any:
         return make_server(lambda kind, tag: [note(kind, tag)] * 2 and note(kind, tag))
 
@@ -145,13 +143,13 @@ def test_a_server_that_runs_a_call_twice_is_found(plan: WebPlan, monkeypatch: py
     assert "runs once" in rules(run(plan))
 
 
-@pytest.mark.parametrize(("kind", "name", "said"), [
-    (Plan, "9", "seed 9: has its own payload: 1-1: it ended with '2-1"), (WebPlan, "h9", "seed h9: is sent once: "),
+@pytest.mark.parametrize(("name", "said"), [
+    ("9", "seed 9: has its own payload: 1-1: it ended with '2-1"), ("h9", "seed h9: is sent once: "),
 ])
 def test_the_command_prints_seed_and_record_of_what_fails(
-    kind: Any, name: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(kind, "of", lambda seed: ECHOES if kind is Plan else web_echoes("handshake"))
+    monkeypatch.setattr(Plan, "of", echoes)
     monkeypatch.setattr(relay, "ONE_BY_ONE", ())
     monkeypatch.setattr(relay._Wire, "send", _swapped(relay._Wire.send))
     monkeypatch.setattr(web_relay, "CHANCES", (("cut", 0.5),))

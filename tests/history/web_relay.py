@@ -12,67 +12,28 @@ import select
 import socket
 import threading
 from collections import Counter
-from typing import Any, BinaryIO, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import BinaryIO, Callable, List, NamedTuple, Optional, Tuple
 
 from minimcp.protocol.sse import EventReader
 
 from ..proxying import Proxy
 from .record import Record
-from .relay import LONGEST_DELAY, LONGEST_HOLD, Meaning, chosen, kind_of_result
+from .relay import LONGEST_DELAY, LONGEST_HOLD, TO_CLIENT, TO_SERVER, Meaning, Reader, chosen
 
 CHANCES = (("delay", 0.2), ("drop", 0.04), ("duplicate", 0.06), ("cut", 0.04), ("half", 0.06), ("slow", 0.15))
 """What a call may suffer, and how often: it comes late; not at all, with its connection; twice; its connection is cut
 when it was sent on, or in the middle of what comes back; or all that comes back is late."""
 
 OTHERS = (("delay", 0.2), ("drop", 0.02), ("half", 0.02))  # the same for what is no call
-
 OFTEN = 0.4  # how often a response is cut in the middle that shall be resumed, beside the usual
-
 PIECE = 65536
-
 NO_SESSION = b"HTTP/1.1 404"  # how a response begins that says so; no client reads on
 
 
 class Request(NamedTuple):
     data: bytes
-    verb: str
     meaning: Meaning
-    key: Tuple[str, Any]  # session and id; an id alone is used by many
-
-
-class Calls:
-    """Tells which call messages belong to. Thread-safe.
-
-    What a client posts has the tag of its call in it; what a server says has the id of the request.
-    """
-
-    def __init__(self) -> None:
-        self._tags: Dict[Tuple[str, Any], str] = {}
-
-    def read(self, head: bytes, body: bytes) -> Request:
-        first, *lines = head.decode("latin-1").split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-        message = json.loads(body) if body else {}
-        session = headers.get("mcp-session-id", "")
-        key, params = (session, message.get("id")), message.get("params") or {}
-        meaning = Meaning("other")
-        if message.get("method") == "tools/call":
-            self._tags[key] = params["arguments"]["tag"]
-            meaning = Meaning("request", self._tags[key])
-        elif message.get("method") == "notifications/cancelled" and (session, params["requestId"]) in self._tags:
-            meaning = Meaning("cancel", self._tags[session, params["requestId"]])
-        return Request(head + body, first.split(" ")[0], meaning, key)
-
-    def answer(self, request: Request, text: bytes) -> Meaning:
-        """What a message of the server means that comes in the response to a request."""
-        message, session = json.loads(text), request.key[0]
-        method, params = message.get("method"), message.get("params") or {}
-        if method == "notifications/progress":
-            return Meaning("progress", self._tags.get((session, params["progressToken"]), ""), params["progress"])
-        call = "" if method else self._tags.get((session, message.get("id")), "")
-        if method or not call:
-            return Meaning("question" if method == "elicitation/create" else "other")
-        return Meaning(kind_of_result(message), call)
+    session: str
 
 
 class Response:
@@ -151,7 +112,7 @@ class WebRelay(Proxy):
         halves: bool = False,
     ) -> None:
         super().__init__()
-        self.record, self.calls = record, Calls()
+        self.record, self._reader = record, Reader()
         self.raging = threading.Event()
         self._start_server, self._seed = start, seed
         calls = (("restart", restarts), *CHANCES, *((("half", OFTEN),) if halves else ()))
@@ -200,10 +161,14 @@ class WebRelay(Proxy):
             if not line:
                 return None
             head += line
-        length = [line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
-        size = int(length[0].split(b":")[1]) if length else 0
+        lines = (line.partition(": ") for line in head.decode("latin-1").split("\r\n")[1:])
+        headers = {name.lower(): value for name, _, value in lines}
+        size, session = int(headers.get("content-length", "0")), headers.get("mcp-session-id", "")
         body = file.read(size)
-        return self.calls.read(head, body) if len(body) == size else None
+        if len(body) < size:
+            return None
+        message = json.loads(body) if body else {}
+        return Request(head + body, self._reader.read(TO_SERVER, message, session), session)
 
     def _note(self, kind: str, meaning: Meaning) -> None:
         self.record.note(kind, meaning.call, meaning.what, value=meaning.value)
@@ -275,7 +240,7 @@ class WebRelay(Proxy):
             if pieces == half:
                 data = data[: len(data) // 2]
             for message in response.feed(data):
-                self._note("delivered", self.calls.answer(request, message))
+                self._note("delivered", self._reader.read(TO_CLIENT, json.loads(message), request.session))
             if pieces == 1 and data.startswith(NO_SESSION) and request.meaning.call:
                 self.record.note("delivered", request.meaning.call, "gone")
             client.sendall(data)

@@ -85,7 +85,6 @@ HOSTS = {
     "nginx+gunicorn": Host("gunicorn", gunicorn(), proxied=True),
 }
 
-
 _given: dict[int, None] = {}
 
 

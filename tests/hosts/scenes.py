@@ -23,7 +23,6 @@ from .visit import OpenCall, Visit, text_of
 
 Step = tuple[str, Callable[[], object]]
 Scene = Callable[[Place], Iterator[Step]]
-
 ONE = Host("gunicorn", gunicorn())
 
 

@@ -16,102 +16,96 @@ from minimcp import Context, HttpOptions, Server, ToolError
 
 FOLDER = Path(os.environ["MINIMCP_HOSTS_FOLDER"])
 SECONDS = 10.0  # how long a tool waits for what it needs
-
 OPTIONS = json.loads(os.environ["MINIMCP_HOSTS_OPTIONS"])
 KEY, STREAMS = OPTIONS.pop("key"), OPTIONS.pop("streams", 0)
 server = Server("hosts", state_keys=None if KEY is None else [KEY.encode()], http=HttpOptions(**OPTIONS))
 app = server.wsgi("/mcp", max_streams=STREAMS)
 
 
-@server.tool
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
+def add_tools() -> None:
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
 
+    @server.tool
+    def fail() -> str:
+        """Fail."""
+        raise ToolError("out of stock")
 
-@server.tool
-def fail() -> str:
-    """Fail."""
-    raise ToolError("out of stock")
-
-
-@server.tool
-def steps(name: str, ctx: Context) -> str:
-    """Report a step, and go on when the client has seen it: a host that holds the report back is found out."""
-    ctx.progress(1, 2, "begun")
-    for _ in range(int(SECONDS / 0.05)):
-        if (FOLDER / name).exists():
-            ctx.progress(2, 2, "seen")
-            return "seen"
-        ctx.sleep(0.05)
-    return "the client saw nothing before the answer"
-
-
-@server.tool
-def where() -> int:
-    """The id of the process that this runs in."""
-    return os.getpid()
-
-
-@server.tool
-def silent(name: str, ctx: Context, seconds: float = SECONDS) -> str:
-    """Say that it has begun, when asked for progress, then nothing for so long; leave a file at the end."""
-    with open(FOLDER / f"{name}.begun", "a") as file:
-        file.write("once\n")
-    ctx.progress(1)
-    try:
-        ctx.sleep(seconds)
-    finally:
-        (FOLDER / name).write_text("cancelled" if ctx.cancelled else "done")
-    return "done"
-
-
-@server.tool
-def grow(name: str) -> str:
-    """Have one tool more, which clients that listen are told of."""
-
-    @server.tool(name=name)
-    def more() -> str:
-        """Be one more."""
-        return "more"
-
-    return name
-
-
-@server.tool
-def later(ctx: Context) -> bool:
-    """Let the client go in the middle of the call; whether it can be."""
-    gone = ctx.close_stream(0.05)
-    ctx.sleep(0.2)
-    return gone
-
-
-@server.tool
-def note(text: str, ctx: Context) -> list[str]:
-    """Keep a text in the session, and return all that are kept."""
-    assert ctx.session is not None
-    ctx.session.setdefault("notes", []).append(text)
-    return list(ctx.session["notes"])
-
-
-@server.tool
-def choose(name: str, ctx: Context) -> str:
-    """Ask, and leave the ids of the processes that this ran in."""
-    with open(FOLDER / name, "a") as file:
-        file.write(f"{os.getpid()}\n")
-    return str(ctx.elicit("Which?", {"which": str}, key="which").require()["which"])
-
-
-@server.tool
-def work(name: str, ctx: Context) -> str:
-    """Report again and again; leave a file when nobody wants it any more."""
-    try:
-        for step in range(int(SECONDS / 0.05)):
-            ctx.progress(step)
+    @server.tool
+    def steps(name: str, ctx: Context) -> str:
+        """Report a step, and go on when the client has seen it: a host that holds the report back is found out."""
+        ctx.progress(1, 2, "begun")
+        for _ in range(int(SECONDS / 0.05)):
+            if (FOLDER / name).exists():
+                ctx.progress(2, 2, "seen")
+                return "seen"
             ctx.sleep(0.05)
-    finally:
-        (FOLDER / name).write_text("cancelled" if ctx.cancelled else "done")
-    return "done"
+        return "the client saw nothing before the answer"
+
+    @server.tool
+    def where() -> int:
+        """The id of the process that this runs in."""
+        return os.getpid()
+
+    @server.tool
+    def silent(name: str, ctx: Context, seconds: float = SECONDS) -> str:
+        """Say that it has begun, when asked for progress, then nothing for so long; leave a file at the end."""
+        with open(FOLDER / f"{name}.begun", "a") as file:
+            file.write("once\n")
+        ctx.progress(1)
+        try:
+            ctx.sleep(seconds)
+        finally:
+            (FOLDER / name).write_text("cancelled" if ctx.cancelled else "done")
+        return "done"
+
+    @server.tool
+    def grow(name: str) -> str:
+        """Have one tool more, which clients that listen are told of."""
+
+        @server.tool(name=name)
+        def more() -> str:
+            """Be one more."""
+            return "more"
+
+        return name
+
+    @server.tool
+    def later(ctx: Context) -> bool:
+        """Let the client go in the middle of the call; whether it can be."""
+        gone = ctx.close_stream(0.05)
+        ctx.sleep(0.2)
+        return gone
+
+    @server.tool
+    def note(text: str, ctx: Context) -> list[str]:
+        """Keep a text in the session, and return all that are kept."""
+        assert ctx.session is not None
+        ctx.session.setdefault("notes", []).append(text)
+        return list(ctx.session["notes"])
+
+    @server.tool
+    def choose(name: str, ctx: Context) -> str:
+        """Ask, and leave the ids of the processes that this ran in."""
+        with open(FOLDER / name, "a") as file:
+            file.write(f"{os.getpid()}\n")
+        return str(ctx.elicit("Which?", {"which": str}, key="which").require()["which"])
+
+    @server.tool
+    def work(name: str, ctx: Context) -> str:
+        """Report again and again; leave a file when nobody wants it any more."""
+        try:
+            for step in range(int(SECONDS / 0.05)):
+                ctx.progress(step)
+                ctx.sleep(0.05)
+        finally:
+            (FOLDER / name).write_text("cancelled" if ctx.cancelled else "done")
+        return "done"
+
+
+add_tools()
 
 
 def flask() -> Callable[..., Any]:

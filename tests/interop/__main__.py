@@ -1,20 +1,236 @@
 """`python -m tests.interop [--only PEER]`: install the peers, hold every session, print the grid.
 
-Exit code 1 when a peer cannot be installed or a check failed.
+Exit code 1 when a peer cannot be installed or a check failed. A session is a client process, the server that it starts,
+a deadline, and the checks that it printed; over HTTP the server is started first, at a free port, and ended when the
+client has gone.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
+import signal
+import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Sequence
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple, Sequence
 
+from ..hosts.running import free_port, listens
+from ..support import eventually
 from .environments import InstallFailed
-from .roster import PEERS, WAYS, Peer
-from .sessions import Outcome, hold, sessions_of
+from .roster import PEERS, WAYS, Asked, Fault, Peer
+
+HERE = Path(__file__).resolve().parent
+SESSION_SECONDS = 90.0  # when a session that is not over is killed, with everything that it started
+START_SECONDS = 30.0  # how long a server may take until it listens
+END_SECONDS = 10.0  # how long a server may take to end
+VARIABLES = {"MINIMCP_INTEROP": "ja, å", "PYTHONUNBUFFERED": "1"}
+
+
+class Session(NamedTuple):
+    """Who talks to whom, and at which revision. `role` is the foreign side's."""
+
+    peer: Peer
+    role: str
+    asked: Asked
+    way: str = "stdio"
+
+    @property
+    def title(self) -> str:
+        return f"{self.peer.name} as {self.role}, {self.way}, {self.asked.revision}"
+
+
+class Outcome(NamedTuple):
+    """What came of a session: the revision in use, and for each other check True or what went wrong."""
+
+    session: Session
+    revision: str
+    checks: dict[str, Any]
+    known: dict[str, tuple[Fault, Any]]  # checks that failed because the peer is wrong, and what they said
+    stderr: str
+
+    @property
+    def passed(self) -> int:
+        return sum(result is True for result in self.checks.values())
+
+    @property
+    def failed(self) -> bool:
+        return self.passed < len(self.checks)
+
+
+def sessions_of(peer: Peer) -> Iterator[Session]:
+    """Yield every session to hold with a peer."""
+    for asked in peer.serves:
+        yield Session(peer, "server", asked)
+    for asked in peer.speaks:
+        yield Session(peer, "client", asked)
+    for role, ways in (("server", peer.serves_at), ("client", peer.speaks_at)):
+        for way, several in ways.items():
+            for asked in several:
+                yield Session(peer, role, asked, way)
+
+
+def _peer_script(peer: Peer, script: str) -> list[str]:
+    own = HERE / "peers" / script
+    return peer.environment.command(str(own) if own.is_file() else script)
+
+
+def _commands(session: Session, life: Path) -> tuple[list[str], list[str]]:
+    """Return the client's argument list, without its server's, and the server's."""
+    peer, revision = session.peer, session.asked.revision
+    if session.role == "server":
+        client = [sys.executable, str(HERE / "our_client.py"), peer.tools, revision]
+        arguments = peer.server_arguments if session.way == "stdio" else (peer.way_names.get(session.way, session.way),)
+        return client, [*_peer_script(peer, peer.server), *arguments]
+    server = [sys.executable, str(HERE / "our_server.py"), str(life)]
+    if session.way != "stdio":
+        server.append(session.way)
+    return [*_peer_script(peer, peer.client), revision], server
+
+
+def hold(session: Session) -> Outcome:
+    """Run one session to its end or its deadline."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        client, server = _commands(session, folder / "life")
+        if session.way == "stdio":
+            return _judge(session, *_run([*client, *server], folder), folder / "life")
+        with _listening(session, server, folder) as served:
+            printed, stderr, problem = _run([*client, served.url], folder)
+        return _judge(session, printed, stderr + served.stderr, problem or served.problem, folder / "life")
+
+
+def _judge(session: Session, printed: bytes, stderr: str, problem: str, life: Path) -> Outcome:
+    report = _parsed(printed)
+    checks = dict(report["checks"])
+    if problem:
+        checks["session"] = problem
+    agreed = str(report["revision"])
+    checks["revision"] = agreed == session.asked.agreed or f"{agreed}, not {session.asked.agreed}"
+    if session.role == "client":
+        checks["server ended"] = _ended(life)
+    known = _take_known(session, agreed, checks)
+    return Outcome(session, agreed, checks, known, stderr)
+
+
+class Served:
+    """A server that listens: its URL, and, when it has been ended, its stderr and what was wrong with its end."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.stderr, self.problem = url, "", ""
+
+
+@contextlib.contextmanager
+def _listening(session: Session, command: list[str], folder: Path) -> Iterator[Served]:
+    """Start a server at a free port, wait until it listens, and end it by SIGTERM; it has to last until then."""
+    port = free_port()
+    served = Served(f"http://127.0.0.1:{port}/{'sse' if session.way == 'sse' else 'mcp'}")
+    variables = {**os.environ, **VARIABLES, "PORT": str(port)}
+    with open(folder / "served", "w+b") as said:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=folder,
+                                   start_new_session=True, env=variables)
+        try:
+            if not eventually(lambda: listens(port) or process.poll() is not None, START_SECONDS):
+                served.problem = "the server does not listen"
+            yield served
+            if process.poll() is not None:
+                served.problem = f"the server ended too soon, with {process.returncode}"
+            else:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(END_SECONDS)
+        finally:
+            if process.poll() is None:
+                _kill_tree(process)
+                served.problem = served.problem or f"the server did not end {END_SECONDS:.0f} s after SIGTERM"
+            said.seek(0)
+            served.stderr = said.read().decode("utf-8", "replace")[-4000:]
+
+
+def _take_known(session: Session, agreed: str, checks: dict[str, Any]) -> dict[str, tuple[Fault, Any]]:
+    """Take the failures out that are the peer's; a fault that is not there any more is a failure itself."""
+    known = {}
+    for fault in session.peer.faults:
+        if fault.role != session.role or session.way not in fault.ways:
+            continue
+        if not fault.since <= agreed <= fault.until:
+            continue
+        result = checks.pop(fault.check, "not held")
+        if result is True and not fault.always:
+            checks[fault.check] = True
+        elif result is True or result == "not held":
+            found = "passes" if result is True else result
+            checks[fault.check] = f"stands in the roster as the peer's fault, but {found}"
+        else:
+            known[fault.check] = fault, result
+    return known
+
+
+def _parsed(printed: bytes) -> dict[str, Any]:
+    try:
+        report: dict[str, Any] = json.loads(printed.decode("utf-8"))
+        return report
+    except ValueError:
+        return {"revision": None, "checks": {"report": f"no JSON but {printed[-300:]!r}"}}
+
+
+def _ended(life: Path) -> bool | str:
+    """Return whether every server of ours came to its own end, soon after the client's."""
+    def counts() -> tuple[int, int]:
+        lines = life.read_text("utf-8").split() if life.is_file() else []
+        return lines.count("started"), lines.count("ended")
+
+    if counts()[0] and eventually(lambda: len(set(counts())) == 1):
+        return True
+    started, ended = counts()
+    return f"started {started} times, ended by itself {ended} times"
+
+
+def _run(command: list[str], folder: Path) -> tuple[bytes, str, str]:
+    """Run a client and return what it printed, the end of its stderr, and what was wrong with its end."""
+    with open(folder / "stdout", "w+b") as out, open(folder / "stderr", "w+b") as err:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder,
+                                   start_new_session=True, env=dict(os.environ))
+        problem = ""
+        try:
+            code = process.wait(SESSION_SECONDS)
+            if code:
+                problem = f"the client ended with {code}"
+        except subprocess.TimeoutExpired:
+            problem = f"killed after {SESSION_SECONDS:.0f} s"
+        finally:
+            if process.poll() is None:
+                _kill_tree(process)
+        out.seek(0)
+        err.seek(0)
+        return out.read(), err.read().decode("utf-8", "replace")[-4000:], problem
+
+
+def _kill_tree(process: subprocess.Popen[bytes]) -> None:
+    """Kill a running client and all below it: it may have put its server into a group of its own."""
+    below = _descendants(process.pid)
+    os.killpg(process.pid, signal.SIGKILL)
+    for pid in below:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def _descendants(root: int) -> set[int]:
+    command = ["ps", "-A", "-o", "pid=,ppid="]
+    listed = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=30).stdout.decode()
+    parents = [tuple(map(int, line.split())) for line in listed.splitlines()]
+    found, before = {root}, 0
+    while len(found) > before:
+        before = len(found)
+        found |= {pid for pid, parent in parents if parent in found}
+    return found - {root}
+
 
 INSTALLERS = 4
 
@@ -27,7 +243,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--way", choices=WAYS, help="over this alone")
     parser.add_argument("--revision", help="these sessions alone: a revision, auto or handshake")
     parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2), help="sessions at a time")
-    parser.add_argument("--verbose", action="store_true", help="show each failed session's stderr")
     return parser.parse_args(arguments)
 
 
@@ -54,7 +269,7 @@ def show_grid(outcomes: Sequence[Outcome]) -> None:
                          len(outcome.known) or "", failed))
 
 
-def show_failures(outcomes: Sequence[Outcome], verbose: bool) -> None:
+def show_failures(outcomes: Sequence[Outcome]) -> None:
     """Show each fault of a peer once, with what the first session with it saw, and every failure."""
     shown = set()
     for outcome in outcomes:
@@ -66,7 +281,7 @@ def show_failures(outcomes: Sequence[Outcome], verbose: bool) -> None:
         for name, result in outcome.checks.items():
             if result is not True:
                 print(f"\n{outcome.session.title}: {name}: {result}")
-        if verbose and outcome.failed and outcome.stderr:
+        if outcome.failed and outcome.stderr:
             print(f"--- stderr of {outcome.session.title}\n{outcome.stderr}")
 
 
@@ -86,7 +301,7 @@ def main(arguments: Sequence[str]) -> int:
             print("F" if future.result().failed else ".", end="", flush=True)
     outcomes = [future.result() for future in futures]
     show_grid(outcomes)
-    show_failures(outcomes, options.verbose)
+    show_failures(outcomes)
     failed = sum(outcome.failed for outcome in outcomes)
     checks = sum(len(outcome.checks) for outcome in outcomes)
     passed = sum(outcome.passed for outcome in outcomes)

@@ -22,7 +22,6 @@ ENVIRONMENT = PythonEnvironment(
 )
 
 SECONDS = 120.0
-
 BLOCK = re.compile(r"^\.\. (file|needs|cells): (\S+).*\n\n\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", re.M)
 
 FLASK = """

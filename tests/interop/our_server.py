@@ -28,7 +28,6 @@ server = Server(
     "interop", version="0", instructions="Tools of the interop grid.", page_size=2, list_ttl=30,
     list_cache_scope="public",
 )
-add_all(server, PIXEL)
 
 
 @dataclass
@@ -65,78 +64,70 @@ cancelled = Cancellations()
 held: list[threading.Event] = []
 
 
-@server.tool
-def echo(text: str) -> str:
-    """Give the text back."""
-    return text
+def add_tools() -> None:
+    @server.tool
+    def echo(text: str) -> str:
+        """Give the text back."""
+        return text
 
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
 
-@server.tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+    @server.tool
+    def weather(city: str) -> Weather:
+        """Tell a nested record."""
+        return Weather(Place(city, ["å", "b"]), 21.5)
 
+    @server.tool
+    def count(n: int, ctx: Context, hold: bool = False) -> str:
+        """Report progress n times; with hold, answer only after a release."""
+        released = threading.Event()
+        held.append(released)
+        for i in range(1, n + 1):
+            ctx.progress(i, n, f"step {i}")
+        if hold:
+            released.wait(BOUND)
+        return str(n)
 
-@server.tool
-def weather(city: str) -> Weather:
-    """Tell a nested record."""
-    return Weather(Place(city, ["å", "b"]), 21.5)
+    @server.tool
+    def release() -> str:
+        """Let the last count answer."""
+        held[-1].set()
+        return "released"
 
+    @server.tool
+    def fail() -> str:
+        """Fail always."""
+        raise ToolError("this tool fails")
 
-@server.tool
-def count(n: int, ctx: Context, hold: bool = False) -> str:
-    """Report progress n times; with hold, answer only after a release."""
-    released = threading.Event()
-    held.append(released)
-    for i in range(1, n + 1):
-        ctx.progress(i, n, f"step {i}")
-    if hold:
-        released.wait(BOUND)
-    return str(n)
+    @server.tool
+    def slow(seconds: float, ctx: Context) -> str:
+        """Report once, then take the seconds."""
+        ctx.progress(1)
+        try:
+            ctx.sleep(seconds)
+        except Cancelled:
+            cancelled.add()
+            raise
+        return "done"
 
+    @server.tool
+    def cancellations(expected: int) -> int:
+        """Wait until so many slow calls were cancelled, and tell how many were."""
+        return cancelled.reach(expected)
 
-@server.tool
-def release() -> str:
-    """Let the last count answer."""
-    held[-1].set()
-    return "released"
+    @server.tool
+    def image() -> Image:
+        """Give a picture of one pixel."""
+        return Image(PIXEL, "image/png")
 
-
-@server.tool
-def fail() -> str:
-    """Fail always."""
-    raise ToolError("this tool fails")
-
-
-@server.tool
-def slow(seconds: float, ctx: Context) -> str:
-    """Report once, then take the seconds."""
-    ctx.progress(1)
-    try:
-        ctx.sleep(seconds)
-    except Cancelled:
-        cancelled.add()
-        raise
-    return "done"
-
-
-@server.tool
-def cancellations(expected: int) -> int:
-    """Wait until so many slow calls were cancelled, and tell how many were."""
-    return cancelled.reach(expected)
-
-
-@server.tool
-def image() -> Image:
-    """Give a picture of one pixel."""
-    return Image(PIXEL, "image/png")
-
-
-@server.tool
-def note(text: str, ctx: Context) -> str:
-    """Send one log message."""
-    ctx.info(text)
-    return "noted"
+    @server.tool
+    def note(text: str, ctx: Context) -> str:
+        """Send one log message."""
+        ctx.info(text)
+        return "noted"
 
 
 def write_life(line: str) -> None:
@@ -147,6 +138,8 @@ def write_life(line: str) -> None:
 
 
 if __name__ == "__main__":
+    add_tools()
+    add_all(server, PIXEL)
     write_life("started")
     if sys.argv[2:]:
         server.run(sys.argv[2], port=int(os.environ["PORT"]))

@@ -67,7 +67,6 @@ class Peer(NamedTuple):
 
 ONE_ERA = (*exactly(R2, R4), Asked("auto", R4))
 BOTH_ERAS = (*exactly(R2, R4, R5), Asked("auto", R5))
-
 ZOD = "zod@4.6.7"
 REFERENCE = ["mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19", "mcp-server-fetch==2026.10.24", "mcp==2.3.0"]
 

@@ -10,21 +10,8 @@ from typing import Any
 import minimcp
 from minimcp import Answer, Refused
 
-from .checking import (
-    PARALLEL,
-    R2,
-    R3,
-    R4,
-    R5,
-    ROOTS,
-    SECONDS,
-    UNICODE,
-    Basics,
-    expect,
-    expect_raised,
-    only,
-    refuse,
-)  # fmt: skip
+from .checking import PARALLEL, ROOTS, SECONDS, UNICODE, Basics, expect, expect_raised, only, refuse
+from .roster import R2, R3, R4, R5
 
 TOOLS = {
     "echo", "add", "weather", "count", "fail", "slow", "cancellations", "image", "note", "release", "mixed", "logs",

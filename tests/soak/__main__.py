@@ -17,9 +17,7 @@ from .server import with_one_heap
 from .work import Work
 
 THREADS = 4
-
 IDLE = IDLE_SECONDS + WAIT  # seconds in which workers without work have ended
-
 ROUNDS = 60  # how many rounds a run has, and so how many samples
 
 

@@ -99,7 +99,6 @@ KEPT = 64
 """Descriptors more that a process over HTTP may have: a connection is kept for each call that there was at once. A deed
 that leaves one behind leaves hundreds."""
 
-
 RESTING = 2
 """Threads, or descriptors, more than at the beginning that a process may have when nothing has happened for a while."""
 

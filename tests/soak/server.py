@@ -15,7 +15,6 @@ from minimcp import Context, EventStore, HttpOptions, Server
 from ..history.server import make_server
 
 COMMAND = [sys.executable, "-S", "-m", "tests.soak.server"]  # what starts it, in the top of the repository
-
 URI = "soak://{name}"  # what may be subscribed to
 
 HTTP = HttpOptions(  # options that have whatever is bounded come to its bound in the first seconds of a soak
@@ -23,7 +22,6 @@ HTTP = HttpOptions(  # options that have whatever is bounded come to its bound i
     session_ttl=10.0,  # those who vanish leave a session; the others use theirs in time, on a busy machine too
     max_sessions=10_000,
 )
-
 
 ARENA_MAX = -8  # M_ARENA_MAX of mallopt(3)
 

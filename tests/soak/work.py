@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -12,28 +13,102 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import minimcp
 from minimcp import CancelToken, Client
+from minimcp.http.headers import HttpRequest
 
 from ..history.server import padded
+from ..interop.checking import expect_raised
 from ..support import ROOT, WAIT, eventually
+from ..transports.http_app import HANDSHAKE, call, message, post
+from ..transports.http_peer import Peer
 from .samples import RESTING, descriptors_of
 from .server import COMMAND, make, settle
-from .web import WAYS, WebServer
+
+WAYS = {"alone": "auto", "session": "handshake", "older": "handshake"}
+"""The ways to speak over HTTP, and the revision that a client asks for."""
+
+INFO = {"name": "soak", "version": "1"}
+STEPS = 50  # of a call that somebody leaves in the middle: it takes about 0.1 s
+
+
+class WebServer:
+    """A server that listens as long as this. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [*COMMAND, "http"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=str(ROOT), text=True
+        )
+        assert self._process.stdout is not None
+        self.url, self._older = self._process.stdout.readline().split()
+        self.pid, self._port = self._process.pid, int(self.url.split(":")[2].split("/")[0])
+
+    def connect(self, way: str, **options: Any) -> minimcp.Client:
+        return minimcp.connect(self._older if way == "older" else self.url, revision=WAYS[way], **options)
+
+    def close(self) -> None:
+        self._process.communicate(timeout=WAIT)
+
+    def vanish(self, dice: random.Random) -> None:
+        """Begin something, by raw bytes, and leave in the middle of it."""
+        peers: List[Peer] = []
+        try:
+            VANISHING[dice.choice(list(WAYS))](self, dice, peers)
+        finally:
+            for peer in peers:
+                (peer.reset if dice.random() < 0.5 else peer.close)()
+
+    def _send(self, peers: List[Peer], request: HttpRequest, part: float = 1.0, **more: str) -> Peer:
+        peers.append(Peer(self._port))
+        data = wire(request, self._port, **more)
+        return peers[-1].send(data[: int(len(data) * part)])
+
+    def _leave_alone(self, dice: random.Random, peers: List[Peer]) -> None:
+        """A request that is cut, a call that says nothing, a stream."""
+        tool, size = dice.choice([("hold", 0), ("work", STEPS)])
+        part = dice.choice([0.5, 1.0, 1.0])
+        peer = self._send(peers, call(tool, {"tag": "vanished", "size": size}, token="p"), part)
+        if tool == "work" and part == 1.0:
+            peer.until(b"data:")
+
+    def _leave_session(self, dice: random.Random, peers: List[Peer]) -> None:
+        """A session with a stream and a call in it; it ends when nobody has used it for a while."""
+        hello = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": INFO}
+        opened = self._send(peers, post(message("initialize", hello))).response().headers
+        session = {"mcp-session-id": opened["mcp-session-id"], "mcp-protocol-version": HANDSHAKE}
+        begun = post(message("notifications/initialized", id=None))
+        assert self._send(peers, begun, **session).head()[0] == 202
+        if dice.random() < 0.5:
+            get = HttpRequest("GET", "/mcp", {"Accept": "text/event-stream"})
+            assert self._send(peers, get, **session).head()[0] == 200
+        params = {
+            "name": "work", "arguments": {"tag": "vanished", "size": STEPS}, "_meta": {"progressToken": "p"},
+        }
+        self._send(peers, post(message("tools/call", params)), **session).until(b"data:")
+
+    def _leave_older(self, dice: random.Random, peers: List[Peer]) -> None:
+        self._send(peers, HttpRequest("GET", "/sse", {"Accept": "text/event-stream"})).until(b"data:")
+
+
+VANISHING = {
+    "alone": WebServer._leave_alone, "session": WebServer._leave_session, "older": WebServer._leave_older,
+}
+
+
+def wire(request: HttpRequest, port: int, **more: str) -> bytes:
+    """The bytes of a request to a port of this machine."""
+    body: Any = request.body
+    headers = {**dict(request.headers), "host": f"localhost:{port}", **more}
+    if request.method == "POST":
+        headers["content-length"] = str(len(body))
+    lines = [f"{request.method} {request.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + bytes(body)
+
 
 SERVER = minimcp.StdioServer(COMMAND, cwd=ROOT)
-
 SHORT = 0.01  # seconds that calls get which shall run out of time
 
 
 def _elicit(request: Any) -> Dict[str, str]:
     return {"tag": request.message}
-
-
-def _expect(kind: type, call: Callable[[], Any]) -> BaseException:
-    try:
-        got = call()
-    except kind as error:
-        return error
-    raise AssertionError(f"{got!r} instead of {kind.__name__}")
 
 
 def _session(client: Client) -> Any:
@@ -125,9 +200,9 @@ class Work:
         seen: List[Any] = []
         work = client.call_tool("work", {"tag": tag, "size": 3}, on_progress=seen.append)
         assert (work.text, [report.progress for report in seen]) == (tag, [1, 2, 3])
-        assert str(_expect(minimcp.ToolError, lambda: client.call_tool("fail", {"tag": tag, "size": 0}))) == tag
-        _expect(minimcp.RpcError, lambda: client.call_tool("refuse", {"tag": tag, "size": 0}))
-        _expect(minimcp.McpError, lambda: client.call_tool("nothing", {}))
+        assert str(expect_raised(minimcp.ToolError, lambda: client.call_tool("fail", {"tag": tag, "size": 0}))) == tag
+        expect_raised(minimcp.RpcError, lambda: client.call_tool("refuse", {"tag": tag, "size": 0}))
+        expect_raised(minimcp.McpError, lambda: client.call_tool("nothing", {}))
         many = client.call_tools([("echo", {"tag": f"{tag} {n}", "size": 1}) for n in range(10)])
         assert [result.text for result in many] == [padded(f"{tag} {n}", 1) for n in range(10)]
         assert len(client.list_tools(cache="bypass")) == 6
@@ -140,7 +215,7 @@ class Work:
     def run_out_of_time(self, dice: random.Random) -> None:
         client = dice.choice(self._clients)
         arguments = {"tag": "late", "size": 0}
-        _expect(minimcp.RequestTimeout, lambda: client.call_tool("hold", arguments, timeout=SHORT))
+        expect_raised(minimcp.RequestTimeout, lambda: client.call_tool("hold", arguments, timeout=SHORT))
 
     def cancel(self, dice: random.Random) -> None:
         """A call that its caller gives up."""

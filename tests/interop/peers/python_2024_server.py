@@ -15,7 +15,6 @@ ENCODED = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADh
 TEXT = "alle: å"
 TONES = ["plain", "formal", "friendly"]
 RESOURCES: dict[str, Any] = {"note://all": ("text/plain", TEXT), "note://pixel": ("image/png", ENCODED)}
-
 server: Any = Server("interop")
 
 

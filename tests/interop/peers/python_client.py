@@ -14,8 +14,7 @@ from typing import Any
 
 import anyio
 from checking import UNICODE, Checks, expect, expect_parallel, expect_raised, only, told
-from python_adapters import MEMBERS, Adapter, PeerError
-from python_host import ROOTS, dump, refused, types
+from python_adapters import MEMBERS, ROOTS, Adapter, PeerError, dump, refused, types
 
 TOOLS = {
     "echo", "add", "weather", "count", "fail", "slow", "cancellations", "image", "note", "release", "mixed", "logs",
