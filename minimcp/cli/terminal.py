@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from .. import Answer, ElicitRequest, Progress
-from ..schema.checker import compile_check
+from ..schema.checker import compile_peer_check
 from . import UsageError, clean, one_line, tell
 
 STYLES = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"}
@@ -163,7 +163,7 @@ def _ask_field(name: str, given: Any, needed: bool) -> Any:
             texts = [part.strip() for part in text.split(",")]
         try:
             value = read_texts(name, texts, schema, {})
-            misfit = compile_check(dict(schema), where="the form")(value)
+            misfit = compile_peer_check(dict(schema), where="the form")(value)
             problem = None if misfit is None else str(misfit)
         except UsageError as error:
             problem = str(error)

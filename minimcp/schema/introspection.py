@@ -12,8 +12,9 @@ import inspect
 import re
 import sys
 import typing
-from typing import Any, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
+from .kinds import Field, Kind
 from .mismatch import NOTHING
 
 # ------------------------------------------------------------ annotations
@@ -123,35 +124,24 @@ def is_union(annotation: Any) -> bool:
 # ------------------------------------------------------------ classes with fields
 
 
-class Declared(NamedTuple):
-    """A field as a class declares it.
+def fields_of(cls: Any, kind_of: Callable[..., Kind]) -> Optional[list[Field]]:
+    """The fields of a TypedDict, a NamedTuple, a dataclass or a class of attrs; None for any other class.
 
     Args:
-        attribute: Its name in Python.
-        name: Its name in JSON.
-        required: Whether it has to be sent.
-        default: For the schema; `NOTHING` when there is none that the schema can show.
-        annotation: Its type, where the class body does not say it.
-        description: Empty when the docstring has it.
-        taken: Whether the constructor takes it.
+        cls: The class.
+        kind_of: Makes the kind of a field from its name in Python, its default for the schema (`NOTHING` when there is
+            none that a schema can show), the type that it has where the class body does not say it, and a description.
     """
-
-    attribute: str
-    name: str
-    required: bool
-    default: Any = NOTHING
-    annotation: Any = Any
-    description: str = ""
-    taken: bool = True
-
-
-def fields_of(cls: Any) -> Optional[list[Declared]]:
-    """The fields of a TypedDict, a NamedTuple, a dataclass or a class of attrs; None for any other class."""
     if hasattr(cls, "__required_keys__"):
-        return [Declared(name, name, name in cls.__required_keys__) for name in annotations_of(cls)]
+        found = []
+        for name in annotations_of(cls):
+            kind = kind_of(name)  # it has seen Required also where annotations are text, the class has not
+            required = name in cls.__required_keys__ if kind.required is None else kind.required
+            found.append(Field(name, required, kind, name))
+        return found
     if hasattr(cls, "_field_defaults"):
-        defaults = cls._field_defaults
-        return [Declared(name, name, name not in defaults, defaults.get(name, NOTHING)) for name in cls._fields]
+        known = cls._field_defaults
+        return [Field(name, name not in known, kind_of(name, known.get(name, NOTHING)), name) for name in cls._fields]
     declared = getattr(cls, "__attrs_attrs__", None)
     if declared is None and not dataclasses.is_dataclass(cls):
         return None
@@ -161,10 +151,9 @@ def fields_of(cls: Any) -> Optional[list[Declared]]:
         default = missing if each.default is getattr(attr, "NOTHING", missing) else each.default
         factory = getattr(default, "factory", getattr(each, "default_factory", missing))
         bare = default is missing and factory is missing
-        known = factory() if factory in (list, dict, set) else default if factory is missing else NOTHING
-        shown, text = NOTHING if bare else known, each.metadata.get("description", "")
-        name = getattr(each, "alias", each.name)
-        found.append(Declared(each.name, name, bare and each.init, shown, each.type or Any, text, each.init))
+        shown = factory() if factory in (list, dict, set) else NOTHING if bare or factory is not missing else default
+        kind = kind_of(each.name, shown, each.type or Any, each.metadata.get("description", ""))
+        found.append(Field(getattr(each, "alias", each.name), bare and each.init, kind, each.name, each.init))
     return found
 
 

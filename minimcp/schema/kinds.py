@@ -511,12 +511,14 @@ class Field(NamedTuple):
         required: Whether it has to be sent.
         kind: Its type; the schema has the description and the default.
         attribute: The attribute that holds it in Python.
+        taken: Whether the constructor takes it.
     """
 
     name: str
     required: bool
     kind: Kind
     attribute: str = ""
+    taken: bool = True
 
     @property
     def description(self) -> str:
