@@ -123,8 +123,8 @@ class Builder:
         if name in ("ReadOnly", "Final", "InitVar"):
             return self.kind(arguments[0], scope)
         if hasattr(annotation, "__supertype__"):  # NewType
-            names = {**introspection.names_of(annotation.__module__), **scope.globals}
-            return self.kind(annotation.__supertype__, scope._replace(globals=names))
+            names = {**introspection.names_of(annotation.__module__), **scope.names}
+            return self.kind(annotation.__supertype__, scope._replace(names=names))
         if hasattr(annotation, "__value__") or hasattr(origin, "__value__"):  # the statement ``type X = ...``
             return self._alias(origin or annotation, arguments, scope)
         if not isinstance(origin, type):

@@ -26,15 +26,15 @@ class Scope(NamedTuple):
     It evaluates text that the author of a function wrote, never anything that a peer sent.
     """
 
-    globals: Mapping[str, Any] = vars(typing)
-    locals: Mapping[str, Any] = {}
+    names: Mapping[str, Any] = vars(typing)
     variables: Mapping[Any, Any] = {}
 
     @classmethod
     def of_class(cls, owner: type, variables: Mapping[Any, Any]) -> Scope:
         """The scope of the annotations in the body of `owner`: its module, its body, its own name."""
         parameters = {each.__name__: each for each in getattr(owner, "__type_params__", ())}
-        return cls(names_of(owner.__module__), {**vars(owner), **parameters, owner.__name__: owner}, variables)
+        names = {**names_of(owner.__module__), **vars(owner), **parameters, owner.__name__: owner}
+        return cls(names, variables)
 
     def resolve(self, annotation: Any) -> Any:
         """The annotation; strings and forward references are evaluated.
@@ -42,12 +42,12 @@ class Scope(NamedTuple):
         Raises:
             TypeError: A name in it is not known here, or it is no expression.
         """
-        globals_ = dict(self.globals)
+        names = dict(self.names)
         while isinstance(annotation, (str, typing.ForwardRef)):
             if isinstance(annotation, typing.ForwardRef):
-                globals_.update(names_of(getattr(annotation, "__forward_module__", None) or ""))
+                names.update(names_of(getattr(annotation, "__forward_module__", None) or ""))
                 annotation = annotation.__forward_arg__
-            annotation = _evaluated(annotation, globals_, self.locals)
+            annotation = _evaluated(annotation, names)
         return annotation
 
     def resolved(self, annotation: Any) -> Any:
@@ -66,14 +66,14 @@ def names_of(module: str) -> dict[str, Any]:
     return vars(sys.modules[module]) if module in sys.modules else {}
 
 
-def _evaluated(text: str, globals_: dict[str, Any], locals_: Mapping[str, Any]) -> Any:
+def _evaluated(text: str, names: dict[str, Any]) -> Any:
     try:
         try:
-            return eval(text, globals_, locals_)
+            return eval(text, names)
         except TypeError:
             if "|" not in text:
                 raise
-            return eval(_with_unions(text), {**globals_, "__Union__": Union}, locals_)
+            return eval(_with_unions(text), {**names, "__Union__": Union})
     except Exception as error:
         hint = " (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
         reason = f"{type(error).__name__}: {error}{hint if isinstance(error, NameError) else ''}"

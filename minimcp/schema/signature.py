@@ -171,14 +171,14 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
 
 def _scope_of(function: Any, plain: Any) -> Scope:
     """Names in annotations of a function: its module's, its class's, and those of enclosing functions that it uses."""
-    names: dict[str, Any] = {}
+    names = dict(plain.__globals__)
     for cls in reversed(type(getattr(function, "__self__", None)).__mro__):
         names.update((name, part) for name, part in vars(cls).items() if isinstance(part, type))
     for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or ()):
         with suppress(ValueError):  # it is assigned later
             names[name] = cell.cell_contents
     names.update((each.__name__, each) for each in getattr(plain, "__type_params__", ()))
-    return Scope(plain.__globals__, names)
+    return Scope(names)
 
 
 def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
