@@ -230,11 +230,6 @@ class Span(NamedTuple):
     end: Optional[int] = None
 
 
-class Folder(TypedDict):
-    name: str
-    folders: List["Folder"]
-
-
 class Shelf(te.TypedDict, Generic[T]):
     books: List[T]
     first: te.NotRequired[T]
@@ -293,11 +288,6 @@ class Truth(enum.Enum):
     YES = True
     ONE = 1
     UNKNOWN = None
-
-
-class Half(enum.Enum):
-    HALF = 0.5
-    WHOLE = 1.0
 
 
 @attrs.define
