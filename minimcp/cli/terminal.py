@@ -12,7 +12,7 @@ import threading
 from typing import Any, Callable, Mapping, Sequence
 
 from .. import Answer, ElicitRequest, Progress
-from ..schema.checker import compile_check
+from ..schema.checker import compile_peer_check
 from . import UsageError, clean, one_line, tell
 
 STYLES = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"}
@@ -220,7 +220,7 @@ def _value(name: str, texts: Sequence[str], schema: Mapping[str, Any]) -> Any:
     root = {word: schema[word] for word in ("$schema", "$defs", "definitions") if word in schema}
     try:
         field = {name: properties(schema).get(name, True)}
-        check = compile_check({**root, "properties": field}, where="the schema")
+        check = compile_peer_check({**root, "properties": field}, where="the schema")
     except (ValueError, ImportError):  # only the server can tell what it takes
         return readings[0]
     for value in readings:

@@ -14,8 +14,8 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 from ..types import Wire
 from . import introspection, kinds
 from .checker import WORDS, compile_check
-from .introspection import Declared, Scope, is_union
-from .kinds import JSON_TYPES, OBJECTS, Convert, Field, Kind
+from .introspection import Scope, is_union
+from .kinds import JSON_TYPES, OBJECTS, Convert, Kind
 from .mismatch import NOTHING, Mismatch, no_class, no_type
 
 Schema = dict[str, Any]
@@ -60,7 +60,8 @@ def write_any(value: Any) -> Any:
     return write(value)
 
 
-_ANYTHING = kinds.anything(write_any)
+_ANYTHING = Kind({}, lambda value: value, write_any, "any value", JSON_TYPES, hashable=False)
+"""``Any`` and ``object``: every JSON value, unchanged."""
 
 
 @lru_cache(maxsize=512)
@@ -122,8 +123,8 @@ class Builder:
         if name in ("ReadOnly", "Final", "InitVar"):
             return self.kind(arguments[0], scope)
         if hasattr(annotation, "__supertype__"):  # NewType
-            names = {**introspection.names_of(annotation.__module__), **scope.globals}
-            return self.kind(annotation.__supertype__, scope._replace(globals=names))
+            names = {**introspection.names_of(annotation.__module__), **scope.names}
+            return self.kind(annotation.__supertype__, scope._replace(names=names))
         if hasattr(annotation, "__value__") or hasattr(origin, "__value__"):  # the statement ``type X = ...``
             return self._alias(origin or annotation, arguments, scope)
         if not isinstance(origin, type):
@@ -230,13 +231,10 @@ class Builder:
         pydantic: Any = sys.modules.get("pydantic")
         if hasattr(pydantic, "BaseModel") and issubclass(cls, pydantic.BaseModel):
             return self.named((cls, arguments), name, lambda own: self._pydantic(cls, own), JSON_TYPES)
-        fields = introspection.fields_of(cls)
-        if fields is None or issubclass(cls, Wire):  # a dataclass, but its JSON form is another
-            raise TypeError(no_class(cls))
         variables = introspection.variables_of(cls, arguments)
-        return self.named((cls, arguments), name, lambda _: self._record(cls, fields, variables))
+        return self.named((cls, arguments), name, lambda _: self._record(cls, variables))
 
-    def _record(self, cls: Any, fields: Iterable[Declared], variables: Mapping[Any, Any]) -> Kind:
+    def _record(self, cls: Any, variables: Mapping[Any, Any]) -> Kind:
         annotations: dict[str, tuple[Any, Scope]] = {}
         for owner in reversed(cls.__mro__):
             scope = Scope.of_class(owner, variables)
@@ -244,18 +242,19 @@ class Builder:
             annotations.update({name: (annotation, scope) for name, annotation in own.items()})
         made_doc = (cls.__doc__ or "").startswith(f"{cls.__name__}(")  # by the decorator or class statement
         text, texts = introspection.read_docstring(None if made_doc else vars(cls).get("__doc__"))
-        declared, taken = [], []
-        for each in fields:
-            annotation, scope = annotations.get(each.attribute, (each.annotation, Scope.of_class(cls, variables)))
-            description = each.description or texts.get(each.attribute, "")
+
+        def kind_of(name: str, default: Any = NOTHING, type_: Any = Any, description: str = "") -> Kind:
+            annotation, scope = annotations.get(name, (type_, Scope()))
             try:
-                kind = self.field(annotation, scope, default=each.default, description=description)
+                return self.field(annotation, scope, default=default, description=description or texts.get(name, ""))
             except (TypeError, ValueError) as error:
-                raise TypeError(f"field {each.attribute!r} of {cls.__qualname__}: {error}") from error
-            required = each.required if kind.required is None else kind.required
-            declared.append(Field(each.name, required, kind, each.attribute))
-            taken += declared[-1:] if each.taken else []
-        is_dict = issubclass(cls, dict)
+                raise TypeError(f"field {name!r} of {cls.__qualname__}: {error}") from error
+
+        # A Wire is a dataclass, but its JSON form is another.
+        declared = None if issubclass(cls, Wire) else introspection.fields_of(cls, kind_of)
+        if declared is None:
+            raise TypeError(no_class(cls))
+        taken, is_dict = [field for field in declared if field.taken], issubclass(cls, dict)
         shown = declared if self.writing else taken
         schema = kinds.record_schema(shown, all_required=self.writing and not is_dict)
         if text:

@@ -148,7 +148,7 @@ def _targets(root: Schema) -> dict[str, Schema]:
             raise _NotCommon
         if not _NOT_COMMON.isdisjoint(part) or (part is not root and ("$id" in part or "$schema" in part)):
             raise _NotCommon
-        for word in part.keys() & WORDS.keys():
+        for word in filter(WORDS.__contains__, part):
             parts += _subschemas(word, part[word])
         if "$ref" in part:
             targets[part["$ref"]] = _target(part["$ref"], root)

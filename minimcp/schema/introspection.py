@@ -12,8 +12,9 @@ import inspect
 import re
 import sys
 import typing
-from typing import Any, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
+from .kinds import Field, Kind
 from .mismatch import NOTHING
 
 # ------------------------------------------------------------ annotations
@@ -25,15 +26,15 @@ class Scope(NamedTuple):
     It evaluates text that the author of a function wrote, never anything that a peer sent.
     """
 
-    globals: Mapping[str, Any] = vars(typing)
-    locals: Mapping[str, Any] = {}
+    names: Mapping[str, Any] = vars(typing)
     variables: Mapping[Any, Any] = {}
 
     @classmethod
     def of_class(cls, owner: type, variables: Mapping[Any, Any]) -> Scope:
         """The scope of the annotations in the body of `owner`: its module, its body, its own name."""
         parameters = {each.__name__: each for each in getattr(owner, "__type_params__", ())}
-        return cls(names_of(owner.__module__), {**vars(owner), **parameters, owner.__name__: owner}, variables)
+        names = {**names_of(owner.__module__), **vars(owner), **parameters, owner.__name__: owner}
+        return cls(names, variables)
 
     def resolve(self, annotation: Any) -> Any:
         """The annotation; strings and forward references are evaluated.
@@ -41,12 +42,12 @@ class Scope(NamedTuple):
         Raises:
             TypeError: A name in it is not known here, or it is no expression.
         """
-        globals_ = dict(self.globals)
+        names = dict(self.names)
         while isinstance(annotation, (str, typing.ForwardRef)):
             if isinstance(annotation, typing.ForwardRef):
-                globals_.update(names_of(getattr(annotation, "__forward_module__", None) or ""))
+                names.update(names_of(getattr(annotation, "__forward_module__", None) or ""))
                 annotation = annotation.__forward_arg__
-            annotation = _evaluated(annotation, globals_, self.locals)
+            annotation = _evaluated(annotation, names)
         return annotation
 
     def resolved(self, annotation: Any) -> Any:
@@ -65,14 +66,14 @@ def names_of(module: str) -> dict[str, Any]:
     return vars(sys.modules[module]) if module in sys.modules else {}
 
 
-def _evaluated(text: str, globals_: dict[str, Any], locals_: Mapping[str, Any]) -> Any:
+def _evaluated(text: str, names: dict[str, Any]) -> Any:
     try:
         try:
-            return eval(text, globals_, locals_)
+            return eval(text, names)
         except TypeError:
             if "|" not in text:
                 raise
-            return eval(_with_unions(text), {**globals_, "__Union__": Union}, locals_)
+            return eval(_with_unions(text), {**names, "__Union__": Union})
     except Exception as error:
         hint = " (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
         reason = f"{type(error).__name__}: {error}{hint if isinstance(error, NameError) else ''}"
@@ -123,35 +124,24 @@ def is_union(annotation: Any) -> bool:
 # ------------------------------------------------------------ classes with fields
 
 
-class Declared(NamedTuple):
-    """A field as a class declares it.
+def fields_of(cls: Any, kind_of: Callable[..., Kind]) -> Optional[list[Field]]:
+    """The fields of a TypedDict, a NamedTuple, a dataclass or a class of attrs; None for any other class.
 
     Args:
-        attribute: Its name in Python.
-        name: Its name in JSON.
-        required: Whether it has to be sent.
-        default: For the schema; `NOTHING` when there is none that the schema can show.
-        annotation: Its type, where the class body does not say it.
-        description: Empty when the docstring has it.
-        taken: Whether the constructor takes it.
+        cls: The class.
+        kind_of: Makes the kind of a field from its name in Python, its default for the schema (`NOTHING` when there is
+            none that a schema can show), the type that it has where the class body does not say it, and a description.
     """
-
-    attribute: str
-    name: str
-    required: bool
-    default: Any = NOTHING
-    annotation: Any = Any
-    description: str = ""
-    taken: bool = True
-
-
-def fields_of(cls: Any) -> Optional[list[Declared]]:
-    """The fields of a TypedDict, a NamedTuple, a dataclass or a class of attrs; None for any other class."""
     if hasattr(cls, "__required_keys__"):
-        return [Declared(name, name, name in cls.__required_keys__) for name in annotations_of(cls)]
+        found = []
+        for name in annotations_of(cls):
+            kind = kind_of(name)  # it has seen Required also where annotations are text, the class has not
+            required = name in cls.__required_keys__ if kind.required is None else kind.required
+            found.append(Field(name, required, kind, name))
+        return found
     if hasattr(cls, "_field_defaults"):
-        defaults = cls._field_defaults
-        return [Declared(name, name, name not in defaults, defaults.get(name, NOTHING)) for name in cls._fields]
+        known = cls._field_defaults
+        return [Field(name, name not in known, kind_of(name, known.get(name, NOTHING)), name) for name in cls._fields]
     declared = getattr(cls, "__attrs_attrs__", None)
     if declared is None and not dataclasses.is_dataclass(cls):
         return None
@@ -161,10 +151,9 @@ def fields_of(cls: Any) -> Optional[list[Declared]]:
         default = missing if each.default is getattr(attr, "NOTHING", missing) else each.default
         factory = getattr(default, "factory", getattr(each, "default_factory", missing))
         bare = default is missing and factory is missing
-        known = factory() if factory in (list, dict, set) else default if factory is missing else NOTHING
-        shown, text = NOTHING if bare else known, each.metadata.get("description", "")
-        name = getattr(each, "alias", each.name)
-        found.append(Declared(each.name, name, bare and each.init, shown, each.type or Any, text, each.init))
+        shown = factory() if factory in (list, dict, set) else NOTHING if bare or factory is not missing else default
+        kind = kind_of(each.name, shown, each.type or Any, each.metadata.get("description", ""))
+        found.append(Field(getattr(each, "alias", each.name), bare and each.init, kind, each.name, each.init))
     return found
 
 

@@ -114,11 +114,6 @@ SCALARS: dict[Any, Kind] = {
 }
 
 
-def anything(write: Convert) -> Kind:
-    """``Any`` and ``object``: every JSON value, unchanged. `write` is for a value of unknown type."""
-    return Kind({}, lambda value: value, write, "any value", JSON_TYPES, hashable=False)
-
-
 # ------------------------------------------------------------ classes of the standard library
 
 
@@ -189,19 +184,19 @@ def _seconds(duration: datetime.timedelta) -> float:
     return int(seconds) if seconds.is_integer() else seconds
 
 
-_ISO = operator.methodcaller("isoformat")
 CLASSES: dict[type, Kind] = {
     datetime.date: class_of(
-        datetime.date, "a date such as 1969-07-20", lambda text: datetime.date.fromisoformat(matched(_DATE, text)[0]),
-        _ISO, format="date",
+        datetime.date, "a date such as 1969-07-20",
+        lambda text: datetime.date.fromisoformat(matched(_DATE, text)[0]), format="date",
     ),
     datetime.datetime: class_of(
         datetime.datetime, "a date and time such as 1969-07-20T09:30:00Z",
-        lambda text: datetime.datetime.fromisoformat(_iso(f"({_DATE}[T ]){_TIME}", text)), _ISO, format="date-time",
+        lambda text: datetime.datetime.fromisoformat(_iso(f"({_DATE}[T ]){_TIME}", text)),
+        datetime.datetime.isoformat, format="date-time",
     ),
     datetime.time: class_of(
-        datetime.time, "a time such as 09:30:00", lambda text: datetime.time.fromisoformat(_iso(_TIME, text)),
-        _ISO, format="time",
+        datetime.time, "a time such as 09:30:00",
+        lambda text: datetime.time.fromisoformat(_iso(_TIME, text)), format="time",
     ),
     datetime.timedelta: class_of(
         datetime.timedelta, "a number of seconds", _duration, _seconds, NUMBER.accepts,
@@ -222,8 +217,10 @@ INTEGER_NAME = class_of(
 """``int`` as the name of an object's member: ``{"7": ...}``."""
 
 
-def _of_base(cls: Any, *, writing: bool) -> Optional[Kind]:
-    """The kind of a class that is derived from `Enum`, `PurePath` or `Decimal`; None for any other."""
+def of_class(cls: Any, *, writing: bool) -> Optional[Kind]:
+    """The kind of a class of JSON or of the standard library that has no parts; None for any other."""
+    if cls in SCALARS or cls in CLASSES:
+        return SCALARS.get(cls) or CLASSES[cls]
     if issubclass(cls, Enum):
         return enumeration(cls)
     if issubclass(cls, PurePath):
@@ -237,11 +234,6 @@ def _of_base(cls: Any, *, writing: bool) -> Optional[Kind]:
 
     kind = class_of(cls, label, lambda value: cls(digits(value)), digits, types, pattern=_DECIMAL)
     return kind if writing else replace(kind, schema={"anyOf": [NUMBER.schema, kind.schema]})
-
-
-def of_class(cls: type, *, writing: bool) -> Optional[Kind]:
-    """The kind of a class of JSON or of the standard library that has no parts; None for any other."""
-    return SCALARS.get(cls) or CLASSES.get(cls) or _of_base(cls, writing=writing)
 
 
 # ------------------------------------------------------------ one value of a few
@@ -519,12 +511,14 @@ class Field(NamedTuple):
         required: Whether it has to be sent.
         kind: Its type; the schema has the description and the default.
         attribute: The attribute that holds it in Python.
+        taken: Whether the constructor takes it.
     """
 
     name: str
     required: bool
     kind: Kind
     attribute: str = ""
+    taken: bool = True
 
     @property
     def description(self) -> str:

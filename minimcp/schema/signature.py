@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Iterator, Optional, cast
@@ -116,11 +116,9 @@ def read_signature(
         with _errors_at(f"{owner}: the return type"):
             returns = scope.resolve(annotations["return"])
             builder = Builder(writing=True, content=content_types)
-            try:
+            with suppress(ContentClass):
                 kind = builder.kind(returns, scope)
                 output_kind = replace(kind, schema=builder.complete(kind.schema))
-            except ContentClass:
-                pass
     return Signature(parameters, contexts[0] if contexts else None, schema, output_kind, returns, description)
 
 
@@ -173,16 +171,14 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
 
 def _scope_of(function: Any, plain: Any) -> Scope:
     """Names in annotations of a function: its module's, its class's, and those of enclosing functions that it uses."""
-    names: dict[str, Any] = {}
+    names = dict(plain.__globals__)
     for cls in reversed(type(getattr(function, "__self__", None)).__mro__):
         names.update((name, part) for name, part in vars(cls).items() if isinstance(part, type))
     for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or ()):
-        try:
+        with suppress(ValueError):  # it is assigned later
             names[name] = cell.cell_contents
-        except ValueError:  # it is assigned later
-            pass
     names.update((each.__name__, each) for each in getattr(plain, "__type_params__", ()))
-    return Scope(plain.__globals__, names)
+    return Scope(names)
 
 
 def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:

@@ -456,7 +456,6 @@ Content = Union[Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownConte
 """A block of a tool's result or of a prompt's message."""
 
 
-
 def _link_or_embedded(mapping: Json) -> Content:
     """Some peers send a link as a ``resource`` without content; its name is then its URI."""
     if "resource" in mapping or "uri" not in mapping:

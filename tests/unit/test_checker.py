@@ -25,7 +25,6 @@ NODE = {
 }
 
 
-
 def compile_check(schema: Any, *, where: str, peer: bool = False) -> Callable[[Any], Optional[str]]:
     """The check, with what it finds as text."""
     check = checker.compile_check(schema, where=where, peer=peer)
