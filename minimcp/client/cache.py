@@ -155,7 +155,7 @@ class OutputCheck:
         self.wraps = shape.get(WRAPPED) is True or shape.get(FASTMCP_WRAPPED) is True
 
     @cached_property
-    def problem(self) -> Callable[[Any], Optional[str]]:
+    def problem(self) -> Callable[[Any], object]:
         """What is wrong with a value; None when it fits."""
         try:
             return schema.compile_peer_check(self._shape, where=f"{self._name} output")

@@ -36,7 +36,9 @@ Rootlike = Union[str, "os.PathLike[str]", Root]
 
 Era = Union[Handshake, PerRequest]
 Result = dict[str, Json]
-Check = Callable[[Any], Optional[str]]
+Check = Callable[[Any], object]
+"""What is wrong with a value; None when it fits."""
+
 Asked = Union[IncomingRequest, CancelToken]
 
 
@@ -395,7 +397,7 @@ def _drop_wrong_defaults(request: types.ElicitRequest, fits: Check) -> None:
     found = {name: fits({name: value}) for name, value in request.defaults.items()}
     faults = {name: fault for name, fault in found.items() if fault is not None}
     if faults:
-        told = one_line("; ".join(faults.values()))
+        told = one_line("; ".join(map(str, faults.values())))
         log.warning("a form with defaults that do not fit, which are left out: %s", told)
         shape: Json = request.schema
         fields = {name: {**field} if name in faults else field for name, field in shape["properties"].items()}
