@@ -137,9 +137,6 @@ class Cache:
         """Forget everything."""
         self.evict(*CACHEABLE)
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
 
 def _related(one: str, other: str) -> bool:
     """Whether two URIs are the same, or one lies below the other."""

@@ -26,11 +26,13 @@ from .session import Cancel, OnProgress, Outcome, Params, check_token, deadline_
 T = TypeVar("T")
 Seconds = Optional[float]
 
-NOT_RUN = (SessionGone, UnsupportedRevision, Busy)
-"""What says that the server did not run a request, which so may be sent again."""
+TRIES: dict[type[Exception], int] = {Busy: 3, SessionGone: 1, UnsupportedRevision: 1}
+"""What says that the server did not run a request, and how often it is sent again then."""
 
-BUSY_TRIES, LONGEST_BUSY = 3, 60
-"""How often a request is sent again that the server was too busy for (HTTP 429), and after how many seconds at most."""
+NOT_RUN: tuple[type[Exception], ...] = tuple(TRIES)
+
+LONGEST_BUSY = 60
+"""Seconds after which a request is sent again at most that the server was too busy for (HTTP 429)."""
 
 MOST_PAGES = 1000
 """Pages of one list; a server that has more is taken to go round in circles."""
@@ -115,27 +117,26 @@ class Call:
             refusal: What came instead of a result; raised where sending it again is of no use.
             before: The types of earlier refusals of the same request; this one is added.
         """
-        session, is_again = self.session, type(refusal) in before
+        session, is_last = self.session, before.count(type(refusal)) == TRIES.get(type(refusal))
         if isinstance(refusal, Busy):
             left = self.deadline.remaining()
-            comes_late = refusal.seconds > LONGEST_BUSY or (left is not None and refusal.seconds >= left)
-            if comes_late or before.count(Busy) == BUSY_TRIES:
+            if is_last or refusal.seconds > LONGEST_BUSY or (left is not None and refusal.seconds >= left):
                 raise refusal
             session.sleep(Deadline(refusal.seconds), self.cancel)
         elif isinstance(refusal, SessionGone):
             if not refusal.refused or self._sessions.begin is None:
                 raise refusal
-            if is_again:
+            if is_last:
                 refusal.args = (f"{refusal}, and the one before it: do several processes serve this URL? They need a "
                                 "proxy that sends a client to the same one always, or sessions=False",)
                 raise refusal
             session.wait_until_ended(self.deadline.remaining())
             self.opened = self._sessions.after(self.opened, self.deadline, self.cancel)
             self.session = self.opened.session
-        elif isinstance(refusal, UnsupportedRevision) and refusal.from_peer and not is_again:
-            if not isinstance(session.era, PerRequest) or not session.era.adopt(refusal):
-                raise refusal
-        else:
+        elif not (
+            isinstance(refusal, UnsupportedRevision) and refusal.from_peer and not is_last
+            and isinstance(session.era, PerRequest) and session.era.adopt(refusal)
+        ):
             raise refusal
         before.append(type(refusal))
 

@@ -37,6 +37,8 @@ Rootlike = Union[str, "os.PathLike[str]", Root]
 Era = Union[Handshake, PerRequest]
 Result = dict[str, Json]
 Check = Callable[[Any], Optional[Mismatch]]
+"""What is wrong with a value; None when it fits."""
+
 Asked = Union[IncomingRequest, CancelToken]
 
 
@@ -203,11 +205,10 @@ def _gathered(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, Callable[
         raise TypeError("handlers is an object with methods, and this is a mapping: say **handlers")
     functions: dict[str, Callable[..., Any]] = {}
     for name in NAMES:
-        own, given = getattr(handlers, name, None), keywords.get(name)
-        if own is not None and given is not None:
+        given = [each for each in (getattr(handlers, name, None), keywords.get(name)) if each is not None]
+        if len(given) > 1:
             raise TypeError(f"{name} is given twice: by handlers and as a keyword")
-        function = own if given is None else given
-        if function is not None:
+        for function in given:
             if not callable(function):
                 raise TypeError(f"{name} is called, and {type(function).__name__} cannot be")
             refuse_async(function, name)
@@ -260,7 +261,7 @@ class Dispatcher:
     """One thread that runs callbacks in order, from the first one to the end of the client. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a finalizer may close this in the middle of `put`
+        self._lock = threading.RLock()  # a signal handler may come in the middle of `put`
         self._waiting: SimpleQueue[Optional[Callable[[], Any]]] = SimpleQueue()
         self._has_thread = self._closed = self._dropped = False
 
@@ -290,9 +291,8 @@ class Dispatcher:
 
     def close(self) -> None:
         """Let the thread end when everything that waits has run, and take nothing more. Idempotent."""
-        with self._lock:
-            self._closed = True
-            self._waiting.put(None)
+        self._closed = True  # without the lock, which another thread may have held when this process was forked
+        self._waiting.put(None)
 
 
 # ------------------------------------------------------------ what can be asked

@@ -42,13 +42,13 @@ def test_a_result_is_fresh_until_its_time_is_over(ttl: Any, seconds: float) -> N
     clock = Hand()
     cache = Cache(now=clock)
     keep(cache, key(), ttl)
-    assert len(cache) == (1 if seconds else 0)
+    assert len(cache._entries) == (1 if seconds else 0)
     clock.seconds += seconds * 0.999
     assert (cache.find(key()) is not None) == bool(seconds)
     clock.seconds = 1000.0 + seconds
-    assert cache.find(key()) is None and len(cache) == 0
+    assert cache.find(key()) is None and len(cache._entries) == 0
     cache.keep(key(), {}, cache.mark("tools/list"))
-    assert len(cache) == 0
+    assert len(cache._entries) == 0
 
 
 @pytest.mark.requirement("M:CACHE-4", "M:CACHE-12")
@@ -119,7 +119,7 @@ def test_an_update_evicts_the_resource_and_what_lies_above_and_below(uri: Option
     assert uris(cache, *everything) == [each for each in left if each != "x:/"]
     assert cache.find(key()) is not None
     cache.clear()
-    assert len(cache) == 0
+    assert len(cache._entries) == 0
 
 
 @pytest.mark.requirement("M:CACHE-13")
@@ -149,8 +149,8 @@ def test_there_is_a_limit_and_what_was_used_last_stays(monkeypatch: pytest.Monke
     small = Cache(100)
     keep(small, key("resources/read", uri="a"), text="x" * 40)
     keep(small, key("resources/read", uri="a"), text="y" * 40)
-    assert len(small) == 1
+    assert len(small._entries) == 1
     keep(small, key("resources/read", uri="b"), text="x" * 20)
     assert uris(small, "a", "b") == ["b"]
     keep(small, key("resources/read", uri="c"), text="x" * 100)
-    assert len(small) == 0
+    assert len(small._entries) == 0
