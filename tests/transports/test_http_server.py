@@ -90,6 +90,13 @@ def test_what_is_known_of_one_request_lets_no_other_in(core: Endpoint, name: str
         assert connection.send(request, **{name: value}) == refused
 
 
+def test_what_is_known_of_headers_holds_for_one_method_and_path(core: Endpoint) -> None:
+    request = alone("server/discover")
+    assert serve(core, request).status == 200
+    for method, path, status in (("POST", "/other", 404), ("PUT", "/mcp", 405), ("POST", "/mcp", 200)):
+        assert serve(core, HttpRequest(method, path, request.headers, request.body)).status == status
+
+
 def test_a_head_that_is_known_names_a_session_only_while_there_is_one(core: Endpoint) -> None:
     connection, first, second = OneConnection(core), Shaken(core), Shaken(core)
     ping = {who: post(message("ping"), who.headers) for who in (first, second)}

@@ -21,7 +21,7 @@ import pytest
 from minimcp import Limits, Server
 from minimcp.errors import ConnectionLost
 from minimcp.http import server as server_module
-from minimcp.http.framing import HEAD
+from minimcp.http.framing import HEAD, response_head
 from minimcp.http.headers import HttpError, HttpRequest, ResponseWriter
 from minimcp.http.options import HttpOptions
 from minimcp.http.server import HALF_BODIES, Connection, RunningHttp, Timeouts, Writer
@@ -426,6 +426,28 @@ def test_a_fault_is_logged_once(endpoint: Endpoint, running: RunningHttp, caplog
     assert len(errors) == 1 and errors[0].exc_info is not None and "RuntimeError" in errors[0].getMessage()
 
 
+def test_an_endpoint_may_return_while_another_thread_begins_the_response(
+    endpoint: Endpoint, running: RunningHttp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, returned, finish = threading.Event(), threading.Event(), Writer.finish
+
+    def slow(*given: Any) -> Any:
+        entered.set()
+        assert returned.wait(WAIT)
+        return response_head(*given)
+
+    def hand_over(request: HttpRequest, writer: ResponseWriter) -> None:
+        threading.Thread(target=writer.send, args=(200, TEXT, b"late")).start()
+        assert entered.wait(WAIT)
+
+    monkeypatch.setattr(server_module, "response_head", slow)
+    monkeypatch.setattr(Writer, "finish", lambda writer: (returned.set(), finish(writer))[1])
+    endpoint.paths["/"] = hand_over
+    with Peer(running.port) as peer:
+        assert peer.get().response().body == b"late"
+        assert peer.get("/b").response().body == b"GET /b "
+
+
 @pytest.mark.parametrize("fault", [ValueError("broken"), None])
 def test_a_response_that_breaks_off_ends_the_connection(
     endpoint: Endpoint, running: RunningHttp, fault: Optional[Exception]
@@ -528,40 +550,6 @@ def test_a_pipelining_peer_is_not_taken_for_one_that_left(
         assert peer.response().body == b"x"
         assert peer.response().body == b"GET /b "
     assert held.lost == []
-
-
-def test_many_peers_that_leave_leave_nothing(endpoint: Endpoint, running: RunningHttp) -> None:
-    """200 in the middle of a response, half of them without a word."""
-    ended = threading.Semaphore(0)
-
-    def stream(request: HttpRequest, writer: ResponseWriter) -> None:
-        gone = threading.Event()
-        writer.on_gone(gone.set)
-        try:
-            writer.begin(200, TEXT)
-            while not gone.is_set():
-                writer.write(b"x" * 100)
-                gone.wait(0.002)
-        except ConnectionLost:
-            pass
-        finally:
-            ended.release()
-
-    endpoint.paths["/stream"] = stream
-    threads, files = threading.active_count(), len(open_descriptors())
-    for number in range(20):
-        peers = [Peer(running.port).get("/stream") for _ in range(10)]
-        for place, peer in enumerate(peers):
-            peer.more()
-            if place % 2:
-                peer.reset()
-            else:
-                peer.close()
-        assert all(ended.acquire(timeout=WAIT) for _ in peers), number
-    assert eventually(lambda: is_quiet(running))
-    assert eventually(lambda: len(open_descriptors()) == files)
-    assert eventually(lambda: threading.active_count() <= threads + 20)  # idle workers
-    probe(running)
 
 
 @pytest.mark.parametrize("whole", [True, False])
