@@ -22,7 +22,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from typing import Any, Callable, Iterable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from ..engine.pool import Pool
 from ..engine.timer import LONGEST_WAIT
@@ -418,7 +418,8 @@ class RunningHttp:
                 self._selector.unregister(self._listener)
             self._accept_at = math.inf
             self._listener.close()
-            self._drop(each for each in self._kept if each.phase != LEAVING)
+            for connection in [each for each in self._kept if each.phase != LEAVING]:
+                self._move(connection, CLOSED)
             self._loop(lambda: not (self._kept or self.lent), CUT_SECONDS)
             for connection, writer in [(each, each.writer) for each in self.lent]:
                 connection.cut()
@@ -433,7 +434,8 @@ class RunningHttp:
             _log.error("%r ended: %r", self, error, exc_info=error)
         self.closing = True
         self._listener.close()
-        self._drop(self._kept)
+        for connection in list(self._kept):
+            self._move(connection, CLOSED)
         self._workers.close()
         self._selector.close()
         with self._waker_lock:
@@ -460,10 +462,6 @@ class RunningHttp:
     def _take_back(self) -> None:
         while self._back:
             self._move(*self._back.popleft())
-
-    def _drop(self, connections: Iterable[Connection]) -> None:
-        for connection in list(connections):
-            self._move(connection, CLOSED)
 
     def _sweep(self, now: float) -> None:
         """Look at all deadlines, and at who has left. What came before `now` has been read."""
@@ -495,7 +493,7 @@ class RunningHttp:
                     self._accept_at = time.monotonic() + PAUSE_SECONDS
                 return
             with suppress(OSError):  # it has left already, which will be seen
-                sock.setblocking(True)
+                sock.settimeout(None if _DONT_WAIT else self.timeouts.write)  # on Windows nothing waits for ever
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if hasattr(socket, "TCP_USER_TIMEOUT"):  # for a peer that does not confirm what it is sent
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.timeouts.write * 1000))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 import threading
-import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -306,28 +303,6 @@ def test_sessions_that_are_not_used_end(server: Server, stage: Stage) -> None:
     stage.go.set()
     held.finished()
     assert eventually(lambda: len(core.sessions) == 0)
-
-
-def test_a_session_costs_little(server: Server) -> None:
-    """A thousand of them are to cost less than 4 MB, before Python 3.11, whose objects are larger, less than 5.
-
-    tests/faults measures the same at a process.
-    """
-    core = core_of(server)
-    client: Any = {"roots": {"listChanged": True}, "sampling": {}, "elicitation": {"form": {}, "url": {}}}
-    for _ in range(20):
-        Shaken(core, **client).request("tools/list")
-    gc.collect()
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(300):
-            Shaken(core, **client).request("tools/list")
-        gc.collect()
-        each = (tracemalloc.get_traced_memory()[0] - before) / 300
-    finally:
-        tracemalloc.stop()
-    assert each < (4000 if sys.version_info >= (3, 11) else 5000), each
 
 
 def test_closing_ends_the_sessions(core: Endpoint) -> None:
