@@ -28,7 +28,6 @@ from ..protocol.messages import Failure, InvalidMessage, Message, Notification, 
 from ..protocol.sse import MEDIA_TYPE
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
-from .framing import METHODS
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,
@@ -200,8 +199,7 @@ class Endpoint(HttpService):
                 wanted["GET"] = (MEDIA_TYPE,)
             wanted["DELETE"] = ()
         if method not in wanted:
-            status = 405 if method in METHODS else 501
-            raise HttpError(status, "this is served with POST", (("Allow", ", ".join(wanted)),), code=None)
+            raise HttpError(405, "this is served with POST", (("Allow", ", ".join(wanted)),), code=None)
         if not accepts(headers, *wanted[method]):
             raise HttpError(406, f"the header Accept names {' and '.join(wanted[method])}")
         if method == "POST":
