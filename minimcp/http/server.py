@@ -27,7 +27,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ..engine.pool import Pool
 from ..engine.timer import LONGEST_WAIT
 from ..errors import ConnectionLost
-from .framing import BODY, CONTINUE, HEAD, IDLE, LAST_CHUNK, READY, BadRequest, Head, RequestParser, response_head
+from .framing import BODY, CONTINUE, HEAD, IDLE, LAST_CHUNK, READY, Head, RequestParser, response_head
 from .headers import LOOPBACK, HttpError, HttpRequest, ResponseWriter
 from .legacy_sse import MESSAGES_PATH, STREAM_PATH
 from .options import HttpOptions
@@ -237,7 +237,7 @@ class Connection:
             if data is None and not parser.begun:
                 return CLOSED
             if data is None:
-                raise BadRequest(400, "the request ends in the middle")
+                raise HttpError(400, "the request ends in the middle", code=None)
             awaited, head = parser.feed(data), parser.head
             if awaited == BODY and head is not None and self._checked is not head:
                 self._checked = head
@@ -454,7 +454,8 @@ class RunningHttp:
             now = time.monotonic()
             for key, _ in events:
                 key.data()
-            self._take_back()
+            if self._back:
+                self._take_back()
             if self._sweep_at <= now:
                 self._sweep_at = now + SWEEP_SECONDS
                 self._sweep(now)
@@ -469,7 +470,7 @@ class RunningHttp:
             if connection.phase == LEAVING or not connection.parser.begun:
                 self._move(connection, CLOSED)
             else:
-                self._move(connection, connection.refuse(BadRequest(408, "the request did not come in time")))
+                self._move(connection, connection.refuse(HttpError(408, "the request did not come in time", code=None)))
         for connection, writer in [(each, each.writer) for each in self.lent]:
             if connection.due <= now:  # it takes nothing
                 connection.cut()
@@ -505,7 +506,7 @@ class RunningHttp:
             if most is None or connections < most or self._make_room():
                 self._move(connection, HEAD)
             elif connections < most + SPARE_CONNECTIONS:
-                refusal = BadRequest(503, "there are too many connections (max_connections)")
+                refusal = HttpError(503, "there are too many connections (max_connections)", code=None)
                 self._move(connection, connection.refuse(refusal))
             else:
                 sock.close()
@@ -553,7 +554,7 @@ class RunningHttp:
         long = awaited == BODY and connection.parser.buffered > _PIECE_BYTES
         if long and most is not None and self._half_bytes() > HALF_BODIES * most:
             message = f"{HALF_BODIES} long bodies are on their way (HttpOptions.body_bytes)"
-            self._move(connection, connection.refuse(BadRequest(503, message)))
+            self._move(connection, connection.refuse(HttpError(503, message, code=None)))
 
     def _half_bytes(self) -> int:
         """Bytes that have come of bodies which have not come whole."""
